@@ -1,0 +1,28 @@
+# `make demo` and `make test` set everything up in .venv by themselves.
+PYTHON ?= python3
+VENV ?= .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+
+.PHONY: install check test demo bench clean
+
+install: $(STAMP)
+
+# torch goes first and pinned: an open range would pull the CUDA build.
+$(STAMP): pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install -c constraints.txt torch==2.13.0
+	$(BIN)/pip install -c constraints.txt -e '.[dev]'
+	touch $(STAMP)
+
+check: $(STAMP)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+test: check
+	$(BIN)/pytest
+
+clean:
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .import_linter_cache

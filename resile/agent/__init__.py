@@ -1,0 +1,1 @@
+"""One node: joins rounds, runs its workers, reports."""

@@ -1,0 +1,1 @@
+"""The decisions, as pure functions from (spec, observed, now) to actions and a status."""

@@ -1,0 +1,1 @@
+"""What a job is: its spec, its nodes, why they end. Types and validation, no I/O."""

@@ -1,0 +1,1 @@
+"""One per job: the place where its agents agree."""

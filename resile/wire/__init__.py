@@ -1,0 +1,1 @@
+"""The one protocol between agents and master: messages, client, server, authentication."""
