@@ -1,0 +1,27 @@
+"""When the patience of a round ends."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass
+class Deadlines:
+    """Each on its own; None while nobody waits for it. What they mean: ``job/elasticity.py``."""
+
+    last_call: float | None = None
+    join: float | None = None
+    settle: float | None = None
+    forming: float | None = None
+    verdict: float | None = None
+    start: float | None = None
+
+    def pending(self) -> list[float]:
+        """All that are set."""
+        every = (self.last_call, self.join, self.settle, self.forming, self.verdict, self.start)
+        return [deadline for deadline in every if deadline is not None]
+
+
+def is_over(deadline: float | None, now: float) -> bool:
+    """Whether a deadline was set and has passed."""
+    return deadline is not None and deadline <= now

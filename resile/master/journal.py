@@ -1,0 +1,68 @@
+"""What the membership has decided since it was last asked: records, messages, and the story.
+
+Collected here and carried out by the service, in one order: records first, then messages.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import msgspec
+
+from resile.master.records import EventRecord, event_key
+from resile.wire.messages import FromMaster
+
+KEPT_EVENTS = 1000
+"""Older ones are forgotten: enough for a person, and a store that does not grow for ever."""
+
+
+@dataclass
+class Instructions:
+    """Keep these records first (None: forget it), then send these messages, in this order."""
+
+    records: dict[str, msgspec.Struct | None] = field(default_factory=dict)
+    sends: list[tuple[int, FromMaster]] = field(default_factory=list)
+
+
+class Journal:
+    """Collects instructions; remembers the events people may ask about."""
+
+    def __init__(self, events: tuple[EventRecord, ...] = (), *, wall_offset: float = 0.0) -> None:
+        """``wall_offset`` turns the clock of ``now`` into Unix time."""
+        self.events = list(events)
+        self._wall_offset = wall_offset
+        self._pending = Instructions()
+
+    def take(self) -> Instructions:
+        """All instructions since the last call."""
+        pending, self._pending = self._pending, Instructions()
+        return pending
+
+    def keep(self, key: str, record: msgspec.Struct) -> None:
+        """Remember a record over this master's death."""
+        self._pending.records[key] = record
+
+    def forget(self, key: str) -> None:
+        """A record has no meaning any more."""
+        self._pending.records[key] = None
+
+    def send(self, node: int, body: FromMaster) -> None:
+        """Tell a node something."""
+        self._pending.sends.append((node, body))
+
+    def wall(self, now: float) -> float:
+        """``now`` as Unix time."""
+        return now + self._wall_offset
+
+    def tell(
+        self, kind: str, text: str, now: float, *, round: int, node: int | None = None
+    ) -> None:
+        """Note what happened, for people."""
+        seq = self.events[-1].seq + 1 if self.events else 1
+        event = EventRecord(
+            seq=seq, time=self.wall(now), kind=kind, text=text, node=node, round=round
+        )
+        self.events.append(event)
+        self.keep(event_key(seq), event)
+        while len(self.events) > KEPT_EVENTS:
+            self.forget(event_key(self.events.pop(0).seq))

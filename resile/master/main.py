@@ -1,0 +1,159 @@
+"""A master's life: take the store, listen, serve, and end with the job.
+
+The store is taken before the port, so that of two masters for one job one is told why it may not;
+the port is bound before anybody is told that this master is there.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import errno
+import logging
+import resource
+import signal
+import ssl
+import time
+import weakref
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from aiohttp import web
+
+from resile.job.elasticity import Elasticity
+from resile.master.http import add_routes
+from resile.master.membership import Membership
+from resile.master.records import JobRecord, decode_memory
+from resile.master.service import MasterService
+from resile.master.stores import Store
+from resile.wire.client import AGENT_PATH
+from resile.wire.endpoint import Endpoint
+from resile.wire.server import AgentEndpoint, require_token, sweep_silent
+
+log = logging.getLogger("resile.master")
+
+FAREWELL = 3.0
+"""How long agents have to take the news of the job's end before the master goes."""
+
+ABANDONED = 30.0
+"""A master that ends with its job ends as well when all its nodes were lost for so long."""
+
+LONELY = 120.0
+"""... or when no node ever came."""
+
+
+class PortTaken(Exception):
+    """Something listens at the endpoint already."""
+
+
+@dataclass(frozen=True)
+class MasterConfig:
+    """All a master has to know."""
+
+    job: str | None
+    """None: the first agent says which, and how elastic it is."""
+
+    endpoint: Endpoint
+    token: str
+    elasticity: Elasticity
+    tls: ssl.SSLContext | None = None
+    until_done: bool = False
+    """End with the job, rather than stay to be asked about it."""
+
+
+async def run_master(
+    config: MasterConfig, store: Store, *, listening: Callable[[Endpoint], None]
+) -> None:
+    """Serve one job; ``listening`` is called with the endpoint once agents can connect."""
+    _allow_many_connections()
+    membership = await _membership(config, store)
+    service = MasterService(membership, store)
+    runner, sweeper = await _listen(config, service, listening)
+    deciding = asyncio.create_task(service.run())
+    stopping = asyncio.create_task(_ended(config, service))
+    asked = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for name in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(name, asked.set)
+    leaving = asyncio.create_task(asked.wait())
+    try:
+        await asyncio.wait([deciding, stopping, leaving], return_when=asyncio.FIRST_COMPLETED)
+        if deciding.done():
+            deciding.result()
+        if stopping.done():
+            await store.erase()
+    finally:
+        for task in (deciding, stopping, leaving, sweeper):
+            task.cancel()
+        await asyncio.gather(deciding, stopping, leaving, sweeper, return_exceptions=True)
+        await runner.cleanup()
+        await store.close()
+
+
+async def _membership(config: MasterConfig, store: Store) -> Membership:
+    wall_offset = time.time() - time.monotonic()
+    memory = decode_memory(await store.load())
+    if memory is not None and config.job not in (None, memory.job.job):
+        log.info("the store holds another job, '%s', which is over: forgetting it", memory.job.job)
+        await store.erase()
+        memory = None
+    if memory is not None:
+        log.info("found the job in the store: going on at round %d", memory.round.number)
+        return Membership.restore(memory, now=time.monotonic(), wall_offset=wall_offset)
+    job = JobRecord(
+        job=config.job or "", elasticity=config.elasticity, agreed=config.job is not None
+    )
+    return Membership(job, wall_offset=wall_offset)
+
+
+async def _listen(
+    config: MasterConfig, service: MasterService, listening: Callable[[Endpoint], None]
+) -> tuple[web.AppRunner, asyncio.Task[None]]:
+    spoke: weakref.WeakSet[object] = weakref.WeakSet()
+    app = require_token(config.token, spoke)
+    app.router.add_get(AGENT_PATH, AgentEndpoint(service).serve)
+    add_routes(app, service)
+    runner = web.AppRunner(app, access_log=None, handle_signals=False, shutdown_timeout=1.0)
+    await runner.setup()
+    host, port = config.endpoint.host, config.endpoint.port
+    site = web.TCPSite(runner, host, port, ssl_context=config.tls, backlog=4096)
+    try:
+        await site.start()
+    except OSError as error:
+        await runner.cleanup()
+        if error.errno == errno.EADDRINUSE:
+            raise PortTaken(f"{config.endpoint} is in use by another program") from None
+        raise PortTaken(f"cannot listen at {config.endpoint}: {error.strerror}") from None
+    sweeper = asyncio.create_task(sweep_silent(runner, spoke))
+    bound = Endpoint(host, runner.addresses[0][1])
+    log.info("master of %s listens at %s", config.job or "the first job that comes", bound)
+    listening(bound)
+    return runner, sweeper
+
+
+async def _ended(config: MasterConfig, service: MasterService) -> None:
+    """Return when this master has nothing left to do; never, if it is to stay."""
+    while not (config.until_done and _is_over(service)):
+        await asyncio.sleep(0.1)
+    deadline = time.monotonic() + FAREWELL
+    while service.peers and time.monotonic() < deadline:
+        await asyncio.sleep(0.02)
+
+
+def _is_over(service: MasterService) -> bool:
+    if service.membership.job.outcome:
+        return True
+    if service.emptied_at is None:
+        return False
+    empty_for = time.monotonic() - service.emptied_at
+    if not service.ever_joined:
+        return empty_for > LONELY
+    last = service.membership.journal.events[-1].kind if service.membership.journal.events else ""
+    return last == "NodeLeft" or empty_for > ABANDONED
+
+
+def _allow_many_connections() -> None:
+    """A file descriptor a node: the usual soft limit of 1,024 would end at 1,000 nodes."""
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with contextlib.suppress(ValueError, OSError):
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))

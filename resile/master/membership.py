@@ -1,0 +1,551 @@
+"""The agreement of a job's agents, as a state machine: events in, instructions out, no I/O.
+
+Who is in the job, which round it is in, and what each node has to do next. The service feeds it
+what agents say and what time it is; it answers with records to keep and messages to send. Nothing
+is sent before the records are kept (the service sees to that), so a master that dies and returns
+goes on from here.
+
+Evidence, not silence, puts a node out: a reported exit is proof at once; a closed connection when
+it is not back within a grace; the same with workers failing elsewhere, sooner; mere silence only
+when the lease is over. A worker's own failure costs one of the job's restarts; one that turns out
+to be the echo of a lost node does not.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from resile.job.elasticity import Elasticity
+from resile.master.deadlines import Deadlines, is_over
+from resile.master.failures import Failures, describe_failures
+from resile.master.journal import Instructions, Journal
+from resile.master.records import (
+    JOB_KEY,
+    ROUND_KEY,
+    JobRecord,
+    Memory,
+    NodeRecord,
+    RoundPhase,
+    RoundRecord,
+    node_key,
+)
+from resile.master.roster import RECONNECT_WINDOW, Node, Roster
+from resile.master.rounds import Round
+from resile.master.selection import assign_slots, choose_members
+from resile.wire.messages import (
+    Drain,
+    FailureReport,
+    Fence,
+    Fenced,
+    FromMaster,
+    Hello,
+    JobDone,
+    LocalState,
+    Outcome,
+    Progress,
+    Refused,
+    StoreAddress,
+    Wait,
+    Welcome,
+    WorkerFailure,
+)
+
+
+class Membership:
+    """One job's nodes and rounds."""
+
+    def __init__(self, job: JobRecord, *, wall_offset: float = 0.0) -> None:
+        """``wall_offset`` turns the clock of ``now`` into Unix time."""
+        self.job = job
+        self.roster = Roster()
+        self.round = Round(RoundRecord(), {})
+        self.journal = Journal(wall_offset=wall_offset)
+        self._until = Deadlines()
+        self._failures = Failures()
+        self._broken = ""
+        """Why the round cannot go on; empty while it can."""
+        self._charged = False
+        """The round being formed cost a restart, which a lost node's echo gets back."""
+
+    @classmethod
+    def restore(cls, memory: Memory, *, now: float, wall_offset: float = 0.0) -> Membership:
+        """Go on from what a store kept: every node has a lease's time to come back."""
+        restored = cls(memory.job, wall_offset=wall_offset)
+        restored.journal = Journal(memory.events, wall_offset=wall_offset)
+        restored.round = Round(memory.round, {n.id: n.info.nproc for n in memory.nodes})
+        lease = memory.job.elasticity.lease
+        for record in memory.nodes:
+            restored.roster.add(
+                Node(
+                    record=record,
+                    lease_until=now + lease,
+                    proof_at=now + lease,
+                    not_before=now + RECONNECT_WINDOW,
+                )
+            )
+        if memory.round.phase is RoundPhase.FORMING:
+            restored._until.forming = now + memory.job.elasticity.forming_timeout
+        if memory.job.outcome is None:
+            restored._tell("MasterReturned", f"the master resumed round {memory.round.number}", now)
+        return restored
+
+    @property
+    def elasticity(self) -> Elasticity:
+        """The job's sizes and patience."""
+        return self.job.elasticity
+
+    def instructions(self) -> Instructions:
+        """All that was decided since the last call."""
+        return self.journal.take()
+
+    def next_deadline(self, now: float) -> float | None:
+        """When :meth:`tick` has something to do, should nothing happen before."""
+        if self.job.outcome:
+            return None
+        deadlines = [*self._until.pending(), *self.roster.deadlines()]
+        if len(self.roster) > len(self.roster.limbo):
+            deadlines.append(now + self.elasticity.lease / 10)
+        return min(deadlines, default=None)
+
+    # --- events -----------------------------------------------------------------------------
+
+    def hello(self, hello: Hello, *, now: float) -> int | Fenced | JobDone | Refused:
+        """Somebody connected: the id of its node, or the answer that sends it away."""
+        if not self.job.agreed:
+            self._set_job(job=hello.job, elasticity=hello.elasticity, agreed=True)
+        if hello.job != self.job.job:
+            reason = f"this master serves the job '{self.job.job}', not '{hello.job}'"
+            return Refused(reason=reason, final=True)
+        if done := self.done():
+            return done
+        if hello.held is not None:
+            return self._come_back(hello, hello.held, now)
+        return self._join(hello, now)
+
+    def renew(self, fence: Fence, progress: Progress | None, *, now: float) -> str | None:
+        """A sign of life. This and the following return why a message was refused, if it was."""
+        node = self.roster.get(fence.node)
+        if node is None:
+            return f"node {fence.node} is not in the job"
+        node.lease_until = now + self.elasticity.lease
+        if progress is not None:
+            node.progress = progress
+        return None
+
+    def disconnected(self, node_id: int, *, now: float) -> None:
+        """A node's connection was closed by the other side."""
+        node = self.roster.get(node_id)
+        if node is None or not node.connected:
+            return
+        proof_at = now + self.elasticity.connection_grace
+        self.roster.lost_connection(node, proof_at=proof_at, not_before=now)
+        if node_id not in self.round:
+            return
+        if self._until.verdict is not None:
+            self._until.verdict = None
+            self._broken = f"{node.label} was lost"
+        if self._broken or self._charged:
+            self._hasten(now)
+
+    def ready(self, fence: Fence, store: StoreAddress | None, *, now: float) -> str | None:
+        """A member stopped its old workers; the first of them has opened the store."""
+        if refusal := self._stale(fence, RoundPhase.FORMING):
+            return refusal
+        self.roster[fence.node].state = LocalState.READY
+        self.round.ready.add(fence.node)
+        if fence.node == self.round.members[0]:
+            if store is None:
+                return f"node {fence.node} hosts the store and did not say where it is"
+            self.round.change(phase=self.round.phase, store=store, reason=self.round.record.reason)
+        if self.round.all_ready():
+            self._start(now)
+        return None
+
+    def failed(
+        self, fence: Fence, failures: tuple[WorkerFailure, ...], *, now: float
+    ) -> str | None:
+        """Workers of a node failed."""
+        if refusal := self._stale(fence, RoundPhase.RUNNING):
+            return refusal
+        node = self.roster[fence.node]
+        node.state = LocalState.FAILED
+        for failure in failures:
+            self._failures.note(node.record, failure, reported_at=self.journal.wall(now))
+        self._worker_failure(describe_failures(failures, node.label), now)
+        return None
+
+    def succeeded(self, fence: Fence, *, now: float) -> str | None:
+        """All workers of a node ended well."""
+        if refusal := self._stale(fence, RoundPhase.RUNNING):
+            return refusal
+        self.roster[fence.node].state = LocalState.SUCCEEDED
+        self.round.succeeded.add(fence.node)
+        self._consider(now)
+        return None
+
+    def reached(
+        self, fence: Fence, reached: tuple[int, ...], missing: tuple[int, ...], *, now: float
+    ) -> str | None:
+        """Which workers of a node have come to the round's store, as global ranks."""
+        if refusal := self._stale(fence, RoundPhase.RUNNING):
+            return refusal
+        self.roster[fence.node].missing = missing
+        (self.round.reached.add if reached else self.round.reached.discard)(fence.node)
+        (self.round.late.add if missing else self.round.late.discard)(fence.node)
+        uneven = self.round.reached and self.round.late and self.elasticity.start_timeout
+        if not uneven:
+            self._until.start = None
+        elif self._until.start is None:
+            self._until.start = now + self.elasticity.start_timeout
+        return None
+
+    def left(self, fence: Fence, reason: str, *, now: float) -> None:
+        """A node goes on purpose."""
+        if node := self.roster.get(fence.node):
+            self._tell("NodeLeft", f"{node.label} left: {reason}", now, node=node.id)
+            self._remove(node, f"{node.label} left", now)
+            self._consider(now)
+
+    def stop(self, reason: str, *, now: float) -> None:
+        """A person wants the job to end."""
+        if not self.job.outcome:
+            self._finish(Outcome.STOPPED, reason, now)
+
+    def want(self, nodes: int, *, now: float) -> None:
+        """The platform was asked for so many nodes: nobody has to wait for more than these."""
+        if nodes != self.job.wanted:
+            self._set_job(wanted=nodes)
+            self._consider(now)
+
+    def drain(self, node_id: int, reason: str) -> bool:
+        """Ask a node to leave cleanly. False if there is no such node."""
+        if node_id not in self.roster:
+            return False
+        self._send(node_id, Drain(reason=reason))
+        return True
+
+    def tick(self, now: float) -> None:
+        """Time has passed: act on every deadline that is over."""
+        if self.job.outcome:
+            return
+        for node in self.roster.proven_lost(now):
+            self._evict(node, "its connection was lost", now)
+        for node in self.roster.silent(now):
+            self._evict(node, f"no sign of life for {self.elasticity.lease:g} s", now)
+        self._check_deadlines(now)
+        self._consider(now)
+
+    # --- coming and going -------------------------------------------------------------------
+
+    def _join(self, hello: Hello, now: float) -> int:
+        self._supersede(hello, now)
+        record = NodeRecord(id=self.job.next_node, info=hello.info)
+        self._set_job(next_node=record.id + 1)
+        node = Node(record=record, lease_until=now + self.elasticity.lease)
+        self.roster.add(node)
+        self._keep(node)
+        self._tell("NodeJoined", f"{node.label} joined from {hello.info.host}", now, node=node.id)
+        self._welcome(node, 0, note=_difference(self.elasticity, hello.elasticity))
+        self._consider(now)
+        return node.id
+
+    def _supersede(self, hello: Hello, now: float) -> None:
+        """A replacement proves its predecessor dead: same slot, and the old one away or older."""
+        info = hello.info
+        if info.rank is None:
+            return
+        for node in self.roster:
+            old = node.record.info
+            if info.rank not in (node.record.slot, old.rank) or old.role != info.role:
+                continue
+            newer = (info.generation or 0) > (old.generation or 0)
+            if newer or not node.connected:
+                self._evict(node, f"replaced by {info.name}", now)
+
+    def _come_back(self, hello: Hello, held: Fence, now: float) -> int | Fenced:
+        node = self.roster.get(held.node)
+        if node is None or node.record.info.name != hello.info.name:
+            return Fenced(reason=f"node {held.node} was put out of the job while it was away")
+        self.roster.is_back(node, lease_until=now + self.elasticity.lease)
+        self._welcome(node, held.round)
+        self._catch_up(node, hello, held, now)
+        self._consider(now)
+        return node.id
+
+    def _catch_up(self, node: Node, hello: Hello, held: Fence, now: float) -> None:
+        """Bring a returned node and this master to the same state."""
+        phase = self.round.phase
+        same = held.round == self.round.number and node.id in self.round
+        if same and phase is RoundPhase.RUNNING:
+            node.state = hello.state
+            if hello.state is LocalState.FAILED:
+                self.failed(held, hello.failures, now=now)
+            elif hello.state is LocalState.SUCCEEDED:
+                self.succeeded(held, now=now)
+            elif hello.state is not LocalState.RUNNING:
+                self._send_start(node.id)
+        elif same and phase is RoundPhase.FORMING and hello.state is LocalState.READY:
+            self.ready(held, hello.store, now=now)
+        elif phase is RoundPhase.FORMING and node.id in self.round:
+            self._send(node.id, self.round.prepare_for(node.id))
+        elif hello.state is LocalState.RUNNING:
+            self._send(node.id, Wait(reason="its round is over", stop_workers=True))
+
+    def _evict(self, node: Node, why: str, now: float) -> None:
+        self._send(node.id, Fenced(reason=why))
+        self._tell("NodeLost", f"{node.label} was put out: {why}", now, node=node.id)
+        if self._charged and node.id in self.round:
+            # The workers that failed a moment ago failed because this node was dying.
+            self._set_job(restarts=self.job.restarts - 1)
+            self._charged = False
+        self._remove(node, f"{node.label} was lost", now)
+
+    def _remove(self, node: Node, reason: str, now: float) -> None:
+        self.roster.remove(node)
+        self.journal.forget(node_key(node.id))
+        if node.id in self.round and node.state is not LocalState.SUCCEEDED:
+            self._broken = self._broken or reason
+            self._until.verdict = None
+            self._hasten(now)
+
+    def _hasten(self, now: float) -> None:
+        self.roster.hasten(self.round.members, proof_at=now + self.elasticity.evidence_grace)
+
+    # --- failures ---------------------------------------------------------------------------
+
+    def _worker_failure(self, reason: str, now: float) -> None:
+        if self._broken:
+            return
+        self._tell("WorkersFailed", reason, now)
+        if self.roster.limbo.intersection(self.round.members):
+            self._broken = reason
+            self._hasten(now)
+        elif self.job.restarts < self.elasticity.max_restarts:
+            self._set_job(restarts=self.job.restarts + 1)
+            self._charged = True
+            self._broken = reason
+        elif self._until.verdict is None:
+            self._until.verdict = now + self.elasticity.verdict_window
+        self._consider(now)
+
+    def _late_start(self, now: float) -> None:
+        """Some workers never reached the process group: as bad as a crash, and as curable."""
+        why = f"did not reach the process group within {self.elasticity.start_timeout:g} s"
+        late = [self.roster[node] for node in sorted(self.round.late) if node in self.roster]
+        for node in late:
+            first = self.round.first_rank(node.id)
+            for rank in node.missing:
+                failure = WorkerFailure(
+                    local_rank=rank - first, rank=rank, pid=0, exit_code=0, message=why
+                )
+                self._failures.note(node.record, failure, reported_at=self.journal.wall(now))
+        ranks = ", ".join(str(rank) for node in late for rank in node.missing)
+        self._worker_failure(f"rank {ranks} {why}, while others did", now)
+
+    def _fail(self, reason: str, now: float) -> None:
+        self._finish(Outcome.FAILED, reason, now, report=self._failures.first())
+
+    # --- rounds -----------------------------------------------------------------------------
+
+    def _check_deadlines(self, now: float) -> None:
+        until = self._until
+        if is_over(until.start, now):
+            until.start = None
+            self._late_start(now)
+        if is_over(until.forming, now):
+            until.forming = None
+            why = f"not ready within {self.elasticity.forming_timeout:g} s"
+            for node_id in set(self.round.members) - self.round.ready:
+                if node := self.roster.get(node_id):
+                    self._evict(node, why, now)
+        if is_over(until.verdict, now):
+            until.verdict = None
+            self._fail(f"a worker failed and all {self.job.restarts} restarts are used up", now)
+        if is_over(until.join, now):
+            until.join = None
+            self._fail(f"gave up after {self.elasticity.join_timeout:g} s: {self._shortage()}", now)
+
+    def _consider(self, now: float) -> None:
+        """Look at everything and take the next step, if there is one to take."""
+        if self.job.outcome:
+            return
+        if self.round.complete():
+            self._finish(Outcome.SUCCEEDED, "all workers ended well", now)
+            return
+        if self.round.phase is RoundPhase.RUNNING and not self._broken:
+            self._consider_newcomers(now)
+        if self._broken and self.round.phase is not RoundPhase.GATHERING:
+            self._set_round(RoundPhase.GATHERING, reason=self._broken)
+            self._until = Deadlines()
+        if self.round.phase is RoundPhase.GATHERING:
+            self._close_if_possible(now)
+
+    def _consider_newcomers(self, now: float) -> None:
+        grown = self.elasticity.world_of(len(self.roster)) > len(self.round.members)
+        ending = self.round.succeeded
+        if not grown or ending or self.roster.limbo or self._until.verdict is not None:
+            self._until.settle = None
+            self._tell_spares()
+        elif self._until.settle is None:
+            self._until.settle = now + self.elasticity.join_settle
+        elif self._until.settle <= now:
+            self._broken = "new nodes joined"
+
+    def _tell_spares(self) -> None:
+        if len(self.roster) <= len(self.round.members):
+            return
+        for node in self.roster:
+            if node.id not in self.round:
+                self._tell_wait(node, "waiting as a spare: the job has all the nodes it may use")
+
+    def _close_if_possible(self, now: float) -> None:
+        """A round closes as soon as it can: nobody in limbo, enough nodes, no last call open."""
+        if self.roster.limbo:
+            return
+        size = self.elasticity.world_of(len(self.roster))
+        if not size:
+            self._wait_for_nodes(now)
+        elif self.round.number > 0 or self._last_call_over(size, now):
+            self._close(size, now)
+
+    def _last_call_over(self, size: int, now: float) -> bool:
+        """First round only: everyone who can come is here, or the window is over."""
+        known = self.job.wanted if self.job.wanted is not None else self.elasticity.max_nodes
+        if size >= self.elasticity.world_of(max(known, self.elasticity.smallest_world)):
+            return True
+        if self._until.last_call is None:
+            self._until.last_call = now + self.elasticity.last_call
+        return self._until.last_call <= now
+
+    def _wait_for_nodes(self, now: float) -> None:
+        if self._until.join is None:
+            self._until.join = now + self.elasticity.join_timeout
+        self._until.last_call = None
+        for node in self.roster:
+            self._tell_wait(node, f"waiting for nodes: {self._shortage()}")
+
+    def _shortage(self) -> str:
+        return f"{len(self.roster)} of at least {self.elasticity.smallest_world} are here"
+
+    def _close(self, size: int, now: float) -> None:
+        """Choose the members of a new round and have them prepare."""
+        records = [node.record for node in self.roster]
+        slots = assign_slots(choose_members(records, self.round.members, size=size))
+        for node_id, slot in slots.items():
+            node = self.roster[node_id]
+            if node.record.slot != slot:
+                node.record = msgspec.structs.replace(node.record, slot=slot)
+                self._keep(node)
+        record = RoundRecord(
+            number=self.round.number + 1,
+            phase=RoundPhase.FORMING,
+            members=tuple(sorted(slots, key=slots.__getitem__)),
+            reason=self._broken or "first round",
+        )
+        self.round = Round(record, {node.id: node.record.info.nproc for node in self.roster})
+        self.journal.keep(ROUND_KEY, record)
+        self._broken = ""
+        self._until = Deadlines(forming=now + self.elasticity.forming_timeout)
+        text = f"round {record.number} forms with {size} nodes: {record.reason}"
+        self._tell("RoundForming", text, now)
+        for node in self.roster:
+            node.state, node.told, node.missing = LocalState.IDLE, "", ()
+        for member in record.members:
+            self._send(member, self.round.prepare_for(member))
+        self._tell_spares()
+
+    def _start(self, now: float) -> None:
+        """Every member is ready: the workers may go."""
+        self._until.forming = None
+        self._charged = False
+        self._failures.clear()
+        self._set_round(RoundPhase.RUNNING, reason=self.round.record.reason)
+        nodes, world = len(self.round.members), self.round.world_size
+        self._tell(
+            "RoundRunning", f"round {self.round.number}: {nodes} nodes, {world} workers", now
+        )
+        for member in self.round.members:
+            self.roster[member].state = LocalState.RUNNING
+            self._send_start(member)
+        self._consider(now)
+
+    def _finish(
+        self, outcome: Outcome, reason: str, now: float, *, report: FailureReport | None = None
+    ) -> None:
+        self._set_job(outcome=outcome, reason=reason, report=report)
+        self._until = Deadlines()
+        self._tell(f"Job{outcome.value.capitalize()}", f"the job {outcome.value}: {reason}", now)
+        if done := self.done():
+            for node in self.roster:
+                self._send(node.id, done)
+
+    def done(self) -> JobDone | None:
+        """What every agent is told once the job has ended."""
+        if self.job.outcome is None:
+            return None
+        return JobDone(outcome=self.job.outcome, reason=self.job.reason, report=self.job.report)
+
+    # --- records and messages ---------------------------------------------------------------
+
+    def _stale(self, fence: Fence, phase: RoundPhase) -> str | None:
+        """Why a message is late, if it is."""
+        if self.job.outcome:
+            return "the job has ended"
+        if fence.node not in self.roster:
+            return f"node {fence.node} is not in the job"
+        if fence.round != self.round.number or fence.node not in self.round:
+            return f"round {fence.round} is over; the job is at round {self.round.number}"
+        if self.round.phase is not phase:
+            return f"round {fence.round} is {self.round.phase.value}, not {phase.value}"
+        return None
+
+    def _set_job(self, **changes: Any) -> None:
+        self.job = msgspec.structs.replace(self.job, **changes)
+        self.journal.keep(JOB_KEY, self.job)
+
+    def _set_round(self, phase: RoundPhase, *, reason: str) -> None:
+        self.round.change(phase=phase, store=self.round.record.store, reason=reason)
+        self.journal.keep(ROUND_KEY, self.round.record)
+
+    def _keep(self, node: Node) -> None:
+        self.journal.keep(node_key(node.id), node.record)
+
+    def _welcome(self, node: Node, held: int, *, note: str = "") -> None:
+        self._send(
+            node.id,
+            Welcome(
+                node=node.id,
+                round=held,
+                lease=self.elasticity.lease,
+                elasticity=self.elasticity,
+                note=note,
+            ),
+        )
+
+    def _send(self, node: int, body: FromMaster) -> None:
+        self.journal.send(node, body)
+
+    def _send_start(self, node: int) -> None:
+        start = self.round.start_for(
+            node, restarts=self.job.restarts, max_restarts=self.elasticity.max_restarts
+        )
+        self._send(node, start)
+
+    def _tell_wait(self, node: Node, reason: str) -> None:
+        """Waiting nodes have nothing to run: what a broken round left behind has to stop."""
+        if node.told != reason:
+            node.told = reason
+            self._send(node.id, Wait(reason=reason, stop_workers=True))
+
+    def _tell(self, kind: str, text: str, now: float, *, node: int | None = None) -> None:
+        self.journal.tell(kind, text, now, round=self.round.number, node=node)
+
+
+def _difference(ours: Elasticity, theirs: Elasticity) -> str:
+    """What a newcomer asked for and does not get, because the job was agreed on otherwise."""
+    fields = Elasticity.__struct_fields__
+    names = [name for name in fields if getattr(ours, name) != getattr(theirs, name)]
+    changed = ", ".join(f"{name}={getattr(ours, name)}" for name in names)
+    return f"the job runs with {changed}" if changed else ""

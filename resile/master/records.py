@@ -1,0 +1,127 @@
+"""What a master remembers: the records that its store keeps.
+
+One record a key, so that a change costs a write of its own size and not of the whole job's. What
+can be asked of a living agent again (leases, who is ready) is not kept.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+
+import msgspec
+
+from resile.job.elasticity import Elasticity
+from resile.wire.messages import FailureReport, NodeInfo, Outcome, StoreAddress
+
+
+class RoundPhase(Enum):
+    """The life of one round."""
+
+    GATHERING = "gathering"
+    """Too few nodes, or the last call is open: no members are chosen."""
+
+    FORMING = "forming"
+    """Members are chosen; they stop old workers and open the store."""
+
+    RUNNING = "running"
+    """Workers train."""
+
+
+class JobRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """The job as a whole."""
+
+    job: str
+    elasticity: Elasticity
+    agreed: bool = True
+    """False until the first agent says what the job is, where nobody told the master."""
+
+    next_node: int = 0
+    restarts: int = 0
+    wanted: int | None = None
+    """How many nodes the platform was asked for, if anyone said: then nobody waits for more."""
+
+    outcome: Outcome | None = None
+    reason: str = ""
+    report: FailureReport | None = None
+
+
+class NodeRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """One node that is part of the job."""
+
+    id: int
+    info: NodeInfo
+    slot: int | None = None
+    """Its rank, from the first round it was taken into."""
+
+
+class RoundRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """The latest round."""
+
+    number: int = 0
+    phase: RoundPhase = RoundPhase.GATHERING
+    members: tuple[int, ...] = ()
+    """Node ids in the order of their group ranks."""
+
+    store: StoreAddress | None = None
+    reason: str = ""
+
+
+class EventRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """One thing that happened, and why: what people read."""
+
+    seq: int
+    time: float
+    """Unix time."""
+
+    kind: str
+    text: str
+    node: int | None = None
+    round: int = 0
+
+
+JOB_KEY = "job"
+ROUND_KEY = "round"
+NODE_PREFIX = "node/"
+EVENT_PREFIX = "event/"
+
+
+def node_key(node: int) -> str:
+    """The store's key of a node."""
+    return f"{NODE_PREFIX}{node}"
+
+
+def event_key(seq: int) -> str:
+    """The store's key of an event; sorts as it happened."""
+    return f"{EVENT_PREFIX}{seq:012d}"
+
+
+class Memory(msgspec.Struct, frozen=True, kw_only=True):
+    """All records of a job, as a master finds them when it starts."""
+
+    job: JobRecord
+    round: RoundRecord
+    nodes: tuple[NodeRecord, ...] = ()
+    events: tuple[EventRecord, ...] = ()
+
+
+def decode_memory(stored: dict[str, bytes]) -> Memory | None:
+    """The records behind a store's keys; None for an empty store."""
+    if JOB_KEY not in stored:
+        return None
+    decode = msgspec.msgpack.decode
+    return Memory(
+        job=decode(stored[JOB_KEY], type=JobRecord),
+        round=decode(
+            stored.get(ROUND_KEY, msgspec.msgpack.encode(RoundRecord())), type=RoundRecord
+        ),
+        nodes=tuple(
+            decode(value, type=NodeRecord)
+            for key, value in stored.items()
+            if key.startswith(NODE_PREFIX)
+        ),
+        events=tuple(
+            decode(stored[key], type=EventRecord)
+            for key in sorted(stored)
+            if key.startswith(EVENT_PREFIX)
+        ),
+    )

@@ -1,0 +1,91 @@
+"""One round: its members, their ranks, how far they are, and what each of them is told."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import msgspec
+
+from resile.master.records import RoundPhase, RoundRecord
+from resile.master.selection import first_ranks
+from resile.wire.messages import Prepare, Start, StoreAddress
+
+
+class Round:
+    """The latest round. ``record`` is what survives the master; the sets are asked for again."""
+
+    def __init__(self, record: RoundRecord, nproc: Mapping[int, int]) -> None:
+        """``nproc``: how many workers each member runs, lost members that finished included."""
+        self.record = record
+        self.ready: set[int] = set()
+        self.succeeded: set[int] = set()
+        self.reached: set[int] = set()
+        self.late: set[int] = set()
+        self._group_ranks = {node: rank for rank, node in enumerate(record.members)}
+        known = {node: nproc.get(node, 0) for node in record.members}
+        self._first_ranks = first_ranks(record.members, known)
+        self._world_size = sum(known.values())
+
+    @property
+    def number(self) -> int:
+        """Counts up; never used again."""
+        return self.record.number
+
+    @property
+    def phase(self) -> RoundPhase:
+        """Where it is in its life."""
+        return self.record.phase
+
+    @property
+    def members(self) -> tuple[int, ...]:
+        """Node ids in the order of their group ranks."""
+        return self.record.members
+
+    @property
+    def world_size(self) -> int:
+        """How many workers train in it."""
+        return self._world_size
+
+    def __contains__(self, node: object) -> bool:
+        return node in self._group_ranks
+
+    def change(self, *, phase: RoundPhase, store: StoreAddress | None, reason: str) -> None:
+        """Move to another phase."""
+        self.record = msgspec.structs.replace(self.record, phase=phase, store=store, reason=reason)
+
+    def first_rank(self, node: int) -> int:
+        """The global rank of a member's first worker."""
+        return self._first_ranks[node]
+
+    def all_ready(self) -> bool:
+        """Every member stopped its old workers."""
+        return len(self.ready) == len(self.members)
+
+    def complete(self) -> bool:
+        """Every member's workers ended well."""
+        return self.phase is RoundPhase.RUNNING and len(self.succeeded) == len(self.members)
+
+    def prepare_for(self, node: int) -> Prepare:
+        """What a member is told while the round forms."""
+        rank = self._group_ranks[node]
+        return Prepare(
+            round=self.number,
+            group_rank=rank,
+            host_store=rank == 0,
+            reason=self.record.reason,
+        )
+
+    def start_for(self, node: int, *, restarts: int, max_restarts: int) -> Start:
+        """What a member is told when the round runs."""
+        if self.record.store is None:
+            raise RuntimeError(f"round {self.number} runs without a store: {self.record}")
+        return Start(
+            round=self.number,
+            group_rank=self._group_ranks[node],
+            group_world_size=len(self.members),
+            first_rank=self._first_ranks[node],
+            world_size=self._world_size,
+            store=self.record.store,
+            restart_count=restarts,
+            max_restarts=max_restarts,
+        )

@@ -1,0 +1,188 @@
+"""The living master: feeds connections and time into the membership and carries out its word.
+
+One task takes everything that happened since it last looked, lets the membership decide, keeps the
+records, and only then sends. Many events of one moment cost one commit. If the store fails nothing
+is sent: this master goes, and the next one finds what was kept.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable
+
+import msgspec
+
+from resile.master.journal import Instructions
+from resile.master.membership import Membership
+from resile.master.stores import Store
+from resile.wire.messages import (
+    Fence,
+    Fenced,
+    FromAgent,
+    Hello,
+    Leave,
+    Ready,
+    Refused,
+    Renew,
+    WorkersFailed,
+    WorkersReached,
+    WorkersSucceeded,
+)
+from resile.wire.server import Peer
+
+log = logging.getLogger("resile.master")
+
+Happening = Callable[[float], None]
+"""Something to tell the membership, given the time."""
+
+
+class MasterService:
+    """Implements :class:`resile.wire.server.PeerHandler` on top of a :class:`Membership`."""
+
+    def __init__(self, membership: Membership, store: Store) -> None:
+        self.membership = membership
+        self.peers: dict[int, Peer] = {}
+        self.emptied_at: float | None = time.monotonic()
+        """Since when no node is in the job; None while there are some."""
+        self.ever_joined = len(membership.roster) > 0
+        self._store = store
+        self._nodes: dict[Peer, int] = {}
+        self._inbox: list[Happening] = []
+        self._wake = asyncio.Event()
+        self._logged = len(membership.journal.events)
+
+    # --- PeerHandler ------------------------------------------------------------------------
+
+    def greeted(self, peer: Peer, hello: Hello) -> None:
+        """A connection's first message."""
+        self.post(lambda now: self._greet(peer, hello, now))
+
+    def received(self, peer: Peer, message: FromAgent) -> None:
+        """Any later message."""
+        self.post(lambda now: self._receive(peer, message, now))
+
+    def closed(self, peer: Peer) -> None:
+        """A connection is gone."""
+        self.post(lambda now: self._close(peer, now))
+
+    def post(self, happening: Happening) -> None:
+        """Have something told to the membership soon."""
+        self._inbox.append(happening)
+        self._wake.set()
+
+    # --- the one task -----------------------------------------------------------------------
+
+    async def run(self) -> None:
+        """Decide and act until cancelled; raises what the store raises."""
+        await self._act(self.membership.instructions())
+        while True:
+            await self._something()
+            now = time.monotonic()
+            inbox, self._inbox = self._inbox, []
+            for happening in inbox:
+                happening(now)
+            self.membership.tick(now)
+            await self._act(self.membership.instructions())
+
+    async def _something(self) -> None:
+        """Wait for a happening or the next deadline."""
+        now = time.monotonic()
+        deadline = self.membership.next_deadline(now)
+        timeout = None if deadline is None else max(0.0, deadline - now)
+        try:
+            await asyncio.wait_for(self._wake.wait(), timeout)
+        except asyncio.TimeoutError:
+            return
+        self._wake.clear()
+
+    async def _act(self, instructions: Instructions) -> None:
+        """Keep, then send."""
+        self._log_events()
+        if instructions.records:
+            await self._store.commit(
+                {
+                    key: None if record is None else msgspec.msgpack.encode(record)
+                    for key, record in instructions.records.items()
+                }
+            )
+        for node, body in instructions.sends:
+            if peer := self.peers.get(node):
+                peer.send(body)
+                if isinstance(body, Fenced):
+                    self._forget(peer)
+        self._notice_emptiness()
+
+    def _log_events(self) -> None:
+        last = self.membership.journal.events[-1].seq if self.membership.journal.events else 0
+        fresh = [event for event in self.membership.journal.events if event.seq > self._logged]
+        for event in fresh:
+            log.info("%s: %s", event.kind, event.text)
+        self._logged = last
+
+    def _notice_emptiness(self) -> None:
+        if len(self.membership.roster):
+            self.ever_joined, self.emptied_at = True, None
+        elif self.emptied_at is None:
+            self.emptied_at = time.monotonic()
+
+    # --- what happened ----------------------------------------------------------------------
+
+    def _greet(self, peer: Peer, hello: Hello, now: float) -> None:
+        answer = self.membership.hello(hello, now=now)
+        if not isinstance(answer, int):
+            peer.send(answer)
+            peer.close()
+            return
+        if (old := self.peers.get(answer)) and old is not peer:
+            self._forget(old)
+        self.peers[answer] = peer
+        self._nodes[peer] = answer
+
+    def _receive(self, peer: Peer, message: FromAgent, now: float) -> None:
+        node = self._nodes.get(peer)
+        if node is None:
+            peer.send(Fenced(reason="this connection speaks for no node of the job"))
+            peer.close()
+            return
+        if isinstance(message, Hello):
+            peer.send(Refused(reason="Hello is said once a connection"))
+        elif message.fence.node != node:
+            reason = f"this connection is node {node}'s, not node {message.fence.node}'s"
+            peer.send(Refused(reason=reason))
+        elif refusal := self._tell(message, message.fence, now):
+            peer.send(Refused(reason=refusal))
+
+    def _tell(self, message: FromAgent, fence: Fence, now: float) -> str | None:
+        """Hand an agent's word to the membership; returns why it was refused, if it was."""
+        membership = self.membership
+        match message:
+            case Renew(progress=progress):
+                return membership.renew(fence, progress, now=now)
+            case Ready(store=store):
+                return membership.ready(fence, store, now=now)
+            case WorkersFailed(failures=failures):
+                return membership.failed(fence, failures, now=now)
+            case WorkersSucceeded():
+                return membership.succeeded(fence, now=now)
+            case WorkersReached(reached=reached, missing=missing):
+                return membership.reached(fence, reached, missing, now=now)
+            case Leave(reason=reason):
+                membership.left(fence, reason, now=now)
+                return None
+            case _:
+                return f"{type(message).__name__} has no meaning here"
+
+    def _close(self, peer: Peer, now: float) -> None:
+        node = self._nodes.pop(peer, None)
+        if node is not None and self.peers.get(node) is peer:
+            del self.peers[node]
+            self.membership.disconnected(node, now=now)
+
+    def _forget(self, peer: Peer) -> None:
+        """End a connection that no longer speaks for a node."""
+        node = self._nodes.pop(peer, None)
+        if node is not None and self.peers.get(node) is peer:
+            del self.peers[node]
+        peer.close()

@@ -1,0 +1,129 @@
+"""An agent's end of the wire: one connection, from Hello to its loss.
+
+Keeping a connection alive over the master's death is the agent's business (``agent/link.py``);
+here a connection is opened once, used, and gone when it is gone.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from dataclasses import dataclass
+from types import TracebackType
+
+import aiohttp
+
+from resile.wire.auth import authorization
+from resile.wire.codec import MAX_FRAME, decode_from_master, encode_from_agent
+from resile.wire.endpoint import Endpoint
+from resile.wire.errors import Disconnected, RefusedByPeer, Unreachable
+from resile.wire.messages import Fenced, FromAgent, FromMaster, Hello, JobDone, Refused, Welcome
+
+AGENT_PATH = "/v1/agent"
+CONNECT_TIMEOUT = 5.0
+"""A master on a busy machine answers within a second; a dark network never does."""
+
+
+@dataclass(frozen=True)
+class Access:
+    """How to reach a master and prove the right to."""
+
+    endpoint: Endpoint
+    token: str
+    tls: ssl.SSLContext | None = None
+
+    def url(self, path: str) -> str:
+        """The address of ``path`` at this master."""
+        return f"{'https' if self.tls else 'http'}://{self.endpoint}{path}"
+
+
+class AgentConnection:
+    """One connection. ``send`` and ``receive`` raise :class:`Disconnected` when it is gone."""
+
+    def __init__(
+        self, session: aiohttp.ClientSession, socket: aiohttp.ClientWebSocketResponse[bool]
+    ) -> None:
+        self._session = session
+        self._socket = socket
+        self._seq = 0
+
+    @property
+    def local_address(self) -> str:
+        """The address this side has towards the master: where other nodes can reach it too."""
+        name = self._socket.get_extra_info("sockname")
+        return str(name[0])
+
+    async def send(self, body: FromAgent) -> None:
+        """Hand one message to the network."""
+        self._seq += 1
+        try:
+            await self._socket.send_bytes(encode_from_agent(self._seq, body))
+        except (ConnectionError, aiohttp.ClientError, RuntimeError) as error:
+            raise Disconnected(str(error)) from None
+
+    async def receive(self) -> FromMaster:
+        """The master's next message."""
+        message = await self._socket.receive()
+        if message.type is not aiohttp.WSMsgType.BINARY:
+            raise Disconnected(f"the master closed the connection ({message.extra or 'no reason'})")
+        return decode_from_master(message.data).body
+
+    async def close(self) -> None:
+        """End the connection; also when it is gone already."""
+        await self._socket.close()
+        await self._session.close()
+
+    async def __aenter__(self) -> AgentConnection:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await self.close()
+
+
+async def connect(access: Access) -> AgentConnection:
+    """Open a connection; the caller has to greet with :func:`greet` next."""
+    session = aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=None))
+    try:
+        opening = session.ws_connect(
+            access.url(AGENT_PATH),
+            headers=authorization(access.token),
+            max_msg_size=MAX_FRAME,
+            ssl=access.tls or True,
+        )
+        socket = await asyncio.wait_for(opening, CONNECT_TIMEOUT)
+    except aiohttp.WSServerHandshakeError as error:
+        await session.close()
+        raise _refusal(error, access.endpoint) from None
+    except (aiohttp.ClientError, OSError, asyncio.TimeoutError) as error:
+        await session.close()
+        raise Unreachable(f"no master answers at {access.endpoint}: {error or 'timeout'}") from None
+    except BaseException:
+        await session.close()
+        raise
+    return AgentConnection(session, socket)
+
+
+def _refusal(error: aiohttp.WSServerHandshakeError, endpoint: Endpoint) -> RefusedByPeer:
+    if error.status == 401:
+        reason = f"the master at {endpoint} refused the token: it belongs to another job"
+        return RefusedByPeer(reason, final=True)
+    reason = f"what listens at {endpoint} is no Resile master (HTTP {error.status})"
+    return RefusedByPeer(reason, final=error.status < 500)
+
+
+async def greet(connection: AgentConnection, hello: Hello) -> Welcome | Fenced | JobDone:
+    """Say who we are: welcome, put out in the meantime, all over, or a refusal (raised)."""
+    await connection.send(hello)
+    answer = await asyncio.wait_for(connection.receive(), CONNECT_TIMEOUT)
+    match answer:
+        case Welcome() | Fenced() | JobDone():
+            return answer
+        case Refused(reason=reason, final=final):
+            raise RefusedByPeer(reason, final=final)
+        case _:
+            raise RefusedByPeer(f"unexpected first answer {type(answer).__name__}", final=True)

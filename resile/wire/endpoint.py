@@ -1,0 +1,63 @@
+"""Addresses: parsing what a user writes, and telling whether it is this machine's."""
+
+from __future__ import annotations
+
+import socket
+from dataclasses import dataclass
+
+import psutil
+
+DEFAULT_PORT = 29400
+
+
+class EndpointError(ValueError):
+    """The user wrote something that is no HOST:PORT."""
+
+
+@dataclass(frozen=True)
+class Endpoint:
+    """Where a master listens."""
+
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"{host}:{self.port}"
+
+
+def parse_endpoint(text: str) -> Endpoint:
+    """``HOST``, ``HOST:PORT`` or ``[v6]:PORT``; the port defaults to torchrun's 29400."""
+    host, port = text.strip(), ""
+    if host.startswith("["):
+        host, _, rest = host[1:].partition("]")
+        port = rest.removeprefix(":")
+    elif host.count(":") == 1:
+        host, _, port = host.partition(":")
+    if not host:
+        raise EndpointError(f"'{text}' is no endpoint; write HOST:PORT, such as 127.0.0.1:29400")
+    if not port:
+        return Endpoint(host, DEFAULT_PORT)
+    if not port.isdigit() or not 0 <= int(port) < 65536:
+        raise EndpointError(f"'{text}': the port must be a number from 0 to 65535, not '{port}'")
+    return Endpoint(host, int(port))
+
+
+def is_this_machine(host: str) -> bool:
+    """Whether ``host`` resolves to an address that one of this machine's interfaces has."""
+    try:
+        found = {str(info[4][0]) for info in socket.getaddrinfo(host, None)}
+    except socket.gaierror as error:
+        raise EndpointError(f"'{host}' cannot be resolved: {error.strerror}") from None
+    if any(address.startswith("127.") or address == "::1" for address in found):
+        return True
+    own = {a.address.split("%")[0] for nics in psutil.net_if_addrs().values() for a in nics}
+    return bool(found & own)
+
+
+def free_port(host: str = "127.0.0.1") -> int:
+    """A port that was free a moment ago."""
+    with socket.socket() as probe:
+        probe.bind((host, 0))
+        port: int = probe.getsockname()[1]
+        return port

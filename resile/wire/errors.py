@@ -1,0 +1,35 @@
+"""What can go wrong between two peers.
+
+WireError
+├── Unreachable      nothing answers there (yet)
+├── RefusedByPeer    the other side said no, with its reason; ``final`` when asking again is futile
+├── Disconnected     the connection was there and is gone
+└── BadFrame         the other side sent what is no message of ours
+"""
+
+from __future__ import annotations
+
+
+class WireError(Exception):
+    """Base of all errors between agent and master."""
+
+
+class Unreachable(WireError):
+    """Nothing accepts connections at the endpoint."""
+
+
+class RefusedByPeer(WireError):
+    """The peer answered and said no."""
+
+    def __init__(self, reason: str, *, final: bool = False) -> None:
+        super().__init__(reason)
+        self.reason = reason
+        self.final = final
+
+
+class Disconnected(WireError):
+    """An established connection is gone."""
+
+
+class BadFrame(WireError):
+    """A frame that does not decode to a message."""

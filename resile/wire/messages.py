@@ -1,0 +1,262 @@
+"""Everything that agents and master say to each other.
+
+One WebSocket per agent carries :class:`Envelope` frames in msgpack. A message that would change
+the master's state names the node and the round it speaks of (:class:`Fence`): what a dead or
+evicted node says late is recognised by that and refused. Messages are small and of constant size,
+whatever the size of the job, so a round of n nodes costs n messages and not n squared bytes.
+
+Compatibility: fields are only ever added, with defaults. ``PROTOCOL`` changes when that is broken.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import TypeAlias
+
+import msgspec
+
+from resile.job.elasticity import Elasticity
+
+PROTOCOL = 1
+
+
+class Message(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+    """Base of all messages; the class name is the tag on the wire."""
+
+
+class Fence(msgspec.Struct, frozen=True):
+    """Who speaks, and of which round."""
+
+    node: int
+    round: int
+
+
+class StoreAddress(msgspec.Struct, frozen=True):
+    """Where the round's TCPStore listens."""
+
+    host: str
+    port: int
+
+
+class WorkerFailure(msgspec.Struct, frozen=True, kw_only=True):
+    """How one worker ended that should not have."""
+
+    local_rank: int
+    rank: int
+    pid: int
+    exit_code: int
+    """As subprocess counts: negative for a signal."""
+
+    age: float = 0.0
+    """Seconds between the death and this report, so that no two clocks have to agree."""
+
+    message: str = ""
+    """The worker's own last words: its error file, or the last lines of its stderr."""
+
+    log: str = ""
+    """Where the worker's output can be read in full, if it was kept."""
+
+
+class Progress(msgspec.Struct, frozen=True, kw_only=True):
+    """What the workers reported since they started; travels with the lease."""
+
+    step: int | None = None
+    loss: float | None = None
+
+
+class LocalState(Enum):
+    """What an agent holds, as it tells a master that may have forgotten."""
+
+    IDLE = "idle"
+    READY = "ready"
+    RUNNING = "running"
+    FAILED = "failed"
+    SUCCEEDED = "succeeded"
+
+
+class NodeInfo(msgspec.Struct, frozen=True, kw_only=True):
+    """What does not change in an agent's life."""
+
+    name: str
+    host: str
+    address: str
+    """Where other nodes reach this one."""
+
+    nproc: int
+    role: str = "default"
+    rank: int | None = None
+    """The slot it was started for, if its platform or user said so."""
+
+    generation: int | None = None
+    """The platform's own id of the node: for one slot, the higher one replaces the lower."""
+
+    pid: int = 0
+
+
+# --- from an agent ------------------------------------------------------------------------------
+
+
+class Hello(Message, frozen=True, kw_only=True):
+    """First on every connection: who I am and what I hold."""
+
+    protocol: int = PROTOCOL
+    job: str
+    info: NodeInfo
+    elasticity: Elasticity
+    held: Fence | None = None
+    state: LocalState = LocalState.IDLE
+    store: StoreAddress | None = None
+    failures: tuple[WorkerFailure, ...] = ()
+
+
+class Renew(Message, frozen=True, kw_only=True):
+    """I am alive. Sent several times in a lease."""
+
+    fence: Fence
+    progress: Progress | None = None
+
+
+class Ready(Message, frozen=True, kw_only=True):
+    """My workers of older rounds are gone; the host of the round's store says where it is."""
+
+    fence: Fence
+    store: StoreAddress | None = None
+
+
+class WorkersFailed(Message, frozen=True, kw_only=True):
+    """At least one of my workers failed; the others are being stopped."""
+
+    fence: Fence
+    failures: tuple[WorkerFailure, ...]
+
+
+class WorkersSucceeded(Message, frozen=True, kw_only=True):
+    """All my workers exited with 0."""
+
+    fence: Fence
+
+
+class WorkersReached(Message, frozen=True, kw_only=True):
+    """Which of my workers have connected to the round's store so far."""
+
+    fence: Fence
+    reached: tuple[int, ...]
+    missing: tuple[int, ...]
+    """Both as global ranks."""
+
+
+class Leave(Message, frozen=True, kw_only=True):
+    """I go, on purpose. Nobody needs to wait for proof."""
+
+    fence: Fence
+    reason: str
+
+
+# --- from the master ----------------------------------------------------------------------------
+
+
+class Welcome(Message, frozen=True, kw_only=True):
+    """You are this node now. ``round`` is what you hold, or 0."""
+
+    node: int
+    round: int
+    lease: float
+    elasticity: Elasticity
+    note: str = ""
+
+
+class Wait(Message, frozen=True, kw_only=True):
+    """Nothing to do for now, and for what we wait. Workers of a broken round have to stop."""
+
+    reason: str
+    stop_workers: bool = False
+
+
+class Prepare(Message, frozen=True, kw_only=True):
+    """A new round: stop your workers and say Ready. ``host_store``: open its store as well."""
+
+    round: int
+    group_rank: int
+    host_store: bool
+    reason: str
+
+
+class Start(Message, frozen=True, kw_only=True):
+    """The round is agreed: start your workers."""
+
+    round: int
+    group_rank: int
+    group_world_size: int
+    first_rank: int
+    world_size: int
+    store: StoreAddress
+    restart_count: int
+    max_restarts: int
+
+
+class Fenced(Message, frozen=True, kw_only=True):
+    """You were put out. Stop your workers and come back as a new node."""
+
+    reason: str
+
+
+class Drain(Message, frozen=True, kw_only=True):
+    """Please leave: stop your workers cleanly and go."""
+
+    reason: str
+
+
+class Outcome(Enum):
+    """How a job ended."""
+
+    SUCCEEDED = "succeeded"
+    FAILED = "failed"
+    STOPPED = "stopped"
+
+
+class FailureReport(msgspec.Struct, frozen=True, kw_only=True):
+    """Which worker failed first, and where: what a person asks when a job has failed."""
+
+    node: int
+    name: str
+    host: str
+    failure: WorkerFailure
+    when: float
+    """Unix time at the master."""
+
+    others: int = 0
+
+
+class JobDone(Message, frozen=True, kw_only=True):
+    """The job has ended. Stop and go."""
+
+    outcome: Outcome
+    reason: str
+    report: FailureReport | None = None
+
+
+class Refused(Message, frozen=True, kw_only=True):
+    """The last message, or the connection, was not accepted. ``final``: do not try again."""
+
+    reason: str
+    final: bool = False
+
+
+FromAgent: TypeAlias = (
+    Hello | Renew | Ready | WorkersFailed | WorkersSucceeded | WorkersReached | Leave
+)
+FromMaster: TypeAlias = Welcome | Wait | Prepare | Start | Fenced | Drain | JobDone | Refused
+
+
+class AgentFrame(msgspec.Struct, frozen=True):
+    """One frame from an agent. ``seq`` grows by at least one a frame: a replay is recognisable."""
+
+    seq: int
+    body: FromAgent
+
+
+class MasterFrame(msgspec.Struct, frozen=True):
+    """One frame from the master."""
+
+    seq: int
+    body: FromMaster

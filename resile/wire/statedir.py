@@ -1,0 +1,41 @@
+"""Where the processes of one user on one machine find each other.
+
+``$RESILE_HOME``, or ``$XDG_STATE_HOME/resile``, or ``~/.local/state/resile``: one folder a job with
+its token (readable by its owner alone), its master's store and its log.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import socket
+from pathlib import Path
+
+from resile.wire.endpoint import Endpoint
+
+
+def state_home() -> Path:
+    """The folder all jobs' folders lie in; not created here."""
+    if home := os.environ.get("RESILE_HOME"):
+        return Path(home)
+    if xdg := os.environ.get("XDG_STATE_HOME"):
+        return Path(xdg) / "resile"
+    return Path.home() / ".local" / "state" / "resile"
+
+
+def run_folder(endpoint: Endpoint) -> Path:
+    """The folder of the master at ``endpoint``: its token, its store and its log.
+
+    One an endpoint, by address and not by name, so that ``localhost`` and ``127.0.0.1`` meet.
+    """
+    try:
+        host = str(socket.getaddrinfo(endpoint.host, None)[0][4][0])
+    except socket.gaierror:
+        host = endpoint.host
+    return state_home() / "runs" / re.sub(r"[^A-Za-z0-9._-]+", "_", f"{host}_{endpoint.port}")
+
+
+def private_folder(path: Path) -> Path:
+    """Create ``path`` so that only its owner can look inside."""
+    path.mkdir(parents=True, exist_ok=True, mode=0o700)
+    return path

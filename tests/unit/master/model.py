@@ -1,0 +1,257 @@
+"""A job of pretended agents on a virtual clock, for driving the membership without any I/O.
+
+The agents are honest: they answer every instruction at once, unless a test holds their answers.
+Every message is checked against the promises of the protocol as it comes out.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import msgspec
+
+from resile.job.elasticity import Elasticity
+from resile.master.membership import Membership
+from resile.master.records import JobRecord, RoundPhase, decode_memory
+from resile.wire.messages import (
+    Fence,
+    Fenced,
+    FromMaster,
+    Hello,
+    JobDone,
+    LocalState,
+    NodeInfo,
+    Prepare,
+    Refused,
+    Start,
+    StoreAddress,
+    Wait,
+    Welcome,
+    WorkerFailure,
+)
+
+
+@dataclass
+class PretendAgent:
+    """What an agent holds, and all it was told."""
+
+    name: str
+    nproc: int = 1
+    rank: int | None = None
+    generation: int | None = None
+    node: int | None = None
+    round: int = 0
+    state: LocalState = LocalState.IDLE
+    store: StoreAddress | None = None
+    connected: bool = True
+    start: Start | None = None
+    told: list[FromMaster] = field(default_factory=list)
+
+    def hello(self, elasticity: Elasticity, job: str = "j") -> Hello:
+        held = None if self.node is None else Fence(self.node, self.round)
+        info = NodeInfo(
+            name=self.name,
+            host="h",
+            address="a",
+            nproc=self.nproc,
+            rank=self.rank,
+            generation=self.generation,
+        )
+        return Hello(
+            job=job,
+            info=info,
+            elasticity=elasticity,
+            held=held,
+            state=self.state,
+            store=self.store,
+        )
+
+
+class Model:
+    """One job. ``now`` moves only by :meth:`advance`."""
+
+    def __init__(self, **sizes: object) -> None:
+        self.elasticity = msgspec.convert(sizes, Elasticity)
+        self.now = 0.0
+        self.membership = Membership(JobRecord(job="j", elasticity=self.elasticity))
+        self.agents: dict[str, PretendAgent] = {}
+        self.by_node: dict[int, PretendAgent] = {}
+        self.kept: dict[str, bytes] = {}
+        self.ids: set[int] = set()
+        self.answering = True
+        self._names = 0
+
+    # --- what tests do ----------------------------------------------------------------------
+
+    def join(self, **about: object) -> PretendAgent:
+        self._names += 1
+        agent = PretendAgent(name=f"n{self._names}", **about)  # type: ignore[arg-type]
+        self.agents[agent.name] = agent
+        self.connect(agent)
+        return agent
+
+    def connect(self, agent: PretendAgent) -> None:
+        agent.connected = True
+        answer = self.membership.hello(agent.hello(self.elasticity), now=self.now)
+        if isinstance(answer, int):
+            self.by_node[answer] = agent
+        else:
+            self._hear(agent, answer)
+        self.settle()
+
+    def cut(self, agent: PretendAgent) -> None:
+        """Its connection is closed; it may come back."""
+        agent.connected = False
+        if agent.node is not None:
+            self.membership.disconnected(agent.node, now=self.now)
+        self.settle()
+
+    def kill(self, agent: PretendAgent) -> None:
+        """It is gone for good."""
+        self.agents.pop(agent.name)
+        self.cut(agent)
+
+    def leave(self, agent: PretendAgent) -> None:
+        self.agents.pop(agent.name)
+        agent.connected = False
+        self.membership.left(self.fence(agent), "test", now=self.now)
+        self.settle()
+
+    def fail(self, agent: PretendAgent, code: int = 1, message: str = "") -> str | None:
+        agent.state = LocalState.FAILED
+        failure = WorkerFailure(local_rank=0, rank=0, pid=1, exit_code=code, message=message)
+        refusal = self.membership.failed(self.fence(agent), (failure,), now=self.now)
+        self.settle()
+        return refusal
+
+    def succeed(self, agent: PretendAgent) -> None:
+        agent.state = LocalState.SUCCEEDED
+        self.membership.succeeded(self.fence(agent), now=self.now)
+        self.settle()
+
+    def advance(self, seconds: float, *, renew: bool = True) -> None:
+        """Let time pass, stopping at every deadline on the way."""
+        end = self.now + seconds
+        while True:
+            if renew:
+                self.renew_all()
+            deadline = self.membership.next_deadline(self.now)
+            if deadline is None or deadline > end:
+                break
+            self.now = max(self.now, deadline)
+            self.membership.tick(self.now)
+            self.settle()
+        self.now = end
+        if renew:
+            self.renew_all()
+        self.membership.tick(self.now)
+        self.settle()
+
+    def renew_all(self) -> None:
+        for agent in self.agents.values():
+            if agent.connected and agent.node is not None:
+                self.membership.renew(self.fence(agent), None, now=self.now)
+
+    def crash_master(self) -> None:
+        """Lose all that was not kept; agents find the new master when told to reconnect."""
+        self.settle()
+        memory = decode_memory(self.kept)
+        assert memory is not None
+        self.membership = Membership.restore(memory, now=self.now)
+        for agent in self.agents.values():
+            agent.connected = False
+        self.settle()
+
+    def reconnect_all(self) -> None:
+        for agent in list(self.agents.values()):
+            if not agent.connected:
+                self.connect(agent)
+
+    # --- what tests ask ---------------------------------------------------------------------
+
+    @staticmethod
+    def fence(agent: PretendAgent) -> Fence:
+        return Fence(-1 if agent.node is None else agent.node, agent.round)
+
+    @property
+    def running(self) -> set[str]:
+        """Names of the agents whose workers train in the current round."""
+        if self.membership.round.phase is not RoundPhase.RUNNING:
+            return set()
+        number = self.membership.round.number
+        return {
+            agent.name
+            for agent in self.agents.values()
+            if agent.state is LocalState.RUNNING and agent.round == number
+        }
+
+    @property
+    def last_event(self) -> str:
+        return self.membership.journal.events[-1].text
+
+    # --- carrying instructions out ----------------------------------------------------------
+
+    def settle(self) -> None:
+        """Keep and deliver everything, until nobody has anything more to say."""
+        while True:
+            instructions = self.membership.instructions()
+            for key, record in instructions.records.items():
+                if record is None:
+                    self.kept.pop(key, None)
+                else:
+                    self.kept[key] = msgspec.msgpack.encode(record)
+            if not instructions.sends:
+                return
+            for node, message in instructions.sends:
+                agent = self.by_node.get(node)
+                if agent and agent.connected:
+                    self._hear(agent, message)
+            self.check()
+
+    def _hear(self, agent: PretendAgent, message: FromMaster) -> None:
+        agent.told.append(message)
+        match message:
+            case Welcome(node=node):
+                assert agent.node == node or node not in self.ids, "an id was used again"
+                self.ids.add(node)
+                agent.node = node
+            case Prepare(round=number, host_store=host):
+                assert number >= agent.round
+                agent.round, agent.state = number, LocalState.IDLE
+                agent.store = StoreAddress("a", 1000 + number) if host else None
+                if self.answering:
+                    self.answer_prepare(agent)
+            case Start(round=number):
+                if number == agent.round and agent.state is LocalState.READY:
+                    agent.state, agent.start = LocalState.RUNNING, message
+            case Wait(stop_workers=True):
+                agent.state = LocalState.IDLE
+            case Fenced():
+                agent.node, agent.round, agent.state = None, 0, LocalState.IDLE
+                agent.connected = False
+            case JobDone() | Refused():
+                agent.connected = False
+
+    def answer_prepare(self, agent: PretendAgent) -> None:
+        agent.state = LocalState.READY
+        self.membership.ready(self.fence(agent), agent.store, now=self.now)
+
+    def check(self) -> None:
+        """The promises that hold at every moment."""
+        elasticity, current = self.elasticity, self.membership.round
+        if current.number:
+            assert len(current.members) % elasticity.node_unit == 0
+            assert elasticity.min_nodes <= len(current.members) <= elasticity.max_nodes
+            assert len(set(current.members)) == len(current.members)
+        starts = [
+            agent.start
+            for agent in self.agents.values()
+            if agent.state is LocalState.RUNNING
+            and agent.start is not None
+            and agent.start.round == current.number == agent.round
+        ]
+        if starts:
+            assert len({(s.store.port, s.world_size, s.group_world_size) for s in starts}) == 1
+            assert len({s.group_rank for s in starts}) == len(starts)
+            assert len({s.first_rank for s in starts}) == len(starts)
+        assert 0 <= self.membership.job.restarts <= elasticity.max_restarts
