@@ -14,7 +14,6 @@ import resource
 import signal
 import ssl
 import time
-import weakref
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -27,8 +26,9 @@ from resile.master.records import JobRecord, decode_memory
 from resile.master.service import MasterService
 from resile.master.stores import Store
 from resile.wire.client import AGENT_PATH
+from resile.wire.doorkeeper import Doorkeeper
 from resile.wire.endpoint import Endpoint
-from resile.wire.server import AgentEndpoint, require_token, sweep_silent
+from resile.wire.server import AgentEndpoint
 
 log = logging.getLogger("resile.master")
 
@@ -109,8 +109,8 @@ async def _membership(config: MasterConfig, store: Store) -> Membership:
 async def _listen(
     config: MasterConfig, service: MasterService, listening: Callable[[Endpoint], None]
 ) -> tuple[web.AppRunner, asyncio.Task[None]]:
-    spoke: weakref.WeakSet[object] = weakref.WeakSet()
-    app = require_token(config.token, spoke)
+    door = Doorkeeper(config.token)
+    app = door.application()
     app.router.add_get(AGENT_PATH, AgentEndpoint(service).serve)
     add_routes(app, service)
     runner = web.AppRunner(app, access_log=None, handle_signals=False, shutdown_timeout=1.0)
@@ -124,7 +124,7 @@ async def _listen(
         if error.errno == errno.EADDRINUSE:
             raise PortTaken(f"{config.endpoint} is in use by another program") from None
         raise PortTaken(f"cannot listen at {config.endpoint}: {error.strerror}") from None
-    sweeper = asyncio.create_task(sweep_silent(runner, spoke))
+    sweeper = asyncio.create_task(door.sweep(runner))
     bound = Endpoint(host, runner.addresses[0][1])
     log.info("master of %s listens at %s", config.job or "the first job that comes", bound)
     listening(bound)

@@ -47,12 +47,6 @@ class AgentConnection:
         self._socket = socket
         self._seq = 0
 
-    @property
-    def local_address(self) -> str:
-        """The address this side has towards the master: where other nodes can reach it too."""
-        name = self._socket.get_extra_info("sockname")
-        return str(name[0])
-
     async def send(self, body: FromAgent) -> None:
         """Hand one message to the network."""
         self._seq += 1

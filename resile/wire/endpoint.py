@@ -61,3 +61,17 @@ def free_port(host: str = "127.0.0.1") -> int:
         probe.bind((host, 0))
         port: int = probe.getsockname()[1]
         return port
+
+
+def address_towards(endpoint: Endpoint) -> str:
+    """The address this machine has on the way to ``endpoint``: where other nodes can reach it.
+
+    Connecting a UDP socket sends nothing; it only asks the routing table.
+    """
+    try:
+        info = socket.getaddrinfo(endpoint.host, endpoint.port, type=socket.SOCK_DGRAM)[0]
+        with socket.socket(info[0], socket.SOCK_DGRAM) as probe:
+            probe.connect(info[4])
+            return str(probe.getsockname()[0])
+    except OSError as error:
+        raise EndpointError(f"'{endpoint.host}' cannot be reached: {error.strerror}") from None

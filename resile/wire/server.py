@@ -1,22 +1,17 @@
 """The master's end of the wire: many connections, each refused or served on its own.
 
-A connection that is not authorised never becomes a peer. One that sends garbage, too much, or the
-same frame twice is told so and closed; one that says nothing is closed after a while. Each peer has
-an outbox and a task that empties it, so one that does not read delays nobody else.
+A connection that sends garbage, too much, or the same frame twice is told so and closed. Each peer
+has an outbox and a task that empties it, so one that does not read delays nobody else.
 """
 
 from __future__ import annotations
 
 import asyncio
-import time
-import weakref
 from typing import Protocol
 
 import aiohttp
 from aiohttp import web
-from aiohttp.typedefs import Handler
 
-from resile.wire.auth import authorized
 from resile.wire.codec import MAX_FRAME, decode_from_agent, encode_from_master
 from resile.wire.errors import BadFrame
 from resile.wire.messages import AgentFrame, FromAgent, FromMaster, Hello, Refused
@@ -24,14 +19,8 @@ from resile.wire.messages import AgentFrame, FromAgent, FromMaster, Hello, Refus
 HELLO_TIMEOUT = 5.0
 """An agent greets in its first millisecond; whoever does not is no agent."""
 
-SILENT_TIMEOUT = 10.0
-"""A TCP connection without a complete request for so long is closed."""
-
 OUTBOX_LIMIT = 256
 """A peer that lets so many messages lie is not reading; its lease would end it anyway."""
-
-OPEN_PATHS = frozenset({"/healthz"})
-"""What may be asked without a token: that somebody is alive says nothing about the job."""
 
 
 class Peer:
@@ -143,32 +132,3 @@ async def _finish(writer: asyncio.Task[None], socket: web.WebSocketResponse) -> 
     writer.cancel()
     await asyncio.gather(writer, return_exceptions=True)
     await socket.close()
-
-
-def require_token(token: str, spoke: weakref.WeakSet[object]) -> web.Application:
-    """An application whose every route but the open ones needs the job's token."""
-
-    @web.middleware
-    async def check(request: web.Request, handler: Handler) -> web.StreamResponse:
-        spoke.add(request.protocol)
-        if request.path not in OPEN_PATHS and not authorized(
-            request.headers.get("Authorization"), token
-        ):
-            return web.json_response({"error": "a valid job token is required"}, status=401)
-        return await handler(request)
-
-    return web.Application(middlewares=[check], client_max_size=1024 * 1024)
-
-
-async def sweep_silent(runner: web.AppRunner, spoke: weakref.WeakSet[object]) -> None:
-    """Close connections that never complete a request; runs until cancelled."""
-    seen: weakref.WeakKeyDictionary[object, float] = weakref.WeakKeyDictionary()
-    while True:
-        await asyncio.sleep(SILENT_TIMEOUT / 4)
-        now = time.monotonic()
-        for connection in list(runner.server.connections if runner.server else ()):
-            since = seen.setdefault(connection, now)
-            if connection not in spoke and now - since > SILENT_TIMEOUT:
-                connection.force_close()
-                if connection.transport is not None:
-                    connection.transport.abort()

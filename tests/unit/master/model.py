@@ -79,6 +79,8 @@ class Model:
         self.kept: dict[str, bytes] = {}
         self.ids: set[int] = set()
         self.answering = True
+        self.losing = False
+        """Whether the master dies between keeping records and sending messages."""
         self._names = 0
 
     # --- what tests do ----------------------------------------------------------------------
@@ -155,6 +157,7 @@ class Model:
     def crash_master(self) -> None:
         """Lose all that was not kept; agents find the new master when told to reconnect."""
         self.settle()
+        self.losing = False
         memory = decode_memory(self.kept)
         assert memory is not None
         self.membership = Membership.restore(memory, now=self.now)
@@ -200,7 +203,7 @@ class Model:
                     self.kept.pop(key, None)
                 else:
                     self.kept[key] = msgspec.msgpack.encode(record)
-            if not instructions.sends:
+            if not instructions.sends or self.losing:
                 return
             for node, message in instructions.sends:
                 agent = self.by_node.get(node)

@@ -91,6 +91,13 @@ class Histories(RuleBasedStateMachine):
     def crash_master(self) -> None:
         self.model.crash_master()
 
+    @precondition(lambda self: self.model.running)
+    @rule(index=st.integers(0, 7))
+    def crash_master_before_it_sends(self, index: int) -> None:
+        self.model.losing = True
+        self.fail(index)
+        self.model.crash_master()
+
     def teardown(self) -> None:
         if not hasattr(self, "model"):
             return

@@ -1,0 +1,171 @@
+"""`python -m bench`: the commands. Parsing and printing only."""
+
+import signal
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+from rich.console import Console
+
+from bench.campaign import Campaign, chosen_launchers, prepared
+from bench.launchers import LAUNCHERS
+from bench.measures import LAUNCH, RECOVERY, STEADY, Experiment
+from bench.picture import draw_pictures
+from bench.plots import plot as draw
+from bench.report import show as print_run
+from bench.report import table
+from bench.results import MeasureResult, Run, Strip, load, now, save, this_machine
+
+RESULTS = Path(__file__).with_name("results")
+PICTURES = Path(__file__).parent.parent / "docs" / "images"
+
+console = Console()
+
+
+def main() -> None:
+    """Run the command line; SIGTERM ends it like Ctrl-C, with everything cleaned up."""
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    cli()
+
+
+@click.group(help=__doc__)
+def cli() -> None: ...
+
+
+def _known_peers(_context: click.Context, _option: click.Parameter, value: str) -> list[str]:
+    names = [name.strip() for name in value.split(",") if name.strip()]
+    known = {launcher.name for launcher in LAUNCHERS} | {one.family for one in LAUNCHERS}
+    if unknown := [name for name in names if name not in known]:
+        raise click.BadParameter(f"no launcher {unknown[0]!r}; known: {', '.join(sorted(known))}")
+    return names
+
+
+peers_option = click.option(
+    "--peers",
+    default="torchrun,dlrover,resile",
+    show_default=True,
+    callback=_known_peers,
+    help="Launchers, by name or family, with commas between them.",
+)
+out_option = click.option(
+    "--out",
+    type=click.Path(file_okay=False, path_type=Path),
+    default=RESULTS,
+    help="Folder for JSON and PNG files. [default: bench/results]",
+)
+keep_option = click.option(
+    "--keep-logs",
+    type=click.Path(file_okay=False, path_type=Path),
+    help="Keep every job's logs and step records in this folder.",
+)
+
+
+F = Callable[..., None]
+
+
+def _options(experiments: Sequence[Experiment], *, noun: str, times: int) -> Callable[[F], F]:
+    """The options all measuring commands share; `noun` names what is repeated."""
+    only = click.option(
+        "--only",
+        multiple=True,
+        type=click.Choice([experiment.name for experiment in experiments]),
+        help="Run only this experiment; may be repeated.",
+    )
+    repeats = click.option(
+        f"--{noun}",
+        "times",
+        default=times,
+        show_default=True,
+        type=click.IntRange(min=1),
+        help="Times each experiment is run under each launcher.",
+    )
+
+    def add(command: F) -> F:
+        for option in (keep_option, out_option, peers_option, only, repeats):
+            command = option(command)
+        return command
+
+    return add
+
+
+@cli.command()
+@_options(RECOVERY, noun="kills", times=5)
+def recovery(**options: Any) -> None:
+    """Kill workers, nodes and masters; time to the last rank's next step."""
+    _measure("recovery", RECOVERY, **options)
+
+
+@cli.command()
+@_options(LAUNCH, noun="launches", times=5)
+def launch(**options: Any) -> None:
+    """Launch to first step, with 2 and with 8 workers on a node."""
+    _measure("launch", LAUNCH, **options)
+
+
+@cli.command()
+@_options(STEADY, noun="windows", times=3)
+def steady(**options: Any) -> None:
+    """CPU of agents and masters while training goes on."""
+    _measure("steady", STEADY, **options)
+
+
+@cli.command()
+@out_option
+def show(out: Path) -> None:
+    """Print the tables of saved runs."""
+    for path in _saved(out):
+        print_run(load(path), console)
+
+
+@cli.command()
+@out_option
+def plot(out: Path) -> None:
+    """Draw saved runs again, and the picture of recovery for the README."""
+    for path in _saved(out):
+        draw(load(path), path.with_suffix(".png"))
+        console.print(f"drew {path.with_suffix('.png')}")
+    for picture in draw_pictures(load(out / "recovery.json"), PICTURES):
+        console.print(f"drew {picture}")
+
+
+def _measure(
+    command: str,
+    experiments: Sequence[Experiment],
+    *,
+    peers: Sequence[str],
+    times: int,
+    only: Sequence[str],
+    out: Path,
+    keep_logs: Path | None,
+) -> None:
+    """Run experiments, saving after each one, so that an interrupted run keeps what it has."""
+    started, machine = now(), this_machine()
+    launchers, skipped = prepared(chosen_launchers(peers), console)
+    campaign = Campaign(launchers, times, console, keep=keep_logs)
+    measures: list[MeasureResult] = []
+    strips: list[Strip] = []
+    for experiment in experiments:
+        if only and experiment.name not in only:
+            continue
+        results, steps = campaign.run(experiment)
+        measures += results
+        strips += steps
+        for result in results:
+            console.print(table(result))
+        run = Run(command, started, machine, measures, strips, skipped)
+        save(run, out / f"{command}.json")
+        draw(run, out / f"{command}.png")
+    console.print(f"written to {out / command}.json and .png")
+
+
+def _saved(out: Path) -> list[Path]:
+    found = sorted(out.glob("*.json"))
+    if not found:
+        raise click.ClickException(f"no results in {out}; run `python -m bench recovery` first")
+    return found
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,132 @@
+"""Episodes of all launchers in turn, with progress.
+
+Within an experiment launchers alternate and the order rotates, so that a slow minute of the machine
+does not fall on one of them only. A launcher that cannot be set up is skipped with its reason; one
+that fails in an episode has that as its outcome.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from rich.console import Console
+
+from bench.episodes import Findings
+from bench.jobs import NoAnswer
+from bench.launchers import LAUNCHERS, Launcher
+from bench.measures import Experiment, Measure
+from bench.peers import Unavailable
+from bench.progress import progress
+from bench.results import MeasureResult, Outcome, Series, Skipped, Strip
+
+
+@dataclass
+class Trials:
+    """The episodes of one launcher in one experiment."""
+
+    launcher: Launcher
+    outcomes: dict[str, list[Outcome]] = field(default_factory=dict)
+    strips: list[Strip] = field(default_factory=list)
+
+    def add(self, measures: Sequence[Measure], findings: Findings, *, reason: str) -> None:
+        """Keep what an episode found; what it did not find gets the reason."""
+        for measure in measures:
+            value = findings.values.get(measure.name)
+            outcome = Outcome(None, reason) if value is None else Outcome(round(value, 4))
+            self.outcomes.setdefault(measure.name, []).append(outcome)
+        if findings.steps:
+            name = measures[0].name
+            strip = Strip(name, *_names(self.launcher), findings.values[name], findings.steps)
+            self.strips.append(strip)
+
+    def series(self, measure: str) -> Series:
+        """All outcomes of one measure."""
+        return Series(*_names(self.launcher), self.outcomes[measure])
+
+    def typical_strip(self) -> list[Strip]:
+        """The strip whose recovery is in the middle, if there is any."""
+        ordered = sorted(self.strips, key=lambda strip: strip.recovery)
+        return ordered[len(ordered) // 2 :][:1]
+
+
+@dataclass(frozen=True)
+class Campaign:
+    """Which launchers, how often, and where to say how far it is."""
+
+    launchers: Sequence[Launcher]
+    episodes: int
+    console: Console
+    keep: Path | None = None
+
+    def run(self, experiment: Experiment) -> tuple[list[MeasureResult], list[Strip]]:
+        """Every launcher's episodes of one experiment."""
+        taking_part = [one for one in self.launchers if one.name in experiment.launchers]
+        trials = {launcher.name: Trials(launcher) for launcher in taking_part}
+        turns = [
+            (launcher, turn)
+            for turn in range(self.episodes)
+            for launcher in _rotated(taking_part, turn)
+        ]
+        with progress(self.console, experiment.name, total=len(turns)) as advance:
+            for launcher, turn in turns:
+                advance(f"{launcher.label}, {turn + 1} of {self.episodes}")
+                findings = Findings(keep=self.keep)
+                reason = _attempt(experiment, launcher, findings)
+                trials[launcher.name].add(experiment.measures, findings, reason=reason)
+        done = list(trials.values())
+        results = [_judged(measure, done) for measure in experiment.measures if done]
+        return results, [strip for one in done for strip in one.typical_strip()]
+
+
+def chosen_launchers(names: Sequence[str]) -> list[Launcher]:
+    """Launchers by name or by family, in the catalogue's order."""
+    return [one for one in LAUNCHERS if one.name in names or one.family in names]
+
+
+def prepared(
+    launchers: Sequence[Launcher], console: Console
+) -> tuple[list[Launcher], list[Skipped]]:
+    """Those that can run here, set up; and those that cannot, with the reason."""
+    ready: list[Launcher] = []
+    skipped: list[Skipped] = []
+    for launcher in launchers:
+        try:
+            with console.status(f"setting up {launcher.label}"):
+                launcher.prepare()
+            ready.append(launcher)
+        except Unavailable as reason:
+            skipped.append(Skipped(launcher.name, str(reason)))
+            console.print(f"[yellow]skipping {launcher.label}:[/] {reason}")
+    return ready, skipped
+
+
+def _attempt(experiment: Experiment, launcher: Launcher, findings: Findings) -> str:
+    """Run one episode; the reason why it has less than all figures."""
+    try:
+        experiment.episode(launcher, findings)
+    except NoAnswer as reason:
+        return str(reason)
+    return "training did not go on"
+
+
+def _judged(measure: Measure, trials: Sequence[Trials]) -> MeasureResult:
+    series = [one.series(measure.name) for one in trials]
+    verdict = measure.target.judge(series)
+    return MeasureResult(
+        measure=measure.name,
+        title=measure.title,
+        unit=measure.unit,
+        wanted=measure.target.wanted,
+        verdict=verdict.text,
+        met=verdict.met,
+        series=series,
+    )
+
+
+def _rotated(launchers: Sequence[Launcher], turn: int) -> Iterator[Launcher]:
+    for place in range(len(launchers)):
+        yield launchers[(place + turn) % len(launchers)]
+
+
+def _names(launcher: Launcher) -> tuple[str, str, str]:
+    return launcher.name, launcher.family, launcher.label

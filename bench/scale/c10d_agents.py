@@ -1,0 +1,78 @@
+"""Simulated agents on torch's own rendezvous: a thread each, with a real DynamicRendezvousHandler.
+
+The store runs in a process of its own, as it would beside the first agent. All handlers live in this
+process and share its interpreter, like the simulated agents of the other systems do. Losing one is
+what a killed node is to the rest: its keep-alives stop, and every survivor, whose workers have
+failed, asks for the next rendezvous at once. All timeouts are torch's defaults.
+
+In favour of c10d one thing is taken out: torch walks the Python stack to name the caller of every
+log record, which real agents do side by side on their own machines but here, in one interpreter,
+would be most of the time.
+
+Prints one JSON line per fact: {"formed": seconds}, then {"reformed": seconds}.
+"""
+
+import argparse
+import json
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
+
+from torch.distributed import TCPStore
+from torch.distributed.elastic.rendezvous import dynamic_rendezvous
+from torch.distributed.elastic.rendezvous.c10d_rendezvous_backend import C10dRendezvousBackend
+from torch.distributed.elastic.rendezvous.dynamic_rendezvous import DynamicRendezvousHandler
+
+_HOST = "127.0.0.1"
+# Thousands of threads that do little: the default stack of 8 MB each is not needed.
+_STACK = 512 * 1024
+_STORE_TIMEOUT = timedelta(seconds=300)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--agents", type=int, required=True)
+    parser.add_argument("--port", type=int, required=True)
+    parser.add_argument("--serve", action="store_true", help="be the store, not the agents")
+    options = parser.parse_args()
+    if options.serve:
+        _serve(options.port)
+    else:
+        _simulate(options.agents, port=options.port)
+
+
+def _serve(port: int) -> None:
+    store = TCPStore(_HOST, port, is_master=True, wait_for_workers=False, timeout=_STORE_TIMEOUT)
+    threading.Event().wait()
+    del store
+
+
+def _simulate(agents: int, *, port: int) -> None:
+    threading.stack_size(_STACK)
+    dynamic_rendezvous.get_method_name = lambda depth=2: "simulated"
+    with ThreadPoolExecutor(max_workers=agents) as pool:
+        begun = time.monotonic()
+        handlers = list(pool.map(lambda _: _join(agents, port=port), range(agents)))
+        print(json.dumps({"formed": time.monotonic() - begun}), flush=True)
+        lost, *survivors = handlers
+        begun = time.monotonic()
+        lost._stop_heartbeats()
+        for done in [pool.submit(handler.next_rendezvous) for handler in survivors]:
+            done.result()
+        print(json.dumps({"reformed": time.monotonic() - begun}), flush=True)
+
+
+def _join(agents: int, *, port: int) -> DynamicRendezvousHandler:
+    """One agent: its own connection, its own handler, its first round."""
+    store = TCPStore(_HOST, port, is_master=False, timeout=_STORE_TIMEOUT)
+    backend = C10dRendezvousBackend(store, "scale")
+    handler = DynamicRendezvousHandler.from_backend(
+        "scale", store, backend, min_nodes=agents - 1, max_nodes=agents, local_addr=_HOST
+    )
+    handler.next_rendezvous()
+    return handler
+
+
+if __name__ == "__main__":
+    main()

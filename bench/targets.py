@@ -1,0 +1,81 @@
+"""Is a figure as good as wanted? Pure: series in, verdict out.
+
+A target speaks about Resile's median. Ratios are taken against another launcher's median in the
+same run, never against a number from elsewhere; a launcher that mostly failed has an infinite
+median and is no yardstick.
+"""
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from bench.results import Series
+
+OURS = "resile"
+
+
+class Verdict(NamedTuple):
+    """Whether a target is met (None: cannot be said), and the sentence that shows it."""
+
+    met: bool | None
+    text: str
+
+
+class Target(ABC):
+    """What is wanted of one measure."""
+
+    wanted: str
+
+    def judge(self, series: Sequence[Series]) -> Verdict:
+        """The verdict on all launchers' series of one measure."""
+        ours = next((one for one in series if one.family == OURS), None)
+        if ours is None:
+            return Verdict(None, "Resile was not measured")
+        if math.isinf(ours.median):
+            return Verdict(False, "Resile mostly failed")
+        return self._judge(ours.median, [one for one in series if one.family != OURS])
+
+    @abstractmethod
+    def _judge(self, ours: float, others: Sequence[Series]) -> Verdict: ...
+
+
+@dataclass(frozen=True)
+class AtMost(Target):
+    """An absolute bound on the median."""
+
+    bound: float
+    wanted: str
+
+    def _judge(self, ours: float, others: Sequence[Series]) -> Verdict:
+        del others
+        return Verdict(ours <= self.bound, f"{ours:.3g}, wanted at most {self.bound:g}")
+
+
+@dataclass(frozen=True)
+class ShareOfBest(Target):
+    """At most this share of the best other launcher's median."""
+
+    share: float
+    wanted: str
+
+    def _judge(self, ours: float, others: Sequence[Series]) -> Verdict:
+        able = [one for one in others if not math.isinf(one.median)]
+        if not able:
+            return Verdict(None, "no other launcher has a figure to compare with")
+        best = min(able, key=lambda one: one.median)
+        share = ours / best.median
+        text = f"{share:.3f} of {best.label}'s {best.median:.3g}, wanted at most {self.share:.3f}"
+        return Verdict(share <= self.share, text)
+
+
+@dataclass(frozen=True)
+class Shown(Target):
+    """A figure without a bound."""
+
+    wanted: str = "shown for comparison"
+
+    def _judge(self, ours: float, others: Sequence[Series]) -> Verdict:
+        del ours, others
+        return Verdict(None, "")

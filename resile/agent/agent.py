@@ -1,0 +1,352 @@
+"""One node's agent: does what the master says, and says what its workers do.
+
+Everything that happens (the master's words, workers' ends) comes through one inbox and is handled
+in order, so there is never a question which of two things came first. What the agent holds (node,
+round, state, store) is said to every master it meets; that is how a restarted master learns it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import shutil
+import signal
+import socket
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+from resile.agent.config import AgentConfig
+from resile.agent.environment import node_environment
+from resile.agent.keeper import MasterFailed
+from resile.agent.link import Link, MasterGone
+from resile.agent.logs import log_root
+from resile.agent.nursery import Nursery, StoreHost
+from resile.agent.progress import ProgressSocket
+from resile.agent.reach import connected_pids
+from resile.agent.report import failure_text, write_error_file
+from resile.agent.workers import WorkerGroup
+from resile.job.exits import NodeExitCode
+from resile.wire.errors import RefusedByPeer
+from resile.wire.messages import (
+    Drain,
+    Fence,
+    Fenced,
+    FromAgent,
+    FromMaster,
+    Hello,
+    JobDone,
+    Leave,
+    LocalState,
+    NodeInfo,
+    Outcome,
+    Prepare,
+    Ready,
+    Renew,
+    Start,
+    StoreAddress,
+    Wait,
+    Welcome,
+    WorkersFailed,
+    WorkersReached,
+    WorkersSucceeded,
+)
+
+log = logging.getLogger("resile.agent")
+
+REACH_INTERVAL = 1.0
+"""How often it is looked whether workers have reached the process group, until all have."""
+
+LAST_WORDS_WAIT = 0.05
+"""A dead worker's output is read to its end within this, or a grandchild holds the pipe."""
+
+Reviver = Callable[[], Awaitable[None]]
+
+
+class Agent:
+    """Runs one node until the job is over or the node leaves."""
+
+    def __init__(self, config: AgentConfig, *, revive: Reviver) -> None:
+        self._config = config
+        self._environment = node_environment(config.environment, nproc=config.nproc)
+        self._node: int | None = None
+        self._round = 0
+        self._state = LocalState.IDLE
+        self._store: StoreAddress | None = None
+        self._store_host: StoreHost | None = None
+        self._group: WorkerGroup | None = None
+        self._elasticity = config.elasticity
+        self._inbox: asyncio.Queue[FromMaster | WorkerGroup] = asyncio.Queue()
+        self._log_root = log_root(config.logs, config.run_id)
+        self._progress = ProgressSocket()
+        self._nursery = Nursery(
+            command=config.command,
+            env=self._environment,
+            cwd=str(Path.cwd()),
+            preload=config.preload,
+            address=config.address,
+        )
+        self._link = Link(
+            config.access,
+            hello=self._hello,
+            renewal=self._renewal,
+            deliver=self._inbox.put_nowait,
+            revive=revive,
+            patience=self._patience,
+        )
+
+    # --- life -------------------------------------------------------------------------------
+
+    async def run(self) -> int:
+        """Take part in the job; returns the exit code of this node."""
+        leaving: asyncio.Queue[signal.Signals] = asyncio.Queue()
+        loop = asyncio.get_running_loop()
+        for name in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT):
+            loop.add_signal_handler(name, leaving.put_nowait, name)
+        await self._nursery.start()
+        line = asyncio.create_task(self._link.run())
+        working = asyncio.create_task(self._work())
+        asked = asyncio.create_task(leaving.get())
+        reaching = asyncio.create_task(self._watch_reach())
+        try:
+            await asyncio.wait([line, working, asked], return_when=asyncio.FIRST_COMPLETED)
+            if working.done():
+                return await working
+            if asked.done():
+                return await self._leave_for(await asked, working, leaving)
+            if line.exception():
+                return self._hopeless(line)
+            return await working
+        finally:
+            for task in (line, working, asked, reaching):
+                task.cancel()
+            await asyncio.gather(line, working, asked, reaching, return_exceptions=True)
+            await self._clean_up()
+
+    async def _clean_up(self) -> None:
+        if self._group:
+            self._group.kill()
+        await self._nursery.close()
+        self._progress.close()
+        if self._config.logs.folder is None:
+            shutil.rmtree(self._log_root, ignore_errors=True)
+
+    def _hopeless(self, line: asyncio.Task[None]) -> int:
+        """The master cannot be had: nothing to do but to say so."""
+        error = line.exception()
+        if isinstance(error, (RefusedByPeer, MasterGone, MasterFailed)):
+            log.error("%s", error)
+            return NodeExitCode.JOB_FAILED
+        raise error if error else RuntimeError("the link ended without a reason")
+
+    async def _leave_for(
+        self,
+        name: signal.Signals,
+        working: asyncio.Task[int],
+        again: asyncio.Queue[signal.Signals],
+    ) -> int:
+        """Leave cleanly: the others go on at once, then our workers have time to end."""
+        log.info("%s: leaving the job", name.name)
+        working.cancel()
+        await asyncio.gather(working, return_exceptions=True)
+        if self._node is not None:
+            self._link.send(Leave(fence=self._fence(), reason=f"received {name.name}"))
+            await self._link.flush()
+        if self._group:
+            stopping = asyncio.create_task(self._group.stop(grace=self._config.shutdown_timeout))
+            impatient = asyncio.create_task(again.get())
+            await asyncio.wait([stopping, impatient], return_when=asyncio.FIRST_COMPLETED)
+            self._group.kill()
+            impatient.cancel()
+            await stopping
+        return NodeExitCode.INTERRUPTED if name is signal.SIGINT else NodeExitCode.DRAINED
+
+    async def _work(self) -> int:
+        """Handle the inbox until there is nothing more to do; returns the exit code."""
+        while True:
+            item = await self._inbox.get()
+            if isinstance(item, WorkerGroup):
+                await self._workers_changed(item)
+                continue
+            code = await self._obey(item)
+            if code is not None:
+                return code
+
+    # --- the master's words -----------------------------------------------------------------
+
+    async def _obey(self, message: FromMaster) -> int | None:
+        match message:
+            case Welcome():
+                self._welcomed(message)
+            case Prepare():
+                await self._prepare(message)
+            case Start():
+                await self._start(message)
+            case Wait(reason=reason, stop_workers=stop):
+                log.info("%s", reason)
+                if stop:
+                    await self._stop_workers()
+                    self._state = LocalState.IDLE
+            case Fenced(reason=reason):
+                await self._fenced(reason)
+            case Drain(reason=reason):
+                log.info("leaving the job: %s", reason)
+                os.kill(os.getpid(), signal.SIGTERM)
+            case JobDone():
+                return await self._job_done(message)
+        return None
+
+    def _welcomed(self, welcome: Welcome) -> None:
+        self._elasticity = welcome.elasticity
+        if self._node != welcome.node:
+            log.info("joined job '%s' as node %d", self._config.run_id, welcome.node)
+        self._node = welcome.node
+        if welcome.note:
+            log.warning("%s", welcome.note)
+
+    async def _prepare(self, prepare: Prepare) -> None:
+        log.info("round %d forms: %s", prepare.round, prepare.reason)
+        self._round, self._state, self._store = prepare.round, LocalState.IDLE, None
+        opening = asyncio.create_task(self._open_store()) if prepare.host_store else None
+        await self._stop_workers()
+        if opening is not None:
+            self._store = await opening
+        self._state = LocalState.READY
+        self._say(Ready(fence=self._fence(), store=self._store))
+
+    async def _open_store(self) -> StoreAddress:
+        """A store of this round's own: nothing of a dead round can be read from it."""
+        old, self._store_host = self._store_host, None
+        self._store_host = await self._nursery.open_store()
+        if old is not None:
+            await old.close()
+        return StoreAddress(self._config.address, self._store_host.port)
+
+    async def _start(self, start: Start) -> None:
+        if start.round != self._round or self._state is not LocalState.READY:
+            return
+        log.info(
+            "round %d runs: group rank %d of %d, ranks %d-%d of %d, store %s:%d",
+            start.round,
+            start.group_rank,
+            start.group_world_size,
+            start.first_rank,
+            start.first_rank + self._config.nproc - 1,
+            start.world_size,
+            start.store.host,
+            start.store.port,
+        )
+        self._progress.new_round(start.round)
+        self._group = WorkerGroup(
+            self._config,
+            self._nursery,
+            environment=self._environment,
+            log_root=self._log_root,
+            progress_socket=self._progress.name,
+            on_exit=self._inbox.put_nowait,
+        )
+        self._state = LocalState.RUNNING
+        await self._group.start(start)
+
+    async def _fenced(self, reason: str) -> None:
+        log.warning("put out of the job: %s; joining again as a new node", reason)
+        if self._group:
+            await self._group.stop(grace=0)
+            self._group = None
+        self._node, self._round, self._state, self._store = None, 0, LocalState.IDLE, None
+        self._link.rejoin()
+
+    async def _job_done(self, done: JobDone) -> int:
+        await self._stop_workers()
+        if done.outcome is Outcome.SUCCEEDED:
+            log.info("the job succeeded")
+            return 0
+        if done.outcome is Outcome.STOPPED:
+            log.info("the job was stopped: %s", done.reason)
+            return NodeExitCode.DRAINED
+        log.error("%s", failure_text(done))
+        if self._config.error_file and done.report:
+            write_error_file(self._config.error_file, done.report)
+        return NodeExitCode.JOB_FAILED
+
+    # --- the workers ------------------------------------------------------------------------
+
+    async def _workers_changed(self, group: WorkerGroup) -> None:
+        if group is not self._group or self._state is not LocalState.RUNNING:
+            return
+        if group.has_failed:
+            await asyncio.wait([asyncio.ensure_future(group.read_all())], timeout=LAST_WORDS_WAIT)
+            self._state = LocalState.FAILED
+            self._say(WorkersFailed(fence=self._fence(), failures=group.failures()))
+            for failure in group.failures():
+                log.warning("rank %d ended with %d", failure.rank, failure.exit_code)
+            await group.stop(grace=self._config.restart_grace)
+        elif group.succeeded:
+            self._state = LocalState.SUCCEEDED
+            self._say(WorkersSucceeded(fence=self._fence()))
+
+    async def _stop_workers(self) -> None:
+        group, self._group = self._group, None
+        if group is not None:
+            await group.stop(grace=self._config.restart_grace)
+
+    async def _watch_reach(self) -> None:
+        """Tell the master which workers have reached the process group, as it changes."""
+        told: tuple[int, tuple[int, ...]] = (0, ())
+        while True:
+            await asyncio.sleep(REACH_INTERVAL)
+            group = self._group
+            if group is None or self._state is not LocalState.RUNNING or not group.pids:
+                continue
+            if told[0] != group.round:
+                told = (group.round, ())
+            pids = group.pids
+            waiting = {pid: rank for pid, rank in pids.items() if rank not in told[1]}
+            found = connected_pids(waiting, group.store_port)
+            if found or (told[1] == () and not told[0]):
+                reached = tuple(sorted({*told[1], *(pids[pid] for pid in found)}))
+                told = (group.round, reached)
+                missing = tuple(sorted(set(pids.values()) - set(reached)))
+                self._say(WorkersReached(fence=self._fence(), reached=reached, missing=missing))
+
+    # --- what the link asks -----------------------------------------------------------------
+
+    def _hello(self) -> Hello:
+        held = None if self._node is None else Fence(self._node, self._round)
+        failed = self._state is LocalState.FAILED and self._group is not None
+        return Hello(
+            job=self._config.run_id,
+            info=NodeInfo(
+                name=self._config.name,
+                host=socket.gethostname(),
+                address=self._config.address,
+                nproc=self._config.nproc,
+                role=self._config.role,
+                rank=self._config.node_rank,
+                generation=self._config.generation,
+                pid=os.getpid(),
+            ),
+            elasticity=self._config.elasticity,
+            held=held,
+            state=self._state,
+            store=self._store,
+            failures=self._group.failures() if failed and self._group else (),
+        )
+
+    def _renewal(self) -> FromAgent | None:
+        if self._node is None:
+            return None
+        return Renew(fence=self._fence(), progress=self._progress.latest)
+
+    def _patience(self) -> float:
+        if self._node is None:
+            return self._config.connect_timeout
+        training = self._group is not None and bool(self._group.alive)
+        return float("inf") if training else self._elasticity.join_timeout
+
+    def _fence(self) -> Fence:
+        return Fence(-1 if self._node is None else self._node, self._round)
+
+    def _say(self, message: FromAgent) -> None:
+        if self._node is not None:
+            self._link.send(message)

@@ -1,0 +1,47 @@
+"""All an agent has to know, gathered by the command line and never changed afterwards."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from resile.agent.logs import LogRouting
+from resile.agent.nursery import Preload, WorkerCommand
+from resile.job.elasticity import Elasticity
+from resile.wire.client import Access
+
+
+@dataclass(frozen=True)
+class AgentConfig:
+    """One node's share of a job."""
+
+    access: Access
+    run_id: str
+    command: WorkerCommand
+    nproc: int
+    elasticity: Elasticity
+    name: str
+    address: str
+    """Where other nodes reach this one."""
+
+    role: str = "default"
+    node_rank: int | None = None
+    generation: int | None = None
+    environment: Mapping[str, str] = field(default_factory=dict)
+    logs: LogRouting = field(default_factory=LogRouting)
+    preload: Preload = field(default_factory=Preload)
+    virtual_local_rank: bool = False
+
+    restart_grace: float = 1.0
+    """How long workers of a broken round have between SIGTERM and SIGKILL. Their collectives are
+    broken, so there is nothing worth waiting for; torchrun's 30 s would be a 30 s pause."""
+
+    shutdown_timeout: float = 30.0
+    """The same when the node leaves or the job is stopped: time to save something."""
+
+    connect_timeout: float = 60.0
+    """How long a master that was never seen may stay unreachable."""
+
+    error_file: Path | None = None
+    """Where whoever started this agent wants the first failure (TORCHELASTIC_ERROR_FILE)."""

@@ -1,0 +1,74 @@
+"""torchrun's contract with a script: the environment variables a worker finds. Pure.
+
+A script that runs under torchrun finds the same here. What is ours beside it starts with RESILE_.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from resile.wire.messages import Start
+
+PER_WORKER = ("RANK", "LOCAL_RANK", "ROLE_RANK", "TORCHELASTIC_ERROR_FILE")
+
+
+def node_environment(inherited: Mapping[str, str], *, nproc: int) -> dict[str, str]:
+    """What all workers of a node share in all rounds; the nursery imports under it.
+
+    With several workers on a node each gets one OpenMP thread, as under torchrun, unless the user
+    said otherwise. Output is unbuffered, because the agent reads it through pipes.
+    """
+    environment = dict(inherited)
+    if nproc > 1:
+        environment.setdefault("OMP_NUM_THREADS", "1")
+    environment.setdefault("PYTHONUNBUFFERED", "1")
+    environment.setdefault("TORCH_NCCL_ASYNC_ERROR_HANDLING", "1")
+    return environment
+
+
+def worker_environment(
+    node: Mapping[str, str],
+    start: Start,
+    *,
+    local_rank: int,
+    nproc: int,
+    run_id: str,
+    role: str,
+    error_file: Path,
+    progress_socket: str,
+    virtual_local_rank: bool = False,
+) -> dict[str, str]:
+    """The complete environment of one worker in one round."""
+    rank = str(start.first_rank + local_rank)
+    world = str(start.world_size)
+    environment = {
+        **node,
+        "LOCAL_RANK": "0" if virtual_local_rank else str(local_rank),
+        "RANK": rank,
+        "GROUP_RANK": str(start.group_rank),
+        "ROLE_RANK": rank,
+        "ROLE_NAME": role,
+        "LOCAL_WORLD_SIZE": str(nproc),
+        "WORLD_SIZE": world,
+        "GROUP_WORLD_SIZE": str(start.group_world_size),
+        "ROLE_WORLD_SIZE": world,
+        "MASTER_ADDR": start.store.host,
+        "MASTER_PORT": str(start.store.port),
+        "TORCHELASTIC_RESTART_COUNT": str(start.restart_count),
+        "TORCHELASTIC_MAX_RESTARTS": str(start.max_restarts),
+        "TORCHELASTIC_RUN_ID": run_id,
+        "TORCHELASTIC_USE_AGENT_STORE": "True",
+        "TORCHELASTIC_ERROR_FILE": str(error_file),
+        "RESILE_ROUND": str(start.round),
+        "RESILE_PROGRESS_SOCKET": progress_socket,
+    }
+    if virtual_local_rank:
+        environment["CUDA_VISIBLE_DEVICES"] = _nth_device(node, local_rank)
+    return environment
+
+
+def _nth_device(node: Mapping[str, str], local_rank: int) -> str:
+    """The one device a worker sees when every worker calls it number 0."""
+    visible = [d for d in node.get("CUDA_VISIBLE_DEVICES", "").split(",") if d]
+    return visible[local_rank] if local_rank < len(visible) else str(local_rank)

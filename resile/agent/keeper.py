@@ -1,0 +1,110 @@
+"""A master where there is none: started as a process of its own that outlives its agent.
+
+Any agent on the endpoint's machine may start it, at the beginning or when it has died; the store
+and the port see to it that only one lives. It ends with the job by itself.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+from resile.job.elasticity import Elasticity
+from resile.wire.auth import TOKEN_VARIABLE
+from resile.wire.endpoint import Endpoint
+from resile.wire.statedir import private_folder
+
+log = logging.getLogger("resile.agent")
+
+START_TIMEOUT = 30.0
+"""A master listens within half a second; a very busy machine gets more."""
+
+
+class MasterFailed(Exception):
+    """The master process ended before it listened; the text is its own last line."""
+
+
+class MasterKeeper:
+    """Knows how to start this job's master on this machine."""
+
+    def __init__(
+        self,
+        endpoint: Endpoint,
+        folder: Path,
+        *,
+        run_id: str,
+        elasticity: Elasticity,
+        token: str,
+    ) -> None:
+        self._endpoint = endpoint
+        self._folder = folder
+        self._run_id = run_id
+        self._elasticity = elasticity
+        self._token = token
+
+    async def start(self) -> Endpoint:
+        """Start a master and return where it listens; raises :class:`MasterFailed`."""
+        process, announced = self._spawn()
+        loop = asyncio.get_running_loop()
+        try:
+            said = await asyncio.wait_for(
+                loop.run_in_executor(None, _read_all, announced), START_TIMEOUT
+            )
+        except asyncio.TimeoutError:
+            process.kill()
+            raise MasterFailed(f"the master did not listen within {START_TIMEOUT:g} s") from None
+        host, _, port = said.strip().rpartition(" ")
+        if not port:
+            process.wait()
+            raise MasterFailed(self._last_line())
+        log.debug("started a master (pid %d) at %s:%s", process.pid, host, port)
+        return Endpoint(host, int(port))
+
+    def _spawn(self) -> tuple[subprocess.Popen[bytes], int]:
+        """The process, and a pipe on which it says where it listens."""
+        private_folder(self._folder)
+        read, write = os.pipe()
+        try:
+            with open(self._folder / "master.log", "ab") as output:
+                process = subprocess.Popen(
+                    self._command(write),
+                    stdin=subprocess.DEVNULL,
+                    stdout=output,
+                    stderr=output,
+                    pass_fds=(write,),
+                    start_new_session=True,
+                    env={**os.environ, TOKEN_VARIABLE: self._token},
+                )
+        finally:
+            os.close(write)
+        return process, read
+
+    def _command(self, announce: int) -> list[str]:
+        elasticity = self._elasticity
+        sizes = {"min_nodes", "max_nodes", "max_restarts"}
+        names = [name for name in Elasticity.__struct_fields__ if name not in sizes]
+        conf = ",".join(f"{name}={getattr(elasticity, name)}" for name in names)
+        return [
+            *(sys.executable, "-m", "resile", "master"),
+            *("--endpoint", str(self._endpoint)),
+            *("--job", self._run_id),
+            *("--run-folder", str(self._folder)),
+            *("--nnodes", f"{elasticity.min_nodes}:{elasticity.max_nodes}"),
+            *("--max-restarts", str(elasticity.max_restarts)),
+            *("--rdzv-conf", conf),
+            *("--announce-fd", str(announce)),
+        ]
+
+    def _last_line(self) -> str:
+        lines = (self._folder / "master.log").read_text(errors="replace").splitlines()
+        said = lines[-1] if lines else "it said nothing"
+        return f"the master could not start: {said.removeprefix('Error: ')}"
+
+
+def _read_all(descriptor: int) -> str:
+    with open(descriptor) as pipe:
+        return pipe.read()

@@ -1,0 +1,106 @@
+"""What was learnt about a script's imports, kept from one launch to the next.
+
+One small JSON file a script, in `$XDG_CACHE_HOME/resile/preload` (`~/.cache` by default), named by
+a hash of the script's path, its own import statements and the interpreter. It holds a fingerprint
+of the installed packages: what was learnt before an installation is forgotten after it. A cache
+that cannot be read or written costs a log line at debug level and nothing else.
+"""
+
+import hashlib
+import json
+import logging
+import os
+import sys
+import sysconfig
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from .command import WorkerCommand
+from .scan import Scan
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Learnt:
+    """What is known about a script's imports.
+
+    Attributes:
+        modules: what workers imported and a nursery could import ahead of them.
+        passed_over: what workers asked for that is not there or not a library's.
+        unfit: modules that must not be preloaded, each with what it did.
+    """
+
+    modules: tuple[str, ...] = ()
+    passed_over: frozenset[str] = frozenset()
+    unfit: Mapping[str, str] = field(default_factory=dict)
+
+
+class PreloadCache:
+    """The file that belongs to one command."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    @classmethod
+    def of(
+        cls, command: WorkerCommand, scan: Scan, *, cwd: str, env: Mapping[str, str]
+    ) -> "PreloadCache":
+        """Return the cache for a command, whether or not there is a file yet."""
+        home = Path(env.get("XDG_CACHE_HOME") or Path("~/.cache").expanduser())
+        identity = [
+            command.kind.name,
+            str(Path(cwd).absolute() / command.target),
+            sys.executable,
+            sys.version,
+            sorted(scan.libraries),
+        ]
+        name = hashlib.sha256(json.dumps(identity).encode()).hexdigest()[:32]
+        return cls(home / "resile" / "preload" / f"{name}.json")
+
+    def read(self) -> Learnt | None:
+        """Return what was learnt, `None` if nothing was or it no longer applies."""
+        try:
+            content = json.loads(self.path.read_bytes())
+            if content["installed"] != _installed():
+                return None
+            return Learnt(
+                tuple(_strings(content["modules"])),
+                frozenset(_strings(content["passed_over"])),
+                {str(name): str(reason) for name, reason in content["unfit"].items()},
+            )
+        except FileNotFoundError:
+            return None
+        except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+            _log.debug("cannot use the preload cache %s: %s", self.path, error)
+            return None
+
+    def write(self, learnt: Learnt) -> None:
+        """Keep what was learnt, replacing the file as a whole."""
+        content = {
+            "installed": _installed(),
+            "modules": learnt.modules,
+            "passed_over": sorted(learnt.passed_over),
+            "unfit": dict(learnt.unfit),
+        }
+        draft = self.path.with_suffix(f".{os.getpid()}")
+        try:
+            self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            draft.write_text(json.dumps(content))
+            draft.replace(self.path)
+        except OSError as error:
+            _log.debug("cannot write the preload cache %s: %s", self.path, error)
+
+
+def _strings(values: Any) -> list[str]:
+    if not isinstance(values, list) or not all(isinstance(value, str) for value in values):
+        raise TypeError("not a list of strings")
+    return values
+
+
+def _installed() -> list[int]:
+    """Return a fingerprint of the installed packages: when their folders last changed."""
+    folders = {Path(sysconfig.get_path(kind)) for kind in ("purelib", "platlib")}
+    return [folder.stat().st_mtime_ns for folder in sorted(folders) if folder.is_dir()]

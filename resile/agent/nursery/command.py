@@ -1,0 +1,102 @@
+"""What a worker runs, and with what around it."""
+
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import Enum, auto
+from pathlib import Path
+
+
+class CommandKind(Enum):
+    """How the target of a command is to be understood."""
+
+    SCRIPT = auto()
+    MODULE = auto()
+    EXECUTABLE = auto()
+
+
+_NO_HOOK = {
+    "E": "it ignores the environment",
+    "I": "it ignores the environment",
+    "S": "it does without site",
+    "i": "it becomes interactive",
+}
+"""Interpreter flags under which the nursery's hook would not be found, or must not be."""
+
+_FLAGS_WITH_VALUE = "WX"
+
+
+@dataclass(frozen=True, kw_only=True)
+class WorkerCommand:
+    """A Python script, a Python module (`-m`) or any program, with its arguments.
+
+    Attributes:
+        flags: the interpreter's own flags. Unbuffered by default, as under torchrun.
+        python: the interpreter; workers can be warm only if it is the agent's own.
+    """
+
+    kind: CommandKind
+    target: str
+    args: tuple[str, ...] = ()
+    flags: tuple[str, ...] = ("-u",)
+    python: str = field(default_factory=lambda: sys.executable)
+
+    def argv(self) -> list[str]:
+        """Return the command as the operating system takes it."""
+        if self.kind is CommandKind.EXECUTABLE:
+            return [self.target, *self.args]
+        module = ["-m"] if self.kind is CommandKind.MODULE else []
+        return [self.python, *self.flags, *module, self.target, *self.args]
+
+    def why_cold(self) -> str:
+        """Return why a worker with this command can never be warm; empty if it can."""
+        if self.kind is CommandKind.EXECUTABLE:
+            return f"{self.target} is a program of its own, not a Python script"
+        if self.python != sys.executable:
+            return f"the workers' interpreter is {self.python}, the agent's {sys.executable}"
+        for letter in _flag_letters(self.flags):
+            if letter in _NO_HOOK:
+                return f"the interpreter runs with -{letter}: {_NO_HOOK[letter]}"
+        return ""
+
+    def first_path(self, *, cwd: str, env: Mapping[str, str]) -> str | None:
+        """Return what the interpreter will put first on `sys.path`, `None` for nothing."""
+        if env.get("PYTHONSAFEPATH") or "P" in _flag_letters(self.flags):
+            return None
+        if self.kind is CommandKind.MODULE:
+            return cwd
+        script = (Path(cwd) / self.target).resolve()
+        return str(script if script.is_dir() else script.parent)
+
+
+@dataclass(frozen=True, kw_only=True)
+class WorkerSpec:
+    """One worker to start.
+
+    Attributes:
+        env: the complete environment of the process.
+        stdin, stdout, stderr: descriptors; the caller keeps its own and closes them when it likes.
+    """
+
+    command: WorkerCommand
+    env: Mapping[str, str]
+    cwd: str
+    stdin: int
+    stdout: int
+    stderr: int
+
+
+def _flag_letters(flags: tuple[str, ...]) -> list[str]:
+    """Return the single-letter flags, out of clusters such as `-uB` and without their values."""
+    letters: list[str] = []
+    is_value = False
+    for flag in flags:
+        if is_value or not flag.startswith("-") or flag.startswith("--"):
+            is_value = False
+            continue
+        for position, letter in enumerate(flag[1:], start=1):
+            letters.append(letter)
+            if letter in _FLAGS_WITH_VALUE:
+                is_value = position == len(flag) - 1
+                break
+    return letters

@@ -1,0 +1,79 @@
+"""Turns a starting interpreter into a nursery, from within its own start-up.
+
+The agent starts `python script.py ...` with this folder at the front of PYTHONPATH. The
+interpreter's `site` module imports `sitecustomize` when everything but the script itself is set
+up, and finds this file. Here the process stops to be a nursery. A forked worker returns from here
+and the interpreter goes on where it was: it puts the script's folder on `sys.path`, reads the
+script and runs it. So nothing about running a script is imitated; a warm worker *is* a
+`python script.py`, with imports already done. (Run as a file, with nothing to be found on
+PYTHONPATH, it is a nursery for cold workers.)
+
+Two dangers. If anything here failed with an exception, `site` would report it and go on to run
+the user's script in the nursery: hence every failure ends the process. And if this file were not
+found at all the same would happen, so the agent first tries with a command that is harmless.
+"""
+
+# ruff: noqa: PTH  (pathlib would be one more import in every worker)
+
+import os
+import sys
+
+_BASELINE = set(sys.modules)
+_TASK = os.environ.pop("RESILE_NURSERY", "")
+
+
+def _become_nursery(descriptor: int) -> None:
+    nursery = os.getpid()
+    try:
+        _load_inside()
+        from _resile_nursery.serve import serve  # type: ignore[import-not-found]
+
+        serve(descriptor, _BASELINE)
+    except BaseException:
+        import traceback
+
+        traceback.print_exc()
+        sys.stderr.flush()
+        os._exit(70 if os.getpid() == nursery else 126)
+    for name in [name for name in sys.modules if name.startswith("_resile_nursery")]:
+        del sys.modules[name]
+
+
+def _load_inside() -> None:
+    """Load `resile.agent.nursery.inside` under a name of its own, without its parents."""
+    from importlib.util import module_from_spec, spec_from_file_location
+
+    folder = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "inside")
+    spec = spec_from_file_location(
+        "_resile_nursery",
+        os.path.join(folder, "__init__.py"),
+        submodule_search_locations=[folder],
+    )
+    assert spec is not None
+    assert spec.loader is not None
+    package = module_from_spec(spec)
+    sys.modules[spec.name] = package
+    spec.loader.exec_module(package)
+
+
+def _stand_aside() -> BaseException | None:
+    """Let the machine's own `sitecustomize` run, and return the exception that it ended with."""
+    here = os.path.dirname(os.path.abspath(__file__))
+    sys.path[:] = [entry for entry in sys.path if entry != here]
+    sys.path_importer_cache.pop(here, None)
+    del sys.modules["sitecustomize"]
+    try:
+        import sitecustomize  # type: ignore[import-not-found]  # noqa: F401
+    except BaseException as error:
+        return error
+    return None
+
+
+if _TASK == "trial":
+    os._exit(17)
+if _TASK:
+    _OUTCOME = _stand_aside() if __name__ == "sitecustomize" else None
+    _become_nursery(int(_TASK))
+    if _OUTCOME is not None:
+        # Usually an ImportError, because there is none; `site` knows what to do with each kind.
+        raise _OUTCOME

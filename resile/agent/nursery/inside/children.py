@@ -1,0 +1,86 @@
+"""The children of a nursery: who lives, who died, and what the dead left behind.
+
+A worker leads a session and process group of its own. When it dies, whatever it had started and
+left in that group is asked to end (SIGTERM) and, when the grace is over, killed. The grace is for
+helpers that clean up after a dead parent and ignore SIGTERM for that purpose, above all
+multiprocessing's resource tracker: killed at once, it would leave shared memory behind for good.
+For the same reason "kill the group" means: kill the worker now, then proceed as above.
+
+A group is asked for after its leader was reaped. Its number cannot be given to a new process
+while a member is left, and numbers are handed out in turn, so within the grace it means no other.
+"""
+
+import os
+import signal
+import time
+
+_LOOK_EVERY = 0.02
+"""Seconds between two looks at groups that are ending: short, since `close` waits for them."""
+
+
+class Children:
+    """Every process a nursery started and has not seen end."""
+
+    def __init__(self, grace: float) -> None:
+        self._grace = grace
+        self._alive: set[int] = set()
+        self._remains: dict[int, float] = {}
+
+    def __bool__(self) -> bool:
+        return bool(self._alive or self._remains)
+
+    def add(self, pid: int) -> None:
+        self._alive.add(pid)
+
+    def signal(self, pid: int, number: int) -> None:
+        """Signal a child's whole group; a child that is already reaped is left alone."""
+        if pid not in self._alive:
+            return
+        # A child that has not yet come to found its group has signals blocked: it gets this later.
+        if number == signal.SIGKILL or not _signal_group(pid, number):
+            os.kill(pid, number)
+
+    def kill_all(self) -> None:
+        for pid in self._alive:
+            os.kill(pid, signal.SIGKILL)
+
+    def reap(self) -> list[tuple[int, int]]:
+        """Collect the dead: their ids and return codes, negative for a signal."""
+        dead = []
+        while True:
+            try:
+                pid, status = os.waitpid(-1, os.WNOHANG)
+            except ChildProcessError:
+                break
+            if pid == 0:
+                break
+            if pid in self._alive:
+                self._alive.discard(pid)
+                self._end_group(pid)
+                dead.append((pid, os.waitstatus_to_exitcode(status)))
+        return dead
+
+    def tend(self) -> float | None:
+        """Kill remains whose grace is over. Return when to look again, `None` if not at all."""
+        now = time.monotonic()
+        for group, deadline in list(self._remains.items()):
+            overdue = now >= deadline
+            if not _signal_group(group, signal.SIGKILL if overdue else 0) or overdue:
+                del self._remains[group]
+        return _LOOK_EVERY if self._remains else None
+
+    def _end_group(self, group: int) -> None:
+        if _signal_group(group, signal.SIGTERM):
+            self._remains[group] = time.monotonic() + self._grace
+
+
+def _signal_group(group: int, number: int) -> bool:
+    """Signal a process group and return whether it still had members."""
+    try:
+        os.killpg(group, number)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        # The member runs as somebody else (a setuid program): it is there, out of our reach.
+        return True
+    return True

@@ -1,0 +1,165 @@
+"""Importing ahead of time: what the script will import, once for all workers.
+
+An import that fails here is passed over and forgotten: the worker will try it again by itself and
+meet the failure in its own words. What must not happen is that an import here changes what a
+worker sees, so the user's own modules are never imported and whatever makes the process unfit for
+forking is traced back to the module that did it.
+"""
+
+import gc
+import importlib
+import importlib.util
+import os
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from importlib.machinery import ModuleSpec
+from types import ModuleType
+
+from . import fitness
+from .messages import Prepare, Ready
+from .origins import Origins, loaded_since, top_levels
+from .seeds import Seeds
+
+
+class Warmth:
+    """What a nursery has imported, and whether that still serves."""
+
+    def __init__(self, prepare: Prepare, baseline: set[str]) -> None:
+        self._baseline = baseline
+        self._libraries_only = prepare.libraries_only
+        self._origins = Origins(trusted=prepare.trusted, first_path=prepare.first_path)
+        self._threads: dict[str, str] = {}
+        self._hidden: dict[str, bool] = {}
+        self._top_levels: set[str] = set()
+        self.seeds = Seeds()
+
+    def load(self, names: Sequence[str], announce: Callable[[str], None]) -> Ready:
+        """Import these modules and report how it went."""
+        loaded: list[str] = []
+        passed_over: list[str] = []
+        for name in _with_parents(names):
+            if name not in sys.modules and self._is_wanted(name):
+                announce(name)
+                _try_import(name)
+                self.seeds.note()
+                for thread in fitness.kernel_threads():
+                    self._threads.setdefault(thread, name)
+            (loaded if name in sys.modules else passed_over).append(name)
+        unfit, culprit = self._judge()
+        return Ready(loaded, passed_over, "torch" in sys.modules, unfit, culprit)
+
+    def reason_against(self) -> str:
+        """Return why a worker started now must not be forked from here; empty if it may."""
+        shadowed = self._origins.shadowed(self._top_levels)
+        if shadowed is not None:
+            return f"the script's folder has a module {shadowed!r} that hides a library's"
+        try:
+            fitness.check()
+        except fitness.Unfit as unfit:
+            return f"the nursery {unfit}"
+        return ""
+
+    def _judge(self) -> tuple[str, str]:
+        """Return why this process cannot be forked and the module to blame, or nothing."""
+        modules = loaded_since(self._baseline)
+        self._top_levels = top_levels(set(modules))
+        foreign = self._origins.foreign(modules) if self._libraries_only else None
+        if foreign is not None:
+            return f"it loads {foreign!r}, which is not an installed library", ""
+        try:
+            fitness.check_after_trial_fork()
+        except fitness.Unfit as unfit:
+            return f"it {unfit}", self._threads.get(unfit.thread, "")
+        return "", ""
+
+    def _is_wanted(self, name: str) -> bool:
+        if not self._libraries_only:
+            return True
+        parent = name.rpartition(".")[0]
+        if parent and parent not in sys.modules:
+            return False
+        if self._is_hidden(name.partition(".")[0]):
+            return False
+        spec = _find(name)
+        return spec is not None and self._origins.is_library(spec)
+
+    def _is_hidden(self, top_level: str) -> bool:
+        if top_level not in self._hidden:
+            self._hidden[top_level] = self._origins.shadowed({top_level}) is not None
+        return self._hidden[top_level]
+
+
+class Pacer:
+    """A finder that finds nothing and takes a rest before each module, to leave the cores alone.
+
+    A lower priority would do the same, but what lowers it may not raise it again, and every worker
+    forked later would inherit it.
+    """
+
+    def __init__(self, share: float) -> None:
+        self._rest = 1.0 / share - 1.0
+        self._used = time.process_time()
+
+    def find_spec(
+        self,
+        name: str,  # noqa: ARG002
+        path: Sequence[str] | None = None,  # noqa: ARG002
+        target: ModuleType | None = None,  # noqa: ARG002
+    ) -> None:
+        time.sleep((time.process_time() - self._used) * self._rest)
+        self._used = time.process_time()
+
+
+def warm_up(
+    prepare: Prepare, *, baseline: set[str], announce: Callable[[str], None]
+) -> tuple[Warmth, Ready]:
+    """Import everything a nursery was asked to, and make the result cheap to fork."""
+    warmth = Warmth(prepare, baseline)
+    # Asked whether there is a CUDA device, torch opens the driver, which a fork does not survive,
+    # unless it is told to ask the management library.
+    os.environ.setdefault("PYTORCH_NVML_BASED_CUDA_CHECK", "1")
+    pacers = [Pacer(prepare.share)] if prepare.share < 1.0 else []
+    sys.meta_path[:0] = pacers
+    collecting = gc.isenabled()
+    gc.disable()
+    try:
+        ready = warmth.load(prepare.preload or [], announce)
+    finally:
+        for pacer in pacers:
+            sys.meta_path.remove(pacer)
+    gc.collect()
+    # A collection in a worker would write into every page that holds a preloaded object.
+    gc.freeze()
+    if collecting:
+        gc.enable()
+    for stream in (sys.__stdout__, sys.__stderr__):
+        if stream is not None:
+            stream.flush()
+    return warmth, ready
+
+
+def _with_parents(names: Sequence[str]) -> Iterator[str]:
+    seen = set()
+    for name in names:
+        parts = name.split(".")
+        for length in range(1, len(parts) + 1):
+            prefix = ".".join(parts[:length])
+            if prefix not in seen:
+                seen.add(prefix)
+                yield prefix
+
+
+def _find(name: str) -> ModuleSpec | None:
+    try:
+        return importlib.util.find_spec(name)
+    except (ImportError, ValueError, AttributeError):
+        return None
+
+
+def _try_import(name: str) -> None:
+    try:
+        importlib.import_module(name)
+    except BaseException:
+        # A library may raise anything, SystemExit included. The worker will meet it itself.
+        return

@@ -1,0 +1,105 @@
+"""What only Linux offers, by way of `prctl` and the kernel's record of the command line.
+
+Everything here is a comfort or a second line of defence. Where the system call or ctypes is not
+there, nothing happens and the caller is told by the return value.
+"""
+
+import os
+import signal
+import sys
+from typing import Any
+
+_PR_SET_PDEATHSIG = 1
+_PR_SET_NAME = 15
+
+
+def _c_library() -> Any:
+    if sys.platform != "linux":
+        return None
+    try:
+        import ctypes
+
+        return ctypes.CDLL(None)
+    except (ImportError, OSError):
+        return None
+
+
+_libc = _c_library()
+
+
+def die_with(parent: int) -> bool:
+    """Have the kernel kill this process when its parent dies. Ends it at once if it already has.
+
+    The kernel watches the parent's *thread* that forked; a nursery has only one.
+    """
+    if _libc is None:
+        return False
+    _libc.prctl(_PR_SET_PDEATHSIG, int(signal.SIGKILL))
+    if os.getppid() != parent:
+        os._exit(128 + signal.SIGKILL)
+    return True
+
+
+def outlive_parent() -> None:
+    """Undo `die_with`."""
+    if _libc is not None:
+        _libc.prctl(_PR_SET_PDEATHSIG, 0)
+
+
+def name_process(name: bytes) -> None:
+    """Set what `ps -o comm` and `top` show; the kernel keeps 15 bytes."""
+    if _libc is not None:
+        _libc.prctl(_PR_SET_NAME, name)
+
+
+def process_name() -> bytes:
+    try:
+        with open("/proc/self/comm", "rb") as file:
+            return file.read().rstrip(b"\n")
+    except OSError:
+        return b""
+
+
+class CommandLine:
+    """The bytes that `ps` and `pgrep -f` show for this process, where they can be rewritten.
+
+    The kernel shows the memory in which it placed the arguments, so writing there changes the
+    title. The interpreter copied its arguments when it started and never looks there again.
+    """
+
+    def __init__(self) -> None:
+        self._start, self._original = self._find()
+
+    def show(self, title: str) -> None:
+        """Replace the command line, as far as it is long enough."""
+        room = len(self._original)
+        self._write(title.encode()[: max(0, room - 1)].ljust(room, b"\0"))
+
+    def restore(self) -> None:
+        self._write(self._original)
+
+    @staticmethod
+    def _find() -> tuple[int, bytes]:
+        """Return where the arguments lie and what they are; nothing if that cannot be trusted."""
+        if _libc is None:
+            return 0, b""
+        try:
+            with open("/proc/self/stat", "rb") as file:
+                fields = file.read().rpartition(b")")[2].split()
+            with open("/proc/self/cmdline", "rb") as file:
+                shown = file.read()
+        except OSError:
+            return 0, b""
+        # Fields 48 and 49 of proc(5), counted from 1; the two before the name are cut off.
+        start, end = int(fields[45]), int(fields[46])
+        import ctypes
+
+        if not start or end - start != len(shown) or ctypes.string_at(start, len(shown)) != shown:
+            return 0, b""
+        return start, shown
+
+    def _write(self, content: bytes) -> None:
+        if self._original:
+            import ctypes
+
+            ctypes.memmove(self._start, content, len(content))

@@ -1,0 +1,137 @@
+"""What the agent and a nursery process say to each other.
+
+Named tuples, because they are frozen, typed and cheap to import. On the line each is a JSON list:
+its name, then its fields in order (see `frames`). Strings that came from the operating system may
+hold surrogate escapes; JSON's ASCII form carries them unharmed.
+"""
+
+from typing import NamedTuple
+
+
+class Prepare(NamedTuple):
+    """First message to a nursery: what to import, and how.
+
+    Attributes:
+        environ: the environment in which to import.
+        preload: modules to import, in this order. `None`: import nothing and fork no warm worker.
+        libraries_only: pass over modules that do not belong to the interpreter or to an installed
+            package (in `trusted` roots or a site-packages folder).
+        trusted: further folders whose modules count as installed.
+        first_path: what the interpreter will put at the front of `sys.path` in a worker, if
+            anything: modules found there are the user's own.
+        report_fd: a pipe on which workers report what they import, or -1.
+        share: the part of a core that importing may take, 1.0 for all of it.
+        grace: seconds that what a dead worker left in its process group has to finish.
+    """
+
+    environ: dict[str, str]
+    preload: list[str] | None
+    libraries_only: bool
+    trusted: list[str]
+    first_path: str | None
+    report_fd: int
+    share: float
+    grace: float
+
+
+class Spawn(NamedTuple):
+    """Start a worker. Three descriptors travel along: its stdin, stdout and stderr.
+
+    A worker that cannot be warm runs `argv` instead; `warm` says whether warm is wanted at all.
+    """
+
+    request: int
+    warm: bool
+    argv: list[str]
+    environ: dict[str, str]
+    cwd: str
+
+
+class OpenStore(NamedTuple):
+    """Start the host of one round's store, listening on a free port of `host`."""
+
+    request: int
+    host: str
+
+
+class Signal(NamedTuple):
+    """Send a signal to a worker and its whole process group, or to a store host."""
+
+    pid: int
+    number: int
+
+
+class Echo(NamedTuple):
+    """What importing printed: every warm worker prints it again, as a fresh one would have."""
+
+    stdout: str
+    stderr: str
+
+
+class Importing(NamedTuple):
+    """The nursery is about to import this module."""
+
+    name: str
+
+
+class Ready(NamedTuple):
+    """The nursery has imported what it could.
+
+    `unfit` is empty, or says why no worker may be forked from this process; `culprit` is then the
+    module whose import made it so, if that is known.
+    """
+
+    loaded: list[str]
+    passed_over: list[str]
+    has_torch: bool
+    unfit: str
+    culprit: str
+
+
+class Born(NamedTuple):
+    """A worker was started. `reason` says why it is cold where warm was wanted."""
+
+    request: int
+    pid: int
+    warm: bool
+    reason: str
+
+
+class StoreOpened(NamedTuple):
+    """A store host was started and its port takes connections."""
+
+    request: int
+    pid: int
+    port: int
+
+
+class Refused(NamedTuple):
+    """A request could not be carried out; nothing was started."""
+
+    request: int
+    reason: str
+
+
+class Exited(NamedTuple):
+    """A worker or a store host ended. Negative: by that signal."""
+
+    pid: int
+    returncode: int
+
+
+Message = (
+    Prepare
+    | Spawn
+    | OpenStore
+    | Signal
+    | Echo
+    | Importing
+    | Ready
+    | Born
+    | StoreOpened
+    | Refused
+    | Exited
+)
+
+DESCRIPTORS: dict[type[Message], int] = {Spawn: 3}
+"""How many descriptors travel with a message."""

@@ -1,0 +1,86 @@
+"""Whose module is it: part of an installed library, or the user's own?
+
+A library may be imported once for all workers. The user's own files must be read anew by each
+worker, because they are what changes between two restarts. What counts as a library: modules
+built into the interpreter, its standard library, anything in a `site-packages` or `dist-packages`
+folder, and folders explicitly trusted. A package under development that is installed by reference
+(`pip install -e`) lives elsewhere and is therefore the user's own.
+"""
+
+# ruff: noqa: PTH  (pathlib would be one more import in every worker)
+
+import os
+import sys
+from importlib.machinery import EXTENSION_SUFFIXES, ModuleSpec, all_suffixes
+from types import ModuleType
+
+_STANDARD_LIBRARY = os.path.dirname(os.path.abspath(os.__file__))
+_INSTALLED = {"site-packages", "dist-packages"}
+
+
+class Origins:
+    """Judges modules by where they come from."""
+
+    def __init__(self, *, trusted: list[str], first_path: str | None) -> None:
+        self._roots = [os.path.join(root, "") for root in (_STANDARD_LIBRARY, *trusted)]
+        self._first_path = first_path
+
+    def is_library(self, spec: ModuleSpec) -> bool:
+        """Whether a module found by the import system belongs to a library."""
+        if spec.origin in ("built-in", "frozen"):
+            return True
+        if spec.has_location and spec.origin is not None:
+            return self._is_installed(spec.origin)
+        places = list(spec.submodule_search_locations or ())
+        return bool(places) and all(self._is_installed(place) for place in places)
+
+    def foreign(self, modules: dict[str, ModuleType]) -> str | None:
+        """Return a module among these that is not a library's, if there is one."""
+        for name, module in modules.items():
+            spec = getattr(module, "__spec__", None)
+            if isinstance(spec, ModuleSpec) and spec.has_location and not self.is_library(spec):
+                return name
+        return None
+
+    def shadowed(self, names: set[str]) -> str | None:
+        """Return a top-level module among these that a file of the user's would have replaced.
+
+        In a fresh process the script's folder comes first on `sys.path`; a `random.py` there wins
+        over everybody's `random`, for better or worse.
+        """
+        if self._first_path is None:
+            return None
+        try:
+            entries = os.listdir(self._first_path or os.curdir)
+        except OSError:
+            return None
+        for entry in entries:
+            stem = entry.partition(".")[0]
+            if stem in names and self._is_module(entry):
+                return stem
+        return None
+
+    def _is_module(self, entry: str) -> bool:
+        if entry.endswith(tuple(all_suffixes())):
+            return True
+        folder = os.path.join(self._first_path or os.curdir, entry)
+        suffixes = (".py", ".pyc", *EXTENSION_SUFFIXES)
+        return any(os.path.isfile(os.path.join(folder, "__init__" + end)) for end in suffixes)
+
+    def _is_installed(self, path: str) -> bool:
+        if not _INSTALLED.isdisjoint(path.split(os.sep)):
+            return True
+        return any(path.startswith(root) for root in self._roots)
+
+
+def top_levels(modules: set[str]) -> set[str]:
+    return {name.partition(".")[0] for name in modules} - {"__main__"}
+
+
+def loaded_since(baseline: set[str]) -> dict[str, ModuleType]:
+    """Return the modules loaded since, without those that hide behind the import system."""
+    return {
+        name: module
+        for name, module in list(sys.modules.items())
+        if name not in baseline and isinstance(module, ModuleType)
+    }

@@ -1,0 +1,84 @@
+"""Signals in a nursery: which it takes over, and how a forked child gets back what it should have.
+
+The nursery ignores what a terminal or a supervisor sends to everybody (its agent decides what
+becomes of the workers) and is woken through a pipe when a child dies. Both are put in place only
+after importing, so that a handler that a library installed is remembered and given to workers.
+
+All signals are blocked across a fork. One that is sent to a newborn worker waits until the child
+has its own handlers, instead of being swallowed by the nursery's.
+"""
+
+import os
+import signal
+from types import FrameType
+
+_IGNORED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
+
+_RESET_BY_EXEC_CALLERS = ("SIGPIPE", "SIGXFZ", "SIGXFSZ")
+"""What the interpreter ignores for itself and no new program expects to find ignored."""
+
+
+class Waker:
+    """Owns the nursery's signal handling; `fileno` becomes readable when a child dies."""
+
+    def __init__(self) -> None:
+        self._read, self._write = (
+            os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK) if hasattr(os, "pipe2") else _plain_pipe()
+        )
+        self._former = {number: signal.getsignal(number) for number in (*_IGNORED, signal.SIGCHLD)}
+        for number in _IGNORED:
+            signal.signal(number, signal.SIG_IGN)
+        signal.signal(signal.SIGCHLD, _wake)
+        self._former_wakeup = signal.set_wakeup_fd(self._write, warn_on_full_buffer=False)
+
+    def fileno(self) -> int:
+        return self._read
+
+    def drain(self) -> None:
+        try:
+            while os.read(self._read, 512):
+                pass
+        except BlockingIOError:
+            pass
+
+    def undo(self) -> None:
+        """Put everything back as it was found, in a forked child."""
+        signal.set_wakeup_fd(self._former_wakeup)
+        for number, handler in self._former.items():
+            # None: installed by C code, which Python can neither name nor restore.
+            if handler is not None:
+                signal.signal(number, handler)
+        os.close(self._read)
+        os.close(self._write)
+
+
+def fork() -> int:
+    """Fork with all signals blocked; the child has to call `unblock`."""
+    former = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
+    pid = os.fork()
+    if pid:
+        signal.pthread_sigmask(signal.SIG_SETMASK, former)
+    return pid
+
+
+def unblock() -> None:
+    signal.pthread_sigmask(signal.SIG_SETMASK, ())
+
+
+def reset_for_exec() -> None:
+    """Give back the default to what the interpreter ignores, before becoming another program."""
+    for name in _RESET_BY_EXEC_CALLERS:
+        number = getattr(signal, name, None)
+        if number is not None:
+            signal.signal(number, signal.SIG_DFL)
+
+
+def _plain_pipe() -> tuple[int, int]:
+    ends = os.pipe()
+    for end in ends:
+        os.set_blocking(end, False)
+    return ends
+
+
+def _wake(number: int, frame: FrameType | None) -> None:
+    """Do nothing: the interpreter writes to the pipe before it calls this."""

@@ -1,0 +1,224 @@
+"""The succession of nursery processes: which one serves now, and what comes after it.
+
+The first process imports what is known about the script and serves as soon as that is done. If
+workers then import more, or a module made the first one unfit, a successor is brought up gently
+beside the running job and takes over; the former stays as the parent of the workers it has and
+ends with the last of them. Where nothing can be preloaded the process that serves imports nothing
+and starts cold workers: starting, reaping and killing happen in one way only.
+
+A process that dies is replaced at once, but only if it was of use before: a machine that kills
+nurseries for their memory must not be kept busy with new ones.
+"""
+
+import asyncio
+import logging
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import resile
+
+from .command import WorkerCommand
+from .errors import NurseryClosed, SpawnFailed
+from .inside.messages import Prepare, Ready
+from .knowledge import Knowledge
+from .launch import COLD_ARGV, hook_is_found, launch
+from .learning import ImportReports
+from .policy import NurseryPolicy
+from .preload import Preload, PreloadMode
+from .process import NurseryProcess
+
+_log = logging.getLogger(__name__)
+
+_OURS = str(Path(resile.__file__).parent)
+
+
+@dataclass(frozen=True)
+class Reign:
+    """A process that serves, and what it has.
+
+    Attributes:
+        why_cold: why its workers start cold; empty if they are warm.
+    """
+
+    process: NurseryProcess
+    why_cold: str
+    has_torch: bool
+
+
+class Lineage:
+    """Brings nursery processes up, one after the other."""
+
+    def __init__(
+        self,
+        *,
+        command: WorkerCommand,
+        env: Mapping[str, str],
+        cwd: str,
+        preload: Preload,
+        policy: NurseryPolicy,
+    ) -> None:
+        self._command = command
+        self._env = env
+        self._cwd = cwd
+        self._preload = preload
+        self._policy = policy
+        self.knowledge = Knowledge(modules=())
+        self._reports: ImportReports | None = None
+        self._living: set[NurseryProcess] = set()
+        self._reign: asyncio.Task[Reign] | None = None
+        self._succession: asyncio.Task[None] | None = None
+        self._why_never_warm = command.why_cold()
+        self._was_of_use = False
+        self._closed = False
+
+    def start(self) -> None:
+        """Begin to bring the first process up."""
+        self._reign = asyncio.create_task(self._begin())
+
+    async def reign(self) -> Reign:
+        """Return the process that serves now, once it is ready."""
+        if self._closed or self._reign is None:
+            raise NurseryClosed("the nursery is not running")
+        if self._is_vacant():
+            self._reign = asyncio.create_task(self._bring_up())
+        self._was_of_use = True
+        return await asyncio.shield(self._reign)
+
+    async def close(self) -> None:
+        """End every process and all that they started."""
+        self._closed = True
+        tasks = [task for task in (self._reign, self._succession) if task is not None]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        limit = self._policy.group_grace + self._policy.close_limit
+        await asyncio.gather(*(process.close(limit) for process in self._living))
+        if self._reports is not None:
+            self._reports.close()
+
+    async def _begin(self) -> Reign:
+        """Find out what can be preloaded, if anything, and bring the first process up."""
+        if self._preload.mode is PreloadMode.NONE:
+            self._why_never_warm = "--preload none"
+        if not self._why_never_warm:
+            found, self.knowledge = await asyncio.gather(
+                asyncio.to_thread(hook_is_found, self._command, env=self._env, cwd=self._cwd),
+                asyncio.to_thread(
+                    Knowledge.gather, self._command, self._preload, cwd=self._cwd, env=self._env
+                ),
+            )
+            if not found:
+                self._why_never_warm = f"{self._command.python} does not run sitecustomize"
+        if not self._why_never_warm and self._learns():
+            self._reports = ImportReports(quiet=self._policy.quiet, on_quiet=self._on_learnt)
+        return await self._bring_up()
+
+    async def _bring_up(self) -> Reign:
+        """Bring up a process that serves in any case, warm if it can be."""
+        why_cold = self._why_never_warm
+        if not why_cold:
+            process, ready = await self._warm(share=1.0)
+            if not ready.unfit:
+                return Reign(process, "", ready.has_torch)
+            why_cold = _blame(ready)
+            if ready.culprit:
+                self._succession = asyncio.create_task(self._succeed())
+        _log.info("workers start cold: %s", why_cold)
+        process = self._launch(COLD_ARGV, preload=None, share=1.0)
+        await process.ready(self._policy.warm_up_limit)
+        return Reign(process, why_cold, False)
+
+    async def _warm(self, *, share: float) -> tuple[NurseryProcess, Ready]:
+        """Start a process that preloads what is known, and wait for the outcome."""
+        modules = self.knowledge.modules
+        process = self._launch(self._command.argv(), preload=modules, share=share)
+        ready = await process.ready(self._policy.warm_up_limit)
+        if ready.unfit:
+            if ready.culprit:
+                self.knowledge.blame(ready.culprit, ready.unfit)
+            await process.close(0.0)
+        else:
+            self.knowledge.confirm(ready)
+            if self._reports is not None:
+                self._reports.know((*ready.loaded, *ready.passed_over))
+        return process, ready
+
+    async def _succeed(self) -> None:
+        """Bring up a successor beside what serves now, and let it take over."""
+        for _ in range(self._policy.successor_attempts):
+            process, ready = await self._warm(share=self._policy.successor_share)
+            if not ready.unfit:
+                await self._take_over(Reign(process, "", ready.has_torch))
+                return
+            _log.info("a nursery could not serve: %s", _blame(ready))
+            if not ready.culprit:
+                return
+
+    async def _take_over(self, reign: Reign) -> None:
+        former = self._reign
+        self._reign = asyncio.create_task(_already(reign))
+        if former is not None:
+            (await former).process.retire()
+        _log.info("workers start warm from now on")
+
+    def _on_learnt(self, names: list[str]) -> None:
+        if self._succession is not None and not self._succession.done():
+            # Too late for the one under way, in time for the next launch.
+            self.knowledge.learn(names)
+        elif self.knowledge.learn(names):
+            self._succession = asyncio.create_task(self._succeed())
+
+    def _learns(self) -> bool:
+        """Whether workers report what they import: they find the pipe through Linux's /proc."""
+        return self._preload.mode is PreloadMode.AUTO and sys.platform == "linux"
+
+    def _is_vacant(self) -> bool:
+        reign = self._reign
+        if reign is None or not reign.done():
+            return False
+        return (
+            reign.cancelled() or reign.exception() is not None or reign.result().process.has_ended
+        )
+
+    def _launch(
+        self, argv: list[str], *, preload: list[str] | None, share: float
+    ) -> NurseryProcess:
+        report_fd = -1 if self._reports is None else self._reports.write_end
+        prepare = Prepare(
+            environ=dict(self._env),
+            preload=preload,
+            libraries_only=self._preload.mode is PreloadMode.AUTO,
+            trusted=[_OURS],
+            first_path=self._command.first_path(cwd=self._cwd, env=self._env),
+            report_fd=report_fd,
+            share=share,
+            grace=self._policy.group_grace,
+        )
+        keep = [report_fd] if report_fd >= 0 else []
+        try:
+            child, line = launch(argv, env=self._env, cwd=self._cwd, keep=keep)
+        except OSError as error:
+            raise SpawnFailed(f"cannot start a nursery: {error}") from error
+        process = NurseryProcess(child, line, prepare)
+        self._living.add(process)
+        process.on_end(self._on_end)
+        return process
+
+    def _on_end(self, process: NurseryProcess) -> None:
+        self._living.discard(process)
+        if self._is_vacant() and self._was_of_use and not self._closed:
+            _log.warning("the nursery (process %d) died; starting another", process.pid)
+            self._was_of_use = False
+            self._reign = asyncio.create_task(self._bring_up())
+
+
+async def _already(reign: Reign) -> Reign:
+    return reign
+
+
+def _blame(ready: Ready) -> str:
+    if ready.culprit:
+        return f"importing {ready.culprit} in the nursery: {ready.unfit}"
+    return f"the nursery cannot be forked: {ready.unfit}"

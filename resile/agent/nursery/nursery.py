@@ -1,0 +1,141 @@
+"""The nursery as the agent knows it: start workers, warm where possible, and host stores."""
+
+import asyncio
+import importlib.util
+import logging
+import signal
+from collections.abc import Mapping, Sequence
+
+from .command import WorkerCommand, WorkerSpec
+from .environment import differences, without_place
+from .errors import NurseryDied, StoreUnavailable
+from .inside.messages import Spawn
+from .lineage import Lineage, Reign
+from .policy import NurseryPolicy
+from .preload import Preload
+from .worker import StoreHost, Worker
+
+_log = logging.getLogger(__name__)
+
+
+class Nursery:
+    """Starts all workers of a node, and the stores of the rounds it hosts.
+
+    Args:
+        command: what workers run. One with another command, folder or environment starts cold.
+        env: the environment that workers have in common. Variables that tell a worker its place
+            in the job are left out of it by themselves.
+        address: where stores listen.
+    """
+
+    def __init__(
+        self,
+        *,
+        command: WorkerCommand,
+        env: Mapping[str, str],
+        cwd: str,
+        preload: Preload | None = None,
+        address: str = "127.0.0.1",
+        policy: NurseryPolicy | None = None,
+    ) -> None:
+        self._command = command
+        self._env = without_place(env)
+        self._cwd = cwd
+        self._address = address
+        self._lineage = Lineage(
+            command=command,
+            env=self._env,
+            cwd=cwd,
+            preload=preload or Preload(),
+            policy=policy or NurseryPolicy(),
+        )
+        self._said: set[str] = set()
+
+    async def start(self) -> None:
+        """Begin to bring a nursery process up; importing goes on in the background."""
+        self._lineage.start()
+
+    async def spawn(self, specs: Sequence[WorkerSpec]) -> list[Worker]:
+        """Start workers, all or none, as soon as the nursery is ready.
+
+        Raises `SpawnFailed` if the machine cannot start a process.
+        """
+        try:
+            return await self._spawn(await self._lineage.reign(), specs)
+        except NurseryDied:
+            # What it had started died with it, so nothing is started twice.
+            return await self._spawn(await self._lineage.reign(), specs)
+
+    async def wants_torch(self) -> bool:
+        """Whether workers will use torch, and so a store, as far as can be told.
+
+        Warm: whether torch was preloaded or the script's text mentions it. Cold: whether torch is
+        there at all, since nothing more is known.
+        """
+        reign = await self._lineage.reign()
+        if reign.why_cold:
+            return _torch_is_installed()
+        return reign.has_torch or self._lineage.knowledge.mentions_torch
+
+    async def open_store(self) -> StoreHost:
+        """Start a fresh store for one round.
+
+        Raises `StoreUnavailable` if torch is not installed or the address is not ours.
+        """
+        reign = await self._lineage.reign()
+        if not reign.has_torch and not _torch_is_installed():
+            raise StoreUnavailable(
+                "a store needs torch, which is not installed here: pip install 'resile[torch]'"
+            )
+        return await reign.process.open_store(self._address)
+
+    async def close(self) -> None:
+        """End the nursery. Everything that is left of what it started dies."""
+        await self._lineage.close()
+
+    async def _spawn(self, reign: Reign, specs: Sequence[WorkerSpec]) -> list[Worker]:
+        births = [asyncio.ensure_future(self._spawn_one(reign, spec)) for spec in specs]
+        outcomes = await asyncio.gather(*births, return_exceptions=True)
+        workers = [outcome for outcome in outcomes if isinstance(outcome, Worker)]
+        failures = [outcome for outcome in outcomes if isinstance(outcome, BaseException)]
+        if failures:
+            for worker in workers:
+                worker.signal(signal.SIGKILL)
+            raise failures[0]
+        for worker in workers:
+            self._say_why_cold(reign, worker)
+        return workers
+
+    async def _spawn_one(self, reign: Reign, spec: WorkerSpec) -> Worker:
+        why_cold = reign.why_cold or self._why_cold(spec)
+        spawn = Spawn(
+            request=0,
+            warm=not why_cold,
+            argv=spec.command.argv(),
+            environ=dict(spec.env),
+            cwd=spec.cwd,
+        )
+        worker = await reign.process.spawn(spawn, (spec.stdin, spec.stdout, spec.stderr))
+        worker.reason = why_cold or worker.reason
+        return worker
+
+    def _why_cold(self, spec: WorkerSpec) -> str:
+        """Return why this worker cannot be forked from a nursery that is warm for others."""
+        if spec.command != self._command:
+            return "it runs another command than the nursery was started for"
+        if spec.cwd != self._cwd:
+            return f"it runs in {spec.cwd}, the nursery in {self._cwd}"
+        changed = differences(self._env, spec.env)
+        if changed:
+            return f"its environment differs in {', '.join(changed)}"
+        return ""
+
+    def _say_why_cold(self, reign: Reign, worker: Worker) -> None:
+        """Log a worker's own reason to be cold, once; the reign's was said when it began."""
+        if worker.reason and not reign.why_cold and worker.reason not in self._said:
+            self._said.add(worker.reason)
+            _log.info("a worker starts cold: %s", worker.reason)
+
+
+def _torch_is_installed() -> bool:
+    return importlib.util.find_spec("torch") is not None

@@ -1,0 +1,31 @@
+"""The numbers a nursery lives by, each with its reason. All can be set by the user."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, kw_only=True)
+class NurseryPolicy:
+    """Timeouts and shares, in seconds and parts of a core.
+
+    Attributes:
+        warm_up_limit: how long importing may take before the nursery is given up and workers start
+            cold. Far above any honest import, since a script that imports for a minute also does
+            so when cold.
+        quiet: how long no worker must have imported anything new before the list counts as
+            learnt. Scripts import in bursts; two seconds tell the end of one from a pause.
+        successor_share: the part of one core that a second nursery may take while it imports
+            beside a training job. A quarter is ready in some ten seconds and hardly felt.
+        successor_attempts: how often a nursery is tried again without the module that made the
+            last one unfit. Each attempt finds one such module, and few scripts have several.
+        group_grace: how long processes that a dead worker left behind may take to end.
+            multiprocessing's resource tracker needs milliseconds.
+        close_limit: how long `close` waits for a nursery process to end by itself, beyond the
+            group grace, before it is killed.
+    """
+
+    warm_up_limit: float = 300.0
+    quiet: float = 2.0
+    successor_share: float = 0.25
+    successor_attempts: int = 4
+    group_grace: float = 1.0
+    close_limit: float = 5.0

@@ -1,0 +1,38 @@
+"""The meaning of `--preload`: what a nursery imports ahead of the workers."""
+
+from dataclasses import dataclass
+from enum import Enum
+
+from .errors import PreloadSyntaxError
+
+
+class PreloadMode(Enum):
+    """Who decides what is preloaded."""
+
+    AUTO = "auto"
+    NONE = "none"
+    LISTED = "listed"
+
+
+@dataclass(frozen=True)
+class Preload:
+    """`auto`: what the script imports, found and learnt; `none`: nothing, all workers start cold;
+    or exactly the listed modules."""
+
+    mode: PreloadMode = PreloadMode.AUTO
+    modules: tuple[str, ...] = ()
+
+    @classmethod
+    def parse(cls, text: str) -> "Preload":
+        """Read the value of the flag."""
+        text = text.strip()
+        if text in (PreloadMode.AUTO.value, PreloadMode.NONE.value):
+            return cls(PreloadMode(text))
+        modules = tuple(name.strip() for name in text.split(","))
+        for name in modules:
+            if not all(part.isidentifier() for part in name.split(".")):
+                raise PreloadSyntaxError(
+                    f"--preload: {name!r} is not the name of a module; "
+                    "expected auto, none, or names such as torch,numpy"
+                )
+        return cls(PreloadMode.LISTED, modules)

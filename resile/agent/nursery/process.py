@@ -1,0 +1,179 @@
+"""The agent's handle to one nursery process: requests out, answers and exits in."""
+
+import asyncio
+import contextlib
+import itertools
+import os
+import signal
+import socket
+import subprocess
+from collections.abc import Callable, Sequence
+
+from .channel import Channel
+from .errors import NurseryDied, SpawnFailed, StoreUnavailable
+from .inside.messages import (
+    Born,
+    Echo,
+    Exited,
+    Importing,
+    Message,
+    OpenStore,
+    Prepare,
+    Ready,
+    Refused,
+    Spawn,
+    StoreOpened,
+)
+from .output import Output
+from .worker import StoreHost, Worker
+
+Exit = asyncio.Future[int]
+
+
+class NurseryProcess:
+    """One nursery process and the children it has.
+
+    If it dies, its workers die with it (the kernel sees to that), and their handles say so.
+    """
+
+    def __init__(
+        self, process: "subprocess.Popen[bytes]", line: socket.socket, prepare: Prepare
+    ) -> None:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        self.pid = process.pid
+        self._process = process
+        self._loop = asyncio.get_running_loop()
+        self._importing = ""
+        self._exits: dict[int, Exit] = {}
+        self._requests: dict[int, asyncio.Future[tuple[Message, Exit]]] = {}
+        self._numbers = itertools.count(1)
+        self._retiring = False
+        self._stdout, self._stderr = Output(process.stdout), Output(process.stderr)
+        self._ready: asyncio.Future[Ready] = self._loop.create_future()
+        self._ended: asyncio.Future[None] = self._loop.create_future()
+        self._channel = Channel(line, on_message=self._on_message, on_end=self._on_end)
+        self._channel.send(prepare)
+
+    @property
+    def has_ended(self) -> bool:
+        return self._ended.done()
+
+    def on_end(self, callback: Callable[["NurseryProcess"], None]) -> None:
+        """Call back when the process has ended."""
+        self._ended.add_done_callback(lambda _: callback(self))
+
+    async def ready(self, limit: float) -> Ready:
+        """Wait until it has imported what it could; an end or a delay makes it unfit."""
+        try:
+            return await asyncio.wait_for(asyncio.shield(self._ready), limit)
+        except asyncio.TimeoutError:
+            return self._unready(f"it took longer than {limit:g} s")
+
+    async def spawn(self, spawn: Spawn, streams: Sequence[int]) -> Worker:
+        """Start one worker."""
+        number = next(self._numbers)
+        answer, exit = await self._ask(number, spawn._replace(request=number), streams)
+        if not isinstance(answer, Born):
+            raise SpawnFailed(_reason(answer))
+        return Worker(
+            answer.pid, warm=answer.warm, reason=answer.reason, exit=exit, send=self._channel.send
+        )
+
+    async def open_store(self, host: str) -> StoreHost:
+        """Start the host of a store that listens on `host`."""
+        number = next(self._numbers)
+        answer, exit = await self._ask(number, OpenStore(number, host))
+        if not isinstance(answer, StoreOpened):
+            raise StoreUnavailable(_reason(answer))
+        return StoreHost(
+            answer.pid, host=host, port=answer.port, exit=exit, send=self._channel.send
+        )
+
+    def retire(self) -> None:
+        """End the process as soon as it has no children left."""
+        self._retiring = True
+        if not self._exits and not self._requests:
+            self._channel.finish()
+
+    async def close(self, limit: float) -> None:
+        """End the process and everything it started; by force if it takes longer than `limit`."""
+        self._channel.finish()
+        if not self._ready.done():
+            # It imports, hears nothing, and has no children to look after.
+            self._process.kill()
+        try:
+            await asyncio.wait_for(asyncio.shield(self._ended), limit)
+        except asyncio.TimeoutError:
+            self._process.kill()
+            await self._ended
+
+    async def _ask(
+        self, number: int, message: Message, descriptors: Sequence[int] = ()
+    ) -> tuple[Message, Exit]:
+        """Send a request; return its answer and the exit of the child that it started."""
+        if self.has_ended:
+            raise NurseryDied("the nursery has ended")
+        answer: asyncio.Future[tuple[Message, Exit]] = self._loop.create_future()
+        self._requests[number] = answer
+        self._channel.send(message, descriptors)
+        return await answer
+
+    def _on_message(self, message: Message) -> None:
+        match message:
+            case Importing(name):
+                self._importing = name
+            case Ready():
+                self._on_ready(message)
+            case Born(request, pid) | StoreOpened(request, pid):
+                self._exits[pid] = self._loop.create_future()
+                self._answer(request, message, self._exits[pid])
+            case Refused(request):
+                self._answer(request, message, self._loop.create_future())
+            case Exited(pid, returncode):
+                self._exits.pop(pid).set_result(returncode)
+                if self._retiring:
+                    self.retire()
+
+    def _on_ready(self, ready: Ready) -> None:
+        stdout, stderr = self._stdout.release(), self._stderr.release()
+        if stdout or stderr:
+            self._channel.send(Echo(stdout, stderr))
+        self._ready.set_result(ready)
+
+    def _answer(self, request: int, message: Message, exit: Exit) -> None:
+        answer = self._requests.pop(request)
+        if not answer.done():
+            answer.set_result((message, exit))
+
+    def _on_end(self) -> None:
+        """Settle everything that waits. Its workers' own children are still to be killed."""
+        for pid, exit in self._exits.items():
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.killpg(pid, signal.SIGKILL)
+            exit.set_result(-signal.SIGKILL)
+        self._exits.clear()
+        for answer in self._requests.values():
+            if not answer.done():
+                answer.set_exception(NurseryDied("the nursery died before it answered"))
+        self._requests.clear()
+        self._loop.run_in_executor(None, self._process.wait).add_done_callback(self._on_reaped)
+
+    def _on_reaped(self, _: object) -> None:
+        if not self._ready.done():
+            code = self._process.returncode
+            how = signal.Signals(-code).name if code < 0 else f"code {code}"
+            last_words = self._stderr.last_line()
+            self._ready.set_result(
+                self._unready(f"it ended with {how}" + (f": {last_words}" if last_words else ""))
+            )
+        self._stdout.close()
+        self._stderr.close()
+        self._ended.set_result(None)
+
+    def _unready(self, reason: str) -> Ready:
+        return Ready([], [], False, reason, self._importing)
+
+
+def _reason(answer: Message) -> str:
+    return answer.reason if isinstance(answer, Refused) else f"unexpected answer {answer}"

@@ -1,0 +1,51 @@
+"""Which workers have reached the process group: those connected to the round's store.
+
+Read from /proc, so it needs nothing of the script. Where there is no /proc nothing is known, and
+the rule that uses it never fires.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+
+ESTABLISHED = "01"
+
+
+def connected_pids(pids: Iterable[int], port: int) -> set[int]:
+    """Those of ``pids`` that hold a TCP connection to ``port`` somewhere."""
+    found: set[int] = set()
+    for pid in pids:
+        try:
+            inodes = _inodes_towards(Path(f"/proc/{pid}/net"), port)
+            if inodes and not inodes.isdisjoint(_socket_inodes(pid)):
+                found.add(pid)
+        except OSError:
+            continue
+    return found
+
+
+def _inodes_towards(folder: Path, port: int) -> set[str]:
+    inodes = set()
+    for name in ("tcp", "tcp6"):
+        path = folder / name
+        if not path.exists():
+            continue
+        for line in path.read_text().splitlines()[1:]:
+            fields = line.split()
+            remote_port = int(fields[2].rpartition(":")[2], 16)
+            if remote_port == port and fields[3] == ESTABLISHED:
+                inodes.add(fields[9])
+    return inodes
+
+
+def _socket_inodes(pid: int) -> set[str]:
+    inodes = set()
+    for entry in Path(f"/proc/{pid}/fd").iterdir():
+        try:
+            target = str(entry.readlink())
+        except OSError:
+            continue
+        if target.startswith("socket:["):
+            inodes.add(target[8:-1])
+    return inodes

@@ -1,0 +1,31 @@
+"""How our own log lines look: short, timed, on stderr, apart from the workers' lines."""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+
+
+class _Format(logging.Formatter):
+    """``resile 12:03:04.567 message``, with the level's name when it matters."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        stamp = f"{self.formatTime(record, '%H:%M:%S')}.{int(record.msecs):03d}"
+        level = "" if record.levelno < logging.WARNING else f"{record.levelname.lower()}: "
+        line = f"resile {stamp} {level}{record.getMessage()}"
+        if record.exc_info:
+            line += "\n" + self.formatException(record.exc_info)
+        return line
+
+
+def set_up_logging() -> None:
+    """INFO and above to stderr; RESILE_LOG=debug shows more, =warning less."""
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(_Format())
+    logger = logging.getLogger("resile")
+    logger.handlers[:] = [handler]
+    logger.propagate = False
+    wanted = os.environ.get("RESILE_LOG", "info").upper()
+    known = isinstance(logging.getLevelName(wanted), int)
+    logger.setLevel(wanted if known else logging.INFO)

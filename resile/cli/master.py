@@ -1,0 +1,119 @@
+"""``resile master``: run a job's master by hand, for agents started elsewhere."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+from pathlib import Path
+
+import click
+
+from resile.cli.elasticity import build_elasticity, parse_conf
+from resile.cli.logging import set_up_logging
+from resile.master.main import MasterConfig, PortTaken, run_master
+from resile.master.sqlite_store import SqliteStore
+from resile.master.stores import Store, StoreError
+from resile.wire.auth import AuthError, given_token, server_tls, shared_token
+from resile.wire.endpoint import Endpoint, EndpointError, parse_endpoint
+from resile.wire.statedir import run_folder as folder_of
+
+
+@click.command(context_settings={"help_option_names": ["-h", "--help"]})
+@click.option(
+    "--endpoint",
+    default="127.0.0.1:29400",
+    show_default=True,
+    metavar="HOST:PORT",
+    help="Where to listen. Loopback unless you say otherwise.",
+)
+@click.option("--job", metavar="ID", help="The job's --rdzv-id; else the first agent's.")
+@click.option("--nnodes", metavar="MIN:MAX", help="How many nodes; else what the first agent says.")
+@click.option("--max-restarts", type=click.IntRange(0), default=3, show_default=True)
+@click.option("--rdzv-conf", default="", metavar="K=V,...", help="Timeouts, as in 'resile run'.")
+@click.option("--store", metavar="PATH|URL", help="SQLite file, or etcd://HOST:2379/PREFIX.")
+@click.option("--token-file", metavar="FILE", help="The job's token; else $RESILE_TOKEN.")
+@click.option("--tls-cert", metavar="FILE", help="Serve TLS with this certificate.")
+@click.option("--tls-key", metavar="FILE", help="The certificate's key, if it is in another file.")
+@click.option("--until-done", is_flag=True, help="End with the job.")
+@click.option("--run-folder", hidden=True, type=click.Path(path_type=Path))
+@click.option("--announce-fd", hidden=True, type=int)
+def master(
+    endpoint: str,
+    job: str | None,
+    nnodes: str | None,
+    max_restarts: int,
+    rdzv_conf: str,
+    store: str | None,
+    token_file: str | None,
+    tls_cert: str | None,
+    tls_key: str | None,
+    until_done: bool,
+    run_folder: Path | None,
+    announce_fd: int | None,
+) -> None:
+    """Run a job's master by hand.
+
+    `resile run` starts one by itself where none listens; run it by hand to keep it apart from the
+    nodes. Killed and started again with the same store, it goes on where it was.
+
+    \b
+    Examples:
+      resile master --endpoint 127.0.0.1:29400 --nnodes 2:4
+      resile run --nnodes 2:4 --rdzv-endpoint 127.0.0.1:29400 train.py
+      resile master --endpoint 0.0.0.0:29400 --store etcd://10.0.0.5:2379/jobs/a --tls-cert m.pem
+    """
+    set_up_logging()
+    conf = parse_conf(rdzv_conf)
+    elasticity = build_elasticity(nnodes or "1", conf, max_restarts=max_restarts)
+    try:
+        where = parse_endpoint(endpoint)
+        folder = run_folder or folder_of(where)
+        made_token = token_file is None and given_token(None) is None
+        token = given_token(token_file) or shared_token(folder / "token")
+        config = MasterConfig(
+            job=job if job is not None else ("none" if nnodes else None),
+            endpoint=where,
+            token=token,
+            elasticity=elasticity,
+            tls=server_tls(tls_cert, tls_key),
+            until_done=until_done or run_folder is not None,
+        )
+        keeping = open_store(store, folder)
+        if made_token:
+            click.echo(f"agents of this user on this machine find the token in {folder}/token")
+        asyncio.run(run_master(config, keeping, listening=lambda at: _announce(announce_fd, at)))
+    except (EndpointError, AuthError, PortTaken, StoreError) as error:
+        raise click.ClickException(str(error)) from None
+    finally:
+        if announce_fd is not None:
+            _close(announce_fd)
+    if run_folder is not None:
+        shutil.rmtree(run_folder, ignore_errors=True)
+    elif made_token:
+        (folder / "token").unlink(missing_ok=True)
+
+
+def open_store(text: str | None, folder: Path) -> Store:
+    """The store a user named, or the default beside the token."""
+    if text is None:
+        return SqliteStore(folder / "master.db")
+    if text.startswith("sqlite://"):
+        return SqliteStore(Path(text.removeprefix("sqlite://")))
+    if "://" in text:
+        raise click.UsageError(f"--store {text}: write a path, sqlite://PATH or etcd://HOST:PORT")
+    return SqliteStore(Path(text))
+
+
+def _announce(descriptor: int | None, endpoint: Endpoint) -> None:
+    """Tell whoever started this master where it listens."""
+    if descriptor is not None:
+        os.write(descriptor, f"{endpoint.host} {endpoint.port}\n".encode())
+        _close(descriptor)
+
+
+def _close(descriptor: int) -> None:
+    try:
+        os.close(descriptor)
+    except OSError:
+        return

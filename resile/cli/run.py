@@ -1,0 +1,293 @@
+"""``resile run``: the launcher, one per node, with torchrun's flags and meaning."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import socket
+import uuid
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import click
+
+from resile.agent.agent import Agent
+from resile.agent.config import AgentConfig
+from resile.agent.keeper import MasterFailed, MasterKeeper
+from resile.agent.logs import LogRouting, StreamChoice, StreamsError
+from resile.agent.nursery import CommandKind, Preload, WorkerCommand
+from resile.cli.devices import count_processes
+from resile.cli.elasticity import build_elasticity, parse_conf
+from resile.cli.logging import set_up_logging
+from resile.cli.torchrun_flags import given_but_ignored, ignored_options, torchrun_option
+from resile.job.elasticity import Elasticity
+from resile.wire.auth import AuthError, client_tls, given_token, shared_token
+from resile.wire.client import Access
+from resile.wire.endpoint import (
+    Endpoint,
+    EndpointError,
+    address_towards,
+    is_this_machine,
+    parse_endpoint,
+)
+from resile.wire.statedir import run_folder, state_home
+
+log = logging.getLogger("resile.agent")
+
+BACKENDS = ("resile", "c10d", "static")
+
+
+@click.command(
+    context_settings={
+        "help_option_names": ["-h", "--help"],
+        "allow_interspersed_args": False,
+        "max_content_width": 100,
+    }
+)
+@torchrun_option("nnodes", default="1:1", show_default=True, metavar="N|MIN:MAX", help="Nodes.")
+@torchrun_option(
+    "nproc-per-node",
+    default="1",
+    show_default=True,
+    metavar="N|auto|cpu|gpu",
+    help="Workers on this node.",
+)
+@torchrun_option(
+    "rdzv-endpoint",
+    default="",
+    metavar="HOST:PORT",
+    help="The job's master. Started here if nothing listens and the address is this machine's.",
+)
+@torchrun_option("rdzv-id", default=None, help="The job's name; the same on all its nodes.")
+@torchrun_option("rdzv-backend", default="resile", help="resile; c10d and static mean the same.")
+@torchrun_option(
+    "rdzv-conf",
+    default="",
+    metavar="K=V,...",
+    help="Patience: last_call, join_timeout, lease, connection_grace, start_timeout, ...",
+)
+@torchrun_option("standalone", is_flag=True, help="One node, with a master of its own.")
+@torchrun_option(
+    "max-restarts",
+    type=click.IntRange(0),
+    default=3,
+    show_default=True,
+    help="How often failing workers are restarted; lost nodes are free.",
+)
+@torchrun_option("node-unit", type=click.IntRange(1), help="Train with multiples of N nodes only.")
+@torchrun_option("node-rank", type=click.IntRange(0), help="This node's slot; chosen if not given.")
+@torchrun_option("master-addr", default=None, help="As --rdzv-endpoint, for static jobs.")
+@torchrun_option("master-port", type=int, help="As --rdzv-endpoint, for static jobs.")
+@torchrun_option("local-addr", default=None, help="Where other nodes reach this one.")
+@torchrun_option("role", default="default", show_default=True, help="The workers' ROLE_NAME.")
+@torchrun_option("module", "-m", is_flag=True, help="SCRIPT is a module, as in python -m.")
+@torchrun_option("no-python", is_flag=True, help="SCRIPT is a program, not a Python script.")
+@torchrun_option("run-path", is_flag=True, help="As a script; kept for torchrun's sake.")
+@torchrun_option("log-dir", type=click.Path(path_type=Path), help="Keep workers' files here.")
+@torchrun_option("redirects", "-r", default="0", help="Streams to files only: 0, 1, 2, 3, 0:1,1:3.")
+@torchrun_option("tee", "-t", default="0", help="Streams to console and files: as --redirects.")
+@torchrun_option("local-ranks-filter", default="", help="Show only these local ranks: 0,2.")
+@torchrun_option("virtual-local-rank", is_flag=True, help="LOCAL_RANK 0 and one device each.")
+@torchrun_option(
+    "shutdown-timeout",
+    type=click.FloatRange(0),
+    default=30.0,
+    show_default=True,
+    help="Seconds from SIGTERM to SIGKILL when leaving.",
+)
+@click.option(
+    "--restart-grace",
+    type=click.FloatRange(0),
+    default=1.0,
+    show_default=True,
+    help="The same for workers of a broken round.",
+)
+@click.option(
+    "--connect-timeout",
+    type=click.FloatRange(0),
+    default=60.0,
+    show_default=True,
+    help="How long a master that was never seen may stay away.",
+)
+@click.option(
+    "--preload",
+    default="auto",
+    show_default=True,
+    metavar="auto|none|A,B",
+    help="What the nursery imports before it forks workers.",
+)
+@click.option("--token-file", metavar="FILE", help="The job's token; else $RESILE_TOKEN.")
+@click.option("--tls-ca", metavar="FILE", help="Talk TLS to the master, trusting this.")
+@ignored_options
+@click.argument("script")
+@click.argument("script_args", nargs=-1, type=click.UNPROCESSED)
+def run(script: str, script_args: tuple[str, ...], **flags: Any) -> None:
+    """Run SCRIPT with its arguments on this node, as torchrun does, and keep it training.
+
+    Workers and nodes that die are replaced within a fraction of a second; several `resile run`
+    with one endpoint form one job.
+
+    \b
+    Examples:
+      resile run --nproc-per-node 2 train.py --epochs 3
+      resile run --nnodes 1:4 --nproc-per-node 8 --rdzv-endpoint 127.0.0.1:29400 train.py
+      resile run --standalone --nproc-per-node auto -m mypackage.train
+    """
+    set_up_logging()
+    for line in given_but_ignored(flags):
+        log.warning("%s", line)
+    try:
+        code = asyncio.run(_run(script, script_args, flags))
+    except (EndpointError, AuthError, StreamsError, MasterFailed) as error:
+        raise click.ClickException(str(error)) from None
+    raise SystemExit(code)
+
+
+@dataclass(frozen=True)
+class Place:
+    """Which job, and where its master is or should be."""
+
+    endpoint: Endpoint | None
+    """None: start a master on a free port of loopback."""
+    run_id: str
+
+
+async def _run(script: str, script_args: tuple[str, ...], flags: dict[str, Any]) -> int:
+    conf = parse_conf(flags["rdzv_conf"])
+    for name in conf.ignored:
+        log.warning("--rdzv-conf %s is ignored: it has no meaning here", name)
+    nnodes = "1:1" if flags["standalone"] else flags["nnodes"]
+    elasticity = build_elasticity(
+        nnodes, conf, max_restarts=flags["max_restarts"], node_unit=flags["node_unit"]
+    )
+    command = _command(script, script_args, flags)
+    nproc = count_processes(flags["nproc_per_node"])
+    place = _place(flags, elasticity)
+    access, keeper = await _master(place, elasticity, flags)
+    config = _config(flags, access, place, command, nproc=nproc, elasticity=elasticity)
+
+    async def revive() -> None:
+        """Start the master again where it was ours to start."""
+        if keeper is None:
+            return
+        try:
+            await keeper.start()
+        except MasterFailed as error:
+            # Another agent may have been quicker: then the port or the store is taken.
+            log.debug("%s", error)
+
+    return await Agent(config, revive=revive).run()
+
+
+def _command(script: str, args: tuple[str, ...], flags: dict[str, Any]) -> WorkerCommand:
+    if flags["module"] and flags["no_python"]:
+        raise click.UsageError("--module and --no-python exclude each other")
+    if flags["no_python"]:
+        return WorkerCommand(kind=CommandKind.EXECUTABLE, target=script, args=args)
+    if flags["module"]:
+        return WorkerCommand(kind=CommandKind.MODULE, target=script, args=args)
+    if not Path(script).exists():
+        raise click.UsageError(f"the script '{script}' does not exist (in {Path.cwd()})")
+    return WorkerCommand(kind=CommandKind.SCRIPT, target=script, args=args)
+
+
+def _place(flags: dict[str, Any], elasticity: Elasticity) -> Place:
+    backend = flags["rdzv_backend"]
+    if backend not in BACKENDS:
+        raise click.UsageError(
+            f"--rdzv-backend {backend}: a Resile job meets at its own master; "
+            f"write one of {', '.join(BACKENDS)}, with the master's address as --rdzv-endpoint"
+        )
+    endpoint = flags["rdzv_endpoint"]
+    if not endpoint and (flags["master_addr"] or flags["master_port"]):
+        endpoint = f"{flags['master_addr'] or '127.0.0.1'}:{flags['master_port'] or 29500}"
+    if flags["standalone"] or not endpoint:
+        if elasticity.max_nodes > 1:
+            log.info("no --rdzv-endpoint is given: starting a master for this machine's nodes")
+        return Place(None, flags["rdzv_id"] or uuid.uuid4().hex)
+    return Place(parse_endpoint(endpoint), flags["rdzv_id"] or "none")
+
+
+async def _master(
+    place: Place, elasticity: Elasticity, flags: dict[str, Any]
+) -> tuple[Access, MasterKeeper | None]:
+    """Where the master is, once it is there or may be expected; and how to start it again."""
+    tls = client_tls(flags["tls_ca"])
+    given = given_token(flags["token_file"])
+    if place.endpoint is None:
+        folder = state_home() / "runs" / place.run_id
+        token = given or shared_token(folder / "token")
+        keeper = _keeper(Endpoint("127.0.0.1", 0), folder, place, elasticity, token)
+        endpoint = await keeper.start()
+        if elasticity.max_nodes > 1:
+            log.info("others join with --rdzv-endpoint %s --rdzv-id %s", endpoint, place.run_id)
+        keeper = _keeper(endpoint, folder, place, elasticity, token)
+        return Access(endpoint, token, tls), keeper
+    if not is_this_machine(place.endpoint.host) or tls is not None:
+        if given is None:
+            raise AuthError(
+                f"the master at {place.endpoint} wants the job's token: "
+                "give --token-file, $RESILE_TOKEN_FILE or $RESILE_TOKEN"
+            )
+        return Access(place.endpoint, given, tls), None
+    folder = run_folder(place.endpoint)
+    token = given or shared_token(folder / "token")
+    return Access(place.endpoint, token, tls), _keeper(
+        place.endpoint, folder, place, elasticity, token
+    )
+
+
+def _keeper(
+    endpoint: Endpoint, folder: Path, place: Place, elasticity: Elasticity, token: str
+) -> MasterKeeper:
+    return MasterKeeper(endpoint, folder, run_id=place.run_id, elasticity=elasticity, token=token)
+
+
+def _config(
+    flags: dict[str, Any],
+    access: Access,
+    place: Place,
+    command: WorkerCommand,
+    *,
+    nproc: int,
+    elasticity: Elasticity,
+) -> AgentConfig:
+    error_file = os.environ.get("TORCHELASTIC_ERROR_FILE")
+    node_rank = flags["node_rank"]
+    if node_rank is None and os.environ.get("RESILE_NODE_RANK"):
+        node_rank = int(os.environ["RESILE_NODE_RANK"])
+    generation = os.environ.get("RESILE_NODE_ID")
+    return AgentConfig(
+        access=access,
+        run_id=place.run_id,
+        command=command,
+        nproc=nproc,
+        elasticity=elasticity,
+        name=os.environ.get("RESILE_NODE_NAME") or f"{socket.gethostname()}-{os.getpid()}",
+        role=flags["role"],
+        node_rank=node_rank,
+        generation=int(generation) if generation else None,
+        address=flags["local_addr"] or address_towards(access.endpoint),
+        environment=dict(os.environ),
+        logs=_logs(flags),
+        preload=Preload.parse(flags["preload"]),
+        virtual_local_rank=flags["virtual_local_rank"],
+        restart_grace=flags["restart_grace"],
+        shutdown_timeout=flags["shutdown_timeout"],
+        connect_timeout=flags["connect_timeout"],
+        error_file=Path(error_file) if error_file else None,
+    )
+
+
+def _logs(flags: dict[str, Any]) -> LogRouting:
+    shown = flags["local_ranks_filter"]
+    if shown and not all(part.strip().isdigit() for part in shown.split(",")):
+        raise click.UsageError(f"--local-ranks-filter {shown}: write ranks such as 0,2")
+    return LogRouting(
+        folder=flags["log_dir"],
+        redirects=StreamChoice.parse(flags["redirects"], flag="--redirects"),
+        tee=StreamChoice.parse(flags["tee"], flag="--tee"),
+        shown_ranks=frozenset(int(part) for part in shown.split(",")) if shown else None,
+    )

@@ -1,0 +1,170 @@
+"""Taking in what was seen: phases are brought up to date, and each ended node gets its fate.
+
+A node is judged once. What its end left in the status (the rank waits, is done or was given up)
+keeps a second look at the same report from judging it again, because only ranks with a live node
+are looked at.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+
+from msgspec.structs import replace
+
+from resile.control.ledger import Ledger
+from resile.control.observed import ObservedNode
+from resile.control.relaunch import Ended, Fate, Outcome, Spent, decide_fate
+from resile.job.exits import ExitCause, NodeExit, classify, describe
+from resile.job.node import LIVE, NodePhase
+from resile.job.status import NodeStatus
+
+__all__ = ["absorb", "absorb_leftovers"]
+
+_DELETED = NodeExit(reason=ExitCause.DELETED.value)
+
+
+def absorb(ledger: Ledger) -> str:
+    """Bring all ranks up to date. Returns why the job must fail, if a node's end says so."""
+    _adopt(ledger)
+    failures = []
+    for rank in ledger.ranks:
+        if rank.phase not in LIVE:
+            continue
+        found = ledger.seen(rank)
+        if found is None:
+            failures.append(_absent(ledger, rank))
+            continue
+        rank = _refreshed(rank, found)
+        if found.live:
+            ledger.put(rank)
+        else:
+            failures.append(_ended(ledger, rank, end=_exit_of(found), at=found.ended_at))
+    return next((failure for failure in failures if failure), "")
+
+
+def absorb_leftovers(ledger: Ledger) -> None:
+    """The job is over: nodes that were left running are still followed, and not replaced."""
+    for rank in ledger.ranks:
+        if rank.phase not in LIVE:
+            continue
+        found = ledger.seen(rank)
+        if found is None:
+            ledger.retire(rank, "Gone", "no longer there")
+        elif found.live:
+            ledger.put(_refreshed(rank, found))
+        else:
+            end = _exit_of(found)
+            done = classify(end) is ExitCause.COMPLETED
+            phase = NodePhase.SUCCEEDED if done else NodePhase.FAILED
+            ledger.put(replace(rank, phase=phase, message=describe(end), ended_at=found.ended_at))
+
+
+def _adopt(ledger: Ledger) -> None:
+    """Take over live nodes of ranks that the status has never heard of.
+
+    That happens when a status was lost. Of several nodes of one rank the newest stays.
+    """
+    known = {(rank.role, rank.rank) for rank in ledger.before.nodes}
+    for found in sorted(ledger.observed.nodes, key=lambda found: found.node.id):
+        node = found.node
+        stray = (node.role, node.rank) not in known and node.role in ledger.spec.roles
+        if stray and found.live and not found.stopping:
+            rank = NodeStatus(
+                role=node.role, rank=node.rank, id=node.id, name=node.name, phase=found.phase
+            )
+            ledger.put(rank)
+            ledger.note("Adopted", f"{node.name} is running already and is kept", node.name)
+
+
+def _refreshed(rank: NodeStatus, found: ObservedNode) -> NodeStatus:
+    return replace(
+        rank,
+        phase=found.phase if found.live else rank.phase,
+        reason=found.reason if found.live else rank.reason,
+        message=found.message if found.live else rank.message,
+        host=found.host or rank.host,
+        started_at=found.started_at or rank.started_at,
+        seen=True,
+    )
+
+
+def _exit_of(found: ObservedNode) -> NodeExit:
+    if found.exit is not None:
+        return found.exit
+    return NodeExit(code=0) if found.phase is NodePhase.SUCCEEDED else NodeExit()
+
+
+def _absent(ledger: Ledger, rank: NodeStatus) -> str:
+    """A live node is not reported: deleted if it ever was, otherwise on its way for a while."""
+    if rank.seen:
+        return _ended(ledger, rank, end=_DELETED, at=None)
+    overdue = (rank.asked_at or ledger.now) + ledger.policy.unseen_for
+    if ledger.now < overdue:
+        ledger.wake_at(overdue)
+        return ""
+    sentence = f"{rank.name} (rank {rank.rank}) was asked for and never appeared; asked for again"
+    fate = Fate(outcome=Outcome.RELAUNCH, sentence=sentence, quick_crashes=rank.quick_crashes)
+    return _apply(ledger, rank, fate=fate, cause=ExitCause.NEVER_STARTED, at=ledger.now)
+
+
+def _ended(ledger: Ledger, rank: NodeStatus, *, end: NodeExit, at: datetime | None) -> str:
+    ended_at = at or ledger.now
+    ran_for = max(timedelta(), ended_at - rank.started_at) if rank.started_at else timedelta()
+    fate = _fate_after_training(ledger, rank, end) or decide_fate(
+        ledger.spec,
+        Ended(role=rank.role, rank=rank, end=end, ran_for=ran_for),
+        spent=Spent(by_role=ledger.roles[rank.role].spent, by_job=ledger.spent),
+    )
+    return _apply(ledger, rank, fate=fate, cause=classify(end), at=ended_at)
+
+
+def _fate_after_training(ledger: Ledger, rank: NodeStatus, end: NodeExit) -> Fate | None:
+    """Once the master has spoken, a node that ends is not replaced, however it ended."""
+    verdict = ledger.observed.master
+    if verdict is None:
+        return None
+    if not verdict.succeeded:
+        sentence = f"{rank.name} {describe(end)} after the training had failed"
+        return Fate(outcome=Outcome.GIVE_UP, sentence=sentence)
+    if rank.role in ledger.spec.success_roles():
+        sentence = f"{rank.name} {describe(end)} after the training had succeeded"
+        return Fate(outcome=Outcome.DONE, sentence=sentence)
+    return None
+
+
+_PHASE = {
+    Outcome.DONE: NodePhase.SUCCEEDED,
+    Outcome.RELAUNCH: NodePhase.WAITING,
+    Outcome.GIVE_UP: NodePhase.FAILED,
+    Outcome.FAIL_JOB: NodePhase.FAILED,
+}
+_NOTE = {
+    Outcome.DONE: "NodeSucceeded",
+    Outcome.RELAUNCH: "NodeRelaunched",
+    Outcome.GIVE_UP: "NodeGivenUp",
+    Outcome.FAIL_JOB: "NodeGivenUp",
+}
+
+
+def _apply(ledger: Ledger, rank: NodeStatus, *, fate: Fate, cause: ExitCause, at: datetime) -> str:
+    again = fate.outcome is Outcome.RELAUNCH
+    ledger.put(
+        replace(
+            rank,
+            phase=_PHASE[fate.outcome],
+            reason=cause.value,
+            message=fate.sentence,
+            last_end=cause,
+            last_message=fate.sentence,
+            ended_at=at,
+            relaunch_at=ledger.now + fate.delay if again else None,
+            restarts=rank.restarts + int(again),
+            spent=rank.spent + int(fate.spends),
+            quick_crashes=fate.quick_crashes,
+            memory=fate.memory or rank.memory,
+        )
+    )
+    if again:
+        ledger.count(rank.role, spends=fate.spends)
+    ledger.note(_NOTE[fate.outcome], fate.sentence, rank.name)
+    return fate.sentence if fate.outcome is Outcome.FAIL_JOB else ""

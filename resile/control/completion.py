@@ -1,0 +1,101 @@
+"""Whether the job is over, and how it ended.
+
+It has **failed** when the master says so, when a failure exceeded the job's backoffLimit, when a
+required role cannot have MIN nodes any more, or when its deadline has passed. A rank that was
+given up alone does not end a job that can go on without it.
+
+It has **succeeded** when in every role that counts all nodes at work have completed, and at least
+MIN of them. Ranks that never got room do not hold it up, nor does a node that was taken away and
+has not come back; one that failed does, until it has been run again or given up. Where the job
+has a master its verdict is enough, once the nodes have left.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import timedelta
+
+from resile.control.ledger import AT_WORK, Ledger
+from resile.control.observed import UNSCHEDULABLE
+from resile.job.exits import DISRUPTIONS
+from resile.job.node import NodePhase
+from resile.job.status import JobPhase, NodeStatus
+
+__all__ = ["Verdict", "judge"]
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """How the job ended."""
+
+    phase: JobPhase
+    reason: str
+    message: str
+
+
+def judge(ledger: Ledger, *, broken: str) -> Verdict | None:
+    """The verdict on the job; None while it goes on. ``broken``: why a node's end fails it."""
+    if broken:
+        return Verdict(JobPhase.FAILED, "BackoffLimitExceeded", broken)
+    return _by_master(ledger) or _by_nodes(ledger) or _too_small(ledger) or _too_late(ledger)
+
+
+def _by_master(ledger: Ledger) -> Verdict | None:
+    report = ledger.observed.master
+    if report is None:
+        return None
+    if not report.succeeded:
+        return Verdict(JobPhase.FAILED, "TrainingFailed", report.reason)
+    roles = ledger.spec.success_roles()
+    still_there = [r for name in roles for r in ledger.of_role(name, {NodePhase.RUNNING})]
+    patience_ends = report.at + ledger.policy.leave_time
+    if still_there and ledger.now < patience_ends:
+        ledger.wake_at(patience_ends)
+        return None
+    return Verdict(JobPhase.SUCCEEDED, "TrainingSucceeded", report.reason)
+
+
+def _by_nodes(ledger: Ledger) -> Verdict | None:
+    counts = []
+    for role in ledger.spec.success_roles():
+        done = len(ledger.of_role(role, {NodePhase.SUCCEEDED}))
+        if done < max(1, ledger.spec.roles[role].size.min):
+            return None
+        if any(_holds_up(rank) for rank in ledger.of_role(role, AT_WORK)):
+            return None
+        counts.append(f"{done} {role} node{'s' if done > 1 else ''}")
+    return Verdict(JobPhase.SUCCEEDED, "NodesCompleted", f"{' and '.join(counts)} completed")
+
+
+def _holds_up(rank: NodeStatus) -> bool:
+    if rank.phase is NodePhase.RUNNING:
+        return True
+    if rank.last_end is not None and rank.last_end not in DISRUPTIONS:
+        return True
+    return rank.phase is NodePhase.PENDING and rank.reason != UNSCHEDULABLE
+
+
+def _too_small(ledger: Ledger) -> Verdict | None:
+    for name, role in ledger.spec.roles.items():
+        given_up = ledger.of_role(name, {NodePhase.FAILED})
+        reachable = role.size.max - len(given_up)
+        if given_up and reachable < role.size.min and ledger.spec.requires(name):
+            last = max(given_up, key=lambda rank: rank.ended_at or ledger.now)
+            message = (
+                f"role {name} needs {role.size.min} nodes and can have {reachable}: "
+                f"{last.last_message}"
+            )
+            return Verdict(JobPhase.FAILED, "TooFewNodes", message)
+    return None
+
+
+def _too_late(ledger: Ledger) -> Verdict | None:
+    limit = ledger.spec.active_deadline_seconds
+    if limit is None or ledger.start_time is None or ledger.spec.suspend:
+        return None
+    deadline = ledger.start_time + timedelta(seconds=limit)
+    if ledger.now < deadline:
+        ledger.wake_at(deadline)
+        return None
+    message = f"the job ran longer than activeDeadlineSeconds ({limit:g} s)"
+    return Verdict(JobPhase.FAILED, "DeadlineExceeded", message)

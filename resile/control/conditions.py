@@ -1,0 +1,175 @@
+"""The job in one word and in conditions, for people and for programs.
+
+A condition is listed from the first time it holds, and from then on always, as True or False. Its
+lastTransitionTime moves only when that changes; a reason or message may be refined in between.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import datetime
+
+from resile.control.completion import Verdict
+from resile.control.ledger import AT_WORK, Ledger
+from resile.job.node import NodePhase
+from resile.job.status import (
+    Condition,
+    ConditionStatus,
+    ConditionType,
+    JobPhase,
+    NodeStatus,
+)
+
+__all__ = ["current_phase", "describe_job", "with_condition"]
+
+_UP = frozenset({NodePhase.RUNNING, NodePhase.SUCCEEDED})
+_TOLD_AT_MOST = 3
+"""A message that lists more nodes than this is not read."""
+
+
+def with_condition(
+    conditions: Iterable[Condition],
+    kind: ConditionType,
+    *,
+    holds: bool,
+    reason: str,
+    message: str,
+    now: datetime,
+) -> tuple[Condition, ...]:
+    """The conditions with this one added or brought up to date."""
+    listed = list(conditions)
+    status = ConditionStatus.TRUE if holds else ConditionStatus.FALSE
+    place = next((n for n, known in enumerate(listed) if known.type is kind), None)
+    if place is None:
+        if not holds:
+            return tuple(listed)
+        place = len(listed)
+        listed.append(_condition(kind, status, reason=reason, message=message, since=now))
+    known = listed[place]
+    since = known.last_transition_time if known.status is status else now
+    listed[place] = _condition(kind, status, reason=reason, message=message, since=since)
+    return tuple(listed)
+
+
+def _condition(
+    kind: ConditionType, status: ConditionStatus, *, reason: str, message: str, since: datetime
+) -> Condition:
+    return Condition(
+        type=kind, status=status, reason=reason, message=message, last_transition_time=since
+    )
+
+
+def current_phase(ledger: Ledger) -> JobPhase:
+    """The phase of a job that is not over."""
+    if ledger.spec.suspend:
+        return JobPhase.SUSPENDED
+    if not _short_roles(ledger) and any(r.phase is NodePhase.RUNNING for r in ledger.ranks):
+        return JobPhase.RUNNING
+    if any(known.type is ConditionType.RUNNING for known in ledger.conditions):
+        return JobPhase.RESTARTING
+    asked_for = any(rank.id is not None for rank in ledger.ranks)
+    return JobPhase.PENDING if asked_for else JobPhase.CREATED
+
+
+def describe_job(ledger: Ledger, verdict: Verdict | None) -> None:
+    """Set the ledger's phase and conditions from its ranks. ``verdict``: it ended in this call."""
+    if verdict is not None:
+        ledger.phase = verdict.phase
+    elif not ledger.before.finished:
+        ledger.phase = current_phase(ledger)
+    _set(ledger, ConditionType.CREATED, True, reason="JobCreated", message="the job was accepted")
+    _set_running(ledger)
+    _set_restarting(ledger)
+    _set_scaling(ledger)
+    _set_suspended(ledger)
+    if verdict is not None:
+        kind = ConditionType(verdict.phase.value)
+        _set(ledger, kind, True, reason=verdict.reason, message=verdict.message)
+
+
+def _set(ledger: Ledger, kind: ConditionType, holds: bool, *, reason: str, message: str) -> None:
+    ledger.conditions = with_condition(
+        ledger.conditions, kind, holds=holds, reason=reason, message=message, now=ledger.now
+    )
+
+
+def _set_running(ledger: Ledger) -> None:
+    running = ledger.phase is JobPhase.RUNNING
+    if running:
+        reason, message = "JobRunning", _head_count(ledger)
+    elif ledger.phase in (JobPhase.SUSPENDED, JobPhase.SUCCEEDED, JobPhase.FAILED):
+        reason, message = f"Job{ledger.phase.value}", f"the job is {ledger.phase.value.lower()}"
+    else:
+        short = "; ".join(_short_roles(ledger)) or "no node is running"
+        reason, message = "TooFewNodes", _with_troubles(ledger, short)
+    _set(ledger, ConditionType.RUNNING, running, reason=reason, message=message)
+
+
+def _set_restarting(ledger: Ledger) -> None:
+    coming_back = [
+        rank
+        for rank in ledger.ranks
+        if rank.phase in (NodePhase.WAITING, NodePhase.PENDING) and rank.last_end is not None
+    ]
+    message = "no node is being replaced"
+    if coming_back:
+        message = _listed(rank.last_message for rank in coming_back)
+    reason = "NodesRelaunched" if coming_back else "NodesReplaced"
+    _set(ledger, ConditionType.RESTARTING, bool(coming_back), reason=reason, message=message)
+
+
+def _set_scaling(ledger: Ledger) -> None:
+    under_way = [name for name, role in ledger.roles.items() if role.scaling]
+    if under_way:
+        reason = ledger.roles[under_way[0]].scaling
+        message = _listed(
+            f"role {name} is on its way to {ledger.roles[name].wanted} nodes" for name in under_way
+        )
+    else:
+        reason, message = "SizeReached", "every role has the size that is wanted"
+    _set(ledger, ConditionType.SCALING, bool(under_way), reason=reason, message=message)
+
+
+def _set_suspended(ledger: Ledger) -> None:
+    suspended = ledger.phase is JobPhase.SUSPENDED
+    reason, message = ("JobSuspended", "spec.suspend is true; set it to false to go on")
+    if not suspended:
+        reason, message = "JobResumed", "spec.suspend is false"
+    _set(ledger, ConditionType.SUSPENDED, suspended, reason=reason, message=message)
+
+
+def _short_roles(ledger: Ledger) -> list[str]:
+    """A clause for each required role that has fewer nodes up than it needs."""
+    clauses = []
+    for name, role in ledger.spec.roles.items():
+        up = len(ledger.of_role(name, _UP))
+        if ledger.spec.requires(name) and up < role.size.min:
+            clauses.append(f"role {name} has {up} of the {role.size.min} nodes it needs")
+    return clauses
+
+
+def _head_count(ledger: Ledger) -> str:
+    running = sum(rank.phase is NodePhase.RUNNING for rank in ledger.ranks)
+    wanted = sum(role.wanted for role in ledger.roles.values())
+    return _with_troubles(ledger, f"{running} of {wanted} nodes are running")
+
+
+def _with_troubles(ledger: Ledger, message: str) -> str:
+    troubles = [
+        f"{rank.role} rank {rank.rank} {_trouble(rank)}"
+        for rank in ledger.ranks
+        if rank.phase in AT_WORK and rank.phase is not NodePhase.RUNNING
+    ]
+    return f"{message}; {_listed(troubles)}" if troubles else message
+
+
+def _trouble(rank: NodeStatus) -> str:
+    state = f"is {rank.phase.value.lower()}"
+    return f"{state}: {rank.message}" if rank.message else state
+
+
+def _listed(sentences: Iterable[str]) -> str:
+    told = list(sentences)
+    more = len(told) - _TOLD_AT_MOST
+    text = "; ".join(told[:_TOLD_AT_MOST])
+    return f"{text}; and {more} more" if more > 0 else text

@@ -1,0 +1,241 @@
+"""The status being rewritten during one call of the controller.
+
+It is opened from the stored status and what was observed, changed by the steps of ``reconcile``
+one after another, and closed into a new status. It lives for one call; nothing of it is kept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from datetime import datetime
+
+from msgspec.structs import replace
+
+from resile.control.actions import Action, DeleteNode, StartNode, StopNode
+from resile.control.observed import Observed, ObservedNode
+from resile.control.policy import Policy
+from resile.control.priority import priority_of
+from resile.control.resources import node_resources
+from resile.job.command import node_command
+from resile.job.node import LIVE, Node, NodePhase, node_name, serial_of
+from resile.job.role import RoleSpec
+from resile.job.spec import ElasticJob
+from resile.job.status import Ask, AskVerb, DecisionNote, JobStatus, NodeStatus, RoleStatus
+
+__all__ = ["AT_WORK", "Ledger"]
+
+AT_WORK = LIVE | {NodePhase.WAITING}
+"""The phases of ranks that have a node or are to get one."""
+
+
+class Ledger:
+    """Ranks, counters, requests and notes, as they are to be after this call."""
+
+    def __init__(
+        self,
+        job: ElasticJob,
+        status: JobStatus,
+        *,
+        observed: Observed,
+        now: datetime,
+        policy: Policy,
+    ) -> None:
+        self.job, self.spec = job, job.spec
+        self.before, self.observed = status, observed
+        self.now, self.policy = now, policy
+        self.phase = status.phase
+        self.conditions = status.conditions
+        self.start_time, self.completion_time = status.start_time, status.completion_time
+        self.spent = status.spent
+        self.roles = {name: status.roles.get(name, RoleStatus()) for name in job.spec.roles}
+        self.actions: list[Action] = []
+        self.notes: list[DecisionNote] = []
+        self._ranks = {(r.role, r.rank): r for r in status.nodes if r.role in job.spec.roles}
+        self._asks = {(ask.node.id, ask.verb): ask for ask in status.asks}
+        self._wake: list[datetime] = []
+        self._seen = {found.node.id: found for found in observed.nodes}
+        self._live_slots = {(f.node.role, f.node.rank) for f in observed.nodes if f.live}
+        self._next_id = max([status.next_id, *(n + 1 for n in self._seen)])
+        for found in observed.nodes:
+            self._never_again(found.node)
+        self._forget_answered_asks()
+
+    # --- reading ----------------------------------------------------------------------------
+
+    @property
+    def ranks(self) -> list[NodeStatus]:
+        """All ranks, in the order of roles in the manifest."""
+        return self._in_order(self._ranks.values())
+
+    def of_role(
+        self, role: str, phases: Collection[NodePhase] = tuple(NodePhase)
+    ) -> list[NodeStatus]:
+        """The ranks of a role that are in one of ``phases``."""
+        found = (rank for rank in self._ranks.values() if rank.role == role)
+        return self._in_order(rank for rank in found if rank.phase in phases)
+
+    def seen(self, rank: NodeStatus) -> ObservedNode | None:
+        """What the platform reports of the rank's present node."""
+        return None if rank.id is None else self._seen.get(rank.id)
+
+    def holder(self, node: Node) -> NodeStatus | None:
+        """The rank that the node holds or held last; None if another one has it."""
+        rank = self._ranks.get((node.role, node.rank))
+        return rank if rank is not None and rank.id == node.id else None
+
+    def occupied(self, rank: NodeStatus) -> bool:
+        """Whether an older node may still be alive on the rank."""
+        slot = (rank.role, rank.rank)
+        return slot in self._live_slots or any(
+            (ask.node.role, ask.node.rank) == slot
+            for ask in self._asks.values()
+            if ask.verb is AskVerb.STOP
+        )
+
+    @property
+    def stops_under_way(self) -> bool:
+        """Whether a node that was told to stop may still be alive."""
+        return any(verb is AskVerb.STOP for _, verb in self._asks)
+
+    # --- writing ----------------------------------------------------------------------------
+
+    def put(self, rank: NodeStatus) -> None:
+        """Replace what is known of a rank."""
+        self._ranks[rank.role, rank.rank] = rank
+
+    def note(self, reason: str, sentence: str, node: str = "") -> None:
+        """Remember a decision."""
+        self.notes.append(DecisionNote(time=self.now, reason=reason, sentence=sentence, node=node))
+
+    def wake_at(self, when: datetime) -> None:
+        """Ask to be called again by then."""
+        if when > self.now:
+            self._wake.append(when)
+
+    def count(self, role: str, *, spends: bool) -> None:
+        """Count one relaunch."""
+        known, cost = self.roles[role], int(spends)
+        self.spent += cost
+        self.roles[role] = replace(known, restarts=known.restarts + 1, spent=known.spent + cost)
+
+    def start(self, rank: NodeStatus, reason: str) -> None:
+        """Give a waiting rank a new node."""
+        role, counters = self.spec.roles[rank.role], self.roles[rank.role]
+        name = node_name(self.job.metadata.name, rank.role, serial=counters.next_serial)
+        node = Node(role=rank.role, rank=rank.rank, id=self._next_id, name=name)
+        self._never_again(node)
+        resources = node_resources(role, learnt=rank.memory)
+        self.put(
+            replace(
+                rank,
+                phase=NodePhase.PENDING,
+                id=node.id,
+                name=node.name,
+                reason="Asked",
+                message=reason,
+                host="",
+                resources=resources,
+                seen=False,
+                asked_at=self.now,
+                started_at=None,
+                ended_at=None,
+                relaunch_at=None,
+            )
+        )
+        self.wake_at(self.now + self.policy.unseen_for)
+        self.actions.append(
+            StartNode(
+                node=node,
+                command=node_command(self.spec, rank.role),
+                env=role.environment,
+                working_dir=role.working_dir,
+                resources=resources,
+                priority=priority_of(role, rank.rank, wanted=counters.wanted, policy=self.policy),
+                grace_seconds=role.termination_grace_period_seconds,
+                reason=reason,
+            )
+        )
+
+    def retire(self, rank: NodeStatus, reason: str, message: str) -> None:
+        """The rank is not to have a node any more; its history is kept."""
+        self.put(
+            replace(rank, phase=NodePhase.STOPPED, reason=reason, message=message, relaunch_at=None)
+        )
+        node = rank.node
+        if node is not None and rank.phase in LIVE and not rank.seen:
+            self.stop(node, message)  # its start may still be under way, unseen
+
+    def stop(self, node: Node, reason: str) -> None:
+        """Ask for a node to be stopped, unless that was done just now."""
+        if self._may_ask(node, AskVerb.STOP):
+            grace = self.spec.roles.get(node.role, RoleSpec()).termination_grace_period_seconds
+            self.actions.append(StopNode(node=node, grace_seconds=grace, reason=reason))
+
+    def delete(self, node: Node, reason: str) -> None:
+        """Ask for the record of an ended node to be removed, unless that was done just now."""
+        if self._may_ask(node, AskVerb.DELETE):
+            self.actions.append(DeleteNode(node=node, reason=reason))
+
+    def close(self) -> JobStatus:
+        """The new status."""
+        decisions = (*self.before.decisions, *self.notes)[-self.policy.decisions_kept :]
+        return JobStatus(
+            phase=self.phase,
+            conditions=self.conditions,
+            roles={name: self._counted(name) for name in self.roles},
+            nodes=tuple(self.ranks),
+            decisions=decisions,
+            asks=tuple(self._asks.values()),
+            next_id=self._next_id,
+            spent=self.spent,
+            start_time=self.start_time,
+            completion_time=self.completion_time,
+        )
+
+    @property
+    def next_look(self) -> datetime | None:
+        """The earliest moment at which something changes without a report."""
+        return min(self._wake, default=None)
+
+    # --- inside -----------------------------------------------------------------------------
+
+    def _in_order(self, ranks: Iterable[NodeStatus]) -> list[NodeStatus]:
+        order = {name: n for n, name in enumerate(self.spec.roles)}
+        return sorted(ranks, key=lambda rank: (order[rank.role], rank.rank))
+
+    def _counted(self, role: str) -> RoleStatus:
+        return replace(
+            self.roles[role],
+            active=len(self.of_role(role, {NodePhase.RUNNING})),
+            pending=len(self.of_role(role, {NodePhase.PENDING, NodePhase.WAITING})),
+            succeeded=len(self.of_role(role, {NodePhase.SUCCEEDED})),
+            failed=len(self.of_role(role, {NodePhase.FAILED})),
+        )
+
+    def _never_again(self, node: Node) -> None:
+        """Keep the node's id and name from being given to another one."""
+        self._next_id = max(self._next_id, node.id + 1)
+        serial = serial_of(node.name)
+        if node.role in self.roles and serial is not None:
+            known = self.roles[node.role]
+            self.roles[node.role] = replace(known, next_serial=max(known.next_serial, serial + 1))
+
+    def _may_ask(self, node: Node, verb: AskVerb) -> bool:
+        asked = self._asks.get((node.id, verb))
+        if asked is not None and self.now < asked.at + self.policy.ask_again_after:
+            self.wake_at(asked.at + self.policy.ask_again_after)
+            return False
+        self._asks[node.id, verb] = Ask(node=node, verb=verb, at=self.now)
+        self.wake_at(self.now + self.policy.ask_again_after)
+        return True
+
+    def _forget_answered_asks(self) -> None:
+        for (node_id, verb), ask in list(self._asks.items()):
+            found = self._seen.get(node_id)
+            if found is None:
+                answered = verb is AskVerb.DELETE or self.now >= ask.at + self.policy.unseen_for
+                self.wake_at(ask.at + self.policy.unseen_for)
+            else:
+                answered = verb is AskVerb.STOP and not found.live
+            if answered:
+                del self._asks[node_id, verb]

@@ -1,0 +1,78 @@
+"""What a platform and a master report: the only thing decisions are made from, besides the spec.
+
+A report is a level, not an event: it says how things are now, whatever came before, and may be
+late, repeated or skip states. A platform keeps these promises:
+
+- A node is listed from the moment it exists until its record is gone; ended nodes stay listed for
+  as long as the platform keeps them. A node listed once and then not any more was deleted.
+- A node that cannot be placed is PENDING with reason ``UNSCHEDULABLE``; other reasons (an image
+  being pulled, a refused quota) are free text. One that could not be started at all is FAILED with
+  the exit reason ``NeverStarted``.
+- A node whose machine is gone for good is FAILED with the exit reason ``NodeLost``, even while a
+  record of it says otherwise: as long as it is reported live, its rank is not filled again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from types import MappingProxyType
+
+from resile.job.exits import NodeExit
+from resile.job.node import LIVE, Node, NodePhase
+
+__all__ = ["UNSCHEDULABLE", "MasterReport", "Observed", "ObservedNode"]
+
+UNSCHEDULABLE = "Unschedulable"
+
+_NONE: Mapping[str, int] = MappingProxyType({})
+
+
+@dataclass(frozen=True)
+class ObservedNode:
+    """One node as its platform sees it."""
+
+    node: Node
+    phase: NodePhase
+    """PENDING, RUNNING, SUCCEEDED or FAILED."""
+
+    exit: NodeExit | None = None
+    """How it ended, once it is SUCCEEDED or FAILED."""
+
+    reason: str = ""
+    """Why it is PENDING."""
+
+    message: str = ""
+    host: str = ""
+    started_at: datetime | None = None
+    ended_at: datetime | None = None
+    stopping: bool = False
+    """It was told to stop and has not ended yet."""
+
+    @property
+    def live(self) -> bool:
+        """Whether it exists and has not ended."""
+        return self.phase in LIVE
+
+
+@dataclass(frozen=True)
+class MasterReport:
+    """The verdict of the job's master on the training, once there is one."""
+
+    succeeded: bool
+    reason: str
+    at: datetime
+
+
+@dataclass(frozen=True)
+class Observed:
+    """Everything seen of one job at one moment."""
+
+    nodes: tuple[ObservedNode, ...] = ()
+    master: MasterReport | None = None
+    wanted: Mapping[str, int] = field(default_factory=lambda: _NONE)
+    """Sizes asked for by scale requests, by role; they override the manifest's wanted size."""
+
+    deleting: bool = False
+    """Somebody asked for the job to be deleted."""

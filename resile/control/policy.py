@@ -1,0 +1,46 @@
+"""Every delay and bound the controller decides with, apart from those a manifest sets.
+
+What belongs to one job (budgets, back-off, deadlines, memory growth) is in its manifest. What is
+left concerns the platform, and can be set where the controller is started.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import timedelta
+
+__all__ = ["DEFAULT_POLICY", "Policy"]
+
+
+@dataclass(frozen=True)
+class Policy:
+    """The controller's own constants."""
+
+    unseen_for: timedelta = timedelta(seconds=10)
+    """A node that was asked for and never reported for so long did not come to be.
+
+    A cache of an API server lags by seconds at worst; much sooner, a slow cache would look like a
+    lost node. The rank then gets a new id, so that one which appears after all is recognised.
+    """
+
+    ask_again_after: timedelta = timedelta(seconds=10)
+    """A stop or deletion without any visible effect is asked for again; the same reasoning."""
+
+    decisions_kept: int = 50
+    """How many decisions a status carries. 50 sentences are some 10 KB, far below the 1.5 MB that
+    an object in Kubernetes may have, and more than a person reads."""
+
+    high_priority: int = 1000
+    """The value of the class ``high``. Nodes without a priority have 0, so both sides have room."""
+
+    low_priority: int = -1000
+    """The value of the class ``low``: less than a node of which nothing was said."""
+
+    leave_time: timedelta = timedelta(seconds=30)
+    """How long nodes may take to end by themselves once the training has succeeded.
+
+    Long enough to write a last checkpoint; then they are stopped, with their own grace period.
+    """
+
+
+DEFAULT_POLICY = Policy()

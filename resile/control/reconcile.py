@@ -1,0 +1,120 @@
+"""The controller: from spec, status, what was seen and the time, to actions and a new status.
+
+A pure function, called whenever something may have changed and as often as one likes: on an
+unchanged report it asks for nothing new. All memory is in the status, so the caller stores that
+before it carries out the actions, and may crash at any point.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+
+from resile.control.absorb import absorb, absorb_leftovers
+from resile.control.actions import Decision
+from resile.control.completion import Verdict, judge
+from resile.control.conditions import describe_job
+from resile.control.ledger import AT_WORK, Ledger
+from resile.control.observed import Observed
+from resile.control.policy import DEFAULT_POLICY, Policy
+from resile.control.staffing import (
+    note_sizes_reached,
+    resize,
+    retire_all,
+    settle_sizes,
+    start_waiting,
+    sweep,
+)
+from resile.job.node import NodePhase
+from resile.job.spec import CleanPolicy, ElasticJob
+from resile.job.status import JobPhase, JobStatus
+
+__all__ = ["reconcile"]
+
+
+def reconcile(
+    job: ElasticJob,
+    status: JobStatus,
+    observed: Observed,
+    now: datetime,
+    *,
+    policy: Policy = DEFAULT_POLICY,
+) -> Decision:
+    """What to do about ``job`` now. ``now`` must know its time zone."""
+    ledger = Ledger(job, status, observed=observed, now=now, policy=policy)
+    if observed.deleting:
+        retire_all(ledger, "Deleted", "the job is being deleted")
+    elif status.finished:
+        absorb_leftovers(ledger)
+    else:
+        _carry_on(ledger)
+    sweep(ledger)
+    return Decision(
+        actions=tuple(ledger.actions),
+        status=ledger.close(),
+        notes=tuple(ledger.notes),
+        removable=_why_removable(ledger),
+        requeue_after=_until(ledger),
+    )
+
+
+def _carry_on(ledger: Ledger) -> None:
+    """One look at a job that is not over."""
+    if ledger.start_time is None and not ledger.spec.suspend:
+        ledger.start_time = ledger.now
+    settle_sizes(ledger)
+    broken = absorb(ledger)
+    verdict = judge(ledger, broken=broken)
+    if verdict is not None:
+        _finish(ledger, verdict)
+    elif ledger.spec.suspend:
+        _suspend(ledger)
+    elif ledger.observed.master is None:
+        _note_resumption(ledger)
+        resize(ledger)
+        start_waiting(ledger)
+    note_sizes_reached(ledger)
+    describe_job(ledger, verdict)
+
+
+def _finish(ledger: Ledger, verdict: Verdict) -> None:
+    ledger.completion_time = ledger.now
+    ledger.note(f"Job{verdict.phase.value}", verdict.message)
+    keep_running = ledger.spec.clean_policy is CleanPolicy.NONE
+    retire_all(
+        ledger,
+        f"Job{verdict.phase.value}",
+        f"the job has {verdict.phase.value.lower()}",
+        phases={NodePhase.WAITING} if keep_running else AT_WORK,
+    )
+
+
+def _suspend(ledger: Ledger) -> None:
+    ledger.start_time = None
+    if ledger.before.phase is not JobPhase.SUSPENDED:
+        ledger.note("JobSuspended", "all nodes are stopped because spec.suspend is true")
+    retire_all(ledger, "Suspended", "the job is suspended")
+
+
+def _note_resumption(ledger: Ledger) -> None:
+    if ledger.before.phase is JobPhase.SUSPENDED:
+        ledger.note("JobResumed", "the job goes on because spec.suspend is false")
+
+
+def _why_removable(ledger: Ledger) -> str:
+    """Why the job's record may go, once nothing of it is left to look after."""
+    if ledger.stops_under_way or any(found.live for found in ledger.observed.nodes):
+        return ""
+    if ledger.observed.deleting:
+        return "the job was deleted and all its nodes have ended"
+    ttl = ledger.spec.ttl_seconds_after_finished
+    if ttl is None or ledger.completion_time is None:
+        return ""
+    expiry = ledger.completion_time + timedelta(seconds=ttl)
+    if ledger.now < expiry:
+        ledger.wake_at(expiry)
+        return ""
+    return f"ttlSecondsAfterFinished ({ttl:g} s) is over"
+
+
+def _until(ledger: Ledger) -> timedelta | None:
+    return None if ledger.next_look is None else ledger.next_look - ledger.now

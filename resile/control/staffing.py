@@ -1,0 +1,131 @@
+"""Bringing the nodes to what is wanted: sizes, starts and stops.
+
+Stopping is decided from the report alone: every live node that does not hold a rank at work is
+told to stop, whatever made it superfluous (a smaller size, a suspension, the end of the job, a
+replacement). So a stop that got lost is found and repeated.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from msgspec.structs import replace
+
+from resile.control.ledger import AT_WORK, Ledger
+from resile.control.ordering import what_it_waits_for
+from resile.control.scaling import Ranks, new_ranks, settle, surplus_ranks
+from resile.job.node import LIVE, Node, NodePhase
+from resile.job.spec import CleanPolicy
+from resile.job.status import FINISHED, NodeStatus
+
+__all__ = [
+    "note_sizes_reached",
+    "resize",
+    "retire_all",
+    "settle_sizes",
+    "start_waiting",
+    "sweep",
+]
+
+WAITS_FOR_ROLE = "WaitsForRole"
+_UNSETTLED = frozenset({NodePhase.WAITING, NodePhase.PENDING, NodePhase.STOPPED})
+
+
+def settle_sizes(ledger: Ledger) -> None:
+    """Decide how many nodes each role is to have."""
+    for name, role in ledger.spec.roles.items():
+        settled = settle(role, ledger.observed.wanted.get(name))
+        known = ledger.roles[name]
+        scaling = known.scaling
+        if name in ledger.before.roles and settled.size != known.wanted:
+            scaling = "ScalingUp" if settled.size > known.wanted else "ScalingDown"
+            limit = f" ({settled.why})" if settled.why else ""
+            change = f"from {known.wanted} to {settled.size} nodes"
+            ledger.note(scaling, f"role {name}: {change}{limit}")
+        ledger.roles[name] = replace(known, wanted=settled.size, scaling=scaling)
+
+
+def resize(ledger: Ledger) -> None:
+    """Make each role as large as it is to be: new ranks wait for a node, surplus ones retire."""
+    for name, role in ledger.spec.roles.items():
+        wanted = ledger.roles[name].wanted
+        ranks = Ranks(
+            at_work=[rank.rank for rank in ledger.of_role(name, AT_WORK)],
+            done=[rank.rank for rank in ledger.of_role(name, {NodePhase.SUCCEEDED})],
+            given_up=[rank.rank for rank in ledger.of_role(name, {NodePhase.FAILED})],
+        )
+        why = f"role {name} is to have {wanted} node{'' if wanted == 1 else 's'}"
+        by_rank = {rank.rank: rank for rank in ledger.of_role(name)}
+        for number in surplus_ranks(ranks, wanted):
+            ledger.retire(by_rank[number], "ScaledDown", why)
+        for number in new_ranks(role, ranks, wanted=wanted):
+            fresh = NodeStatus(role=name, rank=number, phase=NodePhase.WAITING)
+            rank = replace(by_rank.get(number, fresh), phase=NodePhase.WAITING)
+            ledger.put(replace(rank, reason="Wanted", message=why))
+
+
+def note_sizes_reached(ledger: Ledger) -> None:
+    """Scaling is over for the roles that have the nodes they are to have, and no others."""
+    for name, known in ledger.roles.items():
+        settled = [rank for rank in ledger.of_role(name) if rank.phase not in _UNSETTLED]
+        leaving = any(
+            found.live and found.node.role == name and not _at_work(ledger, found.node)
+            for found in ledger.observed.nodes
+        )
+        reached = len(settled) >= known.wanted and not leaving
+        if known.scaling and (reached or ledger.spec.suspend):
+            ledger.roles[name] = replace(known, scaling="")
+
+
+def start_waiting(ledger: Ledger) -> None:
+    """Start a node for each rank that waits for one and may have it."""
+    up = {
+        name: len(ledger.of_role(name, {NodePhase.RUNNING, NodePhase.SUCCEEDED}))
+        for name in ledger.spec.roles
+    }
+    for rank in ledger.ranks:
+        if rank.phase is not NodePhase.WAITING or ledger.occupied(rank):
+            continue
+        if rank.relaunch_at is not None and ledger.now < rank.relaunch_at:
+            ledger.wake_at(rank.relaunch_at)
+            continue
+        waits = what_it_waits_for(ledger.spec, rank.role, up=up)
+        if waits:
+            ledger.put(replace(rank, reason=WAITS_FOR_ROLE, message=waits))
+        elif rank.reason == WAITS_FOR_ROLE:
+            ledger.start(rank, "the roles it waited for are running")
+        else:
+            ledger.start(rank, rank.message)
+
+
+def retire_all(
+    ledger: Ledger, reason: str, message: str, *, phases: Collection[NodePhase] = AT_WORK
+) -> None:
+    """No rank that is in one of ``phases`` is to have a node any more."""
+    for rank in ledger.ranks:
+        if rank.phase in phases:
+            ledger.retire(rank, reason, message)
+
+
+def sweep(ledger: Ledger) -> None:
+    """Stop every live node that holds no rank at work; delete ended ones where that is wished."""
+    delete = ledger.phase in FINISHED and ledger.spec.clean_policy is CleanPolicy.ALL
+    for found in ledger.observed.nodes:
+        if found.live and not found.stopping and not _at_work(ledger, found.node):
+            ledger.stop(found.node, _why_superfluous(ledger, found.node))
+        elif delete and not found.live:
+            ledger.delete(found.node, "the job is over and cleanPolicy is All")
+
+
+def _at_work(ledger: Ledger, node: Node) -> bool:
+    holder = ledger.holder(node)
+    return holder is not None and holder.phase in LIVE
+
+
+def _why_superfluous(ledger: Ledger, node: Node) -> str:
+    holder = ledger.holder(node)
+    if holder is not None:
+        return holder.message
+    if node.role not in ledger.spec.roles:
+        return f"the job has no role {node.role} any more"
+    return "another node has taken its rank"

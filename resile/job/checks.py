@@ -1,0 +1,199 @@
+"""What a manifest of the right shape can still have wrong: how its fields relate to each other.
+
+Each check yields (path, message) pairs; :func:`check_job` runs them all. Anything that builds an
+ElasticJob by other means than a manifest should call it as well.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from resile.job.errors import PriorityError, QuantityError
+from resile.job.node import node_name
+from resile.job.priority import parse_priority
+from resile.job.quantity import Amount, Quantity, parse_memory, parse_quantity
+from resile.job.role import Replicas, RoleSpec
+from resile.job.spec import ElasticJob, JobSpec
+from resile.job.yamltext import Path
+
+__all__ = ["Finding", "check_job"]
+
+
+class Finding(NamedTuple):
+    """One thing wrong in a job of the right shape."""
+
+    path: Path
+    message: str
+    relative: bool = False
+    """It concerns several fields of one object: if one of them was misshapen, it may be moot."""
+
+
+_ENV_NAME = re.compile(r"[-._a-zA-Z][-._a-zA-Z0-9]*")
+_LONGEST_NAME = 63
+_LARGEST_SERIAL = 99_999
+"""Room kept for the number in a node's name, which becomes a DNS label."""
+
+BYTES = frozenset({"memory", "ephemeral-storage"})
+
+
+def check_job(job: ElasticJob) -> list[Finding]:
+    """Everything that is wrong with a job of the right shape."""
+    findings: list[Finding] = []
+    for name, role in job.spec.roles.items():
+        path: Path = ("spec", "roles", name)
+        findings += _node_names(job.metadata.name, name)
+        for check in _ROLE_CHECKS:
+            findings += check(role, path)
+    findings += _dependencies(job.spec)
+    findings += _success(job.spec)
+    return findings
+
+
+def _node_names(job: str, role: str) -> Iterator[Finding]:
+    longest = node_name(job, role, serial=_LARGEST_SERIAL)
+    if len(longest) > _LONGEST_NAME:
+        yield Finding(
+            ("metadata", "name"),
+            f"nodes would be called {longest}, longer than {_LONGEST_NAME} characters: shorten the "
+            f"job's or the role's name by {len(longest) - _LONGEST_NAME}",
+        )
+
+
+def _sizes(role: RoleSpec, path: Path) -> Iterator[Finding]:
+    size, unit, at = role.size, role.node_unit, (*path, "replicas")
+    if size.min > size.max:
+        message = f"min ({size.min}) is greater than max ({size.max})"
+        yield Finding((*at, "min"), message, relative=True)
+    elif not size.min <= size.wanted <= size.max:
+        message = f"wanted ({size.wanted}) must lie between min ({size.min}) and max ({size.max})"
+        yield Finding((*at, "wanted"), message, relative=True)
+    elif not isinstance(role.replicas, Replicas) and size.max % unit:
+        yield Finding(at, f"{size.max} is not a multiple of nodeUnit ({unit})", relative=True)
+    elif size.max and max(1, -(-size.min // unit)) * unit > size.max:
+        message = f"no multiple of {unit} lies between {size.min} and {size.max} nodes"
+        yield Finding((*path, "nodeUnit"), message, relative=True)
+
+
+def _program(role: RoleSpec, path: Path) -> Iterator[Finding]:
+    written = {"command": role.command, "script": role.script, "module": role.module}
+    given = [name for name, value in written.items() if value]
+    if len(given) > 1:
+        message = f"give only one of {' and '.join(given)}"
+        yield Finding((*path, given[1]), message, relative=True)
+    if not given and not role.template and not role.image:
+        message = "is missing: give a command, a script or a module"
+        yield Finding((*path, "command"), message, relative=True)
+    if role.procs_per_node != 1 and role.command:
+        message = "only goes with script or module; a command starts its own workers"
+        yield Finding((*path, "procsPerNode"), message, relative=True)
+
+
+def _environment(role: RoleSpec, path: Path) -> Iterator[Finding]:
+    if isinstance(role.env, dict):
+        named: list[tuple[Path, str]] = [((*path, "env", name), name) for name in role.env]
+    else:
+        named = [((*path, "env", n, "name"), var.name) for n, var in enumerate(role.env)]
+    seen: set[str] = set()
+    for at, name in named:
+        if name in seen:
+            yield Finding(at, f"{name} is given twice")
+        seen.add(name)
+        if not _ENV_NAME.fullmatch(name):
+            yield Finding(at, "a variable's name is made of letters, digits, '_', '-' and '.'")
+
+
+def _resources(role: RoleSpec, path: Path) -> Iterator[Finding]:
+    at = (*path, "resources")
+    amounts: dict[str, dict[str, Quantity]] = {"requests": {}, "limits": {}}
+    for side, written in (("requests", role.resources.requests), ("limits", role.resources.limits)):
+        for name, amount in written.items():
+            try:
+                amounts[side][name] = _amount(name, amount)
+            except QuantityError as error:
+                yield Finding((*at, side, name), str(error))
+    for name, limit in amounts["limits"].items():
+        request = amounts["requests"].get(name, limit)
+        if request > limit:
+            yield Finding(
+                (*at, "limits", name), f"the limit {limit} is less than the request {request}"
+            )
+
+
+def _amount(name: str, amount: Amount) -> Quantity:
+    return parse_memory(amount) if name in BYTES else parse_quantity(amount)
+
+
+def _growth(role: RoleSpec, path: Path) -> Iterator[Finding]:
+    try:
+        parse_memory(role.memory_growth.ceiling)
+    except QuantityError as error:
+        yield Finding((*path, "memoryGrowth", "ceiling"), str(error))
+
+
+def _priority(role: RoleSpec, path: Path) -> Iterator[Finding]:
+    try:
+        parse_priority(role.priority)
+    except PriorityError as error:
+        yield Finding((*path, "priority"), str(error))
+
+
+def _exit_rules(role: RoleSpec, path: Path) -> Iterator[Finding]:
+    for n, rule in enumerate(role.exit_codes):
+        at = (*path, "exitCodes", n)
+        if not rule.codes and rule.range is None:
+            yield Finding((*at, "codes"), "is missing: give codes or a range")
+        if rule.range is not None and rule.range.min > rule.range.max:
+            yield Finding(
+                (*at, "range", "min"),
+                f"min ({rule.range.min}) is greater than max ({rule.range.max})",
+            )
+
+
+_ROLE_CHECKS = (_sizes, _program, _environment, _resources, _growth, _priority, _exit_rules)
+
+
+def _dependencies(spec: JobSpec) -> Iterator[Finding]:
+    for name, role in spec.roles.items():
+        for n, wanted in enumerate(role.depends_on):
+            if wanted not in spec.roles:
+                yield Finding(("spec", "roles", name, "dependsOn", n), _no_such_role(wanted, spec))
+    reported: set[str] = set()
+    for name in spec.roles:
+        cycle = _cycle_from(name, spec)
+        if cycle and not reported & set(cycle):
+            reported |= set(cycle)
+            shown = " -> ".join((*cycle, cycle[0]))
+            yield Finding(
+                ("spec", "roles", name, "dependsOn"), f"roles wait for each other: {shown}"
+            )
+
+
+def _cycle_from(start: str, spec: JobSpec) -> list[str]:
+    """The roles of a cycle through ``start``, in order; empty if there is none."""
+    trails = [[start]]
+    visited: set[str] = set()
+    while trails:
+        trail = trails.pop()
+        for following in spec.roles[trail[-1]].depends_on:
+            if following == start:
+                return trail
+            if following in spec.roles and following not in visited:
+                visited.add(following)
+                trails.append([*trail, following])
+    return []
+
+
+def _success(spec: JobSpec) -> Iterator[Finding]:
+    for n, name in enumerate(spec.success.roles):
+        if name not in spec.roles:
+            yield Finding(("spec", "success", "roles", n), _no_such_role(name, spec))
+    for name in spec.success_roles():
+        if name in spec.roles and spec.roles[name].size.max == 0:
+            message = "the job succeeds when this role completes, so it needs at least one node"
+            yield Finding(("spec", "roles", name, "replicas"), message)
+
+
+def _no_such_role(name: str, spec: JobSpec) -> str:
+    return f'there is no role "{name}"; there are {", ".join(spec.roles)}'

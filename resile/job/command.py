@@ -1,0 +1,50 @@
+"""The process that a node of a role runs.
+
+``command`` is taken as it is. The shorthand ``script`` or ``module`` becomes a `resile run` that
+is told what concerns the whole job: sizes, workers per node, restarts. Where the master is, the
+token and the node's own rank are the platform's to add, as environment variables.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from resile.job.role import RoleSpec
+from resile.job.spec import JobSpec
+
+__all__ = ["LAUNCHER", "node_command"]
+
+LAUNCHER = ("resile", "run")
+
+
+def node_command(
+    spec: JobSpec, role_name: str, *, launcher: Sequence[str] = LAUNCHER
+) -> tuple[str, ...]:
+    """The argv of a node; empty when the role leaves it to its container image."""
+    role = spec.roles[role_name]
+    if role.script is None and role.module is None:
+        return (*role.command, *role.args)
+    return (*launcher, *_run_flags(spec, role_name), *_program(role), *role.args)
+
+
+def _run_flags(spec: JobSpec, role_name: str) -> list[str]:
+    role = spec.roles[role_name]
+    elasticity = spec.elasticity()
+    size = role.size
+    alone = role_name not in spec.training_roles()
+    least, most = (size.min, size.max) if alone else (elasticity.min_nodes, elasticity.max_nodes)
+    flags = [
+        f"--nnodes={least}:{most}",
+        f"--nproc-per-node={role.procs_per_node}",
+        f"--max-restarts={spec.max_restarts}",
+        f"--role={role_name}",
+    ]
+    if role.node_unit > 1:
+        flags.append(f"--node-unit={role.node_unit}")
+    return flags
+
+
+def _program(role: RoleSpec) -> tuple[str, ...]:
+    if role.module is not None:
+        return ("-m", role.module)
+    return (role.script,) if role.script is not None else ()

@@ -1,0 +1,60 @@
+"""What can be wrong with a job's description. All of these are a user's mistake.
+
+::
+
+    JobError
+    ├── QuantityError     a cpu or memory amount that cannot be read
+    ├── PriorityError     a priority that cannot be read
+    └── ManifestError     one or more problems in a manifest, each with its field
+
+Nothing else is raised by this room on purpose; any other exception is a bug of ours.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+__all__ = ["JobError", "ManifestError", "PriorityError", "Problem", "QuantityError"]
+
+
+class JobError(ValueError):
+    """Base of all mistakes in the description of a job."""
+
+
+class QuantityError(JobError):
+    """An amount such as ``4Gi`` or ``500m`` that cannot be read; the text says what would do."""
+
+
+class PriorityError(JobError):
+    """A priority that is neither a number, nor a fraction, nor the name of a class."""
+
+
+@dataclass(frozen=True)
+class Problem:
+    """One thing wrong in a manifest: where, what was found and what would be right."""
+
+    path: str
+    message: str
+    line: int | None = None
+
+    def __str__(self) -> str:
+        """One line for a person."""
+        where = self.path or "manifest"
+        at = f" (line {self.line})" if self.line is not None else ""
+        return f"{where}: {self.message}{at}"
+
+
+class ManifestError(JobError):
+    """Raised by ``parse_manifest`` with every problem it could find."""
+
+    def __init__(self, problems: Sequence[Problem]) -> None:
+        self.problems = tuple(problems)
+        super().__init__(_summary(self.problems))
+
+
+def _summary(problems: Sequence[Problem]) -> str:
+    if len(problems) == 1:
+        return str(problems[0])
+    lines = "\n".join(f"  - {problem}" for problem in problems)
+    return f"{len(problems)} problems in the manifest:\n{lines}"

@@ -1,0 +1,98 @@
+"""Manifest text to ElasticJob and back.
+
+Parsing goes in three steps, each of which goes on after a mistake: text to plain data (with
+lines), data to types (every field), types to a sound job (how fields relate). All problems come
+out together in one :class:`ManifestError`.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import msgspec
+import yaml
+
+from resile.job.checks import Finding, check_job
+from resile.job.errors import ManifestError, Problem
+from resile.job.shape import ShapeReader
+from resile.job.spec import API_VERSION, KIND, ElasticJob
+from resile.job.yamltext import dotted, read_text
+
+__all__ = ["dump_manifest", "job_from_data", "parse_manifest"]
+
+_SET_BY_SERVER = frozenset(
+    {
+        "creationTimestamp",
+        "deletionGracePeriodSeconds",
+        "deletionTimestamp",
+        "finalizers",
+        "generation",
+        "managedFields",
+        "ownerReferences",
+        "resourceVersion",
+        "selfLink",
+        "uid",
+    }
+)
+"""What an API server adds to metadata: part of every object it returns, none of the user's."""
+
+_STAND_IN = {"apiVersion": API_VERSION, "kind": KIND, "metadata": {"name": "unnamed"}}
+"""Takes the place of a faulty header, so that what follows it is judged all the same."""
+
+
+def parse_manifest(text: str) -> ElasticJob:
+    """Read a manifest in YAML or JSON; raises ManifestError with every problem found."""
+    source = read_text(text)
+    if source.problems and source.data is None:
+        raise ManifestError(source.problems)
+    return _job(source.data, ShapeReader(source.lines), source.problems)
+
+
+def job_from_data(data: Any) -> ElasticJob:
+    """Read a manifest that is plain data already, such as an object from an API server."""
+    return _job(data, ShapeReader(), [])
+
+
+def dump_manifest(job: ElasticJob, format: Literal["yaml", "json"] = "yaml") -> str:
+    """The manifest as text; ``parse_manifest`` gives the same job back."""
+    data = msgspec.to_builtins(job)
+    if format == "json":
+        return msgspec.json.format(msgspec.json.encode(data), indent=2).decode() + "\n"
+    text: str = yaml.safe_dump(data, sort_keys=False, allow_unicode=True)
+    return text
+
+
+def _job(data: Any, reader: ShapeReader, problems: list[Problem]) -> ElasticJob:
+    if not isinstance(data, dict):
+        reader.report((), f"expected a mapping with apiVersion: {API_VERSION} and kind: {KIND}")
+        raise ManifestError([*problems, *reader.problems])
+    shaped = _STAND_IN | reader.read(_without_server_fields(data), ElasticJob)
+    try:
+        job = msgspec.convert(shaped, ElasticJob)
+    except msgspec.ValidationError as error:
+        if not reader.problems:
+            reader.report((), str(error))
+        raise ManifestError([*problems, *reader.problems]) from None
+    misshapen = [problem.path for problem in (*problems, *reader.problems)]
+    for finding in check_job(job):
+        if not any(_moot(finding, other) for other in misshapen):
+            reader.report(finding.path, finding.message)
+    if problems or reader.problems:
+        raise ManifestError([*problems, *reader.problems])
+    return job
+
+
+def _without_server_fields(data: dict[str, Any]) -> dict[str, Any]:
+    kept = {name: value for name, value in data.items() if name != "status"}
+    if isinstance(data.get("metadata"), dict):
+        metadata = data["metadata"].items()
+        kept["metadata"] = {name: value for name, value in metadata if name not in _SET_BY_SERVER}
+    return kept
+
+
+def _moot(finding: Finding, misshapen: str) -> bool:
+    """Whether a finding may only be there because a misshapen part was left out."""
+    path = dotted(finding.path)
+    if path == misshapen or path.startswith((f"{misshapen}.", f"{misshapen}[")):
+        return True
+    return finding.relative and path.rpartition(".")[0] == misshapen.rpartition(".")[0]

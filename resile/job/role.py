@@ -1,0 +1,261 @@
+"""One role of a job, as its manifest describes it.
+
+Where people have more than one habit, each is accepted and kept as it was written (``replicas: 2``
+or a mapping, ``env`` as a mapping or as Kubernetes' list); the properties beside the fields give
+the one form that the rest of the code works with. Relations between fields, such as MIN and MAX,
+are checked in ``checks``.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import Annotated, Any, Literal
+
+import msgspec
+from msgspec import Meta
+
+from resile.job.fields import Count, ManifestStruct, Positive, Seconds, Text
+from resile.job.quantity import Amount, parse_quantity
+
+__all__ = [
+    "CodeRange",
+    "EnvVar",
+    "ExitAction",
+    "ExitRule",
+    "MemoryGrowth",
+    "NodeResources",
+    "Replicas",
+    "ResourceSpec",
+    "RestartBudget",
+    "RestartPolicy",
+    "RoleSpec",
+    "Size",
+]
+
+UNLIMITED = -1
+_Budget = Annotated[int, Meta(ge=UNLIMITED)]
+_ExitCode = Annotated[int, Meta(ge=0, le=255)]
+
+
+class RestartPolicy(str, Enum):
+    """Whether a node that ended by its own doing is replaced."""
+
+    NEVER = "Never"
+    ON_FAILURE = "OnFailure"
+    ALWAYS = "Always"
+    EXIT_CODE = "ExitCode"
+
+
+class ExitAction(str, Enum):
+    """What an exit-code rule asks for."""
+
+    FAIL = "Fail"
+    RELAUNCH = "Relaunch"
+    RELAUNCH_FREE = "RelaunchFree"
+    SUCCEED = "Succeed"
+
+
+class Size(ManifestStruct, frozen=True, kw_only=True):
+    """How many nodes a role may have, with nothing left to default."""
+
+    min: int
+    max: int
+    wanted: int
+
+
+class Replicas(ManifestStruct, frozen=True, kw_only=True):
+    """How many nodes an elastic role has."""
+
+    min: Annotated[
+        Count | None,
+        Meta(description="Fewest nodes that can train. 1 when left out (0 if max is 0)."),
+    ] = None
+    max: Annotated[
+        Count | None,
+        Meta(description="Most nodes. The greater of min and wanted when left out."),
+    ] = None
+    wanted: Annotated[
+        Count | None,
+        Meta(description="How many to have now, if there is room. max when left out."),
+    ] = None
+
+
+class EnvVar(ManifestStruct, frozen=True, kw_only=True):
+    """One environment variable, in Kubernetes' notation."""
+
+    name: Text
+    value: str = ""
+
+
+class NodeResources(ManifestStruct, frozen=True, kw_only=True):
+    """What one node asks for and may use at most, as canonical quantities."""
+
+    requests: dict[str, str] = msgspec.field(default_factory=dict)
+    limits: dict[str, str] = msgspec.field(default_factory=dict)
+
+
+class ResourceSpec(ManifestStruct, frozen=True, kw_only=True):
+    """What each node of the role asks for, and may use at most."""
+
+    requests: Annotated[
+        dict[str, Amount],
+        Meta(description="What a node needs to be placed. Missing entries are taken from limits."),
+    ] = msgspec.field(default_factory=dict)
+    limits: Annotated[
+        dict[str, Amount],
+        Meta(description="What a node may use. Missing entries are taken from requests."),
+    ] = msgspec.field(default_factory=dict)
+
+    def resolved(self) -> NodeResources:
+        """Both sides filled from each other, every amount in its canonical form."""
+        requests = {name: str(parse_quantity(amount)) for name, amount in self.requests.items()}
+        limits = {name: str(parse_quantity(amount)) for name, amount in self.limits.items()}
+        return NodeResources(requests={**limits, **requests}, limits={**requests, **limits})
+
+
+class RestartBudget(ManifestStruct, frozen=True, kw_only=True):
+    """How many relaunches failures may cost. -1 is no limit, 0 is none."""
+
+    per_node: Annotated[_Budget, Meta(description="For each rank, over the job's life.")] = 3
+    per_role: Annotated[_Budget, Meta(description="For all ranks of the role together.")] = (
+        UNLIMITED
+    )
+
+
+class MemoryGrowth(ManifestStruct, frozen=True, kw_only=True):
+    """More memory for a rank whose node ran out of it."""
+
+    factor: Annotated[
+        float, Meta(ge=1, le=16, description="What memory is multiplied with. 1 turns growth off.")
+    ] = 2.0
+    ceiling: Annotated[
+        Amount,
+        Meta(description="The most a node may be given. Running out of that much is permanent."),
+    ] = "64Gi"
+
+
+class CodeRange(ManifestStruct, frozen=True, kw_only=True):
+    """Exit codes from min to max, both included."""
+
+    min: _ExitCode
+    max: _ExitCode
+
+
+class ExitRule(ManifestStruct, frozen=True, kw_only=True):
+    """What to do when a node's program exits with one of these codes."""
+
+    codes: Annotated[tuple[_ExitCode, ...], Meta(description="Single codes.")] = ()
+    range: Annotated[CodeRange | None, Meta(description="All codes from min to max.")] = None
+    action: Annotated[
+        ExitAction,
+        Meta(
+            description="Fail: the rank is given up. Relaunch: replaced, budget spent. "
+            "RelaunchFree: replaced, no budget spent. Succeed: the rank has done its work."
+        ),
+    ]
+
+    def matches(self, code: int) -> bool:
+        """Whether this rule speaks of ``code``."""
+        in_range = self.range is not None and self.range.min <= code <= self.range.max
+        return in_range or code in self.codes
+
+
+class RoleSpec(ManifestStruct, frozen=True, kw_only=True):
+    """One kind of node in a job."""
+
+    replicas: Annotated[
+        Count | Replicas,
+        Meta(description="A number for a fixed size, or {min, max, wanted} for an elastic one."),
+    ] = 1
+    node_unit: Annotated[
+        Positive, Meta(description="The role always has a multiple of this many nodes.")
+    ] = 1
+    command: Annotated[
+        tuple[str, ...], Meta(description="The process a node runs, as in a container.")
+    ] = ()
+    script: Annotated[
+        Text | None,
+        Meta(description="A Python script; the node runs `resile run` with it. Not with command."),
+    ] = None
+    module: Annotated[
+        Text | None,
+        Meta(description="Like script, for a Python module (`resile run -m`)."),
+    ] = None
+    args: Annotated[
+        tuple[str, ...], Meta(description="Arguments of the command, script or module.")
+    ] = ()
+    procs_per_node: Annotated[
+        Positive | Literal["auto", "cpu", "gpu"],
+        Meta(description="Workers on each node, for script and module: a number, auto, cpu, gpu."),
+    ] = 1
+    image: Annotated[Text | None, Meta(description="Container image. Not used on one machine.")] = (
+        None
+    )
+    env: Annotated[
+        dict[str, str] | tuple[EnvVar, ...],
+        Meta(description="Environment: a mapping, or a list of {name, value}."),
+    ] = msgspec.field(default_factory=dict)
+    working_dir: Annotated[
+        Text | None, Meta(description="Where the process starts. The platform's choice if absent.")
+    ] = None
+    resources: Annotated[ResourceSpec, Meta(description="What each node needs.")] = ResourceSpec()
+    restart_policy: Annotated[
+        RestartPolicy,
+        Meta(
+            description="Whether nodes that fail are replaced: Never, OnFailure, Always (also "
+            "after success, unless the job's success depends on this role), or ExitCode. "
+            "Nodes that the platform took away are replaced under every policy."
+        ),
+    ] = RestartPolicy.ON_FAILURE
+    restart_budget: Annotated[
+        RestartBudget, Meta(description="How many relaunches failures may cost.")
+    ] = RestartBudget()
+    exit_codes: Annotated[
+        tuple[ExitRule, ...],
+        Meta(description="Rules for the program's exit codes; the first that matches decides."),
+    ] = ()
+    memory_growth: Annotated[
+        MemoryGrowth, Meta(description="More memory after an out-of-memory kill.")
+    ] = MemoryGrowth()
+    termination_grace_period_seconds: Annotated[
+        Seconds, Meta(description="Time between SIGTERM and SIGKILL when a node is stopped.")
+    ] = 30.0
+    priority: Annotated[
+        int | float | str | None,
+        Meta(
+            description="An integer; the name of a priority class such as high or low; or the "
+            "fraction of ranks that is high while the rest is low, as 0.5 or high=0.5."
+        ),
+    ] = None
+    depends_on: Annotated[
+        tuple[str, ...],
+        Meta(description="Roles that must be Running before a node of this one is started."),
+    ] = ()
+    required: Annotated[
+        bool | None,
+        Meta(
+            description="Whether the job fails when this role cannot have min nodes any more. "
+            "True when left out, except for a role named evaluator."
+        ),
+    ] = None
+    template: Annotated[
+        dict[str, Any],
+        Meta(description="A Kubernetes pod template, merged under the fields above."),
+    ] = msgspec.field(default_factory=dict)
+
+    @property
+    def size(self) -> Size:
+        """The three sizes with every default filled in."""
+        if isinstance(self.replicas, int):
+            return Size(min=self.replicas, max=self.replicas, wanted=self.replicas)
+        asked = self.replicas
+        most = asked.max if asked.max is not None else max(asked.min or 0, asked.wanted or 0, 1)
+        least = asked.min if asked.min is not None else min(1, most)
+        return Size(min=least, max=most, wanted=asked.wanted if asked.wanted is not None else most)
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """The environment as a mapping, however it was written."""
+        if isinstance(self.env, dict):
+            return self.env
+        return {variable.name: variable.value for variable in self.env}

@@ -1,0 +1,240 @@
+"""Whether plain data has the shape of a msgspec type: every mistake, not only the first.
+
+msgspec itself stops at the first mistake. Here the data is walked beside the type's description;
+each mistake becomes a :class:`Problem` with its path, what was found and what would be right, and
+the faulty part is left out of what is returned, so that the rest can still be judged.
+"""
+
+from __future__ import annotations
+
+import difflib
+import math
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import msgspec
+from msgspec import inspect
+
+from resile.job.errors import Problem
+from resile.job.yamltext import Path, dotted
+
+__all__ = ["ShapeReader"]
+
+_FAULTY = object()
+_LONGEST_QUOTE = 60
+
+
+class ShapeReader:
+    """Reads data of one type and collects the problems on the way."""
+
+    def __init__(self, lines: Mapping[str, int] | None = None) -> None:
+        self.problems: list[Problem] = []
+        self._lines = lines or {}
+
+    def read(self, data: Any, kind: type[msgspec.Struct]) -> dict[str, Any]:
+        """The well-formed part of ``data``; look at ``problems`` for the rest."""
+        found = self._value(data, inspect.type_info(kind), ())
+        return found if isinstance(found, dict) else {}
+
+    def report(self, path: Path, message: str) -> None:
+        """Note a problem, with the nearest line that is known."""
+        known = next((n for n in range(len(path), -1, -1) if dotted(path[:n]) in self._lines), None)
+        line = None if known is None else self._lines[dotted(path[:known])]
+        self.problems.append(Problem(dotted(path), message, line))
+
+    def _value(self, data: Any, kind: inspect.Type, path: Path) -> Any:
+        kind = _bare(kind)
+        if isinstance(kind, inspect.UnionType):
+            return self._union(data, kind, path)
+        if isinstance(kind, inspect.AnyType):
+            return self._anything(data, path)
+        if not _same_kind(data, kind):
+            self.report(path, f"expected {_expected(kind)}, found {_found(data, kind)}")
+            return {} if isinstance(kind, inspect.StructType) else _FAULTY
+        if isinstance(kind, inspect.StructType):
+            return self._struct(data, kind, path)
+        if isinstance(kind, inspect.DictType):
+            return self._dict(data, kind, path)
+        if isinstance(kind, inspect.VarTupleType):
+            items = [self._value(item, kind.item_type, (*path, n)) for n, item in enumerate(data)]
+            return _FAULTY if any(item is _FAULTY for item in items) else items
+        return self._scalar(data, kind, path)
+
+    def _union(self, data: Any, kind: inspect.UnionType, path: Path) -> Any:
+        members = [_bare(member) for member in kind.types]
+        fitting = [member for member in members if _same_kind(data, member)]
+        if len(fitting) > 1:  # an int is also a float, a text may be one of a few words
+            fitting = [member for member in fitting if _complaint(data, member) is None][:1]
+        if len(fitting) == 1:
+            return self._value(data, fitting[0], path)
+        self.report(path, f"expected {_expected(kind)}, found {_found(data, kind)}")
+        return _FAULTY
+
+    def _struct(self, data: dict[Any, Any], kind: inspect.StructType, path: Path) -> Any:
+        fields = {field.encode_name: field for field in kind.fields}
+        found = {}
+        for name, value in data.items():
+            if name not in fields:
+                self.report((*path, name), _unknown(name, fields))
+            elif value is not None or fields[name].required:  # an empty field is an absent one
+                found[name] = self._value(value, fields[name].type, (*path, name))
+        for name, field in fields.items():
+            if field.required and name not in data:
+                self.report((*path, name), f"is missing: give {_expected(_bare(field.type))}")
+        sound = {name: value for name, value in found.items() if value is not _FAULTY}
+        whole = all(name in sound for name, field in fields.items() if field.required)
+        return sound if whole or not path else _FAULTY
+
+    def _dict(self, data: dict[Any, Any], kind: inspect.DictType, path: Path) -> Any:
+        if len(data) < (kind.min_length or 0):
+            self.report(path, f"expected at least {kind.min_length} entry, found none")
+        found = {}
+        for key, value in data.items():
+            complaint = _complaint(key, _bare(kind.key_type))
+            if complaint is not None:
+                self.report((*path, key), f"the name must be {complaint}")
+            else:
+                found[key] = self._value(value, kind.value_type, (*path, key))
+        return {key: value for key, value in found.items() if value is not _FAULTY}
+
+    def _scalar(self, data: Any, kind: inspect.Type, path: Path) -> Any:
+        complaint = _complaint(data, kind)
+        if complaint is None:
+            return data
+        self.report(path, f"expected {complaint}, found {_found(data, kind)}")
+        return _FAULTY
+
+    def _anything(self, data: Any, path: Path) -> Any:
+        if isinstance(data, dict):
+            return {key: self._anything(value, (*path, key)) for key, value in data.items()}
+        if isinstance(data, list | tuple):
+            return [self._anything(item, (*path, n)) for n, item in enumerate(data)]
+        if data is not None and not isinstance(data, (str, int, float)):
+            self.report(path, f"found {_found(data)}, which JSON cannot hold; put it in quotes")
+        return data
+
+
+def _bare(kind: inspect.Type) -> inspect.Type:
+    while isinstance(kind, inspect.Metadata):
+        kind = kind.type
+    return kind
+
+
+def _same_kind(data: Any, kind: inspect.Type) -> bool:
+    if isinstance(kind, inspect.StructType | inspect.DictType):
+        return isinstance(data, dict)
+    if isinstance(kind, inspect.VarTupleType):
+        return isinstance(data, list | tuple)
+    if isinstance(kind, inspect.BoolType):
+        return isinstance(data, bool)
+    if isinstance(kind, inspect.IntType):
+        return isinstance(data, int) and not isinstance(data, bool)
+    if isinstance(kind, inspect.FloatType):
+        return isinstance(data, int | float) and not isinstance(data, bool)
+    if isinstance(kind, inspect.NoneType):
+        return data is None
+    return isinstance(data, str)
+
+
+def _complaint(data: Any, kind: inspect.Type) -> str | None:
+    """What a value of the right kind should have been; None if it is well as it is."""
+    words = _words(kind)
+    if words is not None:
+        return None if data in words else _expected(kind)
+    well = True
+    if isinstance(kind, inspect.StrType):
+        well = (
+            len(data) >= (kind.min_length or 0)
+            and (kind.max_length is None or len(data) <= kind.max_length)
+            and (kind.pattern is None or re.search(kind.pattern, data) is not None)
+        )
+    elif isinstance(kind, inspect.IntType | inspect.FloatType):
+        well = math.isfinite(data) and not (
+            (kind.ge is not None and data < kind.ge)
+            or (kind.gt is not None and data <= kind.gt)
+            or (kind.le is not None and data > kind.le)
+        )
+    return None if well else _expected(kind)
+
+
+def _words(kind: inspect.Type) -> list[str] | None:
+    if isinstance(kind, inspect.EnumType):
+        return [str(member.value) for member in kind.cls]
+    if isinstance(kind, inspect.LiteralType):
+        return [str(value) for value in kind.values]
+    return None
+
+
+def _expected(kind: inspect.Type) -> str:
+    kind = _bare(kind)
+    if isinstance(kind, inspect.UnionType):
+        members = [m for m in kind.types if not isinstance(_bare(m), inspect.NoneType)]
+        return " or ".join(dict.fromkeys(_expected(member) for member in members))
+    words = _words(kind)
+    if words is not None:
+        return words[0] if len(words) == 1 else f"one of {', '.join(words)}"
+    if isinstance(kind, inspect.StructType):
+        return f"a mapping with {', '.join(field.encode_name for field in kind.fields)}"
+    if isinstance(kind, inspect.IntType | inspect.FloatType):
+        return _number(kind)
+    if isinstance(kind, inspect.StrType):
+        return _text(kind)
+    if isinstance(kind, inspect.VarTupleType):
+        return f"a list, each item {_expected(kind.item_type)}"
+    if isinstance(kind, inspect.DictType):
+        return "a mapping"
+    return "true or false" if isinstance(kind, inspect.BoolType) else "a value"
+
+
+def _number(kind: inspect.IntType | inspect.FloatType) -> str:
+    noun = "an integer" if isinstance(kind, inspect.IntType) else "a number"
+    bounds = []
+    if kind.ge is not None:
+        bounds.append(f"of at least {kind.ge:g}")
+    if kind.gt is not None:
+        bounds.append(f"greater than {kind.gt:g}")
+    if kind.le is not None:
+        bounds.append(f"at most {kind.le:g}")
+    return f"{noun} {' and '.join(bounds)}" if bounds else noun
+
+
+def _text(kind: inspect.StrType) -> str:
+    if kind.pattern is not None:
+        return (
+            "lower-case letters, digits and '-', beginning with a letter, ending with a letter "
+            f"or digit, at most {kind.max_length} characters"
+        )
+    return "a text that is not empty" if kind.min_length else "a text"
+
+
+def _found(data: Any, kind: inspect.Type | None = None) -> str:
+    """What is there, in words; with the cure where quoting is all that is missing."""
+    cure = ""
+    if isinstance(kind, inspect.StrType) and isinstance(data, bool | int | float):
+        written = str(data).lower() if isinstance(data, bool) else str(data)
+        cure = f'; put it in quotes: "{written}"'
+    if data is None:
+        return "nothing"
+    if isinstance(data, bool):
+        return f"the boolean {str(data).lower()}{cure}"
+    if isinstance(data, int | float):
+        return f"the number {data}{cure}"
+    if isinstance(data, str):
+        words = _words(kind) or () if kind is not None else ()
+        hint = _did_you_mean(data, words) if len(words) > 1 else ""
+        return f'"{data if len(data) <= _LONGEST_QUOTE else data[:_LONGEST_QUOTE] + "…"}"{hint}'
+    if isinstance(data, dict):
+        return "a mapping"
+    return "a list" if isinstance(data, list | tuple) else f"a {type(data).__name__}"
+
+
+def _unknown(name: str, fields: Iterable[str]) -> str:
+    hint = _did_you_mean(name, fields)
+    return "is not a known field" + (hint or f"; known are {', '.join(fields)}")
+
+
+def _did_you_mean(word: str, choices: Iterable[str]) -> str:
+    by_lower = {choice.lower().replace("_", ""): choice for choice in choices}
+    near = difflib.get_close_matches(word.lower().replace("_", ""), by_lower, n=1, cutoff=0.6)
+    return f"; did you mean {by_lower[near[0]]}?" if near else ""

@@ -1,0 +1,1 @@
+"""The nursery, tested with real processes."""

@@ -1,0 +1,140 @@
+"""A small platform that exists only in memory, with room for so many nodes.
+
+It carries out the controller's actions and reports the outcome, and lets a test end, take away or
+hold up any node. It refuses what no platform could accept: an id used twice, or two live nodes on
+one rank.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import datetime, timedelta
+
+from resile.control.actions import Action, Decision, DeleteNode, StartNode, StopNode
+from resile.control.observed import UNSCHEDULABLE, MasterReport, Observed, ObservedNode
+from resile.control.reconcile import reconcile
+from resile.job.exits import NodeExit, NodeExitCode
+from resile.job.node import Node, NodePhase
+from resile.job.spec import ElasticJob
+from resile.job.status import JobStatus, NodeStatus, decode_status, encode_status
+from tests.unit.control.builders import START
+
+
+class SimulatedPlatform:
+    """Nodes start at once if there is room, and stop when the test lets them."""
+
+    def __init__(self, job: ElasticJob, *, room: int = 1000) -> None:
+        self.job = job
+        self.room = room
+        self.status = JobStatus()
+        self.now: datetime = START
+        self.nodes: dict[int, ObservedNode] = {}
+        self.used_ids: set[int] = set()
+        self.used_names: set[str] = set()
+        self.started: list[StartNode] = []
+        self.wanted: dict[str, int] = {}
+        self.master: MasterReport | None = None
+        self.deleting = False
+
+    # --- the controller ---------------------------------------------------------------------
+
+    def observed(self) -> Observed:
+        return Observed(
+            nodes=tuple(self.nodes.values()),
+            master=self.master,
+            wanted=dict(self.wanted),
+            deleting=self.deleting,
+        )
+
+    def look(self, *, carry_out: bool = True) -> Decision:
+        """One call of the controller, as after a crash: with the status read back from JSON."""
+        remembered = decode_status(encode_status(self.status))
+        decision = reconcile(self.job, remembered, self.observed(), self.now)
+        self.status = decision.status
+        if carry_out:
+            for action in decision.actions:
+                self.carry_out(action)
+        return decision
+
+    def settle(self, most: int = 50) -> None:
+        """Look until there is nothing more to do."""
+        for _ in range(most):
+            if not self.look().actions:
+                return
+        raise AssertionError(f"still acting after {most} looks")
+
+    def carry_out(self, action: Action) -> None:
+        if isinstance(action, StartNode):
+            self._start(action)
+        elif isinstance(action, StopNode):
+            self._stop(action.node)
+        elif isinstance(action, DeleteNode):
+            assert not self.nodes[action.node.id].live, "a live node was to be deleted"
+            del self.nodes[action.node.id]
+
+    def _start(self, action: StartNode) -> None:
+        node = action.node
+        assert node.id not in self.used_ids, f"id {node.id} was used before"
+        assert node.name not in self.used_names, f"name {node.name} was used before"
+        rivals = [f for f in self.live() if _slot(f.node) == _slot(node)]
+        assert not rivals, f"{node} is started beside {rivals}"
+        self.used_ids.add(node.id)
+        self.used_names.add(node.name)
+        self.started.append(action)
+        self.nodes[node.id] = ObservedNode(node, NodePhase.PENDING, reason=UNSCHEDULABLE)
+        self.place()
+
+    def _stop(self, node: Node) -> None:
+        found = self.nodes.get(node.id)
+        if found is not None and found.live:
+            self.nodes[node.id] = replace(found, stopping=True)
+
+    # --- what the test does -----------------------------------------------------------------
+
+    def live(self) -> list[ObservedNode]:
+        return [found for found in self.nodes.values() if found.live]
+
+    def place(self) -> None:
+        """Start pending nodes as far as there is room."""
+        for found in list(self.nodes.values()):
+            running = sum(f.phase is NodePhase.RUNNING for f in self.nodes.values())
+            if found.phase is NodePhase.PENDING and not found.stopping and running < self.room:
+                self.nodes[found.node.id] = replace(
+                    found, phase=NodePhase.RUNNING, reason="", started_at=self.now
+                )
+
+    def end(self, node: Node, end: NodeExit) -> None:
+        """The node ends this way."""
+        phase = NodePhase.SUCCEEDED if end.code == 0 and not end.reason else NodePhase.FAILED
+        found = self.nodes[node.id]
+        self.nodes[node.id] = replace(
+            found, phase=phase, exit=end, ended_at=self.now, stopping=False
+        )
+        self.place()
+
+    def vanish(self, node: Node) -> None:
+        """The node's record is removed, as by `kubectl delete --force`."""
+        del self.nodes[node.id]
+        self.place()
+
+    def let_stop(self) -> None:
+        """Every node that was told to stop does."""
+        for found in list(self.nodes.values()):
+            if found.stopping:
+                self.end(found.node, NodeExit(code=NodeExitCode.DRAINED))
+
+    def wait(self, seconds: float) -> None:
+        self.now += timedelta(seconds=seconds)
+
+    def rank(self, role: str, rank: int) -> NodeStatus:
+        return next(r for r in self.status.nodes if (r.role, r.rank) == (role, rank))
+
+    def node(self, role: str, rank: int) -> Node:
+        """The present node of a rank."""
+        found = self.rank(role, rank).node
+        assert found is not None
+        return found
+
+
+def _slot(node: Node) -> tuple[str, int]:
+    return node.role, node.rank
