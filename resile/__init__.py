@@ -1,3 +1,25 @@
-"""Elastic, fault-tolerant distributed training."""
+"""Elastic, fault-tolerant distributed training.
+
+What a training script uses is imported when it is first asked for, so that the command line does
+not pay for it.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from resile.train.progress import report
 
 __version__ = "0.1.0"
+
+__all__ = ["__version__", "report"]
+
+_HOMES = {"report": "resile.train.progress"}
+
+
+def __getattr__(name: str) -> object:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'resile' has no attribute '{name}'")
+    return getattr(importlib.import_module(_HOMES[name]), name)

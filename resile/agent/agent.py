@@ -13,20 +13,20 @@ import os
 import shutil
 import signal
 import socket
-from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 from resile.agent.config import AgentConfig
 from resile.agent.environment import node_environment
-from resile.agent.keeper import MasterFailed
+from resile.agent.keeper import MasterKeeper
 from resile.agent.link import Link, MasterGone
 from resile.agent.logs import log_root
-from resile.agent.nursery import Nursery, StoreHost
+from resile.agent.nursery import Nursery, SpawnFailed, StoreHost, StoreUnavailable
 from resile.agent.progress import ProgressSocket
 from resile.agent.reach import connected_pids
 from resile.agent.report import failure_text, write_error_file
 from resile.agent.workers import WorkerGroup
 from resile.job.exits import NodeExitCode
+from resile.wire.endpoint import free_port
 from resile.wire.errors import RefusedByPeer
 from resile.wire.messages import (
     Drain,
@@ -47,6 +47,7 @@ from resile.wire.messages import (
     StoreAddress,
     Wait,
     Welcome,
+    WorkerFailure,
     WorkersFailed,
     WorkersReached,
     WorkersSucceeded,
@@ -60,13 +61,12 @@ REACH_INTERVAL = 1.0
 LAST_WORDS_WAIT = 0.05
 """A dead worker's output is read to its end within this, or a grandchild holds the pipe."""
 
-Reviver = Callable[[], Awaitable[None]]
-
 
 class Agent:
     """Runs one node until the job is over or the node leaves."""
 
-    def __init__(self, config: AgentConfig, *, revive: Reviver) -> None:
+    def __init__(self, config: AgentConfig, keeper: MasterKeeper | None) -> None:
+        """``keeper`` starts the master again, where that is this machine's to do."""
         self._config = config
         self._environment = node_environment(config.environment, nproc=config.nproc)
         self._node: int | None = None
@@ -91,7 +91,7 @@ class Agent:
             hello=self._hello,
             renewal=self._renewal,
             deliver=self._inbox.put_nowait,
-            revive=revive,
+            revive=keeper.revive if keeper else None,
             patience=self._patience,
         )
 
@@ -110,18 +110,23 @@ class Agent:
         reaching = asyncio.create_task(self._watch_reach())
         try:
             await asyncio.wait([line, working, asked], return_when=asyncio.FIRST_COMPLETED)
-            if working.done():
-                return await working
             if asked.done():
                 return await self._leave_for(await asked, working, leaving)
-            if line.exception():
+            if line.done() and line.exception():
                 return self._hopeless(line)
-            return await working
+            return await self._worked(working)
         finally:
             for task in (line, working, asked, reaching):
                 task.cancel()
             await asyncio.gather(line, working, asked, reaching, return_exceptions=True)
             await self._clean_up()
+
+    async def _worked(self, working: asyncio.Task[int]) -> int:
+        try:
+            return await working
+        except StoreUnavailable as error:
+            log.error("%s", error)
+            return NodeExitCode.JOB_FAILED
 
     async def _clean_up(self) -> None:
         if self._group:
@@ -134,7 +139,7 @@ class Agent:
     def _hopeless(self, line: asyncio.Task[None]) -> int:
         """The master cannot be had: nothing to do but to say so."""
         error = line.exception()
-        if isinstance(error, (RefusedByPeer, MasterGone, MasterFailed)):
+        if isinstance(error, (RefusedByPeer, MasterGone)):
             log.error("%s", error)
             return NodeExitCode.JOB_FAILED
         raise error if error else RuntimeError("the link ended without a reason")
@@ -215,12 +220,18 @@ class Agent:
         self._say(Ready(fence=self._fence(), store=self._store))
 
     async def _open_store(self) -> StoreAddress:
-        """A store of this round's own: nothing of a dead round can be read from it."""
+        """A store of this round's own: nothing of a dead round can be read from it.
+
+        A script that has nothing to do with torch gets an address nobody listens at, as any would.
+        """
         old, self._store_host = self._store_host, None
-        self._store_host = await self._nursery.open_store()
         if old is not None:
             await old.close()
-        return StoreAddress(self._config.address, self._store_host.port)
+        address = self._config.address
+        if not await self._nursery.wants_torch():
+            return StoreAddress(address, free_port(address))
+        self._store_host = await self._nursery.open_store()
+        return StoreAddress(address, self._store_host.port)
 
     async def _start(self, start: Start) -> None:
         if start.round != self._round or self._state is not LocalState.READY:
@@ -246,7 +257,19 @@ class Agent:
             on_exit=self._inbox.put_nowait,
         )
         self._state = LocalState.RUNNING
-        await self._group.start(start)
+        try:
+            await self._group.start(start)
+        except SpawnFailed as error:
+            self._spawn_failed(start, str(error))
+
+    def _spawn_failed(self, start: Start, why: str) -> None:
+        """No process could be started: as bad as a worker that died at once."""
+        log.error("%s", why)
+        failure = WorkerFailure(
+            local_rank=0, rank=start.first_rank, pid=0, exit_code=1, message=why
+        )
+        self._state = LocalState.FAILED
+        self._say(WorkersFailed(fence=self._fence(), failures=(failure,)))
 
     async def _fenced(self, reason: str) -> None:
         log.warning("put out of the job: %s; joining again as a new node", reason)

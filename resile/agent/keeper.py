@@ -45,6 +45,8 @@ class MasterKeeper:
         self._run_id = run_id
         self._elasticity = elasticity
         self._token = token
+        self.trouble = ""
+        """Why the last attempt failed."""
 
     async def start(self) -> Endpoint:
         """Start a master and return where it listens; raises :class:`MasterFailed`."""
@@ -63,6 +65,16 @@ class MasterKeeper:
             raise MasterFailed(self._last_line())
         log.debug("started a master (pid %d) at %s:%s", process.pid, host, port)
         return Endpoint(host, int(port))
+
+    async def revive(self) -> None:
+        """Start a master unless another agent was quicker: then the port or the store is taken."""
+        try:
+            endpoint = await self.start()
+        except MasterFailed as error:
+            log.debug("%s", error)
+            self.trouble = str(error)
+        else:
+            log.info("started the job's master at %s", endpoint)
 
     def _spawn(self) -> tuple[subprocess.Popen[bytes], int]:
         """The process, and a pipe on which it says where it listens."""

@@ -34,7 +34,7 @@ FIRST_RETRY, LAST_RETRY = 0.02, 0.5
 RENEWALS_PER_LEASE = 5
 """Four may be lost before the lease is."""
 
-PATIENCE_BEFORE_NEWS = 1.0
+PATIENCE_BEFORE_NEWS = 3.0
 """Say that the master is away only when it has been for so long."""
 
 
@@ -52,7 +52,7 @@ class Link:
         hello: Callable[[], Hello],
         renewal: Callable[[], FromAgent | None],
         deliver: Callable[[FromMaster], None],
-        revive: Callable[[], Awaitable[None]],
+        revive: Callable[[], Awaitable[None]] | None,
         patience: Callable[[], float],
     ) -> None:
         """``hello`` says what the agent holds; ``revive`` may start a master where there is none;
@@ -104,7 +104,8 @@ class Link:
                 return await self._try()
             except Unreachable as error:
                 why = str(error)
-                await self._revive()
+                if self._revive is not None:
+                    await self._revive()
             except (Disconnected, BadFrame, asyncio.TimeoutError) as error:
                 why = str(error) or "no answer"
             except RefusedByPeer as refusal:

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
 
 import click
 
+from resile.wire.bounds import MOST_WORKERS
+
 
 def count_processes(text: str) -> int:
     """A number, ``cpu``, ``gpu``, or ``auto``: a GPU each where there are some, else a CPU each."""
-    if text.isdigit() and int(text) > 0:
-        return int(text)
+    if re.fullmatch("[0-9]{1,9}", text) and int(text) > 0:
+        return _few_enough(int(text))
     if text == "cpu":
         return _cpus()
     if text == "gpu":
@@ -23,6 +26,14 @@ def count_processes(text: str) -> int:
     raise click.UsageError(
         f"--nproc-per-node {text}: write a number of at least 1, or auto, cpu or gpu"
     )
+
+
+def _few_enough(count: int) -> int:
+    if count > MOST_WORKERS:
+        raise click.UsageError(
+            f"--nproc-per-node {count}: a node runs at most {MOST_WORKERS} workers"
+        )
+    return count
 
 
 def _cpus() -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import shutil
 from pathlib import Path
@@ -16,7 +17,10 @@ from resile.master.sqlite_store import SqliteStore
 from resile.master.stores import Store, StoreError
 from resile.wire.auth import AuthError, given_token, server_tls, shared_token
 from resile.wire.endpoint import Endpoint, EndpointError, parse_endpoint
+from resile.wire.statedir import private_folder
 from resile.wire.statedir import run_folder as folder_of
+
+log = logging.getLogger("resile.master")
 
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
@@ -95,14 +99,28 @@ def master(
 
 
 def open_store(text: str | None, folder: Path) -> Store:
-    """The store a user named, or the default beside the token."""
+    """The store a user named, or the default beside the token.
+
+    A named store is remembered in ``folder``: an agent that starts this master again after its
+    death knows the folder only, and must come to the same store.
+    """
+    note = folder / "store"
+    if text is None and note.exists():
+        text = note.read_text().strip()
+        log.info("going on with the store %s, named in %s", text, note)
     if text is None:
         return SqliteStore(folder / "master.db")
-    if text.startswith("sqlite://"):
-        return SqliteStore(Path(text.removeprefix("sqlite://")))
-    if "://" in text:
+    if text.startswith(("etcd://", "etcds://")):
+        from resile.master.etcd_store import EtcdStore
+
+        store: Store = EtcdStore.at(text)
+    elif "://" in text.removeprefix("sqlite://"):
         raise click.UsageError(f"--store {text}: write a path, sqlite://PATH or etcd://HOST:PORT")
-    return SqliteStore(Path(text))
+    else:
+        text = str(Path(text.removeprefix("sqlite://")).absolute())
+        store = SqliteStore(Path(text))
+    (private_folder(folder) / "store").write_text(f"{text}\n")
+    return store
 
 
 def _announce(descriptor: int | None, endpoint: Endpoint) -> None:

@@ -15,9 +15,9 @@ import click
 
 from resile.agent.agent import Agent
 from resile.agent.config import AgentConfig
-from resile.agent.keeper import MasterFailed, MasterKeeper
+from resile.agent.keeper import MasterKeeper
 from resile.agent.logs import LogRouting, StreamChoice, StreamsError
-from resile.agent.nursery import CommandKind, Preload, WorkerCommand
+from resile.agent.nursery import CommandKind, Preload, PreloadSyntaxError, WorkerCommand
 from resile.cli.devices import count_processes
 from resile.cli.elasticity import build_elasticity, parse_conf
 from resile.cli.logging import set_up_logging
@@ -29,10 +29,11 @@ from resile.wire.endpoint import (
     Endpoint,
     EndpointError,
     address_towards,
+    free_port,
     is_this_machine,
     parse_endpoint,
 )
-from resile.wire.statedir import run_folder, state_home
+from resile.wire.statedir import run_folder
 
 log = logging.getLogger("resile.agent")
 
@@ -140,7 +141,7 @@ def run(script: str, script_args: tuple[str, ...], **flags: Any) -> None:
         log.warning("%s", line)
     try:
         code = asyncio.run(_run(script, script_args, flags))
-    except (EndpointError, AuthError, StreamsError, MasterFailed) as error:
+    except (EndpointError, AuthError, StreamsError, PreloadSyntaxError) as error:
         raise click.ClickException(str(error)) from None
     raise SystemExit(code)
 
@@ -149,8 +150,7 @@ def run(script: str, script_args: tuple[str, ...], **flags: Any) -> None:
 class Place:
     """Which job, and where its master is or should be."""
 
-    endpoint: Endpoint | None
-    """None: start a master on a free port of loopback."""
+    endpoint: Endpoint
     run_id: str
 
 
@@ -165,20 +165,9 @@ async def _run(script: str, script_args: tuple[str, ...], flags: dict[str, Any])
     command = _command(script, script_args, flags)
     nproc = count_processes(flags["nproc_per_node"])
     place = _place(flags, elasticity)
-    access, keeper = await _master(place, elasticity, flags)
+    access, keeper = _master(place, elasticity, flags)
     config = _config(flags, access, place, command, nproc=nproc, elasticity=elasticity)
-
-    async def revive() -> None:
-        """Start the master again where it was ours to start."""
-        if keeper is None:
-            return
-        try:
-            await keeper.start()
-        except MasterFailed as error:
-            # Another agent may have been quicker: then the port or the store is taken.
-            log.debug("%s", error)
-
-    return await Agent(config, revive=revive).run()
+    return await Agent(config, keeper).run()
 
 
 def _command(script: str, args: tuple[str, ...], flags: dict[str, Any]) -> WorkerCommand:
@@ -204,45 +193,33 @@ def _place(flags: dict[str, Any], elasticity: Elasticity) -> Place:
     if not endpoint and (flags["master_addr"] or flags["master_port"]):
         endpoint = f"{flags['master_addr'] or '127.0.0.1'}:{flags['master_port'] or 29500}"
     if flags["standalone"] or not endpoint:
+        place = Place(Endpoint("127.0.0.1", free_port()), flags["rdzv_id"] or uuid.uuid4().hex)
         if elasticity.max_nodes > 1:
-            log.info("no --rdzv-endpoint is given: starting a master for this machine's nodes")
-        return Place(None, flags["rdzv_id"] or uuid.uuid4().hex)
+            where = f"--rdzv-endpoint {place.endpoint} --rdzv-id {place.run_id}"
+            log.info("no --rdzv-endpoint is given; others on this machine join with %s", where)
+        return place
     return Place(parse_endpoint(endpoint), flags["rdzv_id"] or "none")
 
 
-async def _master(
+def _master(
     place: Place, elasticity: Elasticity, flags: dict[str, Any]
 ) -> tuple[Access, MasterKeeper | None]:
-    """Where the master is, once it is there or may be expected; and how to start it again."""
+    """How to reach the master, and how to start it where that is ours to do."""
     tls = client_tls(flags["tls_ca"])
-    given = given_token(flags["token_file"])
-    if place.endpoint is None:
-        folder = state_home() / "runs" / place.run_id
-        token = given or shared_token(folder / "token")
-        keeper = _keeper(Endpoint("127.0.0.1", 0), folder, place, elasticity, token)
-        endpoint = await keeper.start()
-        if elasticity.max_nodes > 1:
-            log.info("others join with --rdzv-endpoint %s --rdzv-id %s", endpoint, place.run_id)
-        keeper = _keeper(endpoint, folder, place, elasticity, token)
-        return Access(endpoint, token, tls), keeper
-    if not is_this_machine(place.endpoint.host) or tls is not None:
-        if given is None:
-            raise AuthError(
-                f"the master at {place.endpoint} wants the job's token: "
-                "give --token-file, $RESILE_TOKEN_FILE or $RESILE_TOKEN"
-            )
-        return Access(place.endpoint, given, tls), None
-    folder = run_folder(place.endpoint)
-    token = given or shared_token(folder / "token")
-    return Access(place.endpoint, token, tls), _keeper(
-        place.endpoint, folder, place, elasticity, token
-    )
-
-
-def _keeper(
-    endpoint: Endpoint, folder: Path, place: Place, elasticity: Elasticity, token: str
-) -> MasterKeeper:
-    return MasterKeeper(endpoint, folder, run_id=place.run_id, elasticity=elasticity, token=token)
+    token = given_token(flags["token_file"])
+    if tls is None and is_this_machine(place.endpoint.host):
+        folder = run_folder(place.endpoint)
+        token = token or shared_token(folder / "token")
+        keeper = MasterKeeper(
+            place.endpoint, folder, run_id=place.run_id, elasticity=elasticity, token=token
+        )
+        return Access(place.endpoint, token), keeper
+    if token is None:
+        raise AuthError(
+            f"the master at {place.endpoint} wants the job's token: "
+            "give --token-file, $RESILE_TOKEN_FILE or $RESILE_TOKEN"
+        )
+    return Access(place.endpoint, token, tls), None
 
 
 def _config(
@@ -256,9 +233,6 @@ def _config(
 ) -> AgentConfig:
     error_file = os.environ.get("TORCHELASTIC_ERROR_FILE")
     node_rank = flags["node_rank"]
-    if node_rank is None and os.environ.get("RESILE_NODE_RANK"):
-        node_rank = int(os.environ["RESILE_NODE_RANK"])
-    generation = os.environ.get("RESILE_NODE_ID")
     return AgentConfig(
         access=access,
         run_id=place.run_id,
@@ -267,8 +241,8 @@ def _config(
         elasticity=elasticity,
         name=os.environ.get("RESILE_NODE_NAME") or f"{socket.gethostname()}-{os.getpid()}",
         role=flags["role"],
-        node_rank=node_rank,
-        generation=int(generation) if generation else None,
+        node_rank=_number_in("RESILE_NODE_RANK") if node_rank is None else node_rank,
+        generation=_number_in("RESILE_NODE_ID"),
         address=flags["local_addr"] or address_towards(access.endpoint),
         environment=dict(os.environ),
         logs=_logs(flags),
@@ -279,6 +253,16 @@ def _config(
         connect_timeout=flags["connect_timeout"],
         error_file=Path(error_file) if error_file else None,
     )
+
+
+def _number_in(variable: str) -> int | None:
+    """What a platform says about the node it started."""
+    text = os.environ.get(variable)
+    if not text:
+        return None
+    if not text.isdigit():
+        raise click.UsageError(f"${variable} is '{text}'; a number of at least 0 is wanted")
+    return int(text)
 
 
 def _logs(flags: dict[str, Any]) -> LogRouting:

@@ -11,6 +11,7 @@ import hmac
 import os
 import secrets
 import ssl
+import stat
 from pathlib import Path
 
 TOKEN_VARIABLE = "RESILE_TOKEN"
@@ -60,26 +61,41 @@ def given_token(token_file: str | None) -> str | None:
 
 
 def shared_token(path: Path) -> str:
-    """The token in ``path``, made on first use; safe when several processes ask at once.
-
-    A complete file is linked into place, so nobody reads one half written, and the first wins.
-    """
-    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-    if not path.exists():
-        draft = path.with_name(f"{path.name}.{os.getpid()}")
-        write_private(draft, new_token())
-        try:
-            os.link(draft, path)
-        except FileExistsError:
-            pass
-        finally:
-            draft.unlink()
+    """The token in ``path``, made on first use; safe when several processes ask at once."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        if not path.exists():
+            _make_token(path)
+        _refuse_others(path)
+    except OSError as error:
+        raise AuthError(f"the token file {path} cannot be made: {error.strerror}") from None
     return read_token(path)
 
 
+def _make_token(path: Path) -> None:
+    """A complete file is linked into place, so nobody reads one half written; the first wins."""
+    draft = path.with_name(f"{path.name}.{secrets.token_hex(8)}")
+    try:
+        write_private(draft, new_token())
+        os.link(draft, path)
+    except FileExistsError:
+        return
+    finally:
+        draft.unlink(missing_ok=True)
+
+
+def _refuse_others(path: Path) -> None:
+    """A token that was put there by somebody else, or that others can read, is no secret."""
+    found = path.stat()
+    if found.st_uid != os.geteuid():
+        raise AuthError(f"the token file {path} belongs to another user; remove it")
+    if stat.S_IMODE(found.st_mode) & (stat.S_IRWXG | stat.S_IRWXO):
+        raise AuthError(f"the token file {path} is open to other users: run chmod 600 on it")
+
+
 def write_private(path: Path, text: str) -> None:
-    """Write a new file that only its owner can read."""
-    with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
+    """Write a new file that only its owner can read. It must not be there before."""
+    with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
         file.write(text + "\n")
 
 
@@ -90,7 +106,9 @@ def authorization(token: str) -> dict[str, str]:
 
 def authorized(header: str | None, token: str) -> bool:
     """Whether a request's header proves it; takes the same time for every wrong token."""
-    return hmac.compare_digest((header or "").encode(), f"Bearer {token}".encode())
+    # aiohttp hands on bytes that are no UTF-8 as surrogates; they are a wrong token, no fault.
+    given = (header or "").encode(errors="surrogateescape")
+    return hmac.compare_digest(given, f"Bearer {token}".encode())
 
 
 def server_tls(certificate: str | None, key: str | None) -> ssl.SSLContext | None:
@@ -100,10 +118,15 @@ def server_tls(certificate: str | None, key: str | None) -> ssl.SSLContext | Non
             raise AuthError("--tls-key needs --tls-cert beside it")
         return None
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+
+    def passphrase() -> str:
+        raise AuthError(f"the key in {key or certificate} is encrypted; give one that is not")
+
+    flags = f"--tls-cert {certificate}" + (f" --tls-key {key}" if key else "")
     try:
-        context.load_cert_chain(certificate, key)
-    except (OSError, ssl.SSLError) as error:
-        raise AuthError(f"--tls-cert {certificate} cannot be used: {error}") from None
+        context.load_cert_chain(certificate, key, passphrase)
+    except OSError as error:
+        raise AuthError(f"{flags} cannot be used: {_tls_complaint(error)}") from None
     return context
 
 
@@ -113,5 +136,14 @@ def client_tls(authority: str | None) -> ssl.SSLContext | None:
         return None
     try:
         return ssl.create_default_context(cafile=authority)
-    except (OSError, ssl.SSLError) as error:
-        raise AuthError(f"--tls-ca {authority} cannot be used: {error}") from None
+    except OSError as error:
+        raise AuthError(f"--tls-ca {authority} cannot be used: {_tls_complaint(error)}") from None
+
+
+def _tls_complaint(error: OSError) -> str:
+    """OpenSSL's errors are OSErrors too, but name a line of its C code rather than a reason."""
+    if not isinstance(error, ssl.SSLError):
+        return error.strerror or str(error)
+    if error.reason == "KEY_VALUES_MISMATCH":
+        return "the key does not belong to the certificate"
+    return "there is no certificate or key in PEM format in it"

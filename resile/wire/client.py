@@ -7,6 +7,7 @@ here a connection is opened once, used, and gone when it is gone.
 from __future__ import annotations
 
 import asyncio
+import os
 import ssl
 from dataclasses import dataclass
 from types import TracebackType
@@ -16,12 +17,15 @@ import aiohttp
 from resile.wire.auth import authorization
 from resile.wire.codec import MAX_FRAME, decode_from_master, encode_from_agent
 from resile.wire.endpoint import Endpoint
-from resile.wire.errors import Disconnected, RefusedByPeer, Unreachable
+from resile.wire.errors import Disconnected, RefusedByPeer, Unreachable, WireError
 from resile.wire.messages import Fenced, FromAgent, FromMaster, Hello, JobDone, Refused, Welcome
 
 AGENT_PATH = "/v1/agent"
 CONNECT_TIMEOUT = 5.0
 """A master on a busy machine answers within a second; a dark network never does."""
+
+CLOSE_TIMEOUT = 1.0
+"""How long a master may take to say goodbye; one that hangs never does."""
 
 
 @dataclass(frozen=True)
@@ -59,13 +63,20 @@ class AgentConnection:
         """The master's next message."""
         message = await self._socket.receive()
         if message.type is not aiohttp.WSMsgType.BINARY:
-            raise Disconnected(f"the master closed the connection ({message.extra or 'no reason'})")
+            raise Disconnected(f"the master closed the connection ({self._why(message.extra)})")
         return decode_from_master(message.data).body
+
+    def _why(self, said: object) -> str:
+        if self._socket.close_code == aiohttp.WSCloseCode.MESSAGE_TOO_BIG:
+            return f"a message of more than {MAX_FRAME} bytes was sent"
+        return str(said or "no reason")
 
     async def close(self) -> None:
         """End the connection; also when it is gone already."""
-        await self._socket.close()
-        await self._session.close()
+        try:
+            await self._socket.close()
+        finally:
+            await self._session.close()
 
     async def __aenter__(self) -> AgentConnection:
         return self
@@ -88,6 +99,7 @@ async def connect(access: Access) -> AgentConnection:
             headers=authorization(access.token),
             max_msg_size=MAX_FRAME,
             ssl=access.tls or True,
+            timeout=aiohttp.ClientWSTimeout(ws_close=CLOSE_TIMEOUT),
         )
         socket = await asyncio.wait_for(opening, CONNECT_TIMEOUT)
     except aiohttp.WSServerHandshakeError as error:
@@ -95,7 +107,7 @@ async def connect(access: Access) -> AgentConnection:
         raise _refusal(error, access.endpoint) from None
     except (aiohttp.ClientError, OSError, asyncio.TimeoutError) as error:
         await session.close()
-        raise Unreachable(f"no master answers at {access.endpoint}: {error or 'timeout'}") from None
+        raise _failure(error, access) from None
     except BaseException:
         await session.close()
         raise
@@ -108,6 +120,28 @@ def _refusal(error: aiohttp.WSServerHandshakeError, endpoint: Endpoint) -> Refus
         return RefusedByPeer(reason, final=True)
     reason = f"what listens at {endpoint} is no Resile master (HTTP {error.status})"
     return RefusedByPeer(reason, final=error.status < 500)
+
+
+def _failure(error: Exception, access: Access) -> WireError:
+    """Why there is no connection, and what a person could do about it."""
+    endpoint = access.endpoint
+    if isinstance(error, aiohttp.ClientConnectorCertificateError):
+        why = getattr(error.certificate_error, "verify_message", "") or error.certificate_error
+        reason = f"the certificate of the master at {endpoint} is not trusted: {why} (see --tls-ca)"
+        return RefusedByPeer(reason, final=True)
+    if isinstance(error, aiohttp.ClientConnectorSSLError):
+        reason = f"what listens at {endpoint} does not speak TLS; leave --tls-ca out if it need not"
+        return RefusedByPeer(reason, final=True)
+    if isinstance(error, aiohttp.ClientResponseError):
+        return RefusedByPeer(f"what listens at {endpoint} is no Resile master", final=True)
+    if isinstance(error, asyncio.TimeoutError):
+        return Unreachable(f"no master answers at {endpoint} within {CONNECT_TIMEOUT:g} s")
+    if isinstance(error, aiohttp.ClientConnectorError):
+        why = os.strerror(error.errno) if error.errno else str(error)
+        return Unreachable(f"no master answers at {endpoint}: {why}")
+    # Also what a master looks like that dies at this moment: worth another try.
+    hint = "" if access.tls else "; if it speaks TLS, give --tls-ca"
+    return Unreachable(f"what listens at {endpoint} hung up without an answer{hint}")
 
 
 async def greet(connection: AgentConnection, hello: Hello) -> Welcome | Fenced | JobDone:

@@ -1,18 +1,37 @@
-"""Frames to bytes and back. msgpack with types checked on decoding; never pickle."""
+"""Frames to bytes and back. msgpack with types and bounds checked on decoding; never pickle."""
 
 from __future__ import annotations
+
+from typing import TypeVar
 
 import msgspec
 
 from resile.wire.errors import BadFrame
-from resile.wire.messages import AgentFrame, FromAgent, FromMaster, MasterFrame
+from resile.wire.messages import PROTOCOL, AgentFrame, FromAgent, FromMaster, MasterFrame
 
 MAX_FRAME = 256 * 1024
 """No honest frame comes near it: the largest carries a few tracebacks."""
 
+LONGEST_COMPLAINT = 300
+"""What is wrong with a frame may quote the frame; that much of it helps, more does not."""
+
+T = TypeVar("T")
+
+
+class _AnyHello(msgspec.Struct, frozen=True, tag="Hello"):
+    """What a Hello has in common in all versions."""
+
+    protocol: int = PROTOCOL
+
+
+class _AnyGreeting(msgspec.Struct, frozen=True):
+    body: _AnyHello
+
+
 _encoder = msgspec.msgpack.Encoder()
 _agent_frames = msgspec.msgpack.Decoder(AgentFrame)
 _master_frames = msgspec.msgpack.Decoder(MasterFrame)
+_greetings = msgspec.msgpack.Decoder(_AnyGreeting)
 
 
 def encode_from_agent(seq: int, body: FromAgent) -> bytes:
@@ -27,15 +46,26 @@ def encode_from_master(seq: int, body: FromMaster) -> bytes:
 
 def decode_from_agent(data: bytes) -> AgentFrame:
     """Raise :class:`BadFrame` for anything that is not an agent's frame."""
-    try:
-        return _agent_frames.decode(data)
-    except (msgspec.DecodeError, UnicodeDecodeError, ValueError) as error:
-        raise BadFrame(f"not a message of this protocol: {error}") from None
+    return _decode(_agent_frames, data)
 
 
 def decode_from_master(data: bytes) -> MasterFrame:
     """Raise :class:`BadFrame` for anything that is not a master's frame."""
+    return _decode(_master_frames, data)
+
+
+def spoken_protocol(data: bytes) -> int | None:
+    """The version in a Hello of whatever version; None for what is no Hello at all."""
     try:
-        return _master_frames.decode(data)
-    except (msgspec.DecodeError, UnicodeDecodeError, ValueError) as error:
-        raise BadFrame(f"not a message of this protocol: {error}") from None
+        return _decode(_greetings, data).body.protocol
+    except BadFrame:
+        return None
+
+
+def _decode(decoder: msgspec.msgpack.Decoder[T], data: bytes) -> T:
+    try:
+        return decoder.decode(data)
+    except (msgspec.DecodeError, ValueError, RecursionError) as error:
+        # Nested a few hundred times, a frame ends the decoder's recursion and not its input.
+        complaint = str(error)[:LONGEST_COMPLAINT]
+        raise BadFrame(f"not a message of this protocol: {complaint}") from None

@@ -1,60 +1,130 @@
-"""Who gets in: the job's token on every request, and no room for connections that say nothing."""
+"""Who gets in: the job's token on every request, and no room for connections that say nothing.
+
+Only a request that has shown the token may take its time. Everybody else is a stranger: a
+connection without a complete request, one that is between two requests, one whose token was wrong.
+Strangers are shown out when they have been silent for a while, and the longest silent ones at once
+when there are so many of them that agents might find no descriptor free.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import logging
+import resource
+import sys
 import time
+from collections.abc import Collection, Mapping
 
 from aiohttp import web
 from aiohttp.typedefs import Handler
 
 from resile.wire.auth import authorized
 
+log = logging.getLogger("resile.master")
+
 SILENT_TIMEOUT = 10.0
 """A TCP connection without a complete request for so long is closed."""
+
+SWEEP_INTERVAL = 0.5
+
+STRANGERS_SHARE = 0.5
+"""The part of this process's descriptors that connections without a token may hold."""
 
 OPEN_PATHS = frozenset({"/healthz"})
 """What may be asked without a token: that somebody is alive says nothing about the job."""
 
 LARGEST_REQUEST = 1024 * 1024
 
+UNREAD_BODY_TIMEOUT = 1.0
+"""How long the rest of a refused request's body is taken in, so that its sender can read why."""
+
+_unheard = logging.getLogger("resile.unheard")
+_unheard.disabled = True
+
 
 class Doorkeeper:
-    """Guards one application. Make the application here, and run :meth:`sweep` beside it."""
+    """Guards one application. Make the application and its runner here, and run :meth:`sweep`."""
 
     def __init__(self, token: str) -> None:
         self._token = token
-        self._spoke: set[web.RequestHandler] = set()
-        self._first_seen: dict[web.RequestHandler, float] = {}
+        self._served: set[web.RequestHandler] = set()
+        self._silent_since: dict[web.RequestHandler, float] = {}
 
     def application(self) -> web.Application:
         """An application whose every route but the open ones needs the token."""
 
         @web.middleware
         async def check(request: web.Request, handler: Handler) -> web.StreamResponse:
-            self._spoke.add(request.protocol)
-            if request.path not in OPEN_PATHS and not authorized(
-                request.headers.get("Authorization"), self._token
-            ):
-                return web.json_response({"error": "a valid job token is required"}, status=401)
-            return await handler(request)
+            if request.path in OPEN_PATHS:
+                return _last(await _answer(request, handler))
+            if not authorized(request.headers.get("Authorization"), self._token):
+                refusal = {"error": "a valid job token is required"}
+                return _last(web.json_response(refusal, status=401))
+            self._served.add(request.protocol)
+            try:
+                return await _answer(request, handler)
+            finally:
+                self._served.discard(request.protocol)
+                self._silent_since.pop(request.protocol, None)
 
         return web.Application(middlewares=[check], client_max_size=LARGEST_REQUEST)
 
+    @staticmethod
+    def runner(app: web.Application) -> web.AppRunner:
+        """Serve ``app`` with limits. What strangers send is not worth a line in the log each."""
+        return web.AppRunner(
+            app,
+            access_log=None,
+            logger=_unheard,
+            handle_signals=False,
+            shutdown_timeout=1.0,
+            keepalive_timeout=SILENT_TIMEOUT,
+            lingering_time=UNREAD_BODY_TIMEOUT,
+        )
+
     async def sweep(self, runner: web.AppRunner) -> None:
-        """Close connections that never complete a request; runs until cancelled."""
+        """Close strangers' connections that have had their time; runs until cancelled."""
+        most = _most_strangers()
         while True:
-            await asyncio.sleep(SILENT_TIMEOUT / 4)
+            await asyncio.sleep(SWEEP_INTERVAL)
             now = time.monotonic()
-            open_now = set(runner.server.connections) if runner.server else set()
-            self._spoke &= open_now
-            for connection in open_now - self._spoke:
-                self._first_seen.setdefault(connection, now)
-            self._first_seen = {
-                connection: since
-                for connection, since in self._first_seen.items()
-                if connection in open_now and connection not in self._spoke
-            }
-            for connection, since in self._first_seen.items():
-                if now - since > SILENT_TIMEOUT and connection.transport is not None:
+            connections = runner.server.connections if runner.server else []
+            strangers = set(connections) - self._served
+            self._silent_since = {c: self._silent_since.get(c, now) for c in strangers}
+            for connection in outstayed(self._silent_since, now=now, most=most):
+                if connection.transport is not None:
                     connection.transport.abort()
+
+
+def outstayed(
+    silent_since: Mapping[web.RequestHandler, float], *, now: float, most: int
+) -> Collection[web.RequestHandler]:
+    """Who has to go: the silent for too long, and the longest silent of more than ``most``."""
+    by_age = sorted(silent_since, key=silent_since.__getitem__)
+    surplus = by_age[: max(0, len(by_age) - most)]
+    late = [c for c in by_age if now - silent_since[c] > SILENT_TIMEOUT]
+    return late if len(late) > len(surplus) else surplus
+
+
+def _last(response: web.StreamResponse) -> web.StreamResponse:
+    """Who has not shown the token gets one answer a connection."""
+    response.force_close()
+    return response
+
+
+async def _answer(request: web.Request, handler: Handler) -> web.StreamResponse:
+    """The handler's answer. Its mistakes are ours: told in the log in full, to the asker not."""
+    try:
+        return await handler(request)
+    except (web.HTTPException, asyncio.CancelledError):
+        raise
+    except Exception:
+        log.exception("a request for %r failed", request.path)
+        return web.json_response({"error": "the master made a mistake; see its log"}, status=500)
+
+
+def _most_strangers() -> int:
+    descriptors, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if descriptors == resource.RLIM_INFINITY:
+        return sys.maxsize
+    return int(descriptors * STRANGERS_SHARE)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 import socket
 from dataclasses import dataclass
 
 import psutil
 
 DEFAULT_PORT = 29400
+LAST_PORT = 65535
 
 
 class EndpointError(ValueError):
@@ -38,7 +40,7 @@ def parse_endpoint(text: str) -> Endpoint:
         raise EndpointError(f"'{text}' is no endpoint; write HOST:PORT, such as 127.0.0.1:29400")
     if not port:
         return Endpoint(host, DEFAULT_PORT)
-    if not port.isdigit() or not 0 <= int(port) < 65536:
+    if not re.fullmatch("[0-9]{1,5}", port) or int(port) > LAST_PORT:
         raise EndpointError(f"'{text}': the port must be a number from 0 to 65535, not '{port}'")
     return Endpoint(host, int(port))
 
@@ -47,8 +49,8 @@ def is_this_machine(host: str) -> bool:
     """Whether ``host`` resolves to an address that one of this machine's interfaces has."""
     try:
         found = {str(info[4][0]) for info in socket.getaddrinfo(host, None)}
-    except socket.gaierror as error:
-        raise EndpointError(f"'{host}' cannot be resolved: {error.strerror}") from None
+    except (socket.gaierror, UnicodeError) as error:
+        raise EndpointError(f"'{host}' cannot be resolved: {_complaint(error)}") from None
     if any(address.startswith("127.") or address == "::1" for address in found):
         return True
     own = {a.address.split("%")[0] for nics in psutil.net_if_addrs().values() for a in nics}
@@ -73,5 +75,12 @@ def address_towards(endpoint: Endpoint) -> str:
         with socket.socket(info[0], socket.SOCK_DGRAM) as probe:
             probe.connect(info[4])
             return str(probe.getsockname()[0])
-    except OSError as error:
-        raise EndpointError(f"'{endpoint.host}' cannot be reached: {error.strerror}") from None
+    except (OSError, UnicodeError) as error:
+        raise EndpointError(f"'{endpoint.host}' cannot be reached: {_complaint(error)}") from None
+
+
+def _complaint(error: OSError | UnicodeError) -> str:
+    """The resolver's words; a name it cannot even spell fails as text."""
+    if isinstance(error, UnicodeError):
+        return "it is no name of a host"
+    return error.strerror or str(error)

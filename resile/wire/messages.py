@@ -5,17 +5,32 @@ the master's state names the node and the round it speaks of (:class:`Fence`): w
 evicted node says late is recognised by that and refused. Messages are small and of constant size,
 whatever the size of the job, so a round of n nodes costs n messages and not n squared bytes.
 
+Every field has bounds (``wire/bounds.py``), checked as a frame is decoded.
+
 Compatibility: fields are only ever added, with defaults. ``PROTOCOL`` changes when that is broken.
 """
 
 from __future__ import annotations
 
 from enum import Enum
-from typing import TypeAlias
+from typing import Annotated, TypeAlias
 
 import msgspec
 
 from resile.job.elasticity import Elasticity
+from resile.wire.bounds import (
+    MOST_WORKERS,
+    Age,
+    ExitCode,
+    Host,
+    LastWords,
+    Line,
+    Name,
+    Number,
+    PathText,
+    Port,
+    WorkerCount,
+)
 
 PROTOCOL = 1
 
@@ -27,38 +42,47 @@ class Message(msgspec.Struct, frozen=True, kw_only=True, tag=True):
 class Fence(msgspec.Struct, frozen=True):
     """Who speaks, and of which round."""
 
-    node: int
-    round: int
+    node: Number
+    round: Number
 
 
 class StoreAddress(msgspec.Struct, frozen=True):
     """Where the round's TCPStore listens."""
 
-    host: str
-    port: int
+    host: Host
+    port: Port
 
 
 class WorkerFailure(msgspec.Struct, frozen=True, kw_only=True):
     """How one worker ended that should not have."""
 
-    local_rank: int
-    rank: int
-    pid: int
-    exit_code: int
+    local_rank: Number
+    rank: Number
+    pid: Number
+    exit_code: ExitCode
     """As subprocess counts: negative for a signal."""
 
-    age: float = 0.0
+    age: Age = 0.0
     """Seconds between the death and this report, so that no two clocks have to agree."""
 
-    message: str = ""
+    message: LastWords = ""
     """The worker's own last words: its error file, or the last lines of its stderr."""
 
-    log: str = ""
+    log: PathText = ""
     """Where the worker's output can be read in full, if it was kept."""
 
 
+WorkerFailures: TypeAlias = Annotated[
+    tuple[WorkerFailure, ...], msgspec.Meta(max_length=MOST_WORKERS)
+]
+Ranks: TypeAlias = Annotated[tuple[Number, ...], msgspec.Meta(max_length=MOST_WORKERS)]
+
+
 class Progress(msgspec.Struct, frozen=True, kw_only=True):
-    """What the workers reported since they started; travels with the lease."""
+    """What the workers reported since they started; travels with the lease.
+
+    Without bounds: it is the user's own number, and a strange one must not cost the connection.
+    """
 
     step: int | None = None
     loss: float | None = None
@@ -77,20 +101,20 @@ class LocalState(Enum):
 class NodeInfo(msgspec.Struct, frozen=True, kw_only=True):
     """What does not change in an agent's life."""
 
-    name: str
-    host: str
-    address: str
+    name: Name
+    host: Name
+    address: Host
     """Where other nodes reach this one."""
 
-    nproc: int
-    role: str = "default"
-    rank: int | None = None
+    nproc: WorkerCount
+    role: Name = "default"
+    rank: Number | None = None
     """The slot it was started for, if its platform or user said so."""
 
-    generation: int | None = None
+    generation: Number | None = None
     """The platform's own id of the node: for one slot, the higher one replaces the lower."""
 
-    pid: int = 0
+    pid: Number = 0
 
 
 # --- from an agent ------------------------------------------------------------------------------
@@ -100,13 +124,13 @@ class Hello(Message, frozen=True, kw_only=True):
     """First on every connection: who I am and what I hold."""
 
     protocol: int = PROTOCOL
-    job: str
+    job: Name
     info: NodeInfo
     elasticity: Elasticity
     held: Fence | None = None
     state: LocalState = LocalState.IDLE
     store: StoreAddress | None = None
-    failures: tuple[WorkerFailure, ...] = ()
+    failures: WorkerFailures = ()
 
 
 class Renew(Message, frozen=True, kw_only=True):
@@ -127,7 +151,7 @@ class WorkersFailed(Message, frozen=True, kw_only=True):
     """At least one of my workers failed; the others are being stopped."""
 
     fence: Fence
-    failures: tuple[WorkerFailure, ...]
+    failures: WorkerFailures
 
 
 class WorkersSucceeded(Message, frozen=True, kw_only=True):
@@ -140,8 +164,8 @@ class WorkersReached(Message, frozen=True, kw_only=True):
     """Which of my workers have connected to the round's store so far."""
 
     fence: Fence
-    reached: tuple[int, ...]
-    missing: tuple[int, ...]
+    reached: Ranks
+    missing: Ranks
     """Both as global ranks."""
 
 
@@ -149,7 +173,7 @@ class Leave(Message, frozen=True, kw_only=True):
     """I go, on purpose. Nobody needs to wait for proof."""
 
     fence: Fence
-    reason: str
+    reason: Line
 
 
 # --- from the master ----------------------------------------------------------------------------
@@ -251,7 +275,7 @@ FromMaster: TypeAlias = Welcome | Wait | Prepare | Start | Fenced | Drain | JobD
 class AgentFrame(msgspec.Struct, frozen=True):
     """One frame from an agent. ``seq`` grows by at least one a frame: a replay is recognisable."""
 
-    seq: int
+    seq: Number
     body: FromAgent
 
 

@@ -1,20 +1,25 @@
 """The master's end of the wire: many connections, each refused or served on its own.
 
-A connection that sends garbage, too much, or the same frame twice is told so and closed. Each peer
-has an outbox and a task that empties it, so one that does not read delays nobody else.
+A connection that sends garbage, too much, too fast, or the same frame twice is told so and closed.
+Each peer has an outbox and a task that empties it, so one that does not read delays nobody else;
+and because a peer that does not read does not read its dismissal either, it is cut off when it has
+not gone by itself within a moment.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import time
 from typing import Protocol
 
 import aiohttp
 from aiohttp import web
 
-from resile.wire.codec import MAX_FRAME, decode_from_agent, encode_from_master
+from resile.wire.codec import MAX_FRAME, decode_from_agent, encode_from_master, spoken_protocol
 from resile.wire.errors import BadFrame
-from resile.wire.messages import AgentFrame, FromAgent, FromMaster, Hello, Refused
+from resile.wire.messages import PROTOCOL, AgentFrame, FromAgent, FromMaster, Hello, Refused
+from resile.wire.rate import MESSAGES_PER_SECOND, SpeechRate
 
 HELLO_TIMEOUT = 5.0
 """An agent greets in its first millisecond; whoever does not is no agent."""
@@ -22,31 +27,57 @@ HELLO_TIMEOUT = 5.0
 OUTBOX_LIMIT = 256
 """A peer that lets so many messages lie is not reading; its lease would end it anyway."""
 
+READ_LIMIT = 4 * MAX_FRAME
+"""A frame that is too large is read up to here, so that its sender can be told; beyond this the
+connection just ends."""
+
+LAST_WORDS_TIMEOUT = 1.0
+"""How long a dismissed peer may take to read why."""
+
 
 class Peer:
     """One greeted or greeting connection, as the master sees it."""
 
-    def __init__(self, socket: web.WebSocketResponse, remote: str) -> None:
+    def __init__(
+        self,
+        socket: web.WebSocketResponse,
+        remote: str,
+        *,
+        transport: asyncio.Transport | None = None,
+    ) -> None:
         self.remote = remote
         self._socket = socket
+        self._transport = transport
         self._outbox: asyncio.Queue[FromMaster | None] = asyncio.Queue(OUTBOX_LIMIT)
         self._seq = 0
+        self._cut: asyncio.TimerHandle | None = None
 
     def send(self, body: FromMaster) -> None:
         """Put a message into the outbox; never waits."""
         try:
             self._outbox.put_nowait(body)
         except asyncio.QueueFull:
-            self.close()
+            self.cut()
 
     def close(self) -> None:
-        """End the connection once everything sent before is out."""
+        """End the connection once everything sent before is out, or soon."""
+        if self._cut is not None:
+            return
+        self._cut = asyncio.get_running_loop().call_later(LAST_WORDS_TIMEOUT, self.cut)
         try:
             self._outbox.put_nowait(None)
         except asyncio.QueueFull:
-            while not self._outbox.empty():
-                self._outbox.get_nowait()
-            self._outbox.put_nowait(None)
+            self.cut()
+
+    def cut(self) -> None:
+        """End the connection now, whatever the peer has not read."""
+        if self._transport is not None:
+            self._transport.abort()
+
+    def gone(self) -> None:
+        """The connection has ended."""
+        if self._cut is not None:
+            self._cut.cancel()
 
     async def write(self) -> None:
         """Empty the outbox until :meth:`close` or the loss of the connection."""
@@ -80,44 +111,89 @@ class AgentEndpoint:
 
     async def serve(self, request: web.Request) -> web.WebSocketResponse:
         """One connection, from upgrade to loss."""
-        socket = web.WebSocketResponse(max_msg_size=MAX_FRAME, compress=False, timeout=1.0)
+        socket = web.WebSocketResponse(
+            max_msg_size=READ_LIMIT, compress=False, timeout=LAST_WORDS_TIMEOUT, autoping=False
+        )
         await socket.prepare(request)
-        peer = Peer(socket, request.remote or "?")
+        transport = request.transport
+        peer = Peer(socket, request.remote or "?", transport=transport)
         writer = asyncio.create_task(peer.write())
+        speech = Speech(socket)
         greeted = False
         try:
-            frame = await _first_frame(socket)
+            frame = await _greeting(speech)
             self._handler.greeted(peer, _hello_of(frame))
             greeted = True
-            await self._listen(socket, peer, frame.seq)
+            await self._listen(speech, peer, frame.seq)
         except BadFrame as error:
             peer.send(Refused(reason=str(error), final=not greeted))
         finally:
             if greeted:
                 self._handler.closed(peer)
             peer.close()
-            await _finish(writer, socket)
+            await _finish(writer, peer)
         return socket
 
-    async def _listen(self, socket: web.WebSocketResponse, peer: Peer, last: int) -> None:
-        while (message := await socket.receive()).type is aiohttp.WSMsgType.BINARY:
-            frame = decode_from_agent(message.data)
+    async def _listen(self, speech: Speech, peer: Peer, last: int) -> None:
+        while (data := await speech.next()) is not None:
+            frame = decode_from_agent(data)
             if frame.seq <= last:
                 raise BadFrame(f"frame {frame.seq} was sent before; a replay is not accepted")
             last = frame.seq
             self._handler.received(peer, frame.body)
-        if message.type is aiohttp.WSMsgType.TEXT:
-            raise BadFrame("text frames are not part of this protocol")
 
 
-async def _first_frame(socket: web.WebSocketResponse) -> AgentFrame:
+class Speech:
+    """What a peer says, frame by frame, as far as it keeps to size, kind and pace."""
+
+    def __init__(self, socket: web.WebSocketResponse) -> None:
+        self._socket = socket
+        self._rate = SpeechRate(time.monotonic())
+
+    async def next(self) -> bytes | None:
+        """The next binary frame; None when the connection has ended."""
+        while True:
+            message = await self._socket.receive()
+            if not self._rate.allows(time.monotonic()):
+                limit = f"{MESSAGES_PER_SECOND:g} messages a second"
+                raise BadFrame(f"more than {limit} are not accepted")
+            match message.type:
+                case aiohttp.WSMsgType.BINARY:
+                    return _small_enough(message.data)
+                case aiohttp.WSMsgType.PING:
+                    await self._answer(message.data)
+                case aiohttp.WSMsgType.PONG:
+                    continue
+                case aiohttp.WSMsgType.TEXT:
+                    raise BadFrame("text frames are not part of this protocol")
+                case _:
+                    return None
+
+    async def _answer(self, ping: bytes) -> None:
+        with contextlib.suppress(ConnectionError, aiohttp.ClientError):
+            await self._socket.pong(ping)
+
+
+def _small_enough(data: bytes) -> bytes:
+    if len(data) > MAX_FRAME:
+        raise BadFrame(f"a message of {len(data)} bytes is over the limit of {MAX_FRAME}")
+    return data
+
+
+async def _greeting(speech: Speech) -> AgentFrame:
     try:
-        message = await asyncio.wait_for(socket.receive(), HELLO_TIMEOUT)
+        data = await asyncio.wait_for(speech.next(), HELLO_TIMEOUT)
     except asyncio.TimeoutError:
         raise BadFrame(f"no Hello within {HELLO_TIMEOUT:g} s") from None
-    if message.type is not aiohttp.WSMsgType.BINARY:
-        raise BadFrame("the first frame must be a Hello")
-    return decode_from_agent(message.data)
+    if data is None:
+        raise BadFrame("the connection ended before a Hello")
+    protocol = spoken_protocol(data)
+    if protocol not in (None, PROTOCOL):
+        raise BadFrame(
+            f"this master speaks protocol {PROTOCOL} and the agent {protocol}: "
+            "install the same version of resile on all nodes"
+        )
+    return decode_from_agent(data)
 
 
 def _hello_of(frame: AgentFrame) -> Hello:
@@ -126,9 +202,10 @@ def _hello_of(frame: AgentFrame) -> Hello:
     return frame.body
 
 
-async def _finish(writer: asyncio.Task[None], socket: web.WebSocketResponse) -> None:
+async def _finish(writer: asyncio.Task[None], peer: Peer) -> None:
     """Let last words out, but not for long: the peer may not be reading."""
-    await asyncio.wait([writer], timeout=1.0)
+    await asyncio.wait([writer], timeout=LAST_WORDS_TIMEOUT)
     writer.cancel()
     await asyncio.gather(writer, return_exceptions=True)
-    await socket.close()
+    peer.gone()
+    peer.cut()

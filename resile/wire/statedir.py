@@ -6,12 +6,27 @@ its token (readable by its owner alone), its master's store and its log.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import socket
 from pathlib import Path
 
 from resile.wire.endpoint import Endpoint
+
+RUN_FILES = (
+    "token",
+    "master.log",
+    "master.db",
+    "master.db-shm",
+    "master.db-wal",
+    "master.db.lock",
+)
+"""All that a run's folder holds."""
+
+
+class StateDirError(Exception):
+    """The user's state folder cannot be used."""
 
 
 def state_home() -> Path:
@@ -30,12 +45,28 @@ def run_folder(endpoint: Endpoint) -> Path:
     """
     try:
         host = str(socket.getaddrinfo(endpoint.host, None)[0][4][0])
-    except socket.gaierror:
+    except (socket.gaierror, UnicodeError):
         host = endpoint.host
     return state_home() / "runs" / re.sub(r"[^A-Za-z0-9._-]+", "_", f"{host}_{endpoint.port}")
 
 
 def private_folder(path: Path) -> Path:
     """Create ``path`` so that only its owner can look inside."""
-    path.mkdir(parents=True, exist_ok=True, mode=0o700)
+    try:
+        path.mkdir(parents=True, exist_ok=True, mode=0o700)
+    except OSError as error:
+        raise StateDirError(
+            f"the folder {path} cannot be made: {error.strerror}; $RESILE_HOME names another"
+        ) from None
     return path
+
+
+def remove_run_folder(path: Path) -> None:
+    """Remove what Resile keeps in a run's folder, and the folder if that leaves it empty.
+
+    By name and never recursively: whatever else lies there is not ours to delete.
+    """
+    with contextlib.suppress(OSError):
+        for name in RUN_FILES:
+            (path / name).unlink(missing_ok=True)
+        path.rmdir()

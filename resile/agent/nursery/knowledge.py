@@ -63,11 +63,14 @@ class Knowledge:
     def mentions_torch(self) -> bool:
         return "torch" in {name.partition(".")[0] for name in self._modules}
 
-    def learn(self, names: Iterable[str]) -> bool:
-        """Take in what workers imported; return whether a nursery could do better with it."""
+    def learn(self, names: Iterable[str]) -> int:
+        """Take in what workers imported; return how many more modules are now to be preloaded."""
         before = len(self.modules)
         self._modules.update(dict.fromkeys(name for name in names if not self._is_own(name)))
-        return len(self.modules) > before
+        gained = len(self.modules) - before
+        if gained:
+            self._remember()
+        return gained
 
     def confirm(self, ready: Ready) -> None:
         """Take in what a fit nursery could import and what not, and remember it."""

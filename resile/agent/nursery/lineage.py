@@ -70,6 +70,7 @@ class Lineage:
         self._reign: asyncio.Task[Reign] | None = None
         self._succession: asyncio.Task[None] | None = None
         self._why_never_warm = command.why_cold()
+        self._gained = 0
         self._was_of_use = False
         self._closed = False
 
@@ -164,10 +165,10 @@ class Lineage:
         _log.info("workers start warm from now on")
 
     def _on_learnt(self, names: list[str]) -> None:
-        if self._succession is not None and not self._succession.done():
-            # Too late for the one under way, in time for the next launch.
-            self.knowledge.learn(names)
-        elif self.knowledge.learn(names):
+        self._gained += self.knowledge.learn(names)
+        under_way = self._succession is not None and not self._succession.done()
+        if self._gained >= self._policy.worthwhile and not under_way:
+            self._gained = 0
             self._succession = asyncio.create_task(self._succeed())
 
     def _learns(self) -> bool:

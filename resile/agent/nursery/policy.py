@@ -13,6 +13,9 @@ class NurseryPolicy:
             so when cold.
         quiet: how long no worker must have imported anything new before the list counts as
             learnt. Scripts import in bursts; two seconds tell the end of one from a pause.
+        worthwhile: how many modules must have been learnt for a second nursery to be brought up in
+            the middle of a job; fewer are kept for the next launch. Each takes about a millisecond
+            to import, and a second nursery as long as the first.
         successor_share: the part of one core that a second nursery may take while it imports
             beside a training job. A quarter is ready in some ten seconds and hardly felt.
         successor_attempts: how often a nursery is tried again without the module that made the
@@ -25,6 +28,7 @@ class NurseryPolicy:
 
     warm_up_limit: float = 300.0
     quiet: float = 2.0
+    worthwhile: int = 20
     successor_share: float = 0.25
     successor_attempts: int = 4
     group_grace: float = 1.0

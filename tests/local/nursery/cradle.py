@@ -4,7 +4,6 @@ import asyncio
 import os
 import signal
 import subprocess
-
 import time
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager, suppress
@@ -74,30 +73,35 @@ class Cradle:
 
     async def spawn(self, count: int = 1, **variables: str) -> list[Running]:
         """Start workers with ranks and these further variables."""
-        envs = [{**self.env, "RANK": str(rank), **variables} for rank in range(count)]
-        outputs = [self._outputs() for _ in envs]
-        with open(os.devnull) as null, _opened(outputs) as files:
+        outputs = [self._outputs() for _ in range(count)]
+        with _opened(outputs) as files:
             workers = await self.nursery.spawn(
                 [
-                    WorkerSpec(
-                        command=self.command,
-                        env=env,
-                        cwd=str(self.folder),
-                        stdin=null.fileno(),
-                        stdout=stdout,
-                        stderr=stderr,
-                    )
-                    for env, (stdout, stderr) in zip(envs, files, strict=True)
+                    self.spec(streams, {"RANK": str(rank), **variables})
+                    for rank, streams in enumerate(files)
                 ]
             )
-        return [
-            Running(worker, stdout, stderr)
-            for worker, (stdout, stderr) in zip(workers, outputs, strict=True)
-        ]
+        return [Running(worker, *outputs[rank]) for rank, worker in enumerate(workers)]
+
+    async def spawn_on(self, terminal: int) -> Worker:
+        """Start a worker whose three streams are one descriptor."""
+        (worker,) = await self.nursery.spawn([self.spec((terminal,) * 3, {})])
+        return worker
+
+    def spec(self, streams: tuple[int, int, int], variables: dict[str, str]) -> WorkerSpec:
+        stdin, stdout, stderr = streams
+        return WorkerSpec(
+            command=self.command,
+            env={**self.env, **variables},
+            cwd=str(self.folder),
+            stdin=stdin,
+            stdout=stdout,
+            stderr=stderr,
+        )
 
     async def run(self, **variables: str) -> Outcome:
         """Start one worker and wait for its end."""
-        (running,) = await self.spawn(**variables)
+        (running,) = await self.spawn(1, **variables)
         return await running.outcome()
 
     def run_fresh(self, **variables: str) -> Outcome:
@@ -123,15 +127,18 @@ class Cradle:
 
 
 @contextmanager
-def _opened(outputs: Sequence[tuple[Path, Path]]) -> Iterator[list[tuple[int, int]]]:
+def _opened(outputs: Sequence[tuple[Path, Path]]) -> Iterator[list[tuple[int, int, int]]]:
+    """Open an empty input and two files for each worker."""
     flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND
-    files = [(os.open(stdout, flags), os.open(stderr, flags)) for stdout, stderr in outputs]
+    null = os.open(os.devnull, os.O_RDONLY)
+    files = [(null, os.open(stdout, flags), os.open(stderr, flags)) for stdout, stderr in outputs]
     try:
         yield files
     finally:
-        for pair in files:
-            for descriptor in pair:
-                os.close(descriptor)
+        os.close(null)
+        for _, stdout, stderr in files:
+            os.close(stdout)
+            os.close(stderr)
 
 
 def script(target: str, *args: str, flags: tuple[str, ...] = ("-u",)) -> WorkerCommand:
@@ -197,5 +204,3 @@ def is_alive(pid: int) -> bool:
 def kill(pid: int) -> None:
     with suppress(ProcessLookupError):
         os.kill(pid, signal.SIGKILL)
-
-

@@ -13,6 +13,7 @@ import os
 import pickle
 import resource
 import signal
+import subprocess
 import sys
 import threading
 import traceback
@@ -60,7 +61,7 @@ def signals() -> dict[str, str]:
 
 def descriptors() -> list[str]:
     """The open descriptors, without the one that lists them."""
-    return sorted(os.listdir("/proc/self/fd"))[:-1]
+    return sorted(entry.name for entry in Path("/proc/self/fd").iterdir())[:-1]
 
 
 def main_module() -> dict[str, Any]:
@@ -72,7 +73,7 @@ def main_module() -> dict[str, Any]:
         "name": __name__,
         "package": __package__,
         "spec": getattr(__spec__, "name", None),
-        "loader": type(__loader__).__name__,
+        "loader": type(globals()["__loader__"]).__name__,
         "builtins": type(__builtins__).__name__,
         "cached": globals().get("__cached__", "none"),
         "annotations": str(globals().get("__annotations__")),
@@ -96,7 +97,9 @@ def report() -> dict[str, Any]:
         "filters": len(warnings.filters),
         "executable": [sys.executable, sys.prefix, sys.base_prefix],
         "environ": dict(os.environ),
-        "getenv": Path("/proc/self/environ").exists() and os.popen("env | sort").read(),
+        "getenv": subprocess.run(
+            ["sh", "-c", "env"], capture_output=True, check=True
+        ).stdout.decode(),
         "cwd": str(Path.cwd()),
         "cmdline": Path("/proc/self/cmdline").read_text(),
         "comm": Path("/proc/self/comm").read_text(),
@@ -111,7 +114,7 @@ def report() -> dict[str, Any]:
         "main": main_module(),
         "streams": streams(),
         "signals": signals(),
-        "threads": [threading.active_count(), len(os.listdir("/proc/self/task"))],
+        "threads": [threading.active_count(), len(list(Path("/proc/self/task").iterdir()))],
         "thread": [threading.current_thread().name, threading.main_thread().is_alive()],
         "stack": stack(),
         "gc": [gc.isenabled(), frozen_before, gc.get_debug()],

@@ -13,8 +13,6 @@ the user's script in the nursery: hence every failure ends the process. And if t
 found at all the same would happen, so the agent first tries with a command that is harmless.
 """
 
-# ruff: noqa: PTH  (pathlib would be one more import in every worker)
-
 import os
 import sys
 

@@ -8,8 +8,6 @@ known to be safe. OpenMP's pools (torch, scikit-learn) start with the first para
 importing does not reach.
 """
 
-# ruff: noqa: PTH  (pathlib would be one more import in every worker)
-
 import os
 import sys
 

@@ -26,6 +26,7 @@ _TYPES: dict[str, type[Message]] = {
         messages.Prepare,
         messages.Spawn,
         messages.OpenStore,
+        messages.HostStore,
         messages.Signal,
         messages.Echo,
         messages.Importing,

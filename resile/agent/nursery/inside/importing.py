@@ -103,9 +103,9 @@ class Pacer:
 
     def find_spec(
         self,
-        name: str,  # noqa: ARG002
-        path: Sequence[str] | None = None,  # noqa: ARG002
-        target: ModuleType | None = None,  # noqa: ARG002
+        name: str,
+        path: Sequence[str] | None = None,
+        target: ModuleType | None = None,
     ) -> None:
         time.sleep((time.process_time() - self._used) * self._rest)
         self._used = time.process_time()

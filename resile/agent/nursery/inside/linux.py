@@ -46,13 +46,35 @@ def outlive_parent() -> None:
         _libc.prctl(_PR_SET_PDEATHSIG, 0)
 
 
-def name_process(name: bytes) -> None:
-    """Set what `ps -o comm` and `top` show; the kernel keeps 15 bytes."""
-    if _libc is not None:
-        _libc.prctl(_PR_SET_NAME, name)
+class Disguise:
+    """What `ps`, `top` and `pgrep -f` show for this process, until it is dropped.
+
+    A nursery is started with the workers' command line, and whoever looks for workers must not
+    find it. The kernel shows the memory in which it placed the arguments, so writing there changes
+    what is shown; the interpreter copied them when it started and never looks there again.
+    """
+
+    def __init__(self, title: str, name: bytes) -> None:
+        self._start, self._arguments = _arguments()
+        self._name = _name()
+        room = len(self._arguments)
+        self._show(title.encode()[: max(0, room - 1)].ljust(room, b"\0"), name)
+
+    def drop(self) -> None:
+        self._show(self._arguments, self._name)
+
+    def _show(self, arguments: bytes, name: bytes) -> None:
+        if _libc is None:
+            return
+        if name:
+            _libc.prctl(_PR_SET_NAME, name)
+        if arguments:
+            import ctypes
+
+            ctypes.memmove(self._start, arguments, len(arguments))
 
 
-def process_name() -> bytes:
+def _name() -> bytes:
     try:
         with open("/proc/self/comm", "rb") as file:
             return file.read().rstrip(b"\n")
@@ -60,46 +82,19 @@ def process_name() -> bytes:
         return b""
 
 
-class CommandLine:
-    """The bytes that `ps` and `pgrep -f` show for this process, where they can be rewritten.
+def _arguments() -> tuple[int, bytes]:
+    """Return where the arguments lie and what they are; nothing if that cannot be trusted."""
+    try:
+        with open("/proc/self/stat", "rb") as file:
+            fields = file.read().rpartition(b")")[2].split()
+        with open("/proc/self/cmdline", "rb") as file:
+            shown = file.read()
+    except OSError:
+        return 0, b""
+    # Fields 48 and 49 of proc(5), counted from 1; the two up to the name are cut off.
+    start, end = int(fields[45]), int(fields[46])
+    if _libc is None or not start or end - start != len(shown):
+        return 0, b""
+    import ctypes
 
-    The kernel shows the memory in which it placed the arguments, so writing there changes the
-    title. The interpreter copied its arguments when it started and never looks there again.
-    """
-
-    def __init__(self) -> None:
-        self._start, self._original = self._find()
-
-    def show(self, title: str) -> None:
-        """Replace the command line, as far as it is long enough."""
-        room = len(self._original)
-        self._write(title.encode()[: max(0, room - 1)].ljust(room, b"\0"))
-
-    def restore(self) -> None:
-        self._write(self._original)
-
-    @staticmethod
-    def _find() -> tuple[int, bytes]:
-        """Return where the arguments lie and what they are; nothing if that cannot be trusted."""
-        if _libc is None:
-            return 0, b""
-        try:
-            with open("/proc/self/stat", "rb") as file:
-                fields = file.read().rpartition(b")")[2].split()
-            with open("/proc/self/cmdline", "rb") as file:
-                shown = file.read()
-        except OSError:
-            return 0, b""
-        # Fields 48 and 49 of proc(5), counted from 1; the two before the name are cut off.
-        start, end = int(fields[45]), int(fields[46])
-        import ctypes
-
-        if not start or end - start != len(shown) or ctypes.string_at(start, len(shown)) != shown:
-            return 0, b""
-        return start, shown
-
-    def _write(self, content: bytes) -> None:
-        if self._original:
-            import ctypes
-
-            ctypes.memmove(self._start, content, len(content))
+    return (start, shown) if ctypes.string_at(start, len(shown)) == shown else (0, b"")

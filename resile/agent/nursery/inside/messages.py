@@ -54,6 +54,13 @@ class OpenStore(NamedTuple):
     host: str
 
 
+class HostStore(NamedTuple):
+    """From a nursery to its child: serve a store. Its listening socket travels along."""
+
+    host: str
+    port: int
+
+
 class Signal(NamedTuple):
     """Send a signal to a worker and its whole process group, or to a store host."""
 
@@ -123,6 +130,7 @@ Message = (
     Prepare
     | Spawn
     | OpenStore
+    | HostStore
     | Signal
     | Echo
     | Importing
@@ -133,5 +141,5 @@ Message = (
     | Exited
 )
 
-DESCRIPTORS: dict[type[Message], int] = {Spawn: 3}
+DESCRIPTORS: dict[type[Message], int] = {Spawn: 3, HostStore: 1}
 """How many descriptors travel with a message."""

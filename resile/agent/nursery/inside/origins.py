@@ -7,8 +7,6 @@ folder, and folders explicitly trusted. A package under development that is inst
 (`pip install -e`) lives elsewhere and is therefore the user's own.
 """
 
-# ruff: noqa: PTH  (pathlib would be one more import in every worker)
-
 import os
 import sys
 from importlib.machinery import EXTENSION_SUFFIXES, ModuleSpec, all_suffixes

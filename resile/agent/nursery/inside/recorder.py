@@ -22,8 +22,8 @@ class Recorder:
     def find_spec(
         self,
         name: str,
-        path: Sequence[str] | None = None,  # noqa: ARG002
-        target: ModuleType | None = None,  # noqa: ARG002
+        path: Sequence[str] | None = None,
+        target: ModuleType | None = None,
     ) -> None:
         if name not in self._told:
             self._told.add(name)

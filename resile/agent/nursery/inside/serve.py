@@ -4,23 +4,22 @@ There is one way out of `serve` in the nursery itself, the end of the process. I
 worker it returns, and the interpreter goes on to run the script.
 """
 
-# ruff: noqa: PTH  (pathlib would be one more import in every worker)
-
 import os
 import select
-import sys
 from typing import NoReturn
 
-from . import linux, signals, store
-from .birth import Birth, become, repeat, settle
+from . import linux, store
 from .children import Children
+from .clutch import Clutch, Newborn
 from .importing import Warmth, warm_up
 from .line import Line, LineEnded
 from .messages import (
     Born,
     Echo,
     Exited,
+    HostStore,
     Importing,
+    Message,
     OpenStore,
     Prepare,
     Ready,
@@ -29,11 +28,14 @@ from .messages import (
     Spawn,
     StoreOpened,
 )
-from .recorder import Recorder
+from .newborn import Heritage, grow_up
 from .signals import Waker
 
 _TITLE = "resile: nursery"
 _NAME = b"resile-nursery"
+
+_IDLE = 0.25
+"""Seconds without a request after which the nursery forks ahead: a burst of them is then over."""
 
 
 class Server:
@@ -41,32 +43,37 @@ class Server:
 
     def __init__(self, line: Line, prepare: Prepare, baseline: set[str]) -> None:
         self._line = line
-        self._prepare = prepare
+        self._report_fd = prepare.report_fd
         self._echo = Echo("", "")
         self._children = Children(prepare.grace)
-        self._command_line = linux.CommandLine()
-        self._name = linux.process_name()
-        self._warmth = self._warm_up(baseline)
+        self._clutch = Clutch(keep=prepare.preload is not None)
+        self._warmth = self._warm_up(prepare, baseline)
         self._waker = Waker()
-        self._show()
+        self._disguise = linux.Disguise(_TITLE, _NAME)
 
-    def run(self) -> None:
+    def run(self, added: dict[str, str]) -> None:
         """Serve until the agent is gone, then end the process. Returns in a warm worker only."""
         try:
-            while not self._serve_once():
-                pass
+            while True:
+                self._serve_once()
         except LineEnded:
             self._end()
+        except Newborn as newborn:
+            line, parent = newborn.line, newborn.parent
+        self._cut_ties()
+        heritage = Heritage(
+            parent, added, self._echo, self._warmth, self._report_fd, self._disguise
+        )
+        grow_up(line, heritage)
 
-    def _warm_up(self, baseline: set[str]) -> Warmth | None:
-        if self._prepare.preload is None:
+    def _warm_up(self, prepare: Prepare, baseline: set[str]) -> Warmth | None:
+        if prepare.preload is None:
             self._line.send(Ready([], [], False, "", ""))
             return None
-        agent = os.getppid()
         # An import may take for ever; until there are workers to look after, the kernel watches.
-        linux.die_with(agent)
+        linux.die_with(os.getppid())
         warmth, ready = warm_up(
-            self._prepare,
+            prepare,
             baseline=baseline,
             announce=lambda name: self._line.send(Importing(name)),
         )
@@ -74,111 +81,80 @@ class Server:
         self._line.send(ready)
         return warmth
 
-    def _show(self) -> None:
-        self._command_line.show(_TITLE)
-        linux.name_process(_NAME)
-
-    def _serve_once(self) -> bool:
-        """Wait for something to do and do it. Return whether this is now a warm worker."""
+    def _serve_once(self) -> None:
+        """Wait for something to do and do it."""
         if self._line.has_received() or self._wait():
-            return self._handle(*self._line.receive())
-        return False
+            self._handle(*self._line.receive())
 
     def _wait(self) -> bool:
         """Look after children until the agent says something or falls silent for ever."""
         poll = select.poll()
         poll.register(self._line, select.POLLIN)
         poll.register(self._waker, select.POLLIN)
-        pause = self._children.tend()
-        ready = dict(poll.poll(None if pause is None else pause * 1000))
+        look_again = self._children.tend()
+        pauses = [look_again] if look_again is not None else []
+        if self._clutch.wants_more():
+            pauses.append(_IDLE)
+        ready = dict(poll.poll(min(pauses) * 1000 if pauses else None))
         if self._waker.fileno() in ready:
             self._reap()
+        elif not ready and look_again is None:
+            self._restock()
         return self._line.fileno() in ready
+
+    def _restock(self) -> None:
+        pid = self._clutch.restock()
+        if pid is not None:
+            self._children.add(pid)
 
     def _reap(self) -> None:
         self._waker.drain()
         for pid, returncode in self._children.reap():
-            self._line.send(Exited(pid, returncode))
+            if not self._clutch.has_lost(pid):
+                self._line.send(Exited(pid, returncode))
 
-    def _handle(self, message: object, descriptors: list[int]) -> bool:
+    def _handle(self, message: Message, descriptors: list[int]) -> None:
         if isinstance(message, Spawn):
-            return self._spawn(message, descriptors)
-        if isinstance(message, OpenStore):
+            self._spawn(message, descriptors)
+        elif isinstance(message, OpenStore):
             self._open_store(message)
         elif isinstance(message, Signal):
             self._children.signal(message.pid, message.number)
         elif isinstance(message, Echo):
             self._echo = message
-        return False
 
-    def _spawn(self, spawn: Spawn, streams: list[int]) -> bool:
+    def _spawn(self, spawn: Spawn, streams: list[int]) -> None:
         reason = "nothing is preloaded" if self._warmth is None else self._warmth.reason_against()
         warm = spawn.warm and not reason
-        birth = Birth(os.getpid(), spawn.environ, spawn.cwd, streams)
         try:
-            pid = signals.fork()
+            pid = self._clutch.hatch(spawn._replace(warm=warm), streams)
         except OSError as error:
-            self._line.send(Refused(spawn.request, f"cannot fork: {error.strerror}"))
-            return False
-        if pid == 0:
-            self._leave(birth)
-            if not warm:
-                become(spawn.argv)
-            self._become_worker(birth.parent)
-            return True
-        self._children.add(pid)
-        for descriptor in streams:
-            os.close(descriptor)
-        self._line.send(Born(spawn.request, pid, warm, "" if warm else reason))
-        return False
-
-    def _leave(self, birth: Birth) -> None:
-        """Cut a forked child's ties to the nursery and make it a process of its own."""
-        self._line.close()
-        self._waker.undo()
-        if self._prepare.report_fd >= 0:
-            os.close(self._prepare.report_fd)
-        self._command_line.restore()
-        linux.name_process(self._name)
-        settle(birth)
-
-    def _become_worker(self, nursery: int) -> None:
-        """Give a warm worker what a fresh interpreter would have, and nothing else of ours."""
-        assert self._warmth is not None
-        self._warmth.seeds.renew()
-        sys.path_importer_cache.clear()
-        repeat(self._echo.stdout, self._echo.stderr)
-        if self._prepare.report_fd >= 0:
-            sys.meta_path.insert(0, Recorder(nursery, self._prepare.report_fd))
-        signals.unblock()
+            self._line.send(Refused(spawn.request, f"cannot start a process: {error}"))
+        else:
+            self._children.add(pid)
+            self._line.send(Born(spawn.request, pid, warm, "" if warm else reason))
+        finally:
+            for descriptor in streams:
+                os.close(descriptor)
 
     def _open_store(self, request: OpenStore) -> None:
         try:
-            listener = store.listen(request.host)
+            with store.listen(request.host) as listener:
+                port = listener.getsockname()[1]
+                pid = self._clutch.hatch(HostStore(request.host, port), [listener.fileno()])
         except OSError as error:
-            refusal = f"cannot listen on {request.host}: {error.strerror}"
-            self._line.send(Refused(request.request, refusal))
-            return
-        with listener:
-            port = listener.getsockname()[1]
-            nursery = os.getpid()
-            pid = signals.fork()
-            if pid == 0:
-                self._host_store(listener.detach(), host=request.host, port=port, nursery=nursery)
-        self._children.add(pid)
-        self._line.send(StoreOpened(request.request, pid, port))
+            self._line.send(Refused(request.request, f"no store on {request.host}: {error}"))
+        else:
+            self._children.add(pid)
+            self._line.send(StoreOpened(request.request, pid, port))
 
-    def _host_store(self, listener: int, *, host: str, port: int, nursery: int) -> NoReturn:
-        streams = [os.dup(number) for number in range(3)]
-        self._leave(Birth(nursery, dict(os.environ), os.getcwd(), streams))
-        if "torch" not in sys.modules:
-            os.set_inheritable(listener, True)
-            become(store.command(listener, host=host, port=port))
-        signals.unblock()
-        try:
-            store.serve(listener, host=host, port=port)
-        finally:
-            os._exit(1)
+    def _cut_ties(self) -> None:
+        """Give up, in a forked child, what belongs to the nursery."""
+        self._line.close()
+        self._clutch.abandon()
+        self._waker.undo()
+        if self._report_fd >= 0:
+            os.close(self._report_fd)
 
     def _end(self) -> NoReturn:
         """Let nothing live on, then end."""
@@ -187,10 +163,10 @@ class Server:
         poll.register(self._waker, select.POLLIN)
         while True:
             self._reap()
-            pause = self._children.tend()
+            look_again = self._children.tend()
             if not self._children:
                 os._exit(0)
-            poll.poll(None if pause is None else pause * 1000)
+            poll.poll(None if look_again is None else look_again * 1000)
 
 
 def serve(descriptor: int, baseline: set[str]) -> None:
@@ -199,9 +175,19 @@ def serve(descriptor: int, baseline: set[str]) -> None:
     try:
         prepare, _ = line.receive()
         assert isinstance(prepare, Prepare)
+        added = _added_by_interpreter(prepare.environ)
         os.environ.clear()
-        os.environ.update(prepare.environ)
+        os.environ.update({**added, **prepare.environ})
         server = Server(line, prepare, baseline)
     except LineEnded:
         os._exit(0)
-    server.run()
+    server.run(added)
+
+
+def _added_by_interpreter(given: dict[str, str]) -> dict[str, str]:
+    """Return what the interpreter put into its own environment: LC_CTYPE in the C locale."""
+    return {
+        name: value
+        for name, value in os.environ.items()
+        if name not in given and name != "PYTHONPATH"
+    }

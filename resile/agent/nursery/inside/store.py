@@ -6,8 +6,6 @@ waiting meanwhile. Where torch is already loaded the host is a fork and serves a
 file is run by a fresh interpreter, which loads torch while the workers do the same.
 """
 
-# ruff: noqa: PTH  (pathlib would be one more import in every worker)
-
 import importlib
 import os
 import signal

@@ -1,0 +1,121 @@
+"""The first moments of a forked child: from a copy of the nursery to a process of its own.
+
+A warm worker simply returns into the interpreter's own start-up, which reads and runs the script
+as it would in any new process. A cold worker becomes another program, and a store host serves
+until it is killed. What goes wrong before that is printed on the worker's own stderr and ends it
+with the codes a shell uses: 126 for "cannot", 127 for "not found".
+
+Signals are blocked until a child is what it is meant to be: sent earlier, they wait.
+"""
+
+import io
+import os
+import sys
+from typing import NamedTuple, NoReturn
+
+from . import linux, signals, store
+from .importing import Warmth
+from .line import Line, LineEnded
+from .messages import Echo, HostStore, Spawn
+from .recorder import Recorder
+
+_CANNOT_RUN = 126
+_NOT_FOUND = 127
+
+
+class Heritage(NamedTuple):
+    """What a child has from its nursery.
+
+    Attributes:
+        parent: the nursery's process id.
+        added: variables that the interpreter adds to its own environment.
+    """
+
+    parent: int
+    added: dict[str, str]
+    echo: Echo
+    warmth: Warmth | None
+    report_fd: int
+    disguise: linux.Disguise
+
+
+def grow_up(line: Line, heritage: Heritage) -> None:
+    """Wait for a task and take it on. Returns in a warm worker only."""
+    os.setsid()
+    linux.die_with(heritage.parent)
+    try:
+        task, descriptors = line.receive()
+    except LineEnded:
+        os._exit(0)
+    line.close()
+    heritage.disguise.drop()
+    if isinstance(task, HostStore):
+        _host_store(task, descriptors[0])
+    assert isinstance(task, Spawn)
+    _take_streams(descriptors)
+    _take_place({**heritage.added, **task.environ} if task.warm else task.environ, task.cwd)
+    if not task.warm:
+        _become(task.argv)
+    _be_as_new(heritage)
+
+
+def _take_streams(streams: list[int]) -> None:
+    # They are above 2, since a nursery has 0 to 2 open when it receives them.
+    for number, descriptor in enumerate(streams):
+        os.dup2(descriptor, number, inheritable=True)
+        os.close(descriptor)
+    stdout = sys.__stdout__
+    # As the interpreter decides at its start. The stream objects stay the same: libraries may hold
+    # on to them since they were imported. Under -u everything is written through anyway.
+    if isinstance(stdout, io.TextIOWrapper) and not stdout.write_through and os.isatty(1):
+        stdout.reconfigure(line_buffering=True)
+
+
+def _take_place(environ: dict[str, str], cwd: str) -> None:
+    os.environ.clear()
+    os.environ.update(environ)
+    try:
+        os.chdir(cwd)
+    except OSError as error:
+        _abort(f"cannot enter {cwd}: {error.strerror}", _CANNOT_RUN)
+
+
+def _be_as_new(heritage: Heritage) -> None:
+    """Give a warm worker what a fresh interpreter would have."""
+    if heritage.warmth is not None:
+        heritage.warmth.seeds.renew()
+    sys.path_importer_cache.clear()
+    for stream, text in zip((sys.__stdout__, sys.__stderr__), heritage.echo, strict=True):
+        if stream is not None:
+            stream.write(text)
+    if heritage.report_fd >= 0:
+        sys.meta_path.insert(0, Recorder(heritage.parent, heritage.report_fd))
+    signals.unblock()
+
+
+def _host_store(task: HostStore, listener: int) -> NoReturn:
+    if "torch" not in sys.modules:
+        os.set_inheritable(listener, True)
+        _become(store.command(listener, host=task.host, port=task.port))
+    signals.unblock()
+    try:
+        store.serve(listener, host=task.host, port=task.port)
+    finally:
+        os._exit(1)
+
+
+def _become(argv: list[str]) -> NoReturn:
+    """Replace this process by a program, looked up on the environment's PATH."""
+    signals.reset_for_exec()
+    signals.unblock()
+    try:
+        os.execvp(argv[0], argv)
+    except FileNotFoundError:
+        _abort(f"{argv[0]}: command not found", _NOT_FOUND)
+    except OSError as error:
+        _abort(f"cannot run {argv[0]}: {error.strerror}", _CANNOT_RUN)
+
+
+def _abort(reason: str, code: int) -> NoReturn:
+    os.write(2, f"resile: {reason}\n".encode(errors="replace"))
+    os._exit(code)

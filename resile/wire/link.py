@@ -1,0 +1,171 @@
+"""The agent's line to the master, kept up over the master's death.
+
+Workers do not notice a master that is away. The link tries again and again; on each new connection
+it says what the agent holds now, so a message lost with the old connection need not be repeated.
+A node that was put out waits here until the agent has stopped its workers, then joins as a new one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import random
+import time
+from collections.abc import Awaitable, Callable
+
+from resile.wire.client import Access, AgentConnection, connect, greet
+from resile.wire.errors import BadFrame, Disconnected, RefusedByPeer, Unreachable, WireError
+from resile.wire.messages import (
+    Fenced,
+    FromAgent,
+    FromMaster,
+    Hello,
+    JobDone,
+    Refused,
+    Welcome,
+)
+
+log = logging.getLogger("resile.agent")
+
+FIRST_RETRY, LAST_RETRY = 0.02, 0.5
+"""A restarted master is found within half a second; a thousand agents do not trample it."""
+
+RENEWALS_PER_LEASE = 5
+"""Four may be lost before the lease is."""
+
+PATIENCE_BEFORE_NEWS = 3.0
+"""Say that the master is away only when it has been for so long."""
+
+
+class MasterGone(WireError):
+    """The master stayed unreachable for longer than the user allows."""
+
+
+class Link:
+    """Delivers the master's words to ``deliver``; speaks with :meth:`send`."""
+
+    def __init__(
+        self,
+        access: Access,
+        *,
+        hello: Callable[[], Hello],
+        renewal: Callable[[], FromAgent | None],
+        deliver: Callable[[FromMaster], None],
+        revive: Callable[[], Awaitable[None]] | None,
+        patience: Callable[[], float],
+    ) -> None:
+        """``hello`` says what the agent holds; ``revive`` may start a master where there is none;
+        ``patience`` is how long to try."""
+        self._access = access
+        self._hello = hello
+        self._renewal = renewal
+        self._deliver = deliver
+        self._revive = revive
+        self._patience = patience
+        self._connection: AgentConnection | None = None
+        self._outbox: asyncio.Queue[FromAgent] = asyncio.Queue()
+        self._may_join = asyncio.Event()
+        self._may_join.set()
+
+    def send(self, message: FromAgent) -> None:
+        """Say something soon, or never: the next Hello tells the same."""
+        self._outbox.put_nowait(message)
+
+    def rejoin(self) -> None:
+        """The agent has stopped what it held: join as a new node."""
+        self._may_join.set()
+
+    async def run(self) -> None:
+        """Keep the line up until the job is over. Raises RefusedByPeer or MasterGone."""
+        while True:
+            await self._may_join.wait()
+            connection, answer = await self._reach()
+            async with connection:
+                self._deliver(answer)
+                if isinstance(answer, JobDone):
+                    return
+                if isinstance(answer, Fenced):
+                    self._may_join.clear()
+                elif await self._converse(connection, answer):
+                    return
+
+    async def flush(self) -> None:
+        """Wait a moment for the last words to be out."""
+        deadline = time.monotonic() + 1.0
+        while self._connection and not self._outbox.empty() and time.monotonic() < deadline:
+            await asyncio.sleep(0.005)
+
+    async def _reach(self) -> tuple[AgentConnection, Welcome | Fenced | JobDone]:
+        """A greeted connection, however long it takes within the agent's patience."""
+        since, retry, told = time.monotonic(), FIRST_RETRY, False
+        while True:
+            try:
+                return await self._try()
+            except Unreachable as error:
+                why = str(error)
+                if self._revive is not None:
+                    await self._revive()
+            except (Disconnected, BadFrame, asyncio.TimeoutError) as error:
+                why = str(error) or "no answer"
+            except RefusedByPeer as refusal:
+                if refusal.final:
+                    raise
+                why = str(refusal)
+            away = time.monotonic() - since
+            if away > self._patience():
+                raise MasterGone(f"{why} (tried for {away:.0f} s)")
+            if away > PATIENCE_BEFORE_NEWS and not told:
+                log.warning("the master is away (%s); trying again", why)
+                told = True
+            await asyncio.sleep(retry * random.uniform(0.5, 1.0))
+            retry = min(retry * 2, LAST_RETRY)
+
+    async def _try(self) -> tuple[AgentConnection, Welcome | Fenced | JobDone]:
+        connection = await connect(self._access)
+        try:
+            # What was not sent before is in the Hello; what is sent from here on comes after it.
+            while not self._outbox.empty():
+                self._outbox.get_nowait()
+            return connection, await greet(connection, self._hello())
+        except BaseException:
+            await connection.close()
+            raise
+
+    async def _converse(self, connection: AgentConnection, welcome: Welcome) -> bool:
+        """Talk until the connection is lost; True when the job is over."""
+        self._connection = connection
+        speaking = asyncio.create_task(self._speak(connection, welcome.lease))
+        try:
+            while True:
+                message = await connection.receive()
+                if isinstance(message, Refused):
+                    log.debug("refused: %s", message.reason)
+                    continue
+                self._deliver(message)
+                if isinstance(message, JobDone):
+                    return True
+                if isinstance(message, Fenced):
+                    self._may_join.clear()
+                    return False
+        except (Disconnected, BadFrame) as error:
+            log.debug("lost the master: %s", error)
+            return False
+        finally:
+            self._connection = None
+            speaking.cancel()
+            await asyncio.gather(speaking, return_exceptions=True)
+
+    async def _speak(self, connection: AgentConnection, lease: float) -> None:
+        """Send what is to be said, and a sign of life when there is nothing."""
+        with contextlib.suppress(Disconnected):
+            while True:
+                try:
+                    timeout = lease / RENEWALS_PER_LEASE
+                    message = await asyncio.wait_for(self._outbox.get(), timeout)
+                except asyncio.TimeoutError:
+                    renewal = self._renewal()
+                    if renewal is None:
+                        continue
+                    message = renewal
+                await connection.send(message)

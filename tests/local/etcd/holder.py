@@ -1,0 +1,81 @@
+"""A process that holds a store and commits what it is told: something to stop and to kill.
+
+Each line of its input is ``KEYS VALUE``: commit so many keys with this value. Each is answered by
+``ok`` or by the name of the error and its text.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from types import TracebackType
+
+from resile.master.etcd_gateway import parse_etcd_url
+from resile.master.etcd_store import EtcdStore
+from resile.master.stores import StoreError
+
+ROOT = Path(__file__).parents[3]
+
+
+class Holder:
+    """The process as a test sees it; killed when the test leaves."""
+
+    def __init__(self, url: str, *, lease: int = 5) -> None:
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "tests.local.etcd.holder", url, str(lease)],
+            cwd=ROOT,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+
+    def __enter__(self) -> Holder:
+        assert self.said() == "loaded"
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.kill()
+        self._process.__exit__(kind, error, traceback)
+
+    def commit(self, *, keys: int, value: str) -> None:
+        assert self._process.stdin is not None
+        self._process.stdin.write(f"{keys} {value}\n")
+        self._process.stdin.flush()
+
+    def said(self) -> str:
+        assert self._process.stdout is not None
+        return self._process.stdout.readline().rstrip("\n")
+
+    def signal(self, name: signal.Signals) -> None:
+        self._process.send_signal(name)
+
+    def kill(self) -> None:
+        self._process.kill()
+        self._process.wait()
+
+
+async def hold(url: str, lease: int) -> None:
+    store = EtcdStore(parse_etcd_url(url), lease=lease)
+    await store.load()
+    print("loaded", flush=True)
+    loop = asyncio.get_running_loop()
+    while line := await loop.run_in_executor(None, sys.stdin.readline):
+        count, value = line.split()
+        try:
+            await store.commit({f"key/{n:06d}": value.encode() for n in range(int(count))})
+        except StoreError as error:
+            print(f"{type(error).__name__}: {error}", flush=True)
+        else:
+            print("ok", flush=True)
+
+
+if __name__ == "__main__":
+    asyncio.run(hold(sys.argv[1], int(sys.argv[2])))

@@ -1,0 +1,108 @@
+"""One master at a time, whatever happens to it."""
+
+from __future__ import annotations
+
+import logging
+import signal
+
+import pytest
+
+from resile.master.etcd_gateway import Gateway, parse_etcd_url
+from resile.master.etcd_store import EtcdStore
+from resile.master.stores import StoreTaken, StoreUnusable
+from tests.local.etcd.holder import Holder
+from tests.local.etcd.server import EtcdServer
+
+LEASE = 2
+
+
+def store_at(etcd: EtcdServer) -> EtcdStore:
+    return EtcdStore(parse_etcd_url(etcd.url), lease=LEASE)
+
+
+async def test_a_second_master_waits_and_is_refused_while_the_first_lives(
+    etcd: EtcdServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, logger="resile.master")
+    first = store_at(etcd)
+    await first.load()
+    with pytest.raises(StoreTaken, match=r"belongs to a running master \(pid \d+ on "):
+        await store_at(etcd).load()
+    assert "waiting up to 2 s for the end of its lease" in caplog.text
+    await first.commit({"job": b"still mine"})
+    await first.close()
+
+
+async def test_a_master_that_closed_its_store_is_succeeded_at_once(etcd: EtcdServer) -> None:
+    first, second = store_at(etcd), store_at(etcd)
+    await first.load()
+    await first.commit({"job": b"x"})
+    await first.close()
+    assert await second.load() == {"job": b"x"}
+    await second.close()
+
+
+async def test_a_killed_master_of_this_machine_is_succeeded_at_once(
+    etcd: EtcdServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, logger="resile.master")
+    with Holder(etcd.url, lease=600) as holder:
+        holder.commit(keys=1, value="x")
+        assert holder.said() == "ok"
+        holder.kill()
+        store = store_at(etcd)
+        assert await store.load() == {"key/000000": b"x"}
+        await store.close()
+    assert "waiting" not in caplog.text
+
+
+async def test_a_silent_master_is_succeeded_when_its_lease_is_over_and_fenced_when_it_wakes(
+    etcd: EtcdServer,
+) -> None:
+    with Holder(etcd.url, lease=LEASE) as holder:
+        holder.commit(keys=1, value="before")
+        assert holder.said() == "ok"
+        holder.signal(signal.SIGSTOP)
+        successor = store_at(etcd)
+        assert await successor.load() == {"key/000000": b"before"}
+        await successor.commit({"key/000000": b"taken over"})
+        holder.commit(keys=1, value="late")
+        holder.commit(keys=500, value="late")
+        holder.signal(signal.SIGCONT)
+        for _ in range(2):
+            assert holder.said().startswith("StoreTaken: another master took over the store etcd:")
+        await successor.close()
+        holder.commit(keys=1, value="late")
+        assert holder.said().startswith("StoreTaken")
+    after = store_at(etcd)
+    assert await after.load() == {"key/000000": b"taken over"}
+    await after.close()
+
+
+async def test_a_lease_lost_to_an_outage_is_taken_again_behind_the_same_fence(
+    etcd: EtcdServer,
+) -> None:
+    store = store_at(etcd)
+    await store.load()
+    address = parse_etcd_url(etcd.url)
+    gateway = Gateway(address, patience=10)
+    lease = store._owner._lease if store._owner else 0
+    await gateway.revoke(lease)
+    assert await gateway.get(f"{address.prefix}/owner") is None
+    await store.commit({"job": b"mine all the same"})
+    while await gateway.get(f"{address.prefix}/owner") is None:
+        pass
+    with pytest.raises(StoreTaken):
+        await store_at(etcd).load()
+    await store.close()
+    await gateway.close()
+
+
+async def test_a_closed_store_takes_nothing(etcd: EtcdServer) -> None:
+    store = store_at(etcd)
+    with pytest.raises(StoreUnusable, match="is not open"):
+        await store.commit({"job": b"x"})
+    await store.load()
+    await store.close()
+    with pytest.raises(StoreUnusable, match="is not open"):
+        await store.erase()

@@ -1,0 +1,121 @@
+"""Real master processes for tests, on loopback, with everything they keep in the test's folder."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from resile.wire.client import Access
+from resile.wire.endpoint import Endpoint
+
+TOKEN = "a-token-that-only-the-tests-know"
+ANSWER_TIMEOUT = 30.0
+
+
+@dataclass
+class MasterProcess:
+    """One `resile master`."""
+
+    process: subprocess.Popen[bytes]
+    endpoint: Endpoint
+    folder: Path
+    token: str = TOKEN
+    expected: str = ""
+    """What the job is called, for agents that join it."""
+    tells: list[str] = field(default_factory=list)
+
+    @property
+    def access(self) -> Access:
+        return Access(self.endpoint, self.token)
+
+    @property
+    def alive(self) -> bool:
+        return self.process.poll() is None
+
+    @property
+    def log(self) -> str:
+        return (self.folder / "master.out").read_text(errors="replace")
+
+    def ask(self, path: str, *, token: str | None = TOKEN, method: str = "GET") -> tuple[int, Any]:
+        """The status and the JSON of an answer; errors are answers too."""
+        request = urllib.request.Request(f"http://{self.endpoint}{path}", method=method)
+        if token is not None:
+            request.add_header("Authorization", f"Bearer {token}")
+        try:
+            with urllib.request.urlopen(request, timeout=ANSWER_TIMEOUT) as answer:
+                return answer.status, _parsed(answer.read())
+        except urllib.error.HTTPError as refusal:
+            return refusal.code, _parsed(refusal.read())
+
+    def status(self) -> dict[str, Any]:
+        """What people are shown."""
+        code, shown = self.ask("/v1/status")
+        assert code == 200, shown
+        return dict(shown)
+
+    def node(self, number: int) -> dict[str, Any] | None:
+        """One node, as people are shown it."""
+        found = [node for node in self.status()["nodes"] if node["id"] == number]
+        return found[0] if found else None
+
+    def connections(self) -> int:
+        """How many connections it holds open."""
+        held = psutil.Process(self.process.pid).net_connections(kind="tcp")
+        return sum(1 for one in held if one.status == psutil.CONN_ESTABLISHED)
+
+
+def _parsed(body: bytes) -> Any:
+    try:
+        return json.loads(body)
+    except ValueError:
+        return body.decode()
+
+
+def environment(folder: Path, **more: str) -> dict[str, str]:
+    """This process's, with everything that Resile would keep sent to ``folder``."""
+    kept = {key: value for key, value in os.environ.items() if not key.startswith("RESILE_")}
+    return {**kept, "RESILE_HOME": str(folder / "home"), **more}
+
+
+@contextmanager
+def running_master(folder: Path, *flags: str, token: str | None = TOKEN) -> Iterator[MasterProcess]:
+    """A master on a free port, once it listens; ended with the block."""
+    folder.mkdir(parents=True, exist_ok=True)
+    read, write = os.pipe()
+    command = [sys.executable, "-m", "resile", "master", "--announce-fd", str(write)]
+    if "--endpoint" not in flags:
+        command += ["--endpoint", "127.0.0.1:0"]
+    secret = {} if token is None else {"RESILE_TOKEN": token}
+    with open(folder / "master.out", "wb") as output:
+        process = subprocess.Popen(
+            [*command, *flags],
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=output,
+            pass_fds=(write,),
+            env=environment(folder, **secret),
+        )
+    os.close(write)
+    try:
+        with open(read) as announced:
+            host, _, port = announced.read().strip().rpartition(" ")
+        assert port, (folder / "master.out").read_text()
+        yield MasterProcess(process, Endpoint(host, int(port)), folder, token=token or "")
+    finally:
+        process.terminate()
+        try:
+            process.wait(timeout=10)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()

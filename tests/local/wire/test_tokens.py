@@ -1,0 +1,198 @@
+"""The job's token: without it nothing is told, and nobody else gets to see it."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+import stat
+import subprocess
+import sys
+from pathlib import Path
+
+import aiohttp
+import psutil
+import pytest
+
+from resile.wire.auth import authorization
+from resile.wire.client import AGENT_PATH, Access, connect
+from resile.wire.errors import RefusedByPeer
+from tests.local.jobs import Job, wait_for
+from tests.local.wire.masters import TOKEN, MasterProcess, environment, running_master
+from tests.local.wire.pretend import is_served
+
+PATHS = ["/v1/status", "/v1/events", "/metrics", AGENT_PATH, "/", "/v1/no-such-thing", "/healthz/.."]
+WRONG = [None, "", "not-the-token-of-this-job", TOKEN[:-1], TOKEN + "x", TOKEN.upper()]
+
+
+@pytest.mark.parametrize("path", PATHS)
+@pytest.mark.parametrize("token", WRONG)
+def test_a_request_without_the_token_learns_nothing(
+    master: MasterProcess, path: str, token: str | None
+) -> None:
+    assert master.ask(path, token=token) == (401, {"error": "a valid job token is required"})
+
+
+@pytest.mark.parametrize("path", ["/v1/stop", "/v1/nodes/0/drain"])
+def test_a_command_without_the_token_is_not_obeyed(master: MasterProcess, path: str) -> None:
+    assert master.ask(path, token="not-the-token-of-this-job", method="POST")[0] == 401
+    assert master.status()["phase"] == "gathering"
+
+
+def test_everybody_may_ask_whether_the_master_lives_and_learns_no_more(
+    master: MasterProcess,
+) -> None:
+    assert master.ask("/healthz", token=None) == (200, {"ok": True})
+
+
+@pytest.mark.parametrize(
+    "header", [b"Bearer \xff\xfe", b"Bearer " + b"x" * 7000, b"Basic eDp5", b"\xc3\x28"]
+)
+async def test_a_header_of_strange_bytes_is_a_wrong_token(
+    master: MasterProcess, header: bytes
+) -> None:
+    host, port = master.endpoint.host, master.endpoint.port
+    reader, writer = await asyncio.open_connection(host, port)
+    request = b"GET /v1/status HTTP/1.1\r\nHost: x\r\nAuthorization: " + header + b"\r\n\r\n"
+    writer.write(request)
+    answer = await asyncio.wait_for(reader.read(), 30)
+    writer.close()
+    assert answer.startswith(b"HTTP/1.1 401 "), answer
+
+
+@pytest.mark.parametrize("token", ["", "not-the-token-of-this-job"])
+async def test_a_websocket_without_the_token_is_not_opened(
+    master: MasterProcess, token: str
+) -> None:
+    async with aiohttp.ClientSession() as session:
+        opening = session.ws_connect(
+            f"http://{master.endpoint}{AGENT_PATH}", headers=authorization(token) if token else {}
+        )
+        with pytest.raises(aiohttp.WSServerHandshakeError) as refused:
+            await opening
+    assert refused.value.status == 401
+    await is_served(master)
+
+
+async def test_our_client_says_that_it_was_the_token(master: MasterProcess) -> None:
+    with pytest.raises(RefusedByPeer, match="refused the token") as refused:
+        await connect(Access(master.endpoint, "not-the-token-of-this-job"))
+    assert refused.value.final
+
+
+def test_an_agent_with_a_wrong_token_goes_and_says_why(
+    master: MasterProcess, tmp_path: Path
+) -> None:
+    script = tmp_path / "never.py"
+    script.write_text("raise SystemExit('must not run')")
+    token = tmp_path / "token"
+    token.write_text("not-the-token-of-this-job")
+    agent = subprocess.run(
+        [sys.executable, "-m", "resile", "run", "--rdzv-endpoint", str(master.endpoint)]
+        + ["--preload", "none", "--token-file", str(token), str(script)],
+        env=environment(tmp_path),
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert agent.returncode != 0
+    assert f"the master at {master.endpoint} refused the token" in agent.stderr
+    assert "Traceback" not in agent.stderr
+    assert "not-the-token-of-this-job" not in agent.stderr
+
+
+def test_a_token_that_a_master_makes_is_its_owners_alone(tmp_path: Path) -> None:
+    with running_master(tmp_path, token=None) as made:
+        (file,) = (tmp_path / "home" / "runs").glob("*/token")
+        assert stat.S_IMODE(file.stat().st_mode) == 0o600
+        assert stat.S_IMODE(file.parent.stat().st_mode) == 0o700
+        token = file.read_text().strip()
+        assert made.ask("/v1/status", token=token)[0] == 200
+        assert token not in made.log
+        assert list(file.parent.glob("token.*")) == []
+    assert not file.exists()
+
+
+def test_no_command_line_and_no_log_shows_the_token(job: Job) -> None:
+    script = job.folder / "waiting.py"
+    script.write_text("import time\nprint('here', flush=True)\nwhile True: time.sleep(1)\n")
+    node = job.start("--standalone", "--preload", "none", script=str(script), endpoint=False)
+    node.says("here")
+    (file,) = (job.folder / "home" / "runs").glob("*/token")
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    token = file.read_text().strip()
+    try:
+        masters = wait_for(lambda: masters_in(job.folder), "the standalone master")
+        family = [*node.family(), *masters]
+        assert len(family) >= 3
+        assert not [p.pid for p in family if token in " ".join(p.cmdline())]
+        assert token not in node.output + job.master_log
+    finally:
+        for process in masters_in(job.folder):
+            process.kill()
+
+
+def masters_in(folder: Path) -> list[psutil.Process]:
+    """The masters whose run folder lies in ``folder``."""
+    return [
+        process
+        for process in psutil.process_iter(["cmdline"])
+        if "master" in (words := process.info["cmdline"] or [])
+        and any(word.startswith(str(folder)) for word in words)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("write", "complaint"),
+    [
+        (lambda path: path.write_text("short\n"), "shorter than 16 characters"),
+        (lambda path: path.write_text("\n"), "shorter than 16 characters"),
+        (lambda path: path.write_bytes(b"\xff" * 40), "it is not text"),
+        (lambda path: path.write_text("two words, one too many"), "printable ASCII"),
+        (lambda path: path.mkdir(), "Is a directory"),
+        (lambda path: None, "No such file or directory"),
+    ],
+    ids=["short", "empty", "binary", "spaces", "a folder", "missing"],
+)
+def test_a_token_file_that_cannot_be_used_is_named(
+    tmp_path: Path, write: object, complaint: str
+) -> None:
+    token = tmp_path / "token"
+    assert callable(write)
+    write(token)
+    done = subprocess.run(
+        [sys.executable, "-m", "resile", "master", "--token-file", str(token)],
+        env=environment(tmp_path),
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 1
+    (line,) = done.stderr.splitlines()
+    assert str(token) in line
+    assert complaint in line
+    assert not (tmp_path / "home").exists()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a file away")
+def test_a_token_that_somebody_else_put_there_is_not_used(tmp_path: Path) -> None:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    planted = tmp_path / "home" / "runs" / f"127.0.0.1_{port}" / "token"
+    planted.parent.mkdir(parents=True)
+    planted.write_text("a-token-that-an-attacker-knows")
+    planted.chmod(0o600)
+    os.chown(planted, 12345, 12345)
+    done = subprocess.run(
+        [sys.executable, "-m", "resile", "master", "--endpoint", f"127.0.0.1:{port}"],
+        env=environment(tmp_path),
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 1
+    assert "belongs to another user" in done.stderr
