@@ -210,6 +210,11 @@ class Agent:
             log.warning("%s", welcome.note)
 
     async def _prepare(self, prepare: Prepare) -> None:
+        if prepare.round == self._round and self._state is not LocalState.IDLE:
+            # A master that returned asks again. The store is known to others by now: keep it.
+            if self._state is LocalState.READY:
+                self._say(Ready(fence=self._fence(), store=self._store))
+            return
         log.info("round %d forms: %s", prepare.round, prepare.reason)
         self._round, self._state, self._store = prepare.round, LocalState.IDLE, None
         opening = asyncio.create_task(self._open_store()) if prepare.host_store else None

@@ -28,8 +28,17 @@ class Channel:
         self._outgoing: deque[tuple[bytes, Sequence[int]]] = deque()
         self._loop.add_reader(self._socket, self._receive)
 
+    @property
+    def has_ended(self) -> bool:
+        return self._socket.fileno() < 0
+
     def send(self, message: Message, descriptors: Sequence[int] = ()) -> None:
-        """Queue a message. The descriptors must stay open until it was answered."""
+        """Queue a message. The descriptors must stay open until it was answered.
+
+        After the end messages go nowhere.
+        """
+        if self.has_ended:
+            return
         self._outgoing.append((pack(message), descriptors))
         if len(self._outgoing) == 1:
             self._flush()

@@ -57,7 +57,8 @@ class NurseryProcess:
 
     @property
     def has_ended(self) -> bool:
-        return self._ended.done()
+        """Whether nothing can be asked of it any more."""
+        return self._channel.has_ended
 
     def on_end(self, callback: Callable[["NurseryProcess"], None]) -> None:
         """Call back when the process has ended."""
@@ -113,7 +114,7 @@ class NurseryProcess:
     ) -> tuple[Message, Exit]:
         """Send a request; return its answer and the exit of the child that it started."""
         if self.has_ended:
-            raise NurseryDied("the nursery has ended")
+            raise NurseryDied("the nursery is dead")
         answer: asyncio.Future[tuple[Message, Exit]] = self._loop.create_future()
         self._requests[number] = answer
         self._channel.send(message, descriptors)

@@ -16,6 +16,7 @@ from importlib.machinery import PathFinder
 from pathlib import Path
 
 from .command import CommandKind, WorkerCommand
+from .inside.origins import holds_packages
 
 _MOST_FILES = 300
 _MOST_BYTES = 2_000_000
@@ -40,8 +41,9 @@ class Scan:
 def scan(command: WorkerCommand, *, cwd: str, env: Mapping[str, str]) -> Scan:
     """Scan the script or module that a command runs."""
     first_path = command.first_path(cwd=cwd, env=env)
-    on_path = [entry for entry in env.get("PYTHONPATH", "").split(os.pathsep) if entry]
-    roots = [Path(cwd) / root for root in (*([first_path] if first_path else []), *on_path)]
+    on_path = env.get("PYTHONPATH", "").split(os.pathsep)
+    entries = [first_path, *(entry for entry in on_path if not holds_packages(entry))]
+    roots = [Path(cwd) / entry for entry in entries if entry]
     scanner = _Scanner(roots)
     if command.kind is CommandKind.SCRIPT:
         script = Path(cwd) / command.target

@@ -66,9 +66,12 @@ class Origins:
         return any(os.path.isfile(os.path.join(folder, "__init__" + end)) for end in suffixes)
 
     def _is_installed(self, path: str) -> bool:
-        if not _INSTALLED.isdisjoint(path.split(os.sep)):
-            return True
-        return any(path.startswith(root) for root in self._roots)
+        return holds_packages(path) or any(path.startswith(root) for root in self._roots)
+
+
+def holds_packages(path: str) -> bool:
+    """Whether a path lies in a folder into which packages are installed."""
+    return not _INSTALLED.isdisjoint(path.split(os.sep))
 
 
 def top_levels(modules: set[str]) -> set[str]:
