@@ -23,6 +23,7 @@ from resile.job.elasticity import Elasticity
 from resile.master.http import add_routes
 from resile.master.membership import Membership
 from resile.master.records import JobRecord, decode_memory
+from resile.master.register import Register
 from resile.master.service import MasterService
 from resile.master.stores import Store
 from resile.wire.client import AGENT_PATH
@@ -99,11 +100,13 @@ async def _membership(config: MasterConfig, store: Store) -> Membership:
         memory = None
     if memory is not None:
         log.info("found the job in the store: going on at round %d", memory.round.number)
-        return Membership.restore(memory, now=time.monotonic(), wall_offset=wall_offset)
+        now = time.monotonic()
+        register = Register.restore(memory, now=now, wall_offset=wall_offset)
+        return Membership.restore(register, now=now)
     job = JobRecord(
         job=config.job or "", elasticity=config.elasticity, agreed=config.job is not None
     )
-    return Membership(job, wall_offset=wall_offset)
+    return Membership(Register(job, wall_offset=wall_offset))
 
 
 async def _listen(

@@ -13,25 +13,13 @@ to be the echo of a lost node does not.
 
 from __future__ import annotations
 
-from typing import Any
-
-import msgspec
-
 from resile.job.elasticity import Elasticity
 from resile.master.deadlines import Deadlines, is_over
 from resile.master.failures import Failures, describe_failures
 from resile.master.journal import Instructions, Journal
-from resile.master.records import (
-    JOB_KEY,
-    ROUND_KEY,
-    JobRecord,
-    Memory,
-    NodeRecord,
-    RoundPhase,
-    RoundRecord,
-    node_key,
-)
-from resile.master.roster import RECONNECT_WINDOW, Node, Roster
+from resile.master.records import JobRecord, NodeRecord, RoundPhase, RoundRecord
+from resile.master.register import Register
+from resile.master.roster import Node, Roster
 from resile.master.rounds import Round
 from resile.master.selection import assign_slots, choose_members
 from resile.wire.messages import (
@@ -39,7 +27,6 @@ from resile.wire.messages import (
     FailureReport,
     Fence,
     Fenced,
-    FromMaster,
     Hello,
     JobDone,
     LocalState,
@@ -48,7 +35,6 @@ from resile.wire.messages import (
     Refused,
     StoreAddress,
     Wait,
-    Welcome,
     WorkerFailure,
 )
 
@@ -56,12 +42,8 @@ from resile.wire.messages import (
 class Membership:
     """One job's nodes and rounds."""
 
-    def __init__(self, job: JobRecord, *, wall_offset: float = 0.0) -> None:
-        """``wall_offset`` turns the clock of ``now`` into Unix time."""
-        self.job = job
-        self.roster = Roster()
-        self.round = Round(RoundRecord(), {})
-        self.journal = Journal(wall_offset=wall_offset)
+    def __init__(self, register: Register) -> None:
+        self._register = register
         self._until = Deadlines()
         self._failures = Failures()
         self._broken = ""
@@ -70,31 +52,40 @@ class Membership:
         """The round being formed cost a restart, which a lost node's echo gets back."""
 
     @classmethod
-    def restore(cls, memory: Memory, *, now: float, wall_offset: float = 0.0) -> Membership:
-        """Go on from what a store kept: every node has a lease's time to come back."""
-        restored = cls(memory.job, wall_offset=wall_offset)
-        restored.journal = Journal(memory.events, wall_offset=wall_offset)
-        restored.round = Round(memory.round, {n.id: n.info.nproc for n in memory.nodes})
-        lease = memory.job.elasticity.lease
-        for record in memory.nodes:
-            restored.roster.add(
-                Node(
-                    record=record,
-                    lease_until=now + lease,
-                    proof_at=now + lease,
-                    not_before=now + RECONNECT_WINDOW,
-                )
-            )
-        if memory.round.phase is RoundPhase.FORMING:
-            restored._until.forming = now + memory.job.elasticity.forming_timeout
-        if memory.job.outcome is None:
-            restored._tell("MasterReturned", f"the master resumed round {memory.round.number}", now)
+    def restore(cls, register: Register, *, now: float) -> Membership:
+        """Go on from what a store kept."""
+        restored = cls(register)
+        if register.round.phase is RoundPhase.FORMING:
+            restored._until.forming = now + register.elasticity.forming_timeout
+        if register.job.outcome is None:
+            number = register.round.number
+            register.tell("MasterReturned", f"the master resumed round {number}", now)
         return restored
+
+    @property
+    def job(self) -> JobRecord:
+        """The job's record."""
+        return self._register.job
+
+    @property
+    def roster(self) -> Roster:
+        """The job's nodes."""
+        return self._register.roster
+
+    @property
+    def round(self) -> Round:
+        """The latest round."""
+        return self._register.round
+
+    @property
+    def journal(self) -> Journal:
+        """What happened."""
+        return self._register.journal
 
     @property
     def elasticity(self) -> Elasticity:
         """The job's sizes and patience."""
-        return self.job.elasticity
+        return self._register.elasticity
 
     def instructions(self) -> Instructions:
         """All that was decided since the last call."""
@@ -114,11 +105,11 @@ class Membership:
     def hello(self, hello: Hello, *, now: float) -> int | Fenced | JobDone | Refused:
         """Somebody connected: the id of its node, or the answer that sends it away."""
         if not self.job.agreed:
-            self._set_job(job=hello.job, elasticity=hello.elasticity, agreed=True)
+            self._register.set_job(job=hello.job, elasticity=hello.elasticity, agreed=True)
         if hello.job != self.job.job:
             reason = f"this master serves the job '{self.job.job}', not '{hello.job}'"
             return Refused(reason=reason, final=True)
-        if done := self.done():
+        if done := self._register.done():
             return done
         if hello.held is not None:
             return self._come_back(hello, hello.held, now)
@@ -151,7 +142,7 @@ class Membership:
 
     def ready(self, fence: Fence, store: StoreAddress | None, *, now: float) -> str | None:
         """A member stopped its old workers; the first of them has opened the store."""
-        if refusal := self._stale(fence, RoundPhase.FORMING):
+        if refusal := self._register.why_stale(fence, RoundPhase.FORMING):
             return refusal
         self.roster[fence.node].state = LocalState.READY
         self.round.ready.add(fence.node)
@@ -167,7 +158,7 @@ class Membership:
         self, fence: Fence, failures: tuple[WorkerFailure, ...], *, now: float
     ) -> str | None:
         """Workers of a node failed."""
-        if refusal := self._stale(fence, RoundPhase.RUNNING):
+        if refusal := self._register.why_stale(fence, RoundPhase.RUNNING):
             return refusal
         node = self.roster[fence.node]
         node.state = LocalState.FAILED
@@ -178,7 +169,7 @@ class Membership:
 
     def succeeded(self, fence: Fence, *, now: float) -> str | None:
         """All workers of a node ended well."""
-        if refusal := self._stale(fence, RoundPhase.RUNNING):
+        if refusal := self._register.why_stale(fence, RoundPhase.RUNNING):
             return refusal
         self.roster[fence.node].state = LocalState.SUCCEEDED
         self.round.succeeded.add(fence.node)
@@ -189,7 +180,7 @@ class Membership:
         self, fence: Fence, reached: tuple[int, ...], missing: tuple[int, ...], *, now: float
     ) -> str | None:
         """Which workers of a node have come to the round's store, as global ranks."""
-        if refusal := self._stale(fence, RoundPhase.RUNNING):
+        if refusal := self._register.why_stale(fence, RoundPhase.RUNNING):
             return refusal
         self.roster[fence.node].missing = missing
         (self.round.reached.add if reached else self.round.reached.discard)(fence.node)
@@ -204,7 +195,7 @@ class Membership:
     def left(self, fence: Fence, reason: str, *, now: float) -> None:
         """A node goes on purpose."""
         if node := self.roster.get(fence.node):
-            self._tell("NodeLeft", f"{node.label} left: {reason}", now, node=node.id)
+            self._register.tell("NodeLeft", f"{node.label} left: {reason}", now, node=node.id)
             self._remove(node, f"{node.label} left", now)
             self._consider(now)
 
@@ -216,14 +207,14 @@ class Membership:
     def want(self, nodes: int, *, now: float) -> None:
         """The platform was asked for so many nodes: nobody has to wait for more than these."""
         if nodes != self.job.wanted:
-            self._set_job(wanted=nodes)
+            self._register.set_job(wanted=nodes)
             self._consider(now)
 
     def drain(self, node_id: int, reason: str) -> bool:
         """Ask a node to leave cleanly. False if there is no such node."""
         if node_id not in self.roster:
             return False
-        self._send(node_id, Drain(reason=reason))
+        self._register.send(node_id, Drain(reason=reason))
         return True
 
     def tick(self, now: float) -> None:
@@ -242,12 +233,13 @@ class Membership:
     def _join(self, hello: Hello, now: float) -> int:
         self._supersede(hello, now)
         record = NodeRecord(id=self.job.next_node, info=hello.info)
-        self._set_job(next_node=record.id + 1)
+        self._register.set_job(next_node=record.id + 1)
         node = Node(record=record, lease_until=now + self.elasticity.lease)
-        self.roster.add(node)
-        self._keep(node)
-        self._tell("NodeJoined", f"{node.label} joined from {hello.info.host}", now, node=node.id)
-        self._welcome(node, 0, note=_difference(self.elasticity, hello.elasticity))
+        self._register.add(node)
+        self._register.tell(
+            "NodeJoined", f"{node.label} joined from {hello.info.host}", now, node=node.id
+        )
+        self._register.welcome(node, 0, note=_difference(self.elasticity, hello.elasticity))
         self._consider(now)
         return node.id
 
@@ -269,7 +261,7 @@ class Membership:
         if node is None or node.record.info.name != hello.info.name:
             return Fenced(reason=f"node {held.node} was put out of the job while it was away")
         self.roster.is_back(node, lease_until=now + self.elasticity.lease)
-        self._welcome(node, held.round)
+        self._register.welcome(node, held.round)
         self._catch_up(node, hello, held, now)
         self._consider(now)
         return node.id
@@ -285,26 +277,25 @@ class Membership:
             elif hello.state is LocalState.SUCCEEDED:
                 self.succeeded(held, now=now)
             elif hello.state is not LocalState.RUNNING:
-                self._send_start(node.id)
+                self._register.send_start(node.id)
         elif same and phase is RoundPhase.FORMING and hello.state is LocalState.READY:
             self.ready(held, hello.store, now=now)
         elif phase is RoundPhase.FORMING and node.id in self.round:
-            self._send(node.id, self.round.prepare_for(node.id))
+            self._register.send(node.id, self.round.prepare_for(node.id))
         elif hello.state is LocalState.RUNNING:
-            self._send(node.id, Wait(reason="its round is over", stop_workers=True))
+            self._register.send(node.id, Wait(reason="its round is over", stop_workers=True))
 
     def _evict(self, node: Node, why: str, now: float) -> None:
-        self._send(node.id, Fenced(reason=why))
-        self._tell("NodeLost", f"{node.label} was put out: {why}", now, node=node.id)
+        self._register.send(node.id, Fenced(reason=why))
+        self._register.tell("NodeLost", f"{node.label} was put out: {why}", now, node=node.id)
         if self._charged and node.id in self.round:
             # The workers that failed a moment ago failed because this node was dying.
-            self._set_job(restarts=self.job.restarts - 1)
+            self._register.set_job(restarts=self.job.restarts - 1)
             self._charged = False
         self._remove(node, f"{node.label} was lost", now)
 
     def _remove(self, node: Node, reason: str, now: float) -> None:
-        self.roster.remove(node)
-        self.journal.forget(node_key(node.id))
+        self._register.remove(node)
         if node.id in self.round and node.state is not LocalState.SUCCEEDED:
             self._broken = self._broken or reason
             self._until.verdict = None
@@ -318,12 +309,12 @@ class Membership:
     def _worker_failure(self, reason: str, now: float) -> None:
         if self._broken:
             return
-        self._tell("WorkersFailed", reason, now)
+        self._register.tell("WorkersFailed", reason, now)
         if self.roster.limbo.intersection(self.round.members):
             self._broken = reason
             self._hasten(now)
         elif self.job.restarts < self.elasticity.max_restarts:
-            self._set_job(restarts=self.job.restarts + 1)
+            self._register.set_job(restarts=self.job.restarts + 1)
             self._charged = True
             self._broken = reason
         elif self._until.verdict is None:
@@ -377,7 +368,7 @@ class Membership:
         if self.round.phase is RoundPhase.RUNNING and not self._broken:
             self._consider_newcomers(now)
         if self._broken and self.round.phase is not RoundPhase.GATHERING:
-            self._set_round(RoundPhase.GATHERING, reason=self._broken)
+            self._register.set_phase(RoundPhase.GATHERING, reason=self._broken)
             self._until = Deadlines()
         if self.round.phase is RoundPhase.GATHERING:
             self._close_if_possible(now)
@@ -398,7 +389,9 @@ class Membership:
             return
         for node in self.roster:
             if node.id not in self.round:
-                self._tell_wait(node, "waiting as a spare: the job has all the nodes it may use")
+                self._register.tell_wait(
+                    node, "waiting as a spare: the job has all the nodes it may use"
+                )
 
     def _close_if_possible(self, now: float) -> None:
         """A round closes as soon as it can: nobody in limbo, enough nodes, no last call open."""
@@ -424,7 +417,7 @@ class Membership:
             self._until.join = now + self.elasticity.join_timeout
         self._until.last_call = None
         for node in self.roster:
-            self._tell_wait(node, f"waiting for nodes: {self._shortage()}")
+            self._register.tell_wait(node, f"waiting for nodes: {self._shortage()}")
 
     def _shortage(self) -> str:
         return f"{len(self.roster)} of at least {self.elasticity.smallest_world} are here"
@@ -434,26 +427,22 @@ class Membership:
         records = [node.record for node in self.roster]
         slots = assign_slots(choose_members(records, self.round.members, size=size))
         for node_id, slot in slots.items():
-            node = self.roster[node_id]
-            if node.record.slot != slot:
-                node.record = msgspec.structs.replace(node.record, slot=slot)
-                self._keep(node)
+            self._register.set_slot(self.roster[node_id], slot)
         record = RoundRecord(
             number=self.round.number + 1,
             phase=RoundPhase.FORMING,
             members=tuple(sorted(slots, key=slots.__getitem__)),
             reason=self._broken or "first round",
         )
-        self.round = Round(record, {node.id: node.record.info.nproc for node in self.roster})
-        self.journal.keep(ROUND_KEY, record)
+        self._register.open_round(record)
         self._broken = ""
         self._until = Deadlines(forming=now + self.elasticity.forming_timeout)
         text = f"round {record.number} forms with {size} nodes: {record.reason}"
-        self._tell("RoundForming", text, now)
+        self._register.tell("RoundForming", text, now)
         for node in self.roster:
             node.state, node.told, node.missing = LocalState.IDLE, "", ()
         for member in record.members:
-            self._send(member, self.round.prepare_for(member))
+            self._register.send(member, self.round.prepare_for(member))
         self._tell_spares()
 
     def _start(self, now: float) -> None:
@@ -461,86 +450,27 @@ class Membership:
         self._until.forming = None
         self._charged = False
         self._failures.clear()
-        self._set_round(RoundPhase.RUNNING, reason=self.round.record.reason)
+        self._register.set_phase(RoundPhase.RUNNING, reason=self.round.record.reason)
         nodes, world = len(self.round.members), self.round.world_size
-        self._tell(
+        self._register.tell(
             "RoundRunning", f"round {self.round.number}: {nodes} nodes, {world} workers", now
         )
         for member in self.round.members:
             self.roster[member].state = LocalState.RUNNING
-            self._send_start(member)
+            self._register.send_start(member)
         self._consider(now)
 
     def _finish(
         self, outcome: Outcome, reason: str, now: float, *, report: FailureReport | None = None
     ) -> None:
-        self._set_job(outcome=outcome, reason=reason, report=report)
+        self._register.set_job(outcome=outcome, reason=reason, report=report)
         self._until = Deadlines()
-        self._tell(f"Job{outcome.value.capitalize()}", f"the job {outcome.value}: {reason}", now)
-        if done := self.done():
+        self._register.tell(
+            f"Job{outcome.value.capitalize()}", f"the job {outcome.value}: {reason}", now
+        )
+        if done := self._register.done():
             for node in self.roster:
-                self._send(node.id, done)
-
-    def done(self) -> JobDone | None:
-        """What every agent is told once the job has ended."""
-        if self.job.outcome is None:
-            return None
-        return JobDone(outcome=self.job.outcome, reason=self.job.reason, report=self.job.report)
-
-    # --- records and messages ---------------------------------------------------------------
-
-    def _stale(self, fence: Fence, phase: RoundPhase) -> str | None:
-        """Why a message is late, if it is."""
-        if self.job.outcome:
-            return "the job has ended"
-        if fence.node not in self.roster:
-            return f"node {fence.node} is not in the job"
-        if fence.round != self.round.number or fence.node not in self.round:
-            return f"round {fence.round} is over; the job is at round {self.round.number}"
-        if self.round.phase is not phase:
-            return f"round {fence.round} is {self.round.phase.value}, not {phase.value}"
-        return None
-
-    def _set_job(self, **changes: Any) -> None:
-        self.job = msgspec.structs.replace(self.job, **changes)
-        self.journal.keep(JOB_KEY, self.job)
-
-    def _set_round(self, phase: RoundPhase, *, reason: str) -> None:
-        self.round.change(phase=phase, store=self.round.record.store, reason=reason)
-        self.journal.keep(ROUND_KEY, self.round.record)
-
-    def _keep(self, node: Node) -> None:
-        self.journal.keep(node_key(node.id), node.record)
-
-    def _welcome(self, node: Node, held: int, *, note: str = "") -> None:
-        self._send(
-            node.id,
-            Welcome(
-                node=node.id,
-                round=held,
-                lease=self.elasticity.lease,
-                elasticity=self.elasticity,
-                note=note,
-            ),
-        )
-
-    def _send(self, node: int, body: FromMaster) -> None:
-        self.journal.send(node, body)
-
-    def _send_start(self, node: int) -> None:
-        start = self.round.start_for(
-            node, restarts=self.job.restarts, max_restarts=self.elasticity.max_restarts
-        )
-        self._send(node, start)
-
-    def _tell_wait(self, node: Node, reason: str) -> None:
-        """Waiting nodes have nothing to run: what a broken round left behind has to stop."""
-        if node.told != reason:
-            node.told = reason
-            self._send(node.id, Wait(reason=reason, stop_workers=True))
-
-    def _tell(self, kind: str, text: str, now: float, *, node: int | None = None) -> None:
-        self.journal.tell(kind, text, now, round=self.round.number, node=node)
+                self._register.send(node.id, done)
 
 
 def _difference(ours: Elasticity, theirs: Elasticity) -> str:

@@ -13,6 +13,7 @@ import msgspec
 from resile.job.elasticity import Elasticity
 from resile.master.membership import Membership
 from resile.master.records import JobRecord, RoundPhase, decode_memory
+from resile.master.register import Register
 from resile.wire.messages import (
     Fence,
     Fenced,
@@ -73,7 +74,7 @@ class Model:
     def __init__(self, **sizes: object) -> None:
         self.elasticity = msgspec.convert(sizes, Elasticity)
         self.now = 0.0
-        self.membership = Membership(JobRecord(job="j", elasticity=self.elasticity))
+        self.membership = Membership(Register(JobRecord(job="j", elasticity=self.elasticity)))
         self.agents: dict[str, PretendAgent] = {}
         self.by_node: dict[int, PretendAgent] = {}
         self.kept: dict[str, bytes] = {}
@@ -160,7 +161,8 @@ class Model:
         self.losing = False
         memory = decode_memory(self.kept)
         assert memory is not None
-        self.membership = Membership.restore(memory, now=self.now)
+        register = Register.restore(memory, now=self.now)
+        self.membership = Membership.restore(register, now=self.now)
         for agent in self.agents.values():
             agent.connected = False
         self.settle()

@@ -1,0 +1,147 @@
+"""What a job's membership is at this moment, and the pen with which changes of it are written.
+
+The rules are in ``membership``; here is what they work on: the job's record, its nodes, its latest
+round, and the journal that every change and every message goes through.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from resile.job.elasticity import Elasticity
+from resile.master.journal import Journal
+from resile.master.records import (
+    JOB_KEY,
+    ROUND_KEY,
+    JobRecord,
+    Memory,
+    RoundPhase,
+    RoundRecord,
+    node_key,
+)
+from resile.master.roster import RECONNECT_WINDOW, Node, Roster
+from resile.master.rounds import Round
+from resile.wire.messages import Fence, FromMaster, JobDone, Wait, Welcome
+
+
+class Register:
+    """One job's state. Reading is free; writing goes through the methods."""
+
+    def __init__(self, job: JobRecord, *, wall_offset: float = 0.0) -> None:
+        """``wall_offset`` turns the clock of ``now`` into Unix time."""
+        self.job = job
+        self.roster = Roster()
+        self.round = Round(RoundRecord(), {})
+        self.journal = Journal(wall_offset=wall_offset)
+
+    @classmethod
+    def restore(cls, memory: Memory, *, now: float, wall_offset: float = 0.0) -> Register:
+        """What a store kept: every node is away and has a lease's time to come back."""
+        restored = cls(memory.job)
+        restored.journal = Journal(memory.events, wall_offset=wall_offset)
+        restored.round = Round(memory.round, {n.id: n.info.nproc for n in memory.nodes})
+        proof_at = now + memory.job.elasticity.lease
+        for record in memory.nodes:
+            restored.roster.add(
+                Node(
+                    record=record,
+                    lease_until=proof_at,
+                    proof_at=proof_at,
+                    not_before=now + RECONNECT_WINDOW,
+                )
+            )
+        return restored
+
+    @property
+    def elasticity(self) -> Elasticity:
+        """The job's sizes and patience."""
+        return self.job.elasticity
+
+    # --- reading ----------------------------------------------------------------------------
+
+    def why_stale(self, fence: Fence, phase: RoundPhase) -> str | None:
+        """Why a message is late, if it is."""
+        if self.job.outcome:
+            return "the job has ended"
+        if fence.node not in self.roster:
+            return f"node {fence.node} is not in the job"
+        if fence.round != self.round.number or fence.node not in self.round:
+            return f"round {fence.round} is over; the job is at round {self.round.number}"
+        if self.round.phase is not phase:
+            return f"round {fence.round} is {self.round.phase.value}, not {phase.value}"
+        return None
+
+    def done(self) -> JobDone | None:
+        """What every agent is told once the job has ended."""
+        if self.job.outcome is None:
+            return None
+        return JobDone(outcome=self.job.outcome, reason=self.job.reason, report=self.job.report)
+
+    # --- writing ----------------------------------------------------------------------------
+
+    def set_job(self, **changes: Any) -> None:
+        """Change fields of the job's record."""
+        self.job = msgspec.structs.replace(self.job, **changes)
+        self.journal.keep(JOB_KEY, self.job)
+
+    def set_phase(self, phase: RoundPhase, *, reason: str) -> None:
+        """Move the latest round to another phase."""
+        self.round.change(phase=phase, store=self.round.record.store, reason=reason)
+        self.journal.keep(ROUND_KEY, self.round.record)
+
+    def open_round(self, record: RoundRecord) -> None:
+        """Begin a new round."""
+        self.round = Round(record, {node.id: node.record.info.nproc for node in self.roster})
+        self.journal.keep(ROUND_KEY, record)
+
+    def add(self, node: Node) -> None:
+        """A node is in the job."""
+        self.roster.add(node)
+        self.journal.keep(node_key(node.id), node.record)
+
+    def set_slot(self, node: Node, slot: int) -> None:
+        """Give a node its rank."""
+        if node.record.slot != slot:
+            node.record = msgspec.structs.replace(node.record, slot=slot)
+            self.journal.keep(node_key(node.id), node.record)
+
+    def remove(self, node: Node) -> None:
+        """A node is out of the job."""
+        self.roster.remove(node)
+        self.journal.forget(node_key(node.id))
+
+    # --- saying -----------------------------------------------------------------------------
+
+    def send(self, node: int, body: FromMaster) -> None:
+        """Tell one node something."""
+        self.journal.send(node, body)
+
+    def welcome(self, node: Node, held: int, *, note: str = "") -> None:
+        """Greet a node back."""
+        welcome = Welcome(
+            node=node.id,
+            round=held,
+            lease=self.elasticity.lease,
+            elasticity=self.elasticity,
+            note=note,
+        )
+        self.send(node.id, welcome)
+
+    def send_start(self, node: int) -> None:
+        """Tell a member that the round runs."""
+        start = self.round.start_for(
+            node, restarts=self.job.restarts, max_restarts=self.elasticity.max_restarts
+        )
+        self.send(node, start)
+
+    def tell_wait(self, node: Node, reason: str) -> None:
+        """Waiting nodes have nothing to run: what a broken round left behind has to stop."""
+        if node.told != reason:
+            node.told = reason
+            self.send(node.id, Wait(reason=reason, stop_workers=True))
+
+    def tell(self, kind: str, text: str, now: float, *, node: int | None = None) -> None:
+        """Note what happened, for people."""
+        self.journal.tell(kind, text, now, round=self.round.number, node=node)
