@@ -24,5 +24,13 @@ check: $(STAMP)
 test: check
 	$(BIN)/pytest
 
+# Kills a worker, a node and the master of a real job, and shows that it goes on.
+demo: $(STAMP)
+	$(BIN)/python examples/demo.py
+
+# Minutes to an hour, on a quiet machine; see docs/benchmarks.md.
+bench: $(STAMP)
+	$(BIN)/python -m bench recovery
+
 clean:
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .import_linter_cache

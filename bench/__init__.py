@@ -18,7 +18,7 @@ How the rooms fit together:
     campaign    episodes of all launchers in turn, with progress
     results     what was measured, as JSON
     targets     pure: is the figure as good as wanted
-    report      tables;  plots, picture: images
+    report      tables;  document: the same in docs;  plots, picture: images
     steady      CPU used by agents and masters while training goes on
     scale       thousands of simulated agents that form a round and lose one
 """

@@ -10,6 +10,7 @@ import click
 from rich.console import Console
 
 from bench.campaign import Campaign, chosen_launchers, prepared
+from bench.document import publish as write_results
 from bench.launchers import LAUNCHERS
 from bench.measures import LAUNCH, RECOVERY, STEADY, Experiment
 from bench.picture import draw_pictures
@@ -17,9 +18,13 @@ from bench.plots import plot as draw
 from bench.report import show as print_run
 from bench.report import table
 from bench.results import MeasureResult, Run, Strip, load, now, save, this_machine
+from bench.scale.curves import plot_curves
+from bench.scale.sweep import assessed, sweep
+from bench.scale.systems import SYSTEMS
+from bench.targets import OURS
 
 RESULTS = Path(__file__).with_name("results")
-PICTURES = Path(__file__).parent.parent / "docs" / "images"
+DOCS = Path(__file__).parent.parent / "docs"
 
 console = Console()
 
@@ -40,6 +45,16 @@ def _known_peers(_context: click.Context, _option: click.Parameter, value: str) 
     if unknown := [name for name in names if name not in known]:
         raise click.BadParameter(f"no launcher {unknown[0]!r}; known: {', '.join(sorted(known))}")
     return names
+
+
+def _sizes(_context: click.Context, _option: click.Parameter, value: str) -> list[int]:
+    try:
+        sizes = [int(part) for part in value.split(",")]
+    except ValueError:
+        raise click.BadParameter(f"{value!r} is no list of numbers, such as 250,1000") from None
+    if min(sizes) < 2:
+        raise click.BadParameter("a round that loses an agent needs at least 2")
+    return sizes
 
 
 peers_option = click.option(
@@ -112,6 +127,40 @@ def steady(**options: Any) -> None:
 
 
 @cli.command()
+@click.option(
+    "--sizes",
+    default="250,500,1000,2000,4000",
+    show_default=True,
+    callback=_sizes,
+    help="Numbers of agents Resile is measured with.",
+)
+@click.option(
+    "--peer-sizes",
+    default="250,1000",
+    show_default=True,
+    callback=_sizes,
+    help="Numbers of agents the others are measured with.",
+)
+@click.option("--times", default=3, show_default=True, type=click.IntRange(min=1))
+@peers_option
+@out_option
+def scale(sizes: list[int], peer_sizes: list[int], times: int, peers: list[str], out: Path) -> None:
+    """Thousands of simulated agents form a round and lose one."""
+    started, machine = now(), this_machine()
+    systems, skipped = prepared([one for one in SYSTEMS if one.family in peers], console)
+    plan = [
+        (system, size)
+        for system in systems
+        for size in (sizes if system.family == OURS else peer_sizes)
+    ]
+    measures = assessed(sweep(plan, times=times, console=console), systems)
+    run = Run("scale", started, machine, measures, skipped=skipped)
+    save(run, out / "scale.json")
+    plot_curves(run, out / "scale.png")
+    print_run(run, console)
+
+
+@cli.command()
 @out_option
 def show(out: Path) -> None:
     """Print the tables of saved runs."""
@@ -120,14 +169,30 @@ def show(out: Path) -> None:
 
 
 @cli.command()
+@click.option(
+    "--images",
+    type=click.Path(file_okay=False, path_type=Path),
+    default=DOCS / "images",
+    help="Folder for the README's picture. [default: docs/images]",
+)
 @out_option
-def plot(out: Path) -> None:
+def plot(images: Path, out: Path) -> None:
     """Draw saved runs again, and the picture of recovery for the README."""
     for path in _saved(out):
-        draw(load(path), path.with_suffix(".png"))
+        run = load(path)
+        (plot_curves if run.command == "scale" else draw)(run, path.with_suffix(".png"))
         console.print(f"drew {path.with_suffix('.png')}")
-    for picture in draw_pictures(load(out / "recovery.json"), PICTURES):
-        console.print(f"drew {picture}")
+        if run.command == "recovery":
+            for picture in draw_pictures(run, images):
+                console.print(f"drew {picture}")
+
+
+@cli.command()
+@out_option
+def publish(out: Path) -> None:
+    """Write the results of saved runs into docs/benchmarks.md."""
+    write_results([load(path) for path in _saved(out)], DOCS / "benchmarks.md")
+    console.print(f"wrote {DOCS / 'benchmarks.md'}")
 
 
 def _measure(

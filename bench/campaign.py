@@ -8,6 +8,7 @@ that fails in an episode has that as its outcome.
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Protocol, TypeVar
 
 from rich.console import Console
 
@@ -18,6 +19,7 @@ from bench.measures import Experiment, Measure
 from bench.peers import Unavailable
 from bench.progress import progress
 from bench.results import MeasureResult, Outcome, Series, Skipped, Strip
+from bench.targets import judged
 
 
 @dataclass
@@ -83,20 +85,31 @@ def chosen_launchers(names: Sequence[str]) -> list[Launcher]:
     return [one for one in LAUNCHERS if one.name in names or one.family in names]
 
 
-def prepared(
-    launchers: Sequence[Launcher], console: Console
-) -> tuple[list[Launcher], list[Skipped]]:
+class Preparable(Protocol):
+    """Something that may have to be installed before it can be measured."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def label(self) -> str: ...
+    def prepare(self) -> None: ...
+
+
+P = TypeVar("P", bound=Preparable)
+
+
+def prepared(candidates: Sequence[P], console: Console) -> tuple[list[P], list[Skipped]]:
     """Those that can run here, set up; and those that cannot, with the reason."""
-    ready: list[Launcher] = []
+    ready: list[P] = []
     skipped: list[Skipped] = []
-    for launcher in launchers:
+    for one in candidates:
         try:
-            with console.status(f"setting up {launcher.label}"):
-                launcher.prepare()
-            ready.append(launcher)
+            with console.status(f"setting up {one.label}"):
+                one.prepare()
+            ready.append(one)
         except Unavailable as reason:
-            skipped.append(Skipped(launcher.name, str(reason)))
-            console.print(f"[yellow]skipping {launcher.label}:[/] {reason}")
+            skipped.append(Skipped(one.name, str(reason)))
+            console.print(f"[yellow]skipping {one.label}:[/] {reason}")
     return ready, skipped
 
 
@@ -111,16 +124,7 @@ def _attempt(experiment: Experiment, launcher: Launcher, findings: Findings) -> 
 
 def _judged(measure: Measure, trials: Sequence[Trials]) -> MeasureResult:
     series = [one.series(measure.name) for one in trials]
-    verdict = measure.target.judge(series)
-    return MeasureResult(
-        measure=measure.name,
-        title=measure.title,
-        unit=measure.unit,
-        wanted=measure.target.wanted,
-        verdict=verdict.text,
-        met=verdict.met,
-        series=series,
-    )
+    return judged(measure.name, measure.title, series, target=measure.target, unit=measure.unit)
 
 
 def _rotated(launchers: Sequence[Launcher], turn: int) -> Iterator[Launcher]:

@@ -45,7 +45,8 @@ class Job:
         self._agents: dict[int, subprocess.Popen[bytes]] = {}
         self._events = site.folder / "events.jsonl"
         self._events.touch()
-        self._env = base_environment(self._events, step_seconds=STEP_SECONDS)
+        ours = {"BENCH_EVENTS": str(self._events), "BENCH_STEP_SECONDS": str(STEP_SECONDS)}
+        self._env = {**base_environment(), **ours}
         self._records: list[Record] = []
         self._read_to = 0
         self._rest = b""
@@ -65,12 +66,7 @@ class Job:
 
     def wait_until_listening(self) -> float:
         """Wait until something listens on the job's port; the moment it does."""
-        deadline = time.monotonic() + _SERVICE_BOUND
-        while not _listens(self.site.port):
-            if time.monotonic() > deadline:
-                raise NoAnswer(f"nothing listened within {_SERVICE_BOUND:g} s")
-            time.sleep(_POLL)
-        return time.monotonic()
+        return wait_until_listening(self.site.port)
 
     def start_agent(self, node: int) -> float:
         """Start the agent of one node; the moment it was started."""
@@ -125,9 +121,9 @@ class Job:
             if answer is not None:
                 return answer
             if exits is not None:
-                raise NoAnswer(exits)
+                raise self._no_answer(exits)
             if time.monotonic() > deadline:
-                raise NoAnswer(f"no step in {within:g} s")
+                raise self._no_answer(f"no step in {within:g} s")
             time.sleep(_POLL)
 
     def wait_for_steps(self, *, world: int, steps: int = 1, within: float = LAUNCH_BOUND) -> float:
@@ -139,6 +135,9 @@ class Job:
     def wait_until(self, moment: float) -> None:
         """Let the job train until a moment has passed."""
         self.wait(lambda _: time.monotonic() >= moment or None, within=math.inf)
+
+    def _no_answer(self, what: str) -> NoAnswer:
+        return NoAnswer(what if self._records else f"training never began: {what}")
 
     def _exits(self) -> str | None:
         codes = [agent.poll() for agent in self._agents.values()]
@@ -164,7 +163,7 @@ def running(launcher: Launcher, shape: Shape, *, keep: Path | None = None) -> It
     with tempfile.TemporaryDirectory(prefix="resile-bench-") as temporary:
         folder = Path(temporary) if keep is None else keep / f"{launcher.name}-{name}"
         folder.mkdir(parents=True, exist_ok=True)
-        port, spare = _free_ports(2)
+        port, spare = free_ports(2)
         site = Site(job=name, shape=shape, folder=folder, port=port, spare_port=spare)
         with Processes(name) as processes:
             job = Job(launcher, site=site, processes=processes)
@@ -172,7 +171,18 @@ def running(launcher: Launcher, shape: Shape, *, keep: Path | None = None) -> It
             yield job
 
 
-def _free_ports(count: int) -> list[int]:
+def wait_until_listening(port: int) -> float:
+    """Wait until something listens on a port of this machine; the moment it does."""
+    deadline = time.monotonic() + _SERVICE_BOUND
+    while not _listens(port):
+        if time.monotonic() > deadline:
+            raise NoAnswer(f"nothing listened within {_SERVICE_BOUND:g} s")
+        time.sleep(_POLL)
+    return time.monotonic()
+
+
+def free_ports(count: int) -> list[int]:
+    """Ports of this machine that nobody used a moment ago."""
     sockets = [socket.create_server((HOST, 0)) for _ in range(count)]
     try:
         return [int(listener.getsockname()[1]) for listener in sockets]

@@ -140,6 +140,9 @@ class TorchrunEtcd(Torchrun):
         argv = [etcd_program(), "--enable-v2", *(f"--{name}={flags[name]}" for name in flags)]
         return Command(argv)
 
+    def is_master(self, argv: Sequence[str]) -> bool:
+        return "--enable-v2" in argv
+
     def _rendezvous(self, site: Site) -> list[str]:
         meeting = [f"--rdzv-endpoint={site.endpoint}", f"--rdzv-id={site.job}"]
         return ["--rdzv-backend=etcd-v2", *meeting]
@@ -208,19 +211,19 @@ class Resile(Launcher):
             argv.append("--standalone")
         else:
             argv += [f"--rdzv-endpoint={site.endpoint}", f"--rdzv-id={site.job}"]
-        return Command([*argv, str(PROBE)])
+        # Its tokens and stores, which would otherwise go to the user's own state folder.
+        return Command([*argv, str(PROBE)], {"RESILE_HOME": str(site.folder / "resile")})
 
     def is_master(self, argv: Sequence[str]) -> bool:
         return "master" in argv[1:4]
 
 
-def base_environment(events: Path, *, step_seconds: float) -> dict[str, str]:
+def base_environment() -> dict[str, str]:
     """The environment all launchers share: ours, without what would configure one of them."""
     kept = {
         name: value for name, value in os.environ.items() if not name.startswith(_FOREIGN_PREFIXES)
     }
-    ours = {"BENCH_EVENTS": str(events), "BENCH_STEP_SECONDS": str(step_seconds)}
-    return {**kept, **ours, "OMP_NUM_THREADS": "1"}
+    return {**kept, "OMP_NUM_THREADS": "1"}
 
 
 # Last call and keep-alives as short as the flags allow with a margin for a slow moment.

@@ -16,7 +16,6 @@ mpl.use("Agg")
 import matplotlib.pyplot as plt
 from matplotlib.axes import Axes
 
-from bench.report import number
 from bench.results import MeasureResult, Run, Series, Strip
 
 # What the picture shows, with the short names it has room for.
@@ -105,7 +104,7 @@ def _steps(axes: Axes, strips: Sequence[Strip], theme: Theme) -> None:
         label = axes.text(
             min(place, _AFTER / 2),
             row,
-            f"{number(strip.recovery)} s",
+            _seconds(strip.recovery),
             ha="center" if inside else "left",
             va="center",
             fontweight="bold",
@@ -113,7 +112,7 @@ def _steps(axes: Axes, strips: Sequence[Strip], theme: Theme) -> None:
         )
         label.set_bbox({"facecolor": theme.page, "edgecolor": "none", "alpha": 0.85, "pad": 2})
     axes.axvline(0, color=theme.text, linewidth=1)
-    axes.set_yticks(range(len(strips)), [strip.label for strip in strips])
+    axes.set_yticks(range(len(strips)), [strip.label.replace(", ", "\n") for strip in strips])
     axes.set_ylim(len(strips) - 0.5, -0.5)
     axes.set_xlim(-_BEFORE, _AFTER)
     axes.set_xlabel(
@@ -156,19 +155,19 @@ def _family_bar(
     untuned = [series for series in members if not series.launcher.endswith(_TUNED)]
     if not untuned:
         return
-    colour = theme.families[family]
+    colour, ink = theme.families[family], theme.page
     best = min(untuned, key=lambda series: series.median)
     if math.isinf(best.median):
         axes.text(x, floor * 1.2, "never", ha="center", va="bottom", color=colour, rotation=90)
         return
     axes.bar(x, best.median - floor, width, bottom=floor, color=colour)
-    text = f"{_family_label(best)}\n{number(best.median)} s"
+    text = f"{_family_label(best)}\n{_seconds(best.median)}"
     axes.text(x, best.median * 1.12, text, ha="center", va="bottom", fontsize=8.5)
     for series in members:
         if series.launcher.endswith(_TUNED) and not math.isinf(series.median):
             axes.hlines(series.median, x - width / 2, x + width / 2, color=theme.page, linewidth=2)
-            text = f"tuned {number(series.median)} s"
-            axes.text(x, series.median * 0.85, text, ha="center", va="top", fontsize=7.5, color="w")
+            text = f"tuned\n{_seconds(series.median)}"
+            axes.text(x, series.median * 0.85, text, ha="center", va="top", fontsize=7.5, color=ink)
 
 
 def _family_strips(strips: Sequence[Strip]) -> list[Strip]:
@@ -185,6 +184,11 @@ def _family_strips(strips: Sequence[Strip]) -> list[Strip]:
 
 def _family_label(series: Series) -> str:
     return series.label.partition(",")[0]
+
+
+def _seconds(value: float) -> str:
+    """Two digits are what a reader of a picture takes in."""
+    return f"{value:.2f} s" if value < 1 else f"{value:.1f} s" if value < 10 else f"{value:.0f} s"
 
 
 def _row_share(row: int, rows: int) -> tuple[float, float]:

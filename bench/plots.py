@@ -65,7 +65,8 @@ def _bar(axes: Axes, series: Series, *, place: int, limits: tuple[float, float])
     else:
         median = max(series.median, low)
         axes.barh(place, median - low, left=low, color=colour, alpha=0.75, height=0.62)
-        axes.text(median * 1.06, place - 0.32, number(series.median), fontsize=7, va="bottom")
+        beyond = max(median, *series.values)
+        axes.text(beyond * 1.06, place, number(series.median), fontsize=8, va="center")
     dots = [max(value, low) for value in series.values]
     axes.plot(dots, [place] * len(dots), "o", color="black", markersize=3, alpha=0.6)
 

@@ -63,6 +63,8 @@ class MeasureResult(msgspec.Struct, frozen=True):
     verdict: str
     met: bool | None
     series: list[Series]
+    size: int | None = None
+    """How many agents, where that is what a run varies."""
 
 
 class Strip(msgspec.Struct, frozen=True):

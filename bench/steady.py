@@ -21,9 +21,9 @@ def steady_cost(launcher: Launcher, findings: Findings, *, seconds: float) -> No
         start_all(job)
         ready = job.wait_for_steps(world=2, steps=SETTLED_STEPS)
         job.wait_until(ready + _WARM_UP)
-        before = _overhead(job)
+        before = overhead(job)
         job.wait_until(ready + _WARM_UP + seconds)
-        after = _overhead(job)
+        after = overhead(job)
         masters = {pid for pid in after if launcher.is_master(command_line(pid))}
         nodes = job.site.shape.max_nodes
 
@@ -36,7 +36,7 @@ def steady_cost(launcher: Launcher, findings: Findings, *, seconds: float) -> No
     findings.values["steady-total"] = share(set(after))
 
 
-def _overhead(job: Job) -> dict[int, float]:
+def overhead(job: Job) -> dict[int, float]:
     """CPU seconds so far of each process that does not train."""
     workers = {record.pid for record in job.records()}
     return {pid: cpu_seconds(pid) for pid in job.pids() if not _belongs_to(pid, workers)}

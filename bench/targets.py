@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from bench.results import Series
+from bench.results import MeasureResult, Series
 
 OURS = "resile"
 
@@ -28,8 +28,16 @@ class Target(ABC):
 
     wanted: str
 
+    @abstractmethod
     def judge(self, series: Sequence[Series]) -> Verdict:
         """The verdict on all launchers' series of one measure."""
+
+
+class Bound(Target):
+    """A target that Resile's median either keeps or misses."""
+
+    def judge(self, series: Sequence[Series]) -> Verdict:
+        """The verdict; none without a figure of Resile's."""
         ours = next((one for one in series if one.family == OURS), None)
         if ours is None:
             return Verdict(None, "Resile was not measured")
@@ -42,7 +50,7 @@ class Target(ABC):
 
 
 @dataclass(frozen=True)
-class AtMost(Target):
+class AtMost(Bound):
     """An absolute bound on the median."""
 
     bound: float
@@ -54,7 +62,7 @@ class AtMost(Target):
 
 
 @dataclass(frozen=True)
-class ShareOfBest(Target):
+class ShareOfBest(Bound):
     """At most this share of the best other launcher's median."""
 
     share: float
@@ -76,6 +84,30 @@ class Shown(Target):
 
     wanted: str = "shown for comparison"
 
-    def _judge(self, ours: float, others: Sequence[Series]) -> Verdict:
-        del ours, others
+    def judge(self, series: Sequence[Series]) -> Verdict:
+        """Nothing to judge."""
+        del series
         return Verdict(None, "")
+
+
+def judged(
+    name: str,
+    title: str,
+    series: Sequence[Series],
+    *,
+    target: Target,
+    unit: str,
+    size: int | None = None,
+) -> MeasureResult:
+    """A measure with its verdict, ready to be saved."""
+    verdict = target.judge(series)
+    return MeasureResult(
+        measure=name,
+        title=title,
+        unit=unit,
+        wanted=target.wanted,
+        verdict=verdict.text,
+        met=verdict.met,
+        series=list(series),
+        size=size,
+    )

@@ -1,13 +1,13 @@
 """Simulated agents on torch's own rendezvous: a thread each, with a real DynamicRendezvousHandler.
 
-The store runs in a process of its own, as it would beside the first agent. All handlers live in this
-process and share its interpreter, like the simulated agents of the other systems do. Losing one is
-what a killed node is to the rest: its keep-alives stop, and every survivor, whose workers have
-failed, asks for the next rendezvous at once. All timeouts are torch's defaults.
+The store runs in a process of its own, as it would beside the first agent. All handlers live in
+this process and share its interpreter, like the simulated agents of the other systems do. Losing
+one is what a killed node is to the rest: its keep-alives stop, and every survivor, whose workers
+have failed, asks for the next rendezvous at once. All timeouts are torch's defaults.
 
-In favour of c10d one thing is taken out: torch walks the Python stack to name the caller of every
-log record, which real agents do side by side on their own machines but here, in one interpreter,
-would be most of the time.
+In favour of c10d two things are taken out, which real agents do side by side on their own
+machines: connecting (every TCPStore connection asks the resolver for a name) is not timed, and the
+walk up the Python stack that torch makes to name the caller of every log record is left away.
 
 Prints one JSON line per fact: {"formed": seconds}, then {"reformed": seconds}.
 """
@@ -50,28 +50,32 @@ def _serve(port: int) -> None:
 
 def _simulate(agents: int, *, port: int) -> None:
     threading.stack_size(_STACK)
-    dynamic_rendezvous.get_method_name = lambda depth=2: "simulated"
+    dynamic_rendezvous.get_method_name = lambda *_, **__: "simulated"
     with ThreadPoolExecutor(max_workers=agents) as pool:
+        handlers = list(pool.map(lambda _: _agent(agents, port=port), range(agents)))
         begun = time.monotonic()
-        handlers = list(pool.map(lambda _: _join(agents, port=port), range(agents)))
+        _rendezvous(pool, handlers)
         print(json.dumps({"formed": time.monotonic() - begun}), flush=True)
         lost, *survivors = handlers
         begun = time.monotonic()
         lost._stop_heartbeats()
-        for done in [pool.submit(handler.next_rendezvous) for handler in survivors]:
-            done.result()
+        _rendezvous(pool, survivors)
         print(json.dumps({"reformed": time.monotonic() - begun}), flush=True)
 
 
-def _join(agents: int, *, port: int) -> DynamicRendezvousHandler:
-    """One agent: its own connection, its own handler, its first round."""
+def _agent(agents: int, *, port: int) -> DynamicRendezvousHandler:
+    """One agent: its own connection and its own handler."""
     store = TCPStore(_HOST, port, is_master=False, timeout=_STORE_TIMEOUT)
     backend = C10dRendezvousBackend(store, "scale")
-    handler = DynamicRendezvousHandler.from_backend(
+    return DynamicRendezvousHandler.from_backend(
         "scale", store, backend, min_nodes=agents - 1, max_nodes=agents, local_addr=_HOST
     )
-    handler.next_rendezvous()
-    return handler
+
+
+def _rendezvous(pool: ThreadPoolExecutor, handlers: list[DynamicRendezvousHandler]) -> None:
+    """All at once, until the last of them has the new round."""
+    for done in [pool.submit(handler.next_rendezvous) for handler in handlers]:
+        done.result()
 
 
 if __name__ == "__main__":

@@ -1,8 +1,8 @@
 """Simulated agents on DLRover's master: a thread each, with a real client of its own.
 
 Runs in DLRover's environment, where the bench is not installed. Each simulated agent does what
-DLRover's rendezvous handler does: it joins, then asks at the handler's own interval until it is part
-of the world. Losing one is what a killed node is to the rest: it says nothing more, and every
+DLRover's rendezvous handler does: it joins, then asks at the handler's own interval until it is
+part of the world. Losing one is what a killed node is to the rest: it says nothing more, and every
 survivor, whose workers have failed, joins again at once. All timeouts are DLRover's defaults.
 
 Prints one JSON line per fact: {"formed": seconds}, then {"reformed": seconds}.
@@ -15,9 +15,15 @@ import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 
-from dlrover.python.common.constants import JobConstant, NodeType, RendezvousName
-from dlrover.python.common.log import default_logger
-from dlrover.python.elastic_agent.master_client import GrpcMasterClient
+from dlrover.python.common.constants import (  # type: ignore[import-not-found]
+    JobConstant,
+    NodeType,
+    RendezvousName,
+)
+from dlrover.python.common.log import default_logger  # type: ignore[import-not-found]
+from dlrover.python.elastic_agent.master_client import (  # type: ignore[import-not-found]
+    GrpcMasterClient,
+)
 
 _STACK = 512 * 1024
 _LAST_CALL, _UNIT, _JOIN = 60, 1, 600

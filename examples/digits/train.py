@@ -58,6 +58,12 @@ def save(path: Path, model: nn.Module, optimizer: torch.optim.Optimizer, step: i
     draft.replace(path)
 
 
+def trace(path: Path, step: int, rank: int, world: int) -> None:
+    """Note when a step was taken; the clock is the same for all processes of a machine."""
+    with open(path, "a") as file:
+        file.write(f"{time.monotonic():.4f} {step} {rank} {world}\n")
+
+
 def main() -> None:
     """Train, and print the accuracy reached."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -66,6 +72,7 @@ def main() -> None:
     parser.add_argument("--checkpoint", type=Path, default=Path("digits.pt"))
     parser.add_argument("--save-every", type=int, default=10)
     parser.add_argument("--pause", type=float, default=0.0, help="seconds to rest after a step")
+    parser.add_argument("--trace", type=Path, help="append a line per step and rank: when, which")
     options = parser.parse_args()
 
     dist.init_process_group("gloo")
@@ -87,6 +94,8 @@ def main() -> None:
         loss.backward()
         optimizer.step()
         report(step, loss=loss.item())
+        if options.trace:
+            trace(options.trace, step, rank, world)
         if rank == 0 and (step + 1) % options.save_every == 0:
             save(options.checkpoint, network, optimizer, step + 1)
         if rank == 0 and step % 20 == 0:

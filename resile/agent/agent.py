@@ -46,6 +46,7 @@ from resile.wire.messages import (
     Start,
     StoreAddress,
     Wait,
+    Warmed,
     Welcome,
     WorkerFailure,
     WorkersFailed,
@@ -71,6 +72,7 @@ class Agent:
         self._environment = node_environment(config.environment, nproc=config.nproc)
         self._node: int | None = None
         self._round = 0
+        self._warm = False
         self._state = LocalState.IDLE
         self._store: StoreAddress | None = None
         self._store_host: StoreHost | None = None
@@ -108,6 +110,7 @@ class Agent:
         working = asyncio.create_task(self._work())
         asked = asyncio.create_task(leaving.get())
         reaching = asyncio.create_task(self._watch_reach())
+        warming = asyncio.create_task(self._warm_up())
         try:
             await asyncio.wait([line, working, asked], return_when=asyncio.FIRST_COMPLETED)
             if asked.done():
@@ -116,10 +119,17 @@ class Agent:
                 return self._hopeless(line)
             return await self._worked(working)
         finally:
-            for task in (line, working, asked, reaching):
+            tasks = (line, working, asked, reaching, warming)
+            for task in tasks:
                 task.cancel()
-            await asyncio.gather(line, working, asked, reaching, return_exceptions=True)
+            await asyncio.gather(*tasks, return_exceptions=True)
             await self._clean_up()
+
+    async def _warm_up(self) -> None:
+        """Say when workers can be started at once: before that nobody should stop for this node."""
+        await self._nursery.ready()
+        self._warm = True
+        self._say(Warmed(fence=self._fence()))
 
     async def _worked(self, working: asyncio.Task[int]) -> int:
         try:
@@ -356,6 +366,7 @@ class Agent:
             ),
             elasticity=self._config.elasticity,
             held=held,
+            warm=self._warm,
             state=self._state,
             store=self._store,
             failures=self._group.failures() if failed and self._group else (),

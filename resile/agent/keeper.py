@@ -10,12 +10,12 @@ import asyncio
 import logging
 import os
 import subprocess
-import sys
 from pathlib import Path
 
 from resile.job.elasticity import Elasticity
 from resile.wire.auth import TOKEN_VARIABLE
 from resile.wire.endpoint import Endpoint
+from resile.wire.launching import last_line, master_command, read_announcement
 from resile.wire.statedir import private_folder
 
 log = logging.getLogger("resile.agent")
@@ -53,18 +53,17 @@ class MasterKeeper:
         process, announced = self._spawn()
         loop = asyncio.get_running_loop()
         try:
-            said = await asyncio.wait_for(
-                loop.run_in_executor(None, _read_all, announced), START_TIMEOUT
+            endpoint = await asyncio.wait_for(
+                loop.run_in_executor(None, read_announcement, announced), START_TIMEOUT
             )
         except asyncio.TimeoutError:
             process.kill()
             raise MasterFailed(f"the master did not listen within {START_TIMEOUT:g} s") from None
-        host, _, port = said.strip().rpartition(" ")
-        if not port:
+        if endpoint is None:
             process.wait()
-            raise MasterFailed(self._last_line())
-        log.debug("started a master (pid %d) at %s:%s", process.pid, host, port)
-        return Endpoint(host, int(port))
+            raise MasterFailed(last_line(self._folder / "master.log"))
+        log.debug("started a master (pid %d) at %s", process.pid, endpoint)
+        return endpoint
 
     async def revive(self) -> None:
         """Start a master unless another agent was quicker: then the port or the store is taken."""
@@ -96,27 +95,7 @@ class MasterKeeper:
         return process, read
 
     def _command(self, announce: int) -> list[str]:
-        elasticity = self._elasticity
-        sizes = {"min_nodes", "max_nodes", "max_restarts"}
-        names = [name for name in Elasticity.__struct_fields__ if name not in sizes]
-        conf = ",".join(f"{name}={getattr(elasticity, name)}" for name in names)
-        return [
-            *(sys.executable, "-m", "resile", "master"),
-            *("--endpoint", str(self._endpoint)),
-            *("--job", self._run_id),
-            *("--run-folder", str(self._folder)),
-            *("--nnodes", f"{elasticity.min_nodes}:{elasticity.max_nodes}"),
-            *("--max-restarts", str(elasticity.max_restarts)),
-            *("--rdzv-conf", conf),
-            *("--announce-fd", str(announce)),
-        ]
-
-    def _last_line(self) -> str:
-        lines = (self._folder / "master.log").read_text(errors="replace").splitlines()
-        said = lines[-1] if lines else "it said nothing"
-        return f"the master could not start: {said.removeprefix('Error: ')}"
-
-
-def _read_all(descriptor: int) -> str:
-    with open(descriptor) as pipe:
-        return pipe.read()
+        command = master_command(
+            self._endpoint, run_id=self._run_id, elasticity=self._elasticity, announce=announce
+        )
+        return [*command, "--run-folder", str(self._folder)]

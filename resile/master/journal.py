@@ -5,7 +5,9 @@ Collected here and carried out by the service, in one order: records first, then
 
 from __future__ import annotations
 
+from collections import deque
 from dataclasses import dataclass, field
+from itertools import takewhile
 
 import msgspec
 
@@ -29,7 +31,7 @@ class Journal:
 
     def __init__(self, events: tuple[EventRecord, ...] = (), *, wall_offset: float = 0.0) -> None:
         """``wall_offset`` turns the clock of ``now`` into Unix time."""
-        self.events = list(events)
+        self.events = deque(events)
         self._wall_offset = wall_offset
         self._pending = Instructions()
 
@@ -37,6 +39,16 @@ class Journal:
         """All instructions since the last call."""
         pending, self._pending = self._pending, Instructions()
         return pending
+
+    @property
+    def last_seq(self) -> int:
+        """The number of the latest event; 0 for none."""
+        return self.events[-1].seq if self.events else 0
+
+    def since(self, seq: int) -> list[EventRecord]:
+        """The events after ``seq``, oldest first."""
+        fresh = list(takewhile(lambda event: event.seq > seq, reversed(self.events)))
+        return fresh[::-1]
 
     def keep(self, key: str, record: msgspec.Struct) -> None:
         """Remember a record over this master's death."""
@@ -58,11 +70,11 @@ class Journal:
         self, kind: str, text: str, now: float, *, round: int, node: int | None = None
     ) -> None:
         """Note what happened, for people."""
-        seq = self.events[-1].seq + 1 if self.events else 1
+        seq = self.last_seq + 1
         event = EventRecord(
             seq=seq, time=self.wall(now), kind=kind, text=text, node=node, round=round
         )
         self.events.append(event)
         self.keep(event_key(seq), event)
         while len(self.events) > KEPT_EVENTS:
-            self.forget(event_key(self.events.pop(0).seq))
+            self.forget(event_key(self.events.popleft().seq))

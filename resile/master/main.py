@@ -16,13 +16,15 @@ import ssl
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 
 from aiohttp import web
 
 from resile.job.elasticity import Elasticity
 from resile.master.http import add_routes
+from resile.master.log_http import add_log_routes
 from resile.master.membership import Membership
-from resile.master.records import JobRecord, decode_memory
+from resile.master.records import JOB_KEY, JobRecord, decode_memory
 from resile.master.register import Register
 from resile.master.service import MasterService
 from resile.master.stores import Store
@@ -61,14 +63,16 @@ class MasterConfig:
     until_done: bool = False
     """End with the job, rather than stay to be asked about it."""
 
+    logs: Path | None = None
+    """Where the nodes' output lies, if on this machine."""
+
 
 async def run_master(
     config: MasterConfig, store: Store, *, listening: Callable[[Endpoint], None]
 ) -> None:
     """Serve one job; ``listening`` is called with the endpoint once agents can connect."""
     _allow_many_connections()
-    membership = await _membership(config, store)
-    service = MasterService(membership, store)
+    service = await _service(config, store)
     runner, sweeper = await _listen(config, service, listening)
     deciding = asyncio.create_task(service.run())
     stopping = asyncio.create_task(_ended(config, service))
@@ -91,7 +95,8 @@ async def run_master(
         await store.close()
 
 
-async def _membership(config: MasterConfig, store: Store) -> Membership:
+async def _service(config: MasterConfig, store: Store) -> MasterService:
+    """A service that goes on from what the store holds, or begins."""
     wall_offset = time.time() - time.monotonic()
     memory = decode_memory(await store.load())
     if memory is not None and config.job not in (None, memory.job.job):
@@ -102,11 +107,15 @@ async def _membership(config: MasterConfig, store: Store) -> Membership:
         log.info("found the job in the store: going on at round %d", memory.round.number)
         now = time.monotonic()
         register = Register.restore(memory, now=now, wall_offset=wall_offset)
-        return Membership.restore(register, now=now)
+        membership = Membership.restore(register, now=now)
+        return MasterService(membership, store, board=memory.board)
     job = JobRecord(
         job=config.job or "", elasticity=config.elasticity, agreed=config.job is not None
     )
-    return Membership(Register(job, wall_offset=wall_offset))
+    register = Register(job, wall_offset=wall_offset)
+    if job.agreed:
+        register.journal.keep(JOB_KEY, job)  # what is kept beside it is found by this key
+    return MasterService(Membership(register), store)
 
 
 async def _listen(
@@ -116,6 +125,8 @@ async def _listen(
     app = door.application()
     app.router.add_get(AGENT_PATH, AgentEndpoint(service).serve)
     add_routes(app, service)
+    if config.logs is not None:
+        add_log_routes(app, config.logs)
     runner = web.AppRunner(app, access_log=None, handle_signals=False, shutdown_timeout=1.0)
     await runner.setup()
     host, port = config.endpoint.host, config.endpoint.port

@@ -13,6 +13,8 @@ to be the echo of a lost node does not.
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from resile.job.elasticity import Elasticity
 from resile.master.deadlines import Deadlines, is_over
 from resile.master.failures import Failures, describe_failures
@@ -38,6 +40,9 @@ from resile.wire.messages import (
     WorkerFailure,
 )
 
+ROLL_CALLS_PER_LEASE = 10
+"""How often it is looked who is silent: a tenth of a lease late is not late."""
+
 
 class Membership:
     """One job's nodes and rounds."""
@@ -50,6 +55,7 @@ class Membership:
         """Why the round cannot go on; empty while it can."""
         self._charged = False
         """The round being formed cost a restart, which a lost node's echo gets back."""
+        self._next_roll_call = 0.0
 
     @classmethod
     def restore(cls, register: Register, *, now: float) -> Membership:
@@ -97,7 +103,7 @@ class Membership:
             return None
         deadlines = [*self._until.pending(), *self.roster.deadlines()]
         if len(self.roster) > len(self.roster.limbo):
-            deadlines.append(now + self.elasticity.lease / 10)
+            deadlines.append(max(now, self._next_roll_call))
         return min(deadlines, default=None)
 
     # --- events -----------------------------------------------------------------------------
@@ -139,6 +145,15 @@ class Membership:
             self._broken = f"{node.label} was lost"
         if self._broken or self._charged:
             self._hasten(now)
+
+    def warmed(self, fence: Fence, *, now: float) -> str | None:
+        """A node can start workers at once: now it may be taken into a running job."""
+        node = self.roster.get(fence.node)
+        if node is None:
+            return f"node {fence.node} is not in the job"
+        self.roster.warmed(node)
+        self._consider(now)
+        return None
 
     def ready(self, fence: Fence, store: StoreAddress | None, *, now: float) -> str | None:
         """A member stopped its old workers; the first of them has opened the store."""
@@ -223,8 +238,10 @@ class Membership:
             return
         for node in self.roster.proven_lost(now):
             self._evict(node, "its connection was lost", now)
-        for node in self.roster.silent(now):
-            self._evict(node, f"no sign of life for {self.elasticity.lease:g} s", now)
+        if now >= self._next_roll_call:
+            self._next_roll_call = now + self.elasticity.lease / ROLL_CALLS_PER_LEASE
+            for node in self.roster.silent(now):
+                self._evict(node, f"no sign of life for {self.elasticity.lease:g} s", now)
         self._check_deadlines(now)
         self._consider(now)
 
@@ -234,13 +251,16 @@ class Membership:
         self._supersede(hello, now)
         record = NodeRecord(id=self.job.next_node, info=hello.info)
         self._register.set_job(next_node=record.id + 1)
-        node = Node(record=record, lease_until=now + self.elasticity.lease)
+        lease_until = now + self.elasticity.lease
+        node = Node(record=record, lease_until=lease_until, warm=hello.warm)
         self._register.add(node)
         self._register.tell(
             "NodeJoined", f"{node.label} joined from {hello.info.host}", now, node=node.id
         )
         self._register.welcome(node, 0, note=_difference(self.elasticity, hello.elasticity))
         self._consider(now)
+        if self._until.join is not None:
+            self._tell_shortage(node)
         return node.id
 
     def _supersede(self, hello: Hello, now: float) -> None:
@@ -248,12 +268,10 @@ class Membership:
         info = hello.info
         if info.rank is None:
             return
-        for node in self.roster:
+        for node in self.roster.claimants(info.rank):
             old = node.record.info
-            if info.rank not in (node.record.slot, old.rank) or old.role != info.role:
-                continue
             newer = (info.generation or 0) > (old.generation or 0)
-            if newer or not node.connected:
+            if old.role == info.role and (newer or not node.connected):
                 self._evict(node, f"replaced by {info.name}", now)
 
     def _come_back(self, hello: Hello, held: Fence, now: float) -> int | Fenced:
@@ -261,6 +279,8 @@ class Membership:
         if node is None or node.record.info.name != hello.info.name:
             return Fenced(reason=f"node {held.node} was put out of the job while it was away")
         self.roster.is_back(node, lease_until=now + self.elasticity.lease)
+        if hello.warm:
+            self.roster.warmed(node)
         self._register.welcome(node, held.round)
         self._catch_up(node, hello, held, now)
         self._consider(now)
@@ -374,7 +394,8 @@ class Membership:
             self._close_if_possible(now)
 
     def _consider_newcomers(self, now: float) -> None:
-        grown = self.elasticity.world_of(len(self.roster)) > len(self.round.members)
+        present = len(self._candidates())
+        grown = self.elasticity.world_of(present) > len(self.round.members)
         ending = self.round.succeeded
         if not grown or ending or self.roster.limbo or self._until.verdict is not None:
             self._until.settle = None
@@ -397,7 +418,7 @@ class Membership:
         """A round closes as soon as it can: nobody in limbo, enough nodes, no last call open."""
         if self.roster.limbo:
             return
-        size = self.elasticity.world_of(len(self.roster))
+        size = self.elasticity.world_of(len(self._candidates()))
         if not size:
             self._wait_for_nodes(now)
         elif self.round.number > 0 or self._last_call_over(size, now):
@@ -413,18 +434,29 @@ class Membership:
         return self._until.last_call <= now
 
     def _wait_for_nodes(self, now: float) -> None:
+        self._until.last_call = None
         if self._until.join is None:
             self._until.join = now + self.elasticity.join_timeout
-        self._until.last_call = None
-        for node in self.roster:
-            self._register.tell_wait(node, f"waiting for nodes: {self._shortage()}")
+            for node in self.roster:
+                self._tell_shortage(node)
+
+    def _tell_shortage(self, node: Node) -> None:
+        """Said once to each: telling all of every newcomer would cost the square of n."""
+        self._register.tell_wait(node, f"waiting for nodes: {self._shortage()}")
+
+    def _candidates(self) -> Collection[Node]:
+        """Who may be in the next round: once a job has trained, the warm ones if they suffice."""
+        if self.round.number == 0 or not self.roster.cold:
+            return self.roster
+        warm = self.roster.ready_to_train()
+        return warm if self.elasticity.world_of(len(warm)) else self.roster
 
     def _shortage(self) -> str:
         return f"{len(self.roster)} of at least {self.elasticity.smallest_world} are here"
 
     def _close(self, size: int, now: float) -> None:
         """Choose the members of a new round and have them prepare."""
-        records = [node.record for node in self.roster]
+        records = [node.record for node in self._candidates()]
         slots = assign_slots(choose_members(records, self.round.members, size=size))
         for node_id, slot in slots.items():
             self._register.set_slot(self.roster[node_id], slot)

@@ -7,10 +7,12 @@ can be asked of a living agent again (leases, who is ready) is not kept.
 from __future__ import annotations
 
 from enum import Enum
+from typing import Any
 
 import msgspec
 
 from resile.job.elasticity import Elasticity
+from resile.job.status import JobStatus
 from resile.wire.messages import FailureReport, NodeInfo, Outcome, StoreAddress
 
 
@@ -79,7 +81,24 @@ class EventRecord(msgspec.Struct, frozen=True, kw_only=True):
     round: int = 0
 
 
+class BoardRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """What the job's controller published, and what people asked of it."""
+
+    manifest: dict[str, Any] | None = None
+    status: JobStatus | None = None
+    notes_told: int = 0
+    """How many of the controller's decisions are among the events."""
+
+    wishes: dict[str, int] = msgspec.field(default_factory=dict)
+    """Sizes asked for, by role."""
+
+    deleting: bool = False
+    created: float = 0.0
+    """Unix time of the first publication."""
+
+
 JOB_KEY = "job"
+BOARD_KEY = "board"
 ROUND_KEY = "round"
 NODE_PREFIX = "node/"
 EVENT_PREFIX = "event/"
@@ -102,6 +121,7 @@ class Memory(msgspec.Struct, frozen=True, kw_only=True):
     round: RoundRecord
     nodes: tuple[NodeRecord, ...] = ()
     events: tuple[EventRecord, ...] = ()
+    board: BoardRecord = BoardRecord()
 
 
 def decode_memory(stored: dict[str, bytes]) -> Memory | None:
@@ -123,5 +143,8 @@ def decode_memory(stored: dict[str, bytes]) -> Memory | None:
             decode(stored[key], type=EventRecord)
             for key in sorted(stored)
             if key.startswith(EVENT_PREFIX)
+        ),
+        board=(
+            decode(stored[BOARD_KEY], type=BoardRecord) if BOARD_KEY in stored else BoardRecord()
         ),
     )

@@ -105,6 +105,7 @@ class Register:
         """Give a node its rank."""
         if node.record.slot != slot:
             node.record = msgspec.structs.replace(node.record, slot=slot)
+            self.roster.claim(node, slot)
             self.journal.keep(node_key(node.id), node.record)
 
     def remove(self, node: Node) -> None:

@@ -25,6 +25,9 @@ class Node:
     not_before: float = 0.0
     """Evidence may not bring ``proof_at`` nearer than this."""
 
+    warm: bool = True
+    """Whether it can start workers at once."""
+
     state: LocalState = LocalState.IDLE
     progress: Progress | None = None
     missing: tuple[int, ...] = ()
@@ -45,8 +48,9 @@ class Node:
 
     @property
     def label(self) -> str:
-        """What people call it."""
-        return f"node {self.record.id} ({self.record.info.name})"
+        """What people call it: by the name its platform gave it, which has an id of its own."""
+        info = self.record.info
+        return info.name if info.generation is not None else f"node {self.record.id} ({info.name})"
 
 
 class Roster:
@@ -54,7 +58,10 @@ class Roster:
 
     def __init__(self) -> None:
         self._nodes: dict[int, Node] = {}
+        self._claims: dict[int, set[int]] = {}
         self.limbo: set[int] = set()
+        self.cold: set[int] = set()
+        """Those who cannot start workers yet."""
 
     def __len__(self) -> int:
         return len(self._nodes)
@@ -75,13 +82,39 @@ class Roster:
     def add(self, node: Node) -> None:
         """A node joins the job."""
         self._nodes[node.id] = node
+        self.claim(node, node.record.info.rank)
+        self.claim(node, node.record.slot)
         if not node.connected:
             self.limbo.add(node.id)
+        if not node.warm:
+            self.cold.add(node.id)
+
+    def warmed(self, node: Node) -> None:
+        """It can start workers from now on."""
+        node.warm = True
+        self.cold.discard(node.id)
+
+    def claim(self, node: Node, rank: int | None) -> None:
+        """A node holds a rank, or wishes to."""
+        if rank is not None:
+            self._claims.setdefault(rank, set()).add(node.id)
+
+    def claimants(self, rank: int) -> list[Node]:
+        """Nodes in the job that hold a rank, or wish to."""
+        return [self._nodes[node] for node in sorted(self._claims.get(rank, ()))]
+
+    def ready_to_train(self) -> list[Node]:
+        """Those who can start workers at once."""
+        return [node for node in self._nodes.values() if node.warm]
 
     def remove(self, node: Node) -> None:
         """A node is out of the job."""
         del self._nodes[node.id]
         self.limbo.discard(node.id)
+        self.cold.discard(node.id)
+        for rank in (node.record.info.rank, node.record.slot):
+            if rank is not None:
+                self._claims.get(rank, set()).discard(node.id)
 
     def lost_connection(self, node: Node, *, proof_at: float, not_before: float) -> None:
         """Its connection is gone; that is proof at ``proof_at``."""

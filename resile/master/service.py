@@ -8,14 +8,18 @@ is sent: this master goes, and the next one finds what was kept.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import time
 from collections.abc import Callable
+from typing import Any, TypeVar
 
 import msgspec
 
+from resile.master.board import Board
 from resile.master.journal import Instructions
 from resile.master.membership import Membership
+from resile.master.records import BoardRecord, EventRecord
 from resile.master.stores import Store
 from resile.wire.messages import (
     Fence,
@@ -26,6 +30,7 @@ from resile.wire.messages import (
     Ready,
     Refused,
     Renew,
+    Warmed,
     WorkersFailed,
     WorkersReached,
     WorkersSucceeded,
@@ -34,6 +39,8 @@ from resile.wire.server import Peer
 
 log = logging.getLogger("resile.master")
 
+T = TypeVar("T")
+
 Happening = Callable[[float], None]
 """Something to tell the membership, given the time."""
 
@@ -41,8 +48,11 @@ Happening = Callable[[float], None]
 class MasterService:
     """Implements :class:`resile.wire.server.PeerHandler` on top of a :class:`Membership`."""
 
-    def __init__(self, membership: Membership, store: Store) -> None:
+    def __init__(
+        self, membership: Membership, store: Store, *, board: BoardRecord | None = None
+    ) -> None:
         self.membership = membership
+        self.board = Board(membership, board or BoardRecord())
         self.peers: dict[int, Peer] = {}
         self.emptied_at: float | None = time.monotonic()
         """Since when no node is in the job; None while there are some."""
@@ -51,7 +61,13 @@ class MasterService:
         self._nodes: dict[Peer, int] = {}
         self._inbox: list[Happening] = []
         self._wake = asyncio.Event()
-        self._logged = len(membership.journal.events)
+        self._logged = membership.journal.last_seq
+        self.last_step: int | None = None
+        """What was last reported by anybody, also when they have gone."""
+        self._kept = 0
+        """The last event that survives this master."""
+        self._news = asyncio.Event()
+        self._answers: list[tuple[asyncio.Future[Any], Any]] = []
 
     # --- PeerHandler ------------------------------------------------------------------------
 
@@ -71,6 +87,32 @@ class MasterService:
         """Have something told to the membership soon."""
         self._inbox.append(happening)
         self._wake.set()
+
+    async def carry_out(self, wish: Callable[[float], T]) -> T:
+        """Have something done in the one task; returns its result once its records are kept."""
+        answer: asyncio.Future[T] = asyncio.get_running_loop().create_future()
+
+        def happen(now: float) -> None:
+            try:
+                self._answers.append((answer, wish(now)))
+            except Exception as error:
+                if not answer.done():
+                    answer.set_exception(error)
+
+        self.post(happen)
+        return await answer
+
+    async def events_after(self, seq: int, *, patience: float) -> list[EventRecord]:
+        """The kept events after ``seq``; waits for the first up to ``patience`` seconds."""
+        deadline = time.monotonic() + patience
+        while True:
+            events = [e for e in self.membership.journal.since(seq) if e.seq <= self._kept]
+            left = deadline - time.monotonic()
+            if events or left <= 0:
+                return events
+            news = self._news
+            with contextlib.suppress(asyncio.TimeoutError):
+                await asyncio.wait_for(news.wait(), left)
 
     # --- the one task -----------------------------------------------------------------------
 
@@ -107,6 +149,7 @@ class MasterService:
                     for key, record in instructions.records.items()
                 }
             )
+        self._spread_news()
         for node, body in instructions.sends:
             if peer := self.peers.get(node):
                 peer.send(body)
@@ -115,11 +158,22 @@ class MasterService:
         self._notice_emptiness()
 
     def _log_events(self) -> None:
-        last = self.membership.journal.events[-1].seq if self.membership.journal.events else 0
-        fresh = [event for event in self.membership.journal.events if event.seq > self._logged]
+        fresh = self.membership.journal.since(self._logged)
         for event in fresh:
             log.info("%s: %s", event.kind, event.text)
-        self._logged = last
+        self._logged = self.membership.journal.last_seq
+
+    def _spread_news(self) -> None:
+        """What is kept may be known: to who waits for events, and to who asked for a change."""
+        answers, self._answers = self._answers, []
+        for answer, result in answers:
+            if not answer.done():
+                answer.set_result(result)
+        last = self.membership.journal.last_seq
+        if last > self._kept:
+            self._kept = last
+            news, self._news = self._news, asyncio.Event()
+            news.set()
 
     def _notice_emptiness(self) -> None:
         if len(self.membership.roster):
@@ -159,7 +213,11 @@ class MasterService:
         membership = self.membership
         match message:
             case Renew(progress=progress):
+                if progress is not None and progress.step is not None:
+                    self.last_step = progress.step
                 return membership.renew(fence, progress, now=now)
+            case Warmed():
+                return membership.warmed(fence, now=now)
             case Ready(store=store):
                 return membership.ready(fence, store, now=now)
             case WorkersFailed(failures=failures):

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
+import msgspec
 from msgspec import Meta
 
 MOST_WORKERS = 4096
@@ -37,3 +38,13 @@ Host = Annotated[str, Meta(max_length=255, pattern=_NO_SPACE)]
 PathText = Annotated[str, Meta(max_length=8192)]
 LastWords = Annotated[str, Meta(max_length=64 * 1024)]
 """A traceback: many lines, shown only to people and only in a report."""
+
+
+def is_name(text: str) -> bool:
+    """Whether a user's name for something can be told to others."""
+    try:
+        # Encoded, because a command line may hold bytes that are no text.
+        msgspec.convert(text.encode().decode(), Name)
+    except (UnicodeEncodeError, msgspec.ValidationError):
+        return False
+    return True

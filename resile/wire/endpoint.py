@@ -59,8 +59,12 @@ def is_this_machine(host: str) -> bool:
 
 def free_port(host: str = "127.0.0.1") -> int:
     """A port that was free a moment ago."""
-    with socket.socket() as probe:
-        probe.bind((host, 0))
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    with socket.socket(family) as probe:
+        try:
+            probe.bind((host, 0))
+        except (OSError, UnicodeError) as error:
+            raise EndpointError(f"no port at '{host}': {_complaint(error)}") from None
         port: int = probe.getsockname()[1]
         return port
 

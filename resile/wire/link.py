@@ -1,8 +1,8 @@
-"""The agent's line to the master, kept up over the master's death.
+"""A node's line to the master, kept up over the master's death.
 
 Workers do not notice a master that is away. The link tries again and again; on each new connection
-it says what the agent holds now, so a message lost with the old connection need not be repeated.
-A node that was put out waits here until the agent has stopped its workers, then joins as a new one.
+it says what the node holds now, so a message lost with the old connection need not be repeated.
+A node that was put out waits here until its workers are stopped, then joins as a new one.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from resile.wire.messages import (
     Welcome,
 )
 
-log = logging.getLogger("resile.agent")
+log = logging.getLogger("resile.link")
 
 FIRST_RETRY, LAST_RETRY = 0.02, 0.5
 """A restarted master is found within half a second; a thousand agents do not trample it."""
@@ -55,7 +55,7 @@ class Link:
         revive: Callable[[], Awaitable[None]] | None,
         patience: Callable[[], float],
     ) -> None:
-        """``hello`` says what the agent holds; ``revive`` may start a master where there is none;
+        """``hello`` says what the node holds; ``revive`` may start a master where there is none;
         ``patience`` is how long to try."""
         self._access = access
         self._hello = hello

@@ -128,6 +128,9 @@ class Hello(Message, frozen=True, kw_only=True):
     info: NodeInfo
     elasticity: Elasticity
     held: Fence | None = None
+    warm: bool = True
+    """Whether it can start workers at once; see :class:`Warmed`."""
+
     state: LocalState = LocalState.IDLE
     store: StoreAddress | None = None
     failures: WorkerFailures = ()
@@ -138,6 +141,12 @@ class Renew(Message, frozen=True, kw_only=True):
 
     fence: Fence
     progress: Progress | None = None
+
+
+class Warmed(Message, frozen=True, kw_only=True):
+    """My nursery is ready. Until then nobody who trains should stop for me."""
+
+    fence: Fence
 
 
 class Ready(Message, frozen=True, kw_only=True):
@@ -267,7 +276,7 @@ class Refused(Message, frozen=True, kw_only=True):
 
 
 FromAgent: TypeAlias = (
-    Hello | Renew | Ready | WorkersFailed | WorkersSucceeded | WorkersReached | Leave
+    Hello | Renew | Warmed | Ready | WorkersFailed | WorkersSucceeded | WorkersReached | Leave
 )
 FromMaster: TypeAlias = Welcome | Wait | Prepare | Start | Fenced | Drain | JobDone | Refused
 

@@ -7,6 +7,7 @@ its token (readable by its owner alone), its master's store and its log.
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import os
 import re
 import socket
@@ -16,6 +17,7 @@ from resile.wire.endpoint import Endpoint
 
 RUN_FILES = (
     "token",
+    "store",
     "master.log",
     "master.db",
     "master.db-shm",
@@ -64,9 +66,27 @@ def private_folder(path: Path) -> Path:
 def remove_run_folder(path: Path) -> None:
     """Remove what Resile keeps in a run's folder, and the folder if that leaves it empty.
 
-    By name and never recursively: whatever else lies there is not ours to delete.
+    By name and never recursively: whatever else lies there is not ours to delete. Where a master
+    lives nothing is removed: its agents find its token there.
     """
+    if _has_master(path):
+        return
     with contextlib.suppress(OSError):
         for name in RUN_FILES:
             (path / name).unlink(missing_ok=True)
         path.rmdir()
+
+
+def _has_master(path: Path) -> bool:
+    """Whether a process holds the lock of the store in a run's folder."""
+    try:
+        lock = os.open(path / "master.db.lock", os.O_RDWR)
+    except OSError:
+        return False
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        return True
+    finally:
+        os.close(lock)
+    return False

@@ -40,6 +40,7 @@ class PretendAgent:
     nproc: int = 1
     rank: int | None = None
     generation: int | None = None
+    warm: bool = True
     node: int | None = None
     round: int = 0
     state: LocalState = LocalState.IDLE
@@ -63,6 +64,7 @@ class PretendAgent:
             info=info,
             elasticity=elasticity,
             held=held,
+            warm=self.warm,
             state=self.state,
             store=self.store,
         )
@@ -118,6 +120,11 @@ class Model:
         self.agents.pop(agent.name)
         agent.connected = False
         self.membership.left(self.fence(agent), "test", now=self.now)
+        self.settle()
+
+    def warm_up(self, agent: PretendAgent) -> None:
+        agent.warm = True
+        self.membership.warmed(self.fence(agent), now=self.now)
         self.settle()
 
     def fail(self, agent: PretendAgent, code: int = 1, message: str = "") -> str | None:

@@ -383,3 +383,32 @@ def test_a_round_says_why_it_forms() -> None:
     model.leave(second)
     prepares = [m for m in model.agents["n1"].told if isinstance(m, Prepare)]
     assert prepares[-1].reason == "node 1 (n2) left"
+
+
+def test_nobody_who_trains_stops_for_a_newcomer_that_is_not_warm() -> None:
+    model = Model(min_nodes=1, max_nodes=2, last_call=0)
+    first = model.join()
+    newcomer = model.join(warm=False)
+    model.advance(10)
+    assert model.running == {first.name}
+    assert model.membership.round.number == 1
+    model.warm_up(newcomer)
+    model.advance(0.2)
+    assert model.running == {first.name, newcomer.name}
+
+
+def test_a_recovery_does_not_wait_for_a_node_that_is_not_warm_unless_it_is_needed() -> None:
+    model = Model(min_nodes=1, max_nodes=2, last_call=0)
+    first = model.join()
+    newcomer = model.join(warm=False)
+    model.fail(first)
+    assert model.running == {first.name}
+    model.leave(first)
+    assert model.running == {newcomer.name}
+
+
+def test_a_thousand_nodes_that_wait_are_told_once_each() -> None:
+    model = Model(min_nodes=300, max_nodes=300)
+    agents = [model.join() for _ in range(300)]
+    assert len(model.running) == 300
+    assert all(sum(isinstance(m, Wait) for m in agent.told) <= 1 for agent in agents)

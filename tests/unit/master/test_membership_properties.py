@@ -32,9 +32,16 @@ class Histories(RuleBasedStateMachine):
         return agents[index % len(agents)]
 
     @precondition(lambda self: len(self.model.agents) < 8)
-    @rule(nproc=st.integers(1, 3), rank=st.none() | st.integers(0, 3))
-    def join(self, nproc: int, rank: int | None) -> None:
-        self.model.join(nproc=nproc, rank=rank)
+    @rule(nproc=st.integers(1, 3), rank=st.none() | st.integers(0, 3), warm=st.booleans())
+    def join(self, nproc: int, rank: int | None, warm: bool) -> None:
+        self.model.join(nproc=nproc, rank=rank, warm=warm)
+
+    @precondition(lambda self: self.model.agents)
+    @rule(index=st.integers(0, 7))
+    def warm_up(self, index: int) -> None:
+        agent = self.pick(index)
+        if agent.connected and agent.node is not None:
+            self.model.warm_up(agent)
 
     @precondition(lambda self: self.model.agents)
     @rule(index=st.integers(0, 7))
@@ -104,6 +111,10 @@ class Histories(RuleBasedStateMachine):
         model = self.model
         model.answering = True
         self.answer_all()
+        for agent in model.agents.values():
+            agent.warm = True
+            if agent.connected and agent.node is not None:
+                model.warm_up(agent)
         for _ in range(3):
             model.reconnect_all()
             model.advance(7)

@@ -1,0 +1,202 @@
+"""Kill a worker, then a node, then the master of a real job, and watch it go on.
+
+Starts `resile up` with two nodes of two workers each, which train on the digits. While they train,
+this script kills with SIGKILL, by pid, what it announces, and waits until all ranks take steps
+again. At the end: the accuracy reached, and how long each loss was felt.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import psutil
+from rich.console import Console
+from rich.table import Table
+
+from resile.platform.local.jobfolder import JobFolder
+from resile.wire.errors import WireError
+from resile.wire.views import JobPicture
+
+HERE = Path(__file__).parent
+PATIENCE = 60.0
+MANIFEST = """
+apiVersion: resile.dev/v1alpha1
+kind: ElasticJob
+metadata: {{name: demo}}
+spec:
+  maxRestarts: 10
+  roles:
+    worker:
+      replicas: {{min: 1, max: 2}}
+      procsPerNode: 2
+      script: {script}
+      args: [--steps, "700", --pause, "0.02", --checkpoint, {folder}/digits.pt,
+             --trace, {folder}/trace]
+      resources: {{requests: {{cpu: 100m, memory: 256Mi}}}}
+"""
+
+console = Console(highlight=False)
+
+
+@dataclass(frozen=True)
+class Taken:
+    """One step of one rank, from the script's trace."""
+
+    at: float
+    step: int
+    rank: int
+    world: int
+
+
+@dataclass(frozen=True)
+class Loss:
+    """What was killed, and what it cost."""
+
+    what: str
+    seconds: float
+    repeated: int
+    world: int
+
+
+class Demo:
+    """One run of the job, and the three losses in it."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.job = JobFolder("demo")
+        self.losses: list[Loss] = []
+        manifest = folder / "job.yaml"
+        manifest.write_text(MANIFEST.format(script=HERE / "digits" / "train.py", folder=folder))
+        self.up = subprocess.Popen([sys.executable, "-m", "resile", "up", "--logs", str(manifest)])
+
+    def picture(self) -> JobPicture | None:
+        """The job as its master shows it; None while there is none to ask."""
+        inquiry = self.job.inquiry()
+        try:
+            return inquiry.picture() if inquiry else None
+        except WireError:
+            return None
+
+    def trace(self) -> list[Taken]:
+        """All steps so far."""
+        path = self.folder / "trace"
+        lines = path.read_text().splitlines() if path.exists() else []
+        fields = [line.split() for line in lines if line.count(" ") == 3]
+        return [Taken(float(t), int(s), int(r), int(w)) for t, s, r, w in fields]
+
+    def wait_for(self, condition: Callable[[], bool], what: str) -> None:
+        """Wait for a condition, unless the job ends first."""
+        deadline = time.monotonic() + PATIENCE
+        while not condition():
+            if self.up.poll() is not None or time.monotonic() > deadline:
+                raise SystemExit(f"demo: waited in vain for {what}")
+            time.sleep(0.01)
+
+    def lose(self, what: str, victims: Callable[[], list[int]], *, world: int) -> None:
+        """Kill, then wait until ``world`` ranks have all taken a step since."""
+        pids = victims()
+        console.print(f"\n[bold red]demo: kill -9 {what}[/] (pid {', '.join(map(str, pids))})")
+        before = self.trace()
+        killed_at = time.monotonic()
+        for pid in pids:
+            os.kill(pid, signal.SIGKILL)
+        self.wait_for(lambda: len(self.first_steps(killed_at, world)) == world, "the next steps")
+        resumed = self.first_steps(killed_at, world)
+        cost = Loss(
+            what=what,
+            seconds=max(resumed.values(), key=lambda taken: taken.at).at - killed_at,
+            repeated=max(0, before[-1].step + 1 - min(taken.step for taken in resumed.values())),
+            world=world,
+        )
+        self.losses.append(cost)
+        text = f"demo: all {world} workers step again after {cost.seconds:.2f} s"
+        console.print(f"[bold green]{text}[/]\n")
+
+    def first_steps(self, since: float, world: int) -> dict[int, Taken]:
+        """Each rank's first step after ``since`` in a world of that size."""
+        first: dict[int, Taken] = {}
+        for taken in self.trace():
+            if taken.at > since and taken.world == world:
+                first.setdefault(taken.rank, taken)
+        return first
+
+    def agents(self) -> list[int]:
+        """The pids of the nodes' agents, by rank."""
+        picture = self.picture()
+        nodes = sorted(picture.nodes, key=lambda node: node.rank or 0) if picture else []
+        return [node.pid for node in nodes if node.pid]
+
+    def a_worker(self) -> list[int]:
+        """The pid of the last worker of the last node."""
+        below = psutil.Process(self.agents()[-1]).children(recursive=True)
+        return [p.pid for p in below if any("train.py" in word for word in p.cmdline())][-1:]
+
+    def a_node(self) -> list[int]:
+        """The pid of the last node's agent; its workers die with it."""
+        return self.agents()[-1:]
+
+    def the_master(self) -> list[int]:
+        """The pid of the master."""
+        below = psutil.Process(self.up.pid).children()
+        return [p.pid for p in below if "master" in p.cmdline()]
+
+    def trained(self, *, world: int, steps: int) -> bool:
+        """Whether so many steps were taken by a world of that size since the last look."""
+        return len([t for t in self.trace()[-4 * steps :] if t.world == world]) >= 2 * steps
+
+    def run(self) -> int:
+        """The three losses, then the end."""
+        self.wait_for(lambda: self.trained(world=4, steps=30), "training to begin")
+        self.lose("a worker", self.a_worker, world=4)
+        self.wait_for(lambda: self.trained(world=4, steps=40), "steps in between")
+        self.lose("a whole node", self.a_node, world=2)
+        console.print("demo: the node is replaced: same rank, new id")
+        self.wait_for(lambda: self.trained(world=4, steps=40), "the replacement to join")
+        self.lose("the master", self.the_master, world=4)
+        return self.up.wait()
+
+    def summary(self) -> None:
+        """What happened, in a table."""
+        table = Table(title="What was killed, and what it cost")
+        for name in ("killed with SIGKILL", "all ranks step again after", "workers", "repeated"):
+            table.add_column(name)
+        for loss in self.losses:
+            repeated = f"{loss.repeated} steps since the last checkpoint" if loss.repeated else "-"
+            table.add_row(loss.what, f"{loss.seconds:.2f} s", str(loss.world), repeated)
+        console.print(table)
+        steps = {taken.step for taken in self.trace()}
+        console.print(f"{len(steps)} steps were trained, none was left out.")
+        with_accuracy = [line for line in self.output() if "accuracy" in line]
+        console.print(f"[bold]{with_accuracy[-1].strip()}[/]" if with_accuracy else "no accuracy?")
+
+    def output(self) -> list[str]:
+        """All that the nodes printed."""
+        logs = [self.job.path / "logs" / f"{file.node}.log" for file in self.job.log_files()]
+        return [line for log in logs for line in log.read_text(errors="replace").splitlines()]
+
+
+def main() -> None:
+    """Run the demo in a folder of its own, and clean up."""
+    with tempfile.TemporaryDirectory(prefix="resile-demo-") as folder:
+        os.environ["RESILE_HOME"] = str(Path(folder) / "home")
+        demo = Demo(Path(folder))
+        try:
+            code = demo.run()
+            demo.summary()
+        finally:
+            if demo.up.poll() is None:
+                demo.up.send_signal(signal.SIGINT)
+                demo.up.wait()
+    raise SystemExit(code)
+
+
+if __name__ == "__main__":
+    main()

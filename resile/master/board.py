@@ -1,0 +1,145 @@
+"""The board between a job's controller and everybody else.
+
+The controller publishes its status and its decisions here; people ask here for other sizes or for
+the job's end, and the controller reads what they asked. Everything is kept in the store with the
+same commit as the story it belongs to, so a master that is killed in between forgets nothing.
+What nodes use at the moment is not kept: it is told again every few seconds.
+
+BoardError
+├── NoController     nobody looks after this job's nodes
+├── NotNow           the job is over or being deleted
+└── WrongSize        a role that does not exist, or a size it cannot have
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import msgspec
+
+from resile.job.manifest import job_from_data
+from resile.job.role import RoleSpec
+from resile.job.spec import JobSpec
+from resile.job.status import DecisionNote
+from resile.master.membership import Membership
+from resile.master.records import BOARD_KEY, BoardRecord
+from resile.wire.picture import draw_picture
+from resile.wire.views import JobPicture, JobView, Publication, Usage
+
+ENDINGS = frozenset({"JobSucceeded", "JobFailed"})
+
+
+class BoardError(Exception):
+    """Base of all refusals; the text is for whoever asked."""
+
+
+class NoController(BoardError):
+    """There is no controller that could do it."""
+
+
+class NotNow(BoardError):
+    """The job is in no state for it."""
+
+
+class WrongSize(BoardError):
+    """The role or the size is not one the job has."""
+
+
+class Board:
+    """One job's board. Every change is made inside the service's one task."""
+
+    def __init__(self, membership: Membership, record: BoardRecord) -> None:
+        self._membership = membership
+        self.record = record
+        self.usage: dict[str, Usage] = {}
+        """What nodes use, by name."""
+
+    # --- the controller ---------------------------------------------------------------------
+
+    def publish(self, publication: Publication, *, now: float) -> None:
+        """Take the controller's word; decisions that were told before are not told again."""
+        told = self.record.notes_told
+        for number, note in enumerate(publication.notes, publication.first_note):
+            if number >= told:
+                self._tell(note, now)
+        self._keep(
+            manifest=publication.manifest,
+            status=publication.status,
+            notes_told=max(told, publication.first_note + len(publication.notes)),
+            created=self.record.created or self._membership.journal.wall(now),
+        )
+        if publication.wanted_nodes is not None and not self._membership.job.outcome:
+            self._membership.want(publication.wanted_nodes, now=now)
+
+    def _tell(self, note: DecisionNote, now: float) -> None:
+        echo = note.reason in ENDINGS and note.sentence == self._membership.job.reason
+        if not echo:  # the master told of the job's end itself
+            round_number = self._membership.round.number
+            self._membership.journal.tell(note.reason, note.sentence, now, round=round_number)
+
+    # --- people -----------------------------------------------------------------------------
+
+    def scale(self, sizes: Mapping[str, int], *, now: float) -> None:
+        """Ask for other sizes; all of them or none."""
+        spec = self._steerable("scaled")
+        if not sizes:
+            raise WrongSize("name at least one role and its size, such as worker=3")
+        for role, size in sizes.items():
+            if role not in spec.roles:
+                raise WrongSize(f"there is no role '{role}'; there are {', '.join(spec.roles)}")
+            check_size(role, spec.roles[role], size)
+        self._keep(wishes={**self.record.wishes, **sizes})
+        asked = ", ".join(f"{role}={size}" for role, size in sizes.items())
+        self._say("ScaleRequested", f"a user asked for {asked}", now)
+
+    def delete(self, *, now: float) -> None:
+        """Ask for the job's end. Asking twice is asking once."""
+        if self.record.manifest is None:
+            raise NoController("this job has no controller; stop it where it was started")
+        if not self.record.deleting:
+            self._keep(deleting=True)
+            self._say("DeletionRequested", "a user asked for the job to be deleted", now)
+
+    def picture(self, training: JobView, *, now: float) -> JobPicture:
+        """Everything there is to see. ``now`` is Unix time."""
+        record = self.record
+        return draw_picture(
+            training.job,
+            status=record.status,
+            training=training,
+            manifest=record.manifest,
+            usage=self.usage,
+            wishes=record.wishes,
+            deleting=record.deleting,
+            created=record.created,
+            now=now,
+        )
+
+    def _steerable(self, what: str) -> JobSpec:
+        record = self.record
+        if record.manifest is None or record.status is None:
+            raise NoController(f"this job has no controller, so it cannot be {what}")
+        if record.deleting:
+            raise NotNow(f"the job is being deleted; it cannot be {what} any more")
+        if record.status.finished or self._membership.job.outcome:
+            raise NotNow(f"the job is over; it cannot be {what} any more")
+        return job_from_data(record.manifest).spec
+
+    def _keep(self, **changes: object) -> None:
+        self.record = msgspec.structs.replace(self.record, **changes)
+        self._membership.journal.keep(BOARD_KEY, self.record)
+
+    def _say(self, kind: str, text: str, now: float) -> None:
+        self._membership.journal.tell(kind, text, now, round=self._membership.round.number)
+
+
+def check_size(role: str, spec: RoleSpec, size: int) -> None:
+    """Raise :class:`WrongSize` unless the role may have so many nodes."""
+    bounds = spec.size
+    if not bounds.min <= size <= bounds.max:
+        raise WrongSize(
+            f"role {role} may have {bounds.min} to {bounds.max} nodes, not {size} "
+            "(min and max in the manifest)"
+        )
+    if size % spec.node_unit:
+        raise WrongSize(f"role {role} grows in units of {spec.node_unit} nodes (nodeUnit)")

@@ -1,0 +1,81 @@
+"""``/v1/job``, ``/v1/scale``, ``/v1/usage``: see a job and steer it, over plain HTTP.
+
+A change is answered when it is kept, never before. Refusals are JSON with a sentence: 400 for what
+cannot be read, 422 for what the job cannot be, 409 for what it cannot be now.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Awaitable, Callable
+from functools import wraps
+
+import msgspec
+from aiohttp import web
+
+from resile.master.answers import json_answer, read_body, refusal
+from resile.master.board import BoardError, WrongSize
+from resile.master.service import MasterService
+from resile.master.view import view
+from resile.wire.views import Publication, Usage
+
+Route = Callable[[web.Request], Awaitable[web.Response]]
+
+SERVICE = web.AppKey("board_service", MasterService)
+
+
+def add_board_routes(app: web.Application, service: MasterService) -> None:
+    """Serve all of this on ``app``."""
+    app[SERVICE] = service
+    app.router.add_get("/v1/job", _picture)
+    app.router.add_put("/v1/job", _with_reasons(_publish))
+    app.router.add_delete("/v1/job", _with_reasons(_delete))
+    app.router.add_post("/v1/scale", _with_reasons(_scale))
+    app.router.add_put("/v1/usage", _with_reasons(_usage))
+
+
+def _with_reasons(route: Route) -> Route:
+    """Turn what a route raises into a refusal."""
+
+    @wraps(route)
+    async def served(request: web.Request) -> web.Response:
+        try:
+            return await route(request)
+        except WrongSize as error:
+            return refusal(422, str(error))
+        except BoardError as error:
+            return refusal(409, str(error))
+        except msgspec.DecodeError as error:
+            return refusal(400, f"the request cannot be read: {error}")
+
+    return served
+
+
+async def _picture(request: web.Request) -> web.Response:
+    service = request.app[SERVICE]
+    return json_answer(service.board.picture(view(service), now=time.time()))
+
+
+async def _publish(request: web.Request) -> web.Response:
+    service = request.app[SERVICE]
+    publication = await read_body(request, Publication)
+    await service.carry_out(lambda now: service.board.publish(publication, now=now))
+    return json_answer({"accepted": True})
+
+
+async def _scale(request: web.Request) -> web.Response:
+    service = request.app[SERVICE]
+    sizes = await read_body(request, dict[str, int])
+    await service.carry_out(lambda now: service.board.scale(sizes, now=now))
+    return json_answer({"accepted": True, "sizes": sizes})
+
+
+async def _delete(request: web.Request) -> web.Response:
+    service = request.app[SERVICE]
+    await service.carry_out(lambda now: service.board.delete(now=now))
+    return json_answer({"accepted": True})
+
+
+async def _usage(request: web.Request) -> web.Response:
+    request.app[SERVICE].board.usage = await read_body(request, dict[str, Usage])
+    return json_answer({"accepted": True})

@@ -1,0 +1,187 @@
+"""etcd's v3 JSON gateway: the few calls a store needs, tried again while etcd is unavailable.
+
+Keys and values travel as base64, 64-bit numbers as text; both stay in here. A call that got no
+answer may have been carried out all the same, so whatever is built on this has to be right when
+it is carried out twice. With several hosts the next one is asked after each failure.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import ssl
+import time
+from base64 import b64decode, b64encode
+from collections.abc import Mapping, Sequence
+from typing import Any, TypeAlias
+
+import aiohttp
+
+from resile.master.etcd_address import EtcdAddress
+from resile.master.stores import StoreUnusable
+from resile.wire.endpoint import Endpoint
+
+Json: TypeAlias = dict[str, Any]
+
+CALL_TIMEOUT = 3.0
+"""A healthy etcd answers in milliseconds; one that elects a leader needs a second or two."""
+
+RETRY_INTERVAL = 0.2
+
+PAGE = 500
+"""Keys a range request: keeps each answer far below what a proxy might cut off."""
+
+
+# --- parts of a transaction ---------------------------------------------------------------------
+
+
+def put(key: str, value: bytes, *, lease: int | None = None) -> Json:
+    """Write a key; with a lease it ends when the lease does."""
+    request = {"key": _text(key.encode()), "value": _text(value)}
+    return {"request_put": request if lease is None else {**request, "lease": str(lease)}}
+
+
+def delete(key: str) -> Json:
+    """Remove a key, also one that is not there."""
+    return {"request_delete_range": {"key": _text(key.encode())}}
+
+
+def delete_below(folder: str) -> Json:
+    """Remove every key that starts with ``folder``."""
+    return {"request_delete_range": _range_below(folder)}
+
+
+def equals(key: str, value: bytes) -> Json:
+    """The condition that a key holds a value."""
+    return {
+        "key": _text(key.encode()),
+        "target": "VALUE",
+        "result": "EQUAL",
+        "value": _text(value),
+    }
+
+
+def absent(key: str) -> Json:
+    """The condition that a key is not there."""
+    return {
+        "key": _text(key.encode()),
+        "target": "CREATE",
+        "result": "EQUAL",
+        "create_revision": "0",
+    }
+
+
+# --- calls --------------------------------------------------------------------------------------
+
+
+class Gateway:
+    """One etcd cluster. Every call raises StoreUnusable when it cannot be carried out."""
+
+    def __init__(self, address: EtcdAddress, *, patience: float) -> None:
+        """``patience``: for how many seconds an unavailable etcd is asked again."""
+        self.address = address
+        self.patience = patience
+        self._hosts = list(address.hosts)
+        self._tls = ssl.create_default_context() if address.tls else None
+        self._session: aiohttp.ClientSession | None = None
+
+    async def close(self) -> None:
+        """End all connections."""
+        session, self._session = self._session, None
+        if session is not None:
+            await session.close()
+
+    async def transact(self, conditions: Sequence[Json], operations: Sequence[Json]) -> bool:
+        """Carry out all operations if all conditions hold; whether they did."""
+        answer = await self._call("kv/txn", {"compare": conditions, "success": operations})
+        return bool(answer.get("succeeded", False))
+
+    async def get(self, key: str) -> bytes | None:
+        """The value of one key, None if it is not there."""
+        answer = await self._call("kv/range", {"key": _text(key.encode())})
+        found = answer.get("kvs", [])
+        return _bytes(found[0].get("value", "")) if found else None
+
+    async def list_below(self, folder: str) -> dict[str, bytes]:
+        """All keys that start with ``folder``, without it, and their values."""
+        found: dict[str, bytes] = {}
+        request = {**_range_below(folder), "limit": str(PAGE)}
+        while True:
+            answer = await self._call("kv/range", request)
+            pairs = answer.get("kvs", [])
+            for pair in pairs:
+                key = _bytes(pair["key"]).decode().removeprefix(folder)
+                found[key] = _bytes(pair.get("value", ""))
+            if not answer.get("more", False):
+                return found
+            request["key"] = _text(_bytes(pairs[-1]["key"]) + b"\0")
+
+    async def grant(self, ttl: int) -> int:
+        """A new lease."""
+        return int((await self._call("lease/grant", {"TTL": str(ttl)}))["ID"])
+
+    async def keep_alive(self, lease: int) -> bool:
+        """Prolong a lease; False if it is over already."""
+        answer = await self._call("lease/keepalive", {"ID": str(lease)})
+        return int(answer.get("result", {}).get("TTL", "0")) > 0
+
+    async def revoke(self, lease: int) -> None:
+        """End a lease, and the keys that hang on it."""
+        await self._call("lease/revoke", {"ID": str(lease)})
+
+    async def _call(self, path: str, request: Mapping[str, Any]) -> Json:
+        deadline = time.monotonic() + self.patience
+        while True:
+            try:
+                return await self._ask(self._hosts[0], path, request)
+            except (aiohttp.ClientError, OSError, asyncio.TimeoutError) as error:
+                why = str(error) or "no answer"
+            if time.monotonic() >= deadline:
+                raise StoreUnusable(
+                    f"the store {self.address} did not answer for {self.patience:g} s: {why}"
+                )
+            self._hosts.append(self._hosts.pop(0))
+            await asyncio.sleep(RETRY_INTERVAL)
+
+    async def _ask(self, host: Endpoint, path: str, request: Mapping[str, Any]) -> Json:
+        """One attempt. Raises aiohttp's errors for what may be better later or elsewhere."""
+        if self._session is None:
+            self._session = aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(CALL_TIMEOUT))
+        scheme = "http" if self._tls is None else "https"
+        url = f"{scheme}://{host}/v3/{path}"
+        async with self._session.post(url, json=request, ssl=self._tls or True) as response:
+            said = _decode(await response.read())
+            if response.status >= 500 or response.status == 429:
+                raise aiohttp.ClientError(_complaint(said, response.status))
+            if response.status != 200:
+                complaint = _complaint(said, response.status)
+                raise StoreUnusable(f"the store {self.address} refused {path}: {complaint}")
+            if not said:
+                raise StoreUnusable(f"what answers at {host} is no etcd of version 3.4 or later")
+            return said
+
+
+def _decode(body: bytes) -> Json:
+    """The JSON object in an answer; nothing if what answers is no etcd."""
+    try:
+        said = json.loads(body)
+    except ValueError:
+        return {}
+    return said if isinstance(said, dict) else {}
+
+
+def _complaint(said: Json, status: int) -> str:
+    return str(said.get("message") or said.get("error") or f"HTTP {status}")
+
+
+def _text(value: bytes) -> str:
+    return b64encode(value).decode()
+
+
+def _bytes(text: str) -> bytes:
+    return b64decode(text)
+
+
+def _range_below(folder: str) -> Json:
+    start = folder.encode()
+    return {"key": _text(start), "range_end": _text(start[:-1] + bytes([start[-1] + 1]))}

@@ -1,0 +1,47 @@
+"""The training as status shows it, read off the membership."""
+
+from __future__ import annotations
+
+from resile.master.records import RoundPhase
+from resile.master.service import MasterService
+from resile.wire.views import JobView, NodeView
+
+
+def view(service: MasterService) -> JobView:
+    """What there is to see now."""
+    membership = service.membership
+    members = set(membership.round.members)
+    nodes = []
+    for node in membership.roster:
+        info = node.record.info
+        waiting = node.id not in members and membership.round.phase is not RoundPhase.GATHERING
+        nodes.append(
+            NodeView(
+                id=node.id,
+                name=info.name,
+                host=info.host,
+                pid=info.pid,
+                role=info.role,
+                rank=node.record.slot,
+                state="spare" if waiting else node.state.value,
+                connected=node.connected,
+                workers=info.nproc,
+                progress=node.progress,
+            )
+        )
+    steps = [n.progress.step for n in nodes if n.progress and n.progress.step is not None]
+    outcome = membership.job.outcome
+    return JobView(
+        job=membership.job.job,
+        phase=outcome.value if outcome else membership.round.phase.value,
+        round=membership.round.number,
+        reason=membership.job.reason if outcome else membership.round.record.reason,
+        min_nodes=membership.elasticity.min_nodes,
+        max_nodes=membership.elasticity.max_nodes,
+        world_size=membership.round.world_size,
+        restarts=membership.job.restarts,
+        max_restarts=membership.elasticity.max_restarts,
+        step=max(steps, default=service.last_step),
+        nodes=nodes,
+        report=membership.job.report,
+    )

@@ -1,0 +1,136 @@
+"""The plain HTTP beside the agents' connections, from the asker's side: look at a job, steer it.
+
+Blocking and without a connection kept, on the standard library alone: a command that asks once
+starts fast, and a controller asks from a thread. Every answer is JSON or a log's bytes; every
+refusal carries a sentence. Raises :class:`Unreachable` where nothing answers and
+:class:`RefusedByPeer` where the master said no.
+"""
+
+from __future__ import annotations
+
+import http.client
+import os
+from collections.abc import Mapping
+from typing import Any, TypeVar
+from urllib.parse import urlencode
+
+import msgspec
+
+from resile.wire.auth import authorization
+from resile.wire.endpoint import Endpoint
+from resile.wire.errors import RefusedByPeer, Unreachable
+from resile.wire.views import (
+    EventView,
+    JobPicture,
+    LogFile,
+    Publication,
+    Refusal,
+    Usage,
+)
+
+__all__ = ["Inquiry"]
+
+ANSWER_TIMEOUT = 10.0
+"""A master answers in milliseconds; one on a machine that swaps may take seconds."""
+
+T = TypeVar("T")
+
+
+class Inquiry:
+    """Asks one master."""
+
+    def __init__(self, endpoint: Endpoint, token: str) -> None:
+        self.endpoint = endpoint
+        self._token = token
+
+    def picture(self) -> JobPicture:
+        """Everything there is to see now."""
+        return self._ask("GET", "/v1/job", JobPicture)
+
+    def publish(self, publication: Publication) -> None:
+        """Tell the master what the controller decided. Returns when that is kept."""
+        self._ask("PUT", "/v1/job", dict[str, Any], body=publication)
+
+    def tell_usage(self, usage: Mapping[str, Usage]) -> None:
+        """Tell the master what each node, by name, uses at the moment."""
+        self._ask("PUT", "/v1/usage", dict[str, Any], body=dict(usage))
+
+    def scale(self, sizes: Mapping[str, int]) -> None:
+        """Ask for other sizes, by role. Returns when the wish is kept."""
+        self._ask("POST", "/v1/scale", dict[str, Any], body=dict(sizes))
+
+    def delete(self) -> None:
+        """Ask for the job's end. Returns when the wish is kept."""
+        self._ask("DELETE", "/v1/job", dict[str, Any])
+
+    def events(self, *, since: int = 0, wait: float = 0.0) -> list[EventView]:
+        """What happened after event ``since``; waits up to ``wait`` seconds for the first."""
+        query = {"since": since, "wait": f"{wait:g}"}
+        return self._ask("GET", "/v1/events", list[EventView], query=query, patience=wait)
+
+    def log_files(self) -> list[LogFile]:
+        """Whose output there is."""
+        return self._ask("GET", "/v1/logs", list[LogFile])
+
+    def log(self, node: str, *, offset: int = 0) -> bytes:
+        """A piece of a node's output from ``offset`` on; empty at its end."""
+        return self._send("GET", "/v1/logs", query={"node": node, "offset": offset})
+
+    def _ask(
+        self,
+        method: str,
+        path: str,
+        kind: type[T],
+        *,
+        body: object = None,
+        query: Mapping[str, object] | None = None,
+        patience: float = 0.0,
+    ) -> T:
+        data = self._send(method, path, body=body, query=query, patience=patience)
+        try:
+            return msgspec.json.decode(data, type=kind)
+        except msgspec.DecodeError as error:
+            raise RefusedByPeer(
+                f"what listens at {self.endpoint} gave no answer of a Resile master: {error}"
+            ) from None
+
+    def _send(
+        self,
+        method: str,
+        path: str,
+        *,
+        body: object = None,
+        query: Mapping[str, object] | None = None,
+        patience: float = 0.0,
+    ) -> bytes:
+        target = f"{path}?{urlencode(query)}" if query else path
+        content = None if body is None else msgspec.json.encode(body)
+        connection = http.client.HTTPConnection(
+            self.endpoint.host, self.endpoint.port, timeout=ANSWER_TIMEOUT + patience
+        )
+        try:
+            connection.request(method, target, body=content, headers=authorization(self._token))
+            answer = connection.getresponse()
+            data = answer.read()
+        except (OSError, http.client.HTTPException) as error:
+            raise Unreachable(f"no master answers at {self.endpoint}: {_why(error)}") from None
+        finally:
+            connection.close()
+        if answer.status != 200:
+            raise RefusedByPeer(_reason(data, answer.status), final=answer.status < 500)
+        return data
+
+
+def _why(error: Exception) -> str:
+    if isinstance(error, TimeoutError):
+        return "it took too long"
+    if isinstance(error, OSError) and error.errno:
+        return os.strerror(error.errno)
+    return "it hung up"
+
+
+def _reason(data: bytes, status: int) -> str:
+    try:
+        return msgspec.json.decode(data, type=Refusal).error
+    except msgspec.DecodeError:
+        return data.decode(errors="replace").strip() or f"HTTP {status}"

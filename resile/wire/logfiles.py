@@ -1,0 +1,51 @@
+"""The output of a job's nodes: one file a node in one folder, read a piece at a time.
+
+A name is only ever looked up in that folder: whatever could lead out of it (a separator, a leading
+dot, a symbolic link) is no name of a node.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+
+from resile.wire.views import LogFile
+
+__all__ = ["PIECE", "list_logs", "read_piece"]
+
+PIECE = 256 * 1024
+"""Enough for a page of output, little enough to hold up nobody."""
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,250}")
+_SUFFIX = ".log"
+
+
+def list_logs(folder: Path) -> list[LogFile]:
+    """Whose output there is."""
+    try:
+        found = [entry for entry in os.scandir(folder) if entry.name.endswith(_SUFFIX)]
+        files = [(e.name, e.stat().st_size) for e in found if e.is_file(follow_symlinks=False)]
+    except OSError:
+        return []
+    files.sort(key=lambda file: _natural(file[0]))
+    return [LogFile(node=name.removesuffix(_SUFFIX), size=size) for name, size in files]
+
+
+def read_piece(folder: Path, node: str, *, offset: int) -> bytes:
+    """Some of a node's output; raises FileNotFoundError for what is no node with output."""
+    if not _NAME.fullmatch(node):
+        raise FileNotFoundError(node)
+    try:
+        descriptor = os.open(folder / f"{node}{_SUFFIX}", os.O_RDONLY | os.O_NOFOLLOW)
+    except OSError:
+        raise FileNotFoundError(node) from None
+    try:
+        return os.pread(descriptor, PIECE, offset)
+    finally:
+        os.close(descriptor)
+
+
+def _natural(name: str) -> list[tuple[int, str]]:
+    """Numbers in a name compare as numbers: worker-9 comes before worker-10."""
+    return [(int(part), "") if part.isdigit() else (-1, part) for part in re.split(r"(\d+)", name)]

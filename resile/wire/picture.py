@@ -1,0 +1,122 @@
+"""One picture of a job from two halves: its controller's status and its master's view. Pure.
+
+The controller knows the ranks, why they are pending and how often they were replaced; the master
+knows who is in the round and how far it has come. A node's name is what both call it by.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from resile.job.node import LIVE, NodePhase
+from resile.job.status import ConditionStatus, ConditionType, JobPhase, JobStatus, NodeStatus
+from resile.wire.views import JobPicture, JobView, NodePicture, NodeView, Usage
+
+__all__ = ["draw_picture", "headline"]
+
+
+def draw_picture(
+    name: str,
+    *,
+    status: JobStatus | None,
+    training: JobView | None,
+    manifest: dict[str, Any] | None = None,
+    usage: Mapping[str, Usage] | None = None,
+    wishes: Mapping[str, int] | None = None,
+    deleting: bool = False,
+    created: float = 0.0,
+    now: float,
+) -> JobPicture:
+    """Put the halves together; either may be missing. ``usage`` is by the nodes' names."""
+    seen = {} if training is None else {view.name: view for view in training.nodes}
+    if status is None:
+        nodes = tuple(_visitor(view, training) for view in seen.values())
+        phase = "" if training is None else training.phase
+        message = "" if training is None else training.reason
+    else:
+        used = usage or {}
+        nodes = tuple(
+            _node(rank, seen.get(rank.name), training=training, usage=used.get(rank.name))
+            for rank in status.nodes
+        )
+        phase, message = status.phase.value, headline(status)
+    return JobPicture(
+        name=name,
+        phase=phase,
+        message=message,
+        nodes=nodes,
+        training=training,
+        status=status,
+        manifest=manifest,
+        wishes=dict(wishes or {}),
+        deleting=deleting,
+        created=created,
+        seen=now,
+    )
+
+
+_TELLING = {
+    JobPhase.SUCCEEDED: ConditionType.SUCCEEDED,
+    JobPhase.FAILED: ConditionType.FAILED,
+    JobPhase.SUSPENDED: ConditionType.SUSPENDED,
+}
+
+
+def headline(status: JobStatus) -> str:
+    """Why the job is in its phase, in a sentence."""
+    condition = status.condition(_TELLING.get(status.phase, ConditionType.RUNNING))
+    if condition is not None:
+        if condition.status is ConditionStatus.TRUE or status.phase is JobPhase.RESTARTING:
+            return condition.message
+        return ""
+    waiting = [
+        rank for rank in status.nodes if rank.phase in (NodePhase.WAITING, NodePhase.PENDING)
+    ]
+    return next((f"{rank.name or rank.role}: {rank.message}" for rank in waiting), "")
+
+
+def _node(
+    rank: NodeStatus, view: NodeView | None, *, training: JobView | None, usage: Usage | None
+) -> NodePicture:
+    drawn = NodePicture(
+        name=rank.name,
+        role=rank.role,
+        rank=rank.rank,
+        phase=rank.phase.value,
+        id=rank.id,
+        reason=rank.reason,
+        message=rank.message,
+        host=rank.host,
+        restarts=rank.restarts,
+        spent=rank.spent,
+        memory_limit=rank.resources.limits.get("memory", ""),
+        usage=usage if rank.phase in LIVE else None,
+    )
+    if view is None or training is None or rank.phase not in LIVE:
+        return drawn
+    return msgspec.structs.replace(drawn, **_live(view, training))
+
+
+def _visitor(view: NodeView, training: JobView | None) -> NodePicture:
+    """A node that no controller looks after: one that came by itself."""
+    drawn = NodePicture(
+        name=view.name, role=view.role, rank=view.rank, phase=NodePhase.RUNNING.value, id=view.id
+    )
+    return drawn if training is None else msgspec.structs.replace(drawn, **_live(view, training))
+
+
+def _live(view: NodeView, training: JobView) -> dict[str, Any]:
+    progress = view.progress
+    return {
+        "state": view.state,
+        "connected": view.connected,
+        "workers": view.workers,
+        "host": view.host,
+        "pid": view.pid,
+        "round": None if view.state == "spare" else training.round,
+        "step": None if progress is None else progress.step,
+        "loss": None if progress is None else progress.loss,
+    }

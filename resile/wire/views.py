@@ -1,0 +1,166 @@
+"""What a master's HTTP answers with, and what a controller tells it: JSON, for people and tools.
+
+Fields are only ever added, with defaults, so that an older reader understands a newer master and
+a snapshot written last year can still be shown.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from resile.job.status import DecisionNote, JobStatus
+from resile.wire.messages import FailureReport, Progress
+
+__all__ = [
+    "EventView",
+    "JobPicture",
+    "JobView",
+    "LogFile",
+    "NodePicture",
+    "NodeView",
+    "Publication",
+    "Refusal",
+    "Usage",
+]
+
+
+class NodeView(msgspec.Struct, frozen=True, kw_only=True):
+    """A node as its master sees it: ``GET /v1/status``."""
+
+    id: int
+    name: str
+    host: str
+    pid: int
+    role: str
+    rank: int | None
+    state: str
+    connected: bool
+    workers: int
+    progress: Progress | None
+
+
+class JobView(msgspec.Struct, frozen=True, kw_only=True):
+    """The training as its master sees it: ``GET /v1/status``."""
+
+    job: str
+    phase: str
+    round: int
+    reason: str
+    min_nodes: int
+    max_nodes: int
+    world_size: int
+    restarts: int
+    max_restarts: int
+    step: int | None
+    nodes: list[NodeView]
+    report: FailureReport | None
+
+
+class EventView(msgspec.Struct, frozen=True, kw_only=True):
+    """One thing that happened, and why: ``GET /v1/events``."""
+
+    seq: int
+    time: float
+    """Unix time."""
+
+    kind: str
+    text: str
+    node: int | None = None
+    round: int = 0
+
+
+class Usage(msgspec.Struct, frozen=True, kw_only=True):
+    """What a node uses at the moment."""
+
+    cpu: float | None = None
+    """In cores."""
+
+    memory: int | None = None
+    """In bytes."""
+
+
+class _Camel(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """What stands beside a job's status is written as the status is."""
+
+
+class NodePicture(_Camel, frozen=True, kw_only=True):
+    """One rank of a role: what its controller decided, and what its node does in the round."""
+
+    name: str
+    role: str
+    rank: int | None
+    phase: str
+    id: int | None = None
+    """The controller's number of the node, which grows with each replacement."""
+
+    reason: str = ""
+    message: str = ""
+    state: str = ""
+    """What the master says of it: idle, ready, running, failed, succeeded, spare."""
+
+    connected: bool = False
+    workers: int = 0
+    host: str = ""
+    pid: int = 0
+    round: int | None = None
+    step: int | None = None
+    loss: float | None = None
+    restarts: int = 0
+    spent: int = 0
+    memory_limit: str = ""
+    usage: Usage | None = None
+
+
+class JobPicture(_Camel, frozen=True, kw_only=True):
+    """Everything there is to see of a job at one moment: ``GET /v1/job``."""
+
+    name: str
+    phase: str
+    message: str = ""
+    """Why it is in that phase, in a sentence."""
+
+    nodes: tuple[NodePicture, ...] = ()
+    training: JobView | None = None
+    status: JobStatus | None = None
+    """What the controller published; None for a job that no controller looks after."""
+
+    manifest: dict[str, Any] | None = None
+    wishes: dict[str, int] = msgspec.field(default_factory=dict)
+    """Sizes asked for by scale requests, by role."""
+
+    deleting: bool = False
+    created: float = 0.0
+    """Unix time, as is the next."""
+
+    seen: float = 0.0
+    ended: str = ""
+    """How the job's platform ended, once it has: only in what it leaves behind."""
+
+
+class Publication(_Camel, frozen=True, kw_only=True):
+    """What a controller tells the master: ``PUT /v1/job``."""
+
+    manifest: dict[str, Any]
+    status: JobStatus
+    wanted_nodes: int | None = None
+    """How many nodes are on their way to the rendezvous or there; None: nobody knows."""
+
+    first_note: int = 0
+    """The number of the first of ``notes``, counted over the job's life: what was told is known."""
+
+    notes: tuple[DecisionNote, ...] = ()
+
+
+class LogFile(msgspec.Struct, frozen=True, kw_only=True):
+    """One node's output: ``GET /v1/logs``."""
+
+    node: str
+    size: int
+
+
+class Refusal(msgspec.Struct, frozen=True, kw_only=True):
+    """Why the master did not do as it was asked."""
+
+    error: str
