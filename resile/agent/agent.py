@@ -76,6 +76,7 @@ class Agent:
         self._state = LocalState.IDLE
         self._store: StoreAddress | None = None
         self._store_host: StoreHost | None = None
+        self._store_watch: asyncio.Task[None] | None = None
         self._group: WorkerGroup | None = None
         self._elasticity = config.elasticity
         self._inbox: asyncio.Queue[FromMaster | WorkerGroup] = asyncio.Queue()
@@ -241,12 +242,22 @@ class Agent:
         """
         old, self._store_host = self._store_host, None
         if old is not None:
+            if self._store_watch is not None:
+                self._store_watch.cancel()
             await old.close()
         address = self._config.address
         if not await self._nursery.wants_torch():
-            return StoreAddress(address, free_port(address))
+            return StoreAddress(address, free_port(address), hosted=False)
         self._store_host = await self._nursery.open_store()
+        self._store_watch = asyncio.create_task(self._watch_store(self._store_host))
         return StoreAddress(address, self._store_host.port)
+
+    async def _watch_store(self, host: StoreHost) -> None:
+        """The store of a running round is lost: what still needs it would wait for ever."""
+        code = await host.wait()
+        if host is self._store_host and self._state is LocalState.RUNNING and self._group:
+            why = f"the round's store (pid {host.pid}) ended with {code}"
+            self._break_round(self._group.first_rank, why, code)
 
     async def _start(self, start: Start) -> None:
         if start.round != self._round or self._state is not LocalState.READY:
@@ -275,14 +286,12 @@ class Agent:
         try:
             await self._group.start(start)
         except SpawnFailed as error:
-            self._spawn_failed(start, str(error))
+            self._break_round(start.first_rank, str(error), 1)
 
-    def _spawn_failed(self, start: Start, why: str) -> None:
-        """No process could be started: as bad as a worker that died at once."""
+    def _break_round(self, rank: int, why: str, code: int) -> None:
+        """Something that workers cannot do without is not there: as bad as a dead worker."""
         log.error("%s", why)
-        failure = WorkerFailure(
-            local_rank=0, rank=start.first_rank, pid=0, exit_code=1, message=why
-        )
+        failure = WorkerFailure(local_rank=0, rank=rank, pid=0, exit_code=code, message=why)
         self._state = LocalState.FAILED
         self._say(WorkersFailed(fence=self._fence(), failures=(failure,)))
 

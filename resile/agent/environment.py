@@ -58,7 +58,7 @@ def worker_environment(
         "TORCHELASTIC_RESTART_COUNT": str(start.restart_count),
         "TORCHELASTIC_MAX_RESTARTS": str(start.max_restarts),
         "TORCHELASTIC_RUN_ID": run_id,
-        "TORCHELASTIC_USE_AGENT_STORE": "True",
+        "TORCHELASTIC_USE_AGENT_STORE": str(start.store.hosted),
         "TORCHELASTIC_ERROR_FILE": str(error_file),
         "RESILE_ROUND": str(start.round),
         "RESILE_PROGRESS_SOCKET": progress_socket,

@@ -55,11 +55,13 @@ class WorkerGroup:
         self._running: list[Running] = []
         self._watchers: list[asyncio.Task[None]] = []
         self.round = 0
+        self.first_rank = 0
         self.store_port = 0
 
     async def start(self, start: Start) -> None:
         """Start every worker of the round."""
         self.round, self.store_port = start.round, start.store.port
+        self.first_rank = start.first_rank
         specs, prepared = [], []
         for local_rank in range(self._config.nproc):
             folder = attempt_folder(self._log_root, start.round, local_rank)

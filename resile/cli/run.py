@@ -6,6 +6,7 @@ import asyncio
 import logging
 import os
 import socket
+import sys
 import uuid
 from dataclasses import dataclass
 from pathlib import Path
@@ -33,6 +34,7 @@ from resile.wire.endpoint import (
     is_this_machine,
     parse_endpoint,
 )
+from resile.wire.launching import KEPT_VARIABLE
 from resile.wire.statedir import run_folder
 
 log = logging.getLogger("resile.agent")
@@ -175,11 +177,12 @@ def _command(script: str, args: tuple[str, ...], flags: dict[str, Any]) -> Worke
         raise click.UsageError("--module and --no-python exclude each other")
     if flags["no_python"]:
         return WorkerCommand(kind=CommandKind.EXECUTABLE, target=script, args=args)
+    python = os.environ.get("PYTHON_EXEC", sys.executable)
     if flags["module"]:
-        return WorkerCommand(kind=CommandKind.MODULE, target=script, args=args)
+        return WorkerCommand(kind=CommandKind.MODULE, target=script, args=args, python=python)
     if not Path(script).exists():
         raise click.UsageError(f"the script '{script}' does not exist (in {Path.cwd()})")
-    return WorkerCommand(kind=CommandKind.SCRIPT, target=script, args=args)
+    return WorkerCommand(kind=CommandKind.SCRIPT, target=script, args=args, python=python)
 
 
 def _place(flags: dict[str, Any], elasticity: Elasticity) -> Place:
@@ -207,7 +210,8 @@ def _master(
     """How to reach the master, and how to start it where that is ours to do."""
     tls = client_tls(flags["tls_ca"])
     token = given_token(flags["token_file"])
-    if tls is None and is_this_machine(place.endpoint.host):
+    ours_to_keep = tls is None and not os.environ.get(KEPT_VARIABLE)
+    if ours_to_keep and is_this_machine(place.endpoint.host):
         folder = run_folder(place.endpoint)
         token = token or shared_token(folder / "token")
         keeper = MasterKeeper(

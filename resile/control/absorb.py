@@ -49,7 +49,8 @@ def absorb_leftovers(ledger: Ledger) -> None:
             continue
         found = ledger.seen(rank)
         if found is None:
-            ledger.retire(rank, "Gone", "no longer there")
+            if rank.seen or _overdue(ledger, rank):
+                ledger.put(replace(rank, phase=NodePhase.STOPPED, message="no longer there"))
         elif found.live:
             ledger.put(_refreshed(rank, found))
         else:
@@ -98,13 +99,17 @@ def _absent(ledger: Ledger, rank: NodeStatus) -> str:
     """A live node is not reported: deleted if it ever was, otherwise on its way for a while."""
     if rank.seen:
         return _ended(ledger, rank, end=_DELETED, at=None)
-    overdue = (rank.asked_at or ledger.now) + ledger.policy.unseen_for
-    if ledger.now < overdue:
-        ledger.wake_at(overdue)
+    if not _overdue(ledger, rank):
         return ""
     sentence = f"{rank.name} (rank {rank.rank}) was asked for and never appeared; asked for again"
     fate = Fate(outcome=Outcome.RELAUNCH, sentence=sentence, quick_crashes=rank.quick_crashes)
     return _apply(ledger, rank, fate=fate, cause=ExitCause.NEVER_STARTED, at=ledger.now)
+
+
+def _overdue(ledger: Ledger, rank: NodeStatus) -> bool:
+    deadline = (rank.asked_at or ledger.now) + ledger.policy.unseen_for
+    ledger.wake_at(deadline)
+    return ledger.now >= deadline
 
 
 def _ended(ledger: Ledger, rank: NodeStatus, *, end: NodeExit, at: datetime | None) -> str:

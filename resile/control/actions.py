@@ -1,7 +1,8 @@
 """What the controller asks a platform to do. Each action carries the reason a person can read.
 
-All actions may be repeated: starting an id that exists, or stopping one that has ended, is done
-already. A platform that cannot carry one out reports why with the node, and tries again.
+All actions may be repeated: starting an id that exists, or stopping one that has ended or never
+came to be, is done already. A stop that overtakes its start must win: the id is not started any
+more. A platform that cannot carry an action out reports why with the node, and tries again.
 """
 
 from __future__ import annotations

@@ -5,9 +5,9 @@ required role cannot have MIN nodes any more, or when its deadline has passed. A
 given up alone does not end a job that can go on without it.
 
 It has **succeeded** when in every role that counts all nodes at work have completed, and at least
-MIN of them. Ranks that never got room do not hold it up, nor does a node that was taken away and
-has not come back; one that failed does, until it has been run again or given up. Where the job
-has a master its verdict is enough, once the nodes have left.
+MIN of them. A rank for which there is no room does not hold it up, whether it never ran or was
+taken away; one that failed does, until it has been run again or given up. Where the job has a
+master its verdict is enough, once the nodes have left.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import timedelta
 
-from resile.control.ledger import AT_WORK, Ledger
+from resile.control.ledger import AT_WORK, SUSPENDED, Ledger
 from resile.control.observed import UNSCHEDULABLE
 from resile.job.exits import DISRUPTIONS
 from resile.job.node import NodePhase
@@ -47,7 +47,10 @@ def _by_master(ledger: Ledger) -> Verdict | None:
     if not report.succeeded:
         return Verdict(JobPhase.FAILED, "TrainingFailed", report.reason)
     roles = ledger.spec.success_roles()
-    still_there = [r for name in roles for r in ledger.of_role(name, {NodePhase.RUNNING})]
+    still_there = any(
+        found.phase is NodePhase.RUNNING and found.node.role in roles
+        for found in ledger.observed.nodes
+    )
     patience_ends = report.at + ledger.policy.leave_time
     if still_there and ledger.now < patience_ends:
         ledger.wake_at(patience_ends)
@@ -59,20 +62,20 @@ def _by_nodes(ledger: Ledger) -> Verdict | None:
     counts = []
     for role in ledger.spec.success_roles():
         done = len(ledger.of_role(role, {NodePhase.SUCCEEDED}))
-        if done < max(1, ledger.spec.roles[role].size.min):
-            return None
-        if any(_holds_up(rank) for rank in ledger.of_role(role, AT_WORK)):
+        if done < max(1, ledger.spec.roles[role].size.min) or ledger.roles[role].wanted == 0:
+            return None  # a role scaled to nothing has not completed: its work was put aside
+        if any(_holds_up(rank) for rank in ledger.of_role(role)):
             return None
         counts.append(f"{done} {role} node{'s' if done > 1 else ''}")
     return Verdict(JobPhase.SUCCEEDED, "NodesCompleted", f"{' and '.join(counts)} completed")
 
 
 def _holds_up(rank: NodeStatus) -> bool:
-    if rank.phase is NodePhase.RUNNING:
-        return True
-    if rank.last_end is not None and rank.last_end not in DISRUPTIONS:
-        return True
-    return rank.phase is NodePhase.PENDING and rank.reason != UNSCHEDULABLE
+    if rank.phase is NodePhase.STOPPED:
+        return rank.reason == SUSPENDED
+    if rank.phase is NodePhase.PENDING and rank.reason == UNSCHEDULABLE:
+        return rank.last_end is not None and rank.last_end not in DISRUPTIONS
+    return rank.phase in AT_WORK
 
 
 def _too_small(ledger: Ledger) -> Verdict | None:

@@ -13,6 +13,7 @@ from resile.control.completion import Verdict
 from resile.control.ledger import AT_WORK, Ledger
 from resile.job.node import NodePhase
 from resile.job.status import (
+    FINISHED,
     Condition,
     ConditionStatus,
     ConditionType,
@@ -132,8 +133,11 @@ def _set_scaling(ledger: Ledger) -> None:
 
 def _set_suspended(ledger: Ledger) -> None:
     suspended = ledger.phase is JobPhase.SUSPENDED
-    reason, message = ("JobSuspended", "spec.suspend is true; set it to false to go on")
-    if not suspended:
+    if suspended:
+        reason, message = "JobSuspended", "spec.suspend is true; set it to false to go on"
+    elif ledger.phase in FINISHED:
+        reason, message = f"Job{ledger.phase.value}", "the job is over"
+    else:
         reason, message = "JobResumed", "spec.suspend is false"
     _set(ledger, ConditionType.SUSPENDED, suspended, reason=reason, message=message)
 

@@ -22,10 +22,13 @@ from resile.job.role import RoleSpec
 from resile.job.spec import ElasticJob
 from resile.job.status import Ask, AskVerb, DecisionNote, JobStatus, NodeStatus, RoleStatus
 
-__all__ = ["AT_WORK", "Ledger"]
+__all__ = ["AT_WORK", "SUSPENDED", "Ledger"]
 
 AT_WORK = LIVE | {NodePhase.WAITING}
 """The phases of ranks that have a node or are to get one."""
+
+SUSPENDED = "Suspended"
+"""The reason of ranks that were stopped only for a while."""
 
 
 class Ledger:
@@ -48,6 +51,10 @@ class Ledger:
         self.start_time, self.completion_time = status.start_time, status.completion_time
         self.spent = status.spent
         self.roles = {name: status.roles.get(name, RoleStatus()) for name in job.spec.roles}
+        """Also those no longer in the manifest: should they come back, no name is used again."""
+        for name, known in status.roles.items():
+            if name not in job.spec.roles:
+                self.roles[name] = replace(known, wanted=0, scaling="")
         self.actions: list[Action] = []
         self.notes: list[DecisionNote] = []
         self._ranks = {(r.role, r.rank): r for r in status.nodes if r.role in job.spec.roles}
@@ -55,7 +62,7 @@ class Ledger:
         self._wake: list[datetime] = []
         self._seen = {found.node.id: found for found in observed.nodes}
         self._live_slots = {(f.node.role, f.node.rank) for f in observed.nodes if f.live}
-        self._next_id = max([status.next_id, *(n + 1 for n in self._seen)])
+        self._next_id = status.next_id
         for found in observed.nodes:
             self._never_again(found.node)
         self._forget_answered_asks()
@@ -162,8 +169,9 @@ class Ledger:
             replace(rank, phase=NodePhase.STOPPED, reason=reason, message=message, relaunch_at=None)
         )
         node = rank.node
-        if node is not None and rank.phase in LIVE and not rank.seen:
-            self.stop(node, message)  # its start may still be under way, unseen
+        under_way = rank.phase in LIVE and not rank.seen and self.seen(rank) is None
+        if node is not None and under_way:
+            self.stop(node, message)  # it may yet appear, after nobody looks for it any more
 
     def stop(self, node: Node, reason: str) -> None:
         """Ask for a node to be stopped, unless that was done just now."""
@@ -225,17 +233,21 @@ class Ledger:
         if asked is not None and self.now < asked.at + self.policy.ask_again_after:
             self.wake_at(asked.at + self.policy.ask_again_after)
             return False
-        self._asks[node.id, verb] = Ask(node=node, verb=verb, at=self.now)
+        seen = node.id in self._seen
+        self._asks[node.id, verb] = Ask(node=node, verb=verb, at=self.now, seen=seen)
         self.wake_at(self.now + self.policy.ask_again_after)
         return True
 
     def _forget_answered_asks(self) -> None:
         for (node_id, verb), ask in list(self._asks.items()):
             found = self._seen.get(node_id)
-            if found is None:
-                answered = verb is AskVerb.DELETE or self.now >= ask.at + self.policy.unseen_for
-                self.wake_at(ask.at + self.policy.unseen_for)
-            else:
+            if found is not None:
                 answered = verb is AskVerb.STOP and not found.live
+                self._asks[node_id, verb] = replace(ask, seen=True)
+            else:
+                late_until = ask.at + self.policy.unseen_for
+                answered = ask.seen or self.now >= late_until
+                if not answered:
+                    self.wake_at(late_until)
             if answered:
                 del self._asks[node_id, verb]

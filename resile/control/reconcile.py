@@ -13,7 +13,7 @@ from resile.control.absorb import absorb, absorb_leftovers
 from resile.control.actions import Decision
 from resile.control.completion import Verdict, judge
 from resile.control.conditions import describe_job
-from resile.control.ledger import AT_WORK, Ledger
+from resile.control.ledger import AT_WORK, SUSPENDED, Ledger
 from resile.control.observed import Observed
 from resile.control.policy import DEFAULT_POLICY, Policy
 from resile.control.staffing import (
@@ -92,7 +92,7 @@ def _suspend(ledger: Ledger) -> None:
     ledger.start_time = None
     if ledger.before.phase is not JobPhase.SUSPENDED:
         ledger.note("JobSuspended", "all nodes are stopped because spec.suspend is true")
-    retire_all(ledger, "Suspended", "the job is suspended")
+    retire_all(ledger, SUSPENDED, "the job is suspended")
 
 
 def _note_resumption(ledger: Ledger) -> None:

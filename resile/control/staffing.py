@@ -32,8 +32,10 @@ _UNSETTLED = frozenset({NodePhase.WAITING, NodePhase.PENDING, NodePhase.STOPPED}
 
 
 def settle_sizes(ledger: Ledger) -> None:
-    """Decide how many nodes each role is to have."""
+    """Decide how many nodes each role is to have; once the training is over, nothing changes."""
     for name, role in ledger.spec.roles.items():
+        if ledger.observed.master is not None and name in ledger.before.roles:
+            continue
         settled = settle(role, ledger.observed.wanted.get(name))
         known = ledger.roles[name]
         scaling = known.scaling

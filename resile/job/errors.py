@@ -46,10 +46,10 @@ class Problem:
 
 
 class ManifestError(JobError):
-    """Raised by ``parse_manifest`` with every problem it could find."""
+    """Raised by ``parse_manifest`` with every problem it could find, in the order of lines."""
 
     def __init__(self, problems: Sequence[Problem]) -> None:
-        self.problems = tuple(problems)
+        self.problems = tuple(sorted(problems, key=lambda problem: problem.line or 0))
         super().__init__(_summary(self.problems))
 
 

@@ -58,8 +58,20 @@ def dump_manifest(job: ElasticJob, format: Literal["yaml", "json"] = "yaml") -> 
     data = msgspec.to_builtins(job)
     if format == "json":
         return msgspec.json.format(msgspec.json.encode(data), indent=2).decode() + "\n"
-    text: str = yaml.safe_dump(data, sort_keys=False, allow_unicode=True)
+    text: str = yaml.dump(data, Dumper=_Dumper, sort_keys=False, allow_unicode=True)
     return text
+
+
+class _Dumper(yaml.SafeDumper):
+    """Quotes Unicode's own line breaks, which PyYAML would write as they are and read as others."""
+
+
+def _represent_text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
+    style = '"' if any(mark in text for mark in "\x85\u2028\u2029") else None
+    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=style)
+
+
+_Dumper.add_representer(str, _represent_text)
 
 
 def _job(data: Any, reader: ShapeReader, problems: list[Problem]) -> ElasticJob:
@@ -93,6 +105,10 @@ def _without_server_fields(data: dict[str, Any]) -> dict[str, Any]:
 def _moot(finding: Finding, misshapen: str) -> bool:
     """Whether a finding may only be there because a misshapen part was left out."""
     path = dotted(finding.path)
-    if path == misshapen or path.startswith((f"{misshapen}.", f"{misshapen}[")):
+    if path == misshapen or _within(path, misshapen) or _within(misshapen, path):
         return True
     return finding.relative and path.rpartition(".")[0] == misshapen.rpartition(".")[0]
+
+
+def _within(inner: str, outer: str) -> bool:
+    return inner.startswith((f"{outer}.", f"{outer}["))

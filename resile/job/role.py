@@ -83,8 +83,8 @@ class Replicas(ManifestStruct, frozen=True, kw_only=True):
 class EnvVar(ManifestStruct, frozen=True, kw_only=True):
     """One environment variable, in Kubernetes' notation."""
 
-    name: Text
-    value: str = ""
+    name: Annotated[Text, Meta(description="The variable.")]
+    value: Annotated[str, Meta(description="What it is set to.")] = ""
 
 
 class NodeResources(ManifestStruct, frozen=True, kw_only=True):
@@ -137,8 +137,8 @@ class MemoryGrowth(ManifestStruct, frozen=True, kw_only=True):
 class CodeRange(ManifestStruct, frozen=True, kw_only=True):
     """Exit codes from min to max, both included."""
 
-    min: _ExitCode
-    max: _ExitCode
+    min: Annotated[_ExitCode, Meta(description="The first code, 0 to 255.")]
+    max: Annotated[_ExitCode, Meta(description="The last code, 0 to 255.")]
 
 
 class ExitRule(ManifestStruct, frozen=True, kw_only=True):
@@ -240,7 +240,7 @@ class RoleSpec(ManifestStruct, frozen=True, kw_only=True):
     ] = None
     template: Annotated[
         dict[str, Any],
-        Meta(description="A Kubernetes pod template, merged under the fields above."),
+        Meta(description="A Kubernetes pod template, kept as it is. Not used on one machine."),
     ] = msgspec.field(default_factory=dict)
 
     @property

@@ -8,6 +8,7 @@ the faulty part is left out of what is returned, so that the rest can still be j
 from __future__ import annotations
 
 import difflib
+import functools
 import math
 import re
 from collections.abc import Iterable, Mapping
@@ -34,7 +35,7 @@ class ShapeReader:
 
     def read(self, data: Any, kind: type[msgspec.Struct]) -> dict[str, Any]:
         """The well-formed part of ``data``; look at ``problems`` for the rest."""
-        found = self._value(data, inspect.type_info(kind), ())
+        found = self._value(data, _description(kind), ())
         return found if isinstance(found, dict) else {}
 
     def report(self, path: Path, message: str) -> None:
@@ -64,10 +65,9 @@ class ShapeReader:
     def _union(self, data: Any, kind: inspect.UnionType, path: Path) -> Any:
         members = [_bare(member) for member in kind.types]
         fitting = [member for member in members if _same_kind(data, member)]
-        if len(fitting) > 1:  # an int is also a float, a text may be one of a few words
-            fitting = [member for member in fitting if _complaint(data, member) is None][:1]
-        if len(fitting) == 1:
-            return self._value(data, fitting[0], path)
+        well = [member for member in fitting if _complaint(data, member) is None]
+        if well:  # of several, the first: an int is also a float
+            return self._value(data, well[0], path)
         self.report(path, f"expected {_expected(kind)}, found {_found(data, kind)}")
         return _FAULTY
 
@@ -113,6 +113,11 @@ class ShapeReader:
         if data is not None and not isinstance(data, (str, int, float)):
             self.report(path, f"found {_found(data)}, which JSON cannot hold; put it in quotes")
         return data
+
+
+@functools.cache
+def _description(kind: type[msgspec.Struct]) -> inspect.Type:
+    return inspect.type_info(kind)
 
 
 def _bare(kind: inspect.Type) -> inspect.Type:

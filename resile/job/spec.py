@@ -53,8 +53,12 @@ class Metadata(ManifestStruct, frozen=True, kw_only=True):
 
     name: Annotated[Label, Meta(description="The job's name, unique in its namespace.")]
     namespace: Annotated[Label, Meta(description="Kubernetes namespace.")] = "default"
-    labels: dict[str, str] = msgspec.field(default_factory=dict)
-    annotations: dict[str, str] = msgspec.field(default_factory=dict)
+    labels: Annotated[dict[str, str], Meta(description="For your own selections.")] = msgspec.field(
+        default_factory=dict
+    )
+    annotations: Annotated[dict[str, str], Meta(description="For your own notes.")] = msgspec.field(
+        default_factory=dict
+    )
 
 
 class RendezvousSpec(ManifestStruct, frozen=True, kw_only=True):

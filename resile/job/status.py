@@ -171,6 +171,8 @@ class Ask(_StatusStruct, frozen=True, kw_only=True):
     node: Node
     verb: AskVerb
     at: datetime
+    seen: bool = False
+    """Whether the node was ever reported; until then its absence may only mean that it is late."""
 
 
 class DecisionNote(_StatusStruct, frozen=True, kw_only=True):

@@ -51,6 +51,8 @@ class StoreAddress(msgspec.Struct, frozen=True):
 
     host: Host
     port: Port
+    hosted: bool = True
+    """Whether an agent serves it; a script without torch gets an address nobody listens at."""
 
 
 class WorkerFailure(msgspec.Struct, frozen=True, kw_only=True):

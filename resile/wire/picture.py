@@ -15,7 +15,7 @@ from resile.job.node import LIVE, NodePhase
 from resile.job.status import ConditionStatus, ConditionType, JobPhase, JobStatus, NodeStatus
 from resile.wire.views import JobPicture, JobView, NodePicture, NodeView, Usage
 
-__all__ = ["draw_picture", "headline"]
+__all__ = ["draw_picture", "ended_picture", "headline"]
 
 
 def draw_picture(
@@ -55,6 +55,28 @@ def draw_picture(
         deleting=deleting,
         created=created,
         seen=now,
+    )
+
+
+def ended_picture(picture: JobPicture, how: str) -> JobPicture:
+    """The last picture of a job whose platform is gone: what ran then runs no more."""
+    nodes = tuple(_stilled(node, how) for node in picture.nodes)
+    return msgspec.structs.replace(picture, nodes=nodes, ended=how)
+
+
+_LIVE = frozenset(phase.value for phase in (*LIVE, NodePhase.WAITING))
+
+
+def _stilled(node: NodePicture, how: str) -> NodePicture:
+    if node.phase not in _LIVE:
+        return node
+    return msgspec.structs.replace(
+        node,
+        phase=NodePhase.STOPPED.value,
+        message=f"{how.lower()} while it was {node.phase.lower()}",
+        usage=None,
+        connected=False,
+        state="",
     )
 
 

@@ -47,9 +47,11 @@ class PreloadCache:
     @classmethod
     def of(
         cls, command: WorkerCommand, scan: Scan, *, cwd: str, env: Mapping[str, str]
-    ) -> "PreloadCache":
-        """Return the cache for a command, whether or not there is a file yet."""
-        home = Path(env.get("XDG_CACHE_HOME") or Path("~/.cache").expanduser())
+    ) -> "PreloadCache | None":
+        """Return the cache for a command, with or without a file yet; `None` if it has no home."""
+        if not env.get("XDG_CACHE_HOME") and not env.get("HOME"):
+            return None
+        home = Path(env.get("XDG_CACHE_HOME") or Path(env["HOME"]) / ".cache")
         identity = [
             command.kind.name,
             str(Path(cwd).absolute() / command.target),

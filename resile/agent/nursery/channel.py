@@ -51,6 +51,15 @@ class Channel:
             # It is gone already, and the end of the stream will be seen in its turn.
             return
 
+    def close(self) -> None:
+        """Hang up, if the other side has not done so."""
+        if self.has_ended:
+            return
+        self._stop_writing()
+        self._loop.remove_reader(self._socket)
+        self._socket.close()
+        self._on_end()
+
     def _flush(self) -> None:
         try:
             while self._outgoing:
@@ -78,14 +87,8 @@ class Channel:
         except ConnectionResetError:
             data = b""
         if not data:
-            self._close()
+            self.close()
             return
         self._reader.feed(data)
         for message, _ in self._reader.messages():
             self._on_message(message)
-
-    def _close(self) -> None:
-        self._stop_writing()
-        self._loop.remove_reader(self._socket)
-        self._socket.close()
-        self._on_end()

@@ -1,10 +1,10 @@
 """What a worker runs, and with what around it."""
 
+import os
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum, auto
-from pathlib import Path
 
 
 class CommandKind(Enum):
@@ -61,12 +61,13 @@ class WorkerCommand:
 
     def first_path(self, *, cwd: str, env: Mapping[str, str]) -> str | None:
         """Return what the interpreter will put first on `sys.path`, `None` for nothing."""
-        if env.get("PYTHONSAFEPATH") or "P" in _flag_letters(self.flags):
+        safe = env.get("PYTHONSAFEPATH") or "P" in _flag_letters(self.flags)
+        if safe and sys.version_info >= (3, 11):
             return None
         if self.kind is CommandKind.MODULE:
             return cwd
-        script = (Path(cwd) / self.target).resolve()
-        return str(script if script.is_dir() else script.parent)
+        script = os.path.realpath(os.path.join(cwd, self.target))
+        return script if os.path.isdir(script) else os.path.dirname(script)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -17,8 +17,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-import resile
-
 from .command import WorkerCommand
 from .errors import NurseryClosed, SpawnFailed
 from .inside.messages import Prepare, Ready
@@ -31,7 +29,8 @@ from .process import NurseryProcess
 
 _log = logging.getLogger(__name__)
 
-_OURS = str(Path(resile.__file__).parent)
+_OURS = str(Path(__file__).parents[2])
+"""Our own package: it does not change while its agent runs, wherever it lies."""
 
 
 @dataclass(frozen=True)
@@ -70,6 +69,8 @@ class Lineage:
         self._reign: asyncio.Task[Reign] | None = None
         self._succession: asyncio.Task[None] | None = None
         self._why_never_warm = command.why_cold()
+        if sys.platform != "linux":
+            self._why_never_warm = "only Linux tells whether a library has started threads"
         self._gained = 0
         self._was_of_use = False
         self._closed = False
@@ -112,7 +113,7 @@ class Lineage:
             )
             if not found:
                 self._why_never_warm = f"{self._command.python} does not run sitecustomize"
-        if not self._why_never_warm and self._learns():
+        if not self._why_never_warm and self._preload.mode is PreloadMode.AUTO:
             self._reports = ImportReports(quiet=self._policy.quiet, on_quiet=self._on_learnt)
         return await self._bring_up()
 
@@ -135,7 +136,7 @@ class Lineage:
         """Start a process that preloads what is known, and wait for the outcome."""
         modules = self.knowledge.modules
         process = self._launch(self._command.argv(), preload=modules, share=share)
-        ready = await process.ready(self._policy.warm_up_limit)
+        ready = await process.ready(self._policy.warm_up_limit / share)
         if ready.unfit:
             if ready.culprit:
                 self.knowledge.blame(ready.culprit, ready.unfit)
@@ -149,7 +150,11 @@ class Lineage:
     async def _succeed(self) -> None:
         """Bring up a successor beside what serves now, and let it take over."""
         for _ in range(self._policy.successor_attempts):
-            process, ready = await self._warm(share=self._policy.successor_share)
+            try:
+                process, ready = await self._warm(share=self._policy.successor_share)
+            except SpawnFailed as error:
+                _log.info("no second nursery: %s", error)
+                return
             if not ready.unfit:
                 await self._take_over(Reign(process, "", ready.has_torch))
                 return
@@ -162,7 +167,7 @@ class Lineage:
         self._reign = asyncio.create_task(_already(reign))
         if former is not None:
             (await former).process.retire()
-        _log.info("workers start warm from now on")
+        _log.info("another nursery takes over: workers start warm from now on")
 
     def _on_learnt(self, names: list[str]) -> None:
         self._gained += self.knowledge.learn(names)
@@ -170,10 +175,6 @@ class Lineage:
         if self._gained >= self._policy.worthwhile and not under_way:
             self._gained = 0
             self._succession = asyncio.create_task(self._succeed())
-
-    def _learns(self) -> bool:
-        """Whether workers report what they import: they find the pipe through Linux's /proc."""
-        return self._preload.mode is PreloadMode.AUTO and sys.platform == "linux"
 
     def _is_vacant(self) -> bool:
         reign = self._reign

@@ -4,7 +4,8 @@ import asyncio
 import importlib.util
 import logging
 import signal
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import TypeVar
 
 from .command import WorkerCommand, WorkerSpec
 from .environment import differences, without_place
@@ -16,6 +17,8 @@ from .preload import Preload
 from .worker import StoreHost, Worker
 
 _log = logging.getLogger(__name__)
+
+Answer = TypeVar("Answer")
 
 
 class Nursery:
@@ -55,16 +58,16 @@ class Nursery:
         """Begin to bring a nursery process up; importing goes on in the background."""
         self._lineage.start()
 
+    async def ready(self) -> None:
+        """Wait until workers can be started without waiting for imports."""
+        await self._lineage.reign()
+
     async def spawn(self, specs: Sequence[WorkerSpec]) -> list[Worker]:
         """Start workers, all or none, as soon as the nursery is ready.
 
         Raises `SpawnFailed` if the machine cannot start a process.
         """
-        try:
-            return await self._spawn(await self._lineage.reign(), specs)
-        except NurseryDied:
-            # What it had started died with it, so nothing is started twice.
-            return await self._spawn(await self._lineage.reign(), specs)
+        return await self._with_reign(lambda reign: self._spawn(reign, specs))
 
     async def wants_torch(self) -> bool:
         """Whether workers will use torch, and so a store, as far as can be told.
@@ -82,16 +85,26 @@ class Nursery:
 
         Raises `StoreUnavailable` if torch is not installed or the address is not ours.
         """
-        reign = await self._lineage.reign()
+        return await self._with_reign(self._open_store)
+
+    async def close(self) -> None:
+        """End the nursery. Everything that is left of what it started dies."""
+        await self._lineage.close()
+
+    async def _with_reign(self, request: Callable[[Reign], Awaitable[Answer]]) -> Answer:
+        """Make a request of the process that serves, and once more if it dies over it."""
+        try:
+            return await request(await self._lineage.reign())
+        except NurseryDied:
+            # What it had started died with it, so nothing is started twice.
+            return await request(await self._lineage.reign())
+
+    async def _open_store(self, reign: Reign) -> StoreHost:
         if not reign.has_torch and not _torch_is_installed():
             raise StoreUnavailable(
                 "a store needs torch, which is not installed here: pip install 'resile[torch]'"
             )
         return await reign.process.open_store(self._address)
-
-    async def close(self) -> None:
-        """End the nursery. Everything that is left of what it started dies."""
-        await self._lineage.close()
 
     async def _spawn(self, reign: Reign, specs: Sequence[WorkerSpec]) -> list[Worker]:
         births = [asyncio.ensure_future(self._spawn_one(reign, spec)) for spec in specs]

@@ -9,8 +9,8 @@ class NurseryPolicy:
 
     Attributes:
         warm_up_limit: how long importing may take before the nursery is given up and workers start
-            cold. Far above any honest import, since a script that imports for a minute also does
-            so when cold.
+            cold; longer in proportion for one that takes its time. Far above any honest import,
+            since a script that imports for a minute also does so when cold.
         quiet: how long no worker must have imported anything new before the list counts as
             learnt. Scripts import in bursts; two seconds tell the end of one from a pause.
         worthwhile: how many modules must have been learnt for a second nursery to be brought up in

@@ -99,15 +99,13 @@ class NurseryProcess:
 
     async def close(self, limit: float) -> None:
         """End the process and everything it started; by force if it takes longer than `limit`."""
-        self._channel.finish()
-        if not self._ready.done():
-            # It imports, hears nothing, and has no children to look after.
-            self._process.kill()
-        try:
-            await asyncio.wait_for(asyncio.shield(self._ended), limit)
-        except asyncio.TimeoutError:
-            self._process.kill()
-            await self._ended
+        if self._ready.done():
+            self._channel.finish()
+            with contextlib.suppress(asyncio.TimeoutError):
+                await asyncio.wait_for(asyncio.shield(self._ended), limit)
+        # One that still imports hears nothing, and has no children to look after.
+        self._channel.close()
+        await self._ended
 
     async def _ask(
         self, number: int, message: Message, descriptors: Sequence[int] = ()
@@ -148,10 +146,11 @@ class NurseryProcess:
             answer.set_result((message, exit))
 
     def _on_end(self) -> None:
-        """Settle everything that waits. Its workers' own children are still to be killed."""
-        for pid, exit in self._exits.items():
+        """Settle everything that waits, and kill what the process may have left behind."""
+        for pid in (self.pid, *self._exits):
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.killpg(pid, signal.SIGKILL)
+        for exit in self._exits.values():
             exit.set_result(-signal.SIGKILL)
         self._exits.clear()
         for answer in self._requests.values():

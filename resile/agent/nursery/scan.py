@@ -18,6 +18,8 @@ from pathlib import Path
 from .command import CommandKind, WorkerCommand
 from .inside.origins import holds_packages
 
+# os.path and not pathlib for looking at files: Path.is_file raises in folders we may not read.
+
 _MOST_FILES = 300
 _MOST_BYTES = 2_000_000
 """Beyond these a file is data or generated, and a project is found out by learning instead."""
@@ -47,7 +49,7 @@ def scan(command: WorkerCommand, *, cwd: str, env: Mapping[str, str]) -> Scan:
     scanner = _Scanner(roots)
     if command.kind is CommandKind.SCRIPT:
         script = Path(cwd) / command.target
-        scanner.read(script / "__main__.py" if script.is_dir() else script, package="")
+        scanner.read(script / "__main__.py" if os.path.isdir(script) else script, package="")
     elif command.kind is CommandKind.MODULE:
         scanner.read_target(command.target)
     return scanner.result()
@@ -79,14 +81,14 @@ class _Scanner:
                 (base / "__main__.py", module),
                 (base.with_name(base.name + ".py"), module.rpartition(".")[0]),
             ):
-                if path.is_file():
+                if os.path.isfile(path):
                     self._add(package, fromlist=())
                     self.read(path, package=package)
                     return
 
     def read(self, path: Path, *, package: str) -> None:
         """Read one of the user's own files and follow its imports into others."""
-        path = path.resolve()
+        path = Path(os.path.realpath(path))
         if path in self._read or len(self._read) >= _MOST_FILES:
             return
         self._read.add(path)
@@ -123,9 +125,9 @@ class _Scanner:
             base = root.joinpath(*parts[:length])
             package = base / "__init__.py"
             plain = base.with_name(base.name + ".py")
-            if package.is_file():
+            if os.path.isfile(package):
                 self.read(package, package=".".join(parts[:length]))
-            elif plain.is_file():
+            elif os.path.isfile(plain):
                 self.read(plain, package=".".join(parts[: length - 1]))
 
 
@@ -135,7 +137,7 @@ def _has_module(root: Path, top_level: str) -> bool:
     A folder without any Python file is no package, whatever it is called: libraries like to name
     the folders of their output after themselves.
     """
-    if (root / f"{top_level}.py").is_file():
+    if os.path.isfile(root / f"{top_level}.py"):
         return True
     try:
         return any(entry.suffix == ".py" for entry in (root / top_level).iterdir())

@@ -129,7 +129,7 @@ class Cradle:
 @contextmanager
 def _opened(outputs: Sequence[tuple[Path, Path]]) -> Iterator[list[tuple[int, int, int]]]:
     """Open an empty input and two files for each worker."""
-    flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND
+    flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_TRUNC
     null = os.open(os.devnull, os.O_RDONLY)
     files = [(null, os.open(stdout, flags), os.open(stderr, flags)) for stdout, stderr in outputs]
     try:

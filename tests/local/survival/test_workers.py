@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 
+import psutil
 import pytest
 
 from tests.local.jobs import Job, wait_for
@@ -83,3 +84,18 @@ def test_a_job_whose_restarts_are_used_up_fails_with_one_clear_report(job: Job) 
     assert "RuntimeError: trouble on rank 1" in report
     assert report.count("The job failed") == 1
     job.leaves_nothing_behind([node.pid, *job.seen])
+
+
+def test_the_rounds_store_may_be_killed(job: Job) -> None:
+    node = job.start(nproc=2)
+    first = job.trains(world=2)
+    port = int(node.output.rpartition("store 127.0.0.1:")[2].split()[0])
+    workers = {record.pid for record in job.steps(round=first)}
+    (host,) = {
+        c.pid
+        for c in psutil.net_connections("tcp")
+        if c.status == psutil.CONN_LISTEN and c.laddr.port == port and c.pid not in workers
+    }
+    kill(host)
+    job.trains(world=2, after=first)
+    assert "the round's store" in node.output

@@ -22,7 +22,9 @@ def at(seconds: float) -> datetime:
 def job(roles: dict[str, dict[str, Any]] | None = None, **spec: Any) -> ElasticJob:
     """A job called ``train``; every role runs `train` unless it says otherwise."""
     described = {
-        name: role if {"command", "script", "module"} & set(role) else {"command": ["train"], **role}
+        name: role
+        if {"command", "script", "module"} & set(role)
+        else {"command": ["train"], **role}
         for name, role in (roles or {"worker": {"replicas": 2}}).items()
     }
     return job_from_data(

@@ -26,14 +26,22 @@ def _become_nursery(descriptor: int) -> None:
         _load_inside()
         from _resile_nursery.serve import serve  # type: ignore[import-not-found]
 
+        # Looked up now: in a worker it would mean touching the name of every module there is.
+        ours = [name for name in sys.modules if name.startswith("_resile_nursery")]
         serve(descriptor, _BASELINE)
+    except KeyboardInterrupt:
+        # In a worker's last moment before it is one; the script's own would look the same.
+        import signal
+
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+        os.kill(os.getpid(), signal.SIGINT)
     except BaseException:
         import traceback
 
         traceback.print_exc()
         sys.stderr.flush()
         os._exit(70 if os.getpid() == nursery else 126)
-    for name in [name for name in sys.modules if name.startswith("_resile_nursery")]:
+    for name in ours:
         del sys.modules[name]
 
 

@@ -30,6 +30,7 @@ class Warmth:
         self._libraries_only = prepare.libraries_only
         self._origins = Origins(trusted=prepare.trusted, first_path=prepare.first_path)
         self._threads: dict[str, str] = {}
+        self._foreign: dict[str, str] = {}
         self._hidden: dict[str, bool] = {}
         self._top_levels: set[str] = set()
         self.seeds = Seeds()
@@ -41,10 +42,7 @@ class Warmth:
         for name in _with_parents(names):
             if name not in sys.modules and self._is_wanted(name):
                 announce(name)
-                _try_import(name)
-                self.seeds.note()
-                for thread in fitness.kernel_threads():
-                    self._threads.setdefault(thread, name)
+                self._import(name)
             (loaded if name in sys.modules else passed_over).append(name)
         unfit, culprit = self._judge()
         return Ready(loaded, passed_over, "torch" in sys.modules, unfit, culprit)
@@ -60,13 +58,26 @@ class Warmth:
             return f"the nursery {unfit}"
         return ""
 
+    def _import(self, name: str) -> None:
+        """Import a module and take note of what came of it."""
+        before = set(sys.modules)
+        try:
+            importlib.import_module(name)
+        except BaseException:
+            # A library may raise anything, SystemExit included. The worker will meet it itself.
+            pass
+        self.seeds.note()
+        for thread in fitness.kernel_threads():
+            self._threads.setdefault(thread, name)
+        if self._libraries_only:
+            foreign = self._origins.foreign(loaded_since(before))
+            self._foreign.update({} if foreign is None else {foreign: name})
+
     def _judge(self) -> tuple[str, str]:
         """Return why this process cannot be forked and the module to blame, or nothing."""
-        modules = loaded_since(self._baseline)
-        self._top_levels = top_levels(set(modules))
-        foreign = self._origins.foreign(modules) if self._libraries_only else None
-        if foreign is not None:
-            return f"it loads {foreign!r}, which is not an installed library", ""
+        self._top_levels = top_levels(set(sys.modules) - self._baseline)
+        for foreign, culprit in self._foreign.items():
+            return f"it loads {foreign!r}, which is not an installed library", culprit
         try:
             fitness.check_after_trial_fork()
         except fitness.Unfit as unfit:
@@ -128,6 +139,9 @@ def warm_up(
     finally:
         for pacer in pacers:
             sys.meta_path.remove(pacer)
+    # A fresh interpreter has not looked into any folder yet. Done here and not in each worker,
+    # where giving memory back means copying the pages it lies in.
+    sys.path_importer_cache.clear()
     gc.collect()
     # A collection in a worker would write into every page that holds a preloaded object.
     gc.freeze()
@@ -155,11 +169,3 @@ def _find(name: str) -> ModuleSpec | None:
         return importlib.util.find_spec(name)
     except (ImportError, ValueError, AttributeError):
         return None
-
-
-def _try_import(name: str) -> None:
-    try:
-        importlib.import_module(name)
-    except BaseException:
-        # A library may raise anything, SystemExit included. The worker will meet it itself.
-        return

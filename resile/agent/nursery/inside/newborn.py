@@ -43,6 +43,8 @@ def grow_up(line: Line, heritage: Heritage) -> None:
     """Wait for a task and take it on. Returns in a warm worker only."""
     os.setsid()
     linux.die_with(heritage.parent)
+    if heritage.warmth is not None:
+        heritage.warmth.seeds.renew()
     try:
         task, descriptors = line.receive()
     except LineEnded:
@@ -81,10 +83,7 @@ def _take_place(environ: dict[str, str], cwd: str) -> None:
 
 
 def _be_as_new(heritage: Heritage) -> None:
-    """Give a warm worker what a fresh interpreter would have."""
-    if heritage.warmth is not None:
-        heritage.warmth.seeds.renew()
-    sys.path_importer_cache.clear()
+    """Give a warm worker what is still missing to a fresh interpreter."""
     for stream, text in zip((sys.__stdout__, sys.__stderr__), heritage.echo, strict=True):
         if stream is not None:
             stream.write(text)

@@ -22,13 +22,17 @@ class Waker:
     """Owns the nursery's signal handling; `fileno` becomes readable when a child dies."""
 
     def __init__(self) -> None:
-        self._read, self._write = (
-            os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK) if hasattr(os, "pipe2") else _plain_pipe()
-        )
-        self._former = {number: signal.getsignal(number) for number in (*_IGNORED, signal.SIGCHLD)}
-        for number in _IGNORED:
-            signal.signal(number, signal.SIG_IGN)
-        signal.signal(signal.SIGCHLD, _wake)
+        self._read, self._write = os.pipe()
+        os.set_blocking(self._read, False)
+        os.set_blocking(self._write, False)
+        self._former = {
+            number: handler
+            for number in (*_IGNORED, signal.SIGCHLD)
+            # One that C code installed cannot be put back, so it has to stay.
+            if (handler := signal.getsignal(number)) is not None
+        }
+        for number in self._former:
+            signal.signal(number, _wake if number == signal.SIGCHLD else signal.SIG_IGN)
         self._former_wakeup = signal.set_wakeup_fd(self._write, warn_on_full_buffer=False)
 
     def fileno(self) -> int:
@@ -45,9 +49,7 @@ class Waker:
         """Put everything back as it was found, in a forked child."""
         signal.set_wakeup_fd(self._former_wakeup)
         for number, handler in self._former.items():
-            # None: installed by C code, which Python can neither name nor restore.
-            if handler is not None:
-                signal.signal(number, handler)
+            signal.signal(number, handler)
         os.close(self._read)
         os.close(self._write)
 
@@ -62,6 +64,12 @@ def fork() -> int:
 
 
 def unblock() -> None:
+    """Let signals through. An interrupt that has been waiting ends a process that has not begun."""
+    if (
+        signal.SIGINT in signal.sigpending()
+        and signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    ):
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
     signal.pthread_sigmask(signal.SIG_SETMASK, ())
 
 
@@ -71,13 +79,6 @@ def reset_for_exec() -> None:
         number = getattr(signal, name, None)
         if number is not None:
             signal.signal(number, signal.SIG_DFL)
-
-
-def _plain_pipe() -> tuple[int, int]:
-    ends = os.pipe()
-    for end in ends:
-        os.set_blocking(end, False)
-    return ends
 
 
 def _wake(number: int, frame: FrameType | None) -> None:

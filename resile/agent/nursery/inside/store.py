@@ -55,4 +55,6 @@ def command(descriptor: int, *, host: str, port: int) -> list[str]:
 
 
 if __name__ == "__main__":
+    # This folder, which the interpreter put there, has nothing to offer to torch.
+    sys.path[:] = [entry for entry in sys.path if entry != os.path.dirname(__file__)]
     serve(int(sys.argv[1]), host=sys.argv[2], port=int(sys.argv[3]))

@@ -1,0 +1,112 @@
+"""What torchrun's ``--rdzv-conf`` says about a job's patience. Pure.
+
+Read by our own command line and by the plugin for plain torchrun, so that a key means the same in
+both. Keys of torch's and DLRover's backends are understood: as ours where they name the same
+thing, else as nothing to set here.
+"""
+
+from __future__ import annotations
+
+import difflib
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import msgspec
+
+from resile.job.elasticity import Elasticity, ElasticityError
+
+SYNONYMS = {
+    "last_call_timeout": "last_call",
+    "lastcall_timeout": "last_call",
+    "timeout": "join_timeout",
+    "lease_timeout": "lease",
+}
+"""What torch's and DLRover's backends call the same things."""
+
+WITHOUT_MEANING = frozenset(
+    {
+        "close_timeout",
+        "heartbeat",
+        "heartbeat_timeout",
+        "is_host",
+        "keep_alive_interval",
+        "keep_alive_max_attempt",
+        "pend_timeout",
+        "protocol",
+        "read_timeout",
+        "store_type",
+        "cacert",
+        "cert",
+        "key",
+        "ssl_cert",
+        "ssl_cert_key",
+        "ca_cert",
+        "rank",
+        "use_libuv",
+    }
+)
+"""Keys of torch's and DLRover's backends that have nothing to set here."""
+
+WHOLE_NUMBERS = frozenset({"max_restarts", "node_unit"})
+
+
+@dataclass(frozen=True)
+class RendezvousConf:
+    """What --rdzv-conf said."""
+
+    settings: dict[str, float]
+    ignored: tuple[str, ...]
+
+
+def read_conf(pairs: Mapping[str, str]) -> RendezvousConf:
+    """Unknown keys are the user's mistake (:class:`ElasticityError`), foreign ones are not."""
+    known = [name for name in Elasticity.__struct_fields__ if not name.endswith("_nodes")]
+    settings: dict[str, float] = {}
+    ignored = []
+    for key, value in pairs.items():
+        underscored = key.strip().replace("-", "_")
+        name = SYNONYMS.get(underscored, underscored)
+        if name in WITHOUT_MEANING:
+            ignored.append(name)
+        elif name not in known:
+            close = difflib.get_close_matches(name, [*known, *SYNONYMS], n=1)
+            hint = f"; did you mean {close[0]}?" if close else f"; known are {', '.join(known)}"
+            raise ElasticityError(f"--rdzv-conf {key}={value}: there is no setting '{name}'{hint}")
+        else:
+            settings[name] = read_number(key, value, whole=name in WHOLE_NUMBERS)
+    return RendezvousConf(settings, tuple(ignored))
+
+
+def read_number(key: str, value: str, *, whole: bool = False) -> float:
+    """The number a key was given, or an :class:`ElasticityError`."""
+    try:
+        number = float(value)
+    except ValueError:
+        number = math.nan
+    if not math.isfinite(number) or (whole and not number.is_integer()):
+        wanted = "a whole number" if whole else "a number"
+        raise ElasticityError(f"--rdzv-conf {key}={value}: {wanted} is wanted after the '='")
+    return number
+
+
+def elasticity_of(
+    conf: RendezvousConf,
+    nnodes: tuple[int, int],
+    *,
+    max_restarts: int,
+    node_unit: int | None = None,
+) -> Elasticity:
+    """All that was said together, or an :class:`ElasticityError` that names what does not fit."""
+    values: dict[str, object] = dict(conf.settings)
+    values["min_nodes"], values["max_nodes"] = nnodes
+    values.setdefault("max_restarts", max_restarts)
+    if node_unit is not None:
+        values["node_unit"] = node_unit
+    for name in WHOLE_NUMBERS:
+        if isinstance(value := values.get(name), float):
+            values[name] = int(value)
+    try:
+        return msgspec.convert(values, Elasticity)
+    except msgspec.ValidationError as error:
+        raise ElasticityError(str(error)) from None

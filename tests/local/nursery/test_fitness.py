@@ -1,0 +1,192 @@
+"""When a nursery must step aside, and what it says."""
+
+import logging
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from resile.agent.nursery import NurseryPolicy, Preload, PreloadMode
+from resile.agent.nursery.inside.fitness import held_device
+
+from .cradle import cradle_for, script, until
+
+Write = Callable[[str, str], Path]
+
+FAST = NurseryPolicy(successor_share=1.0)
+
+
+def installed(folder: Path) -> dict[str, str]:
+    """Make `folder/site-packages` a place of installed libraries."""
+    return {"PYTHONPATH": str(folder / "work" / "site-packages")}
+
+
+TROUBLE = {
+    "a Python thread": (
+        "import threading, time\n"
+        "threading.Thread(target=time.sleep, args=(600,), daemon=True, name='beat').start()",
+        "runs the thread 'beat'",
+    ),
+    "a thread of the C library's": (
+        "import _thread, time\n_thread.start_new_thread(time.sleep, (600,))",
+        "runs a thread",
+    ),
+    "another process": (
+        "import os, signal\nif os.fork() == 0:\n    signal.pause()",
+        "has started another process",
+    ),
+    "a crash": ("import os\nos.abort()", "SIGABRT"),
+    "an exit": ("import os, sys\nprint('gone', file=sys.stderr)\nos._exit(3)", "code 3: gone"),
+}
+
+
+@pytest.mark.parametrize("trouble", TROUBLE)
+async def test_a_library_that_cannot_be_forked_is_left_to_the_workers(
+    tmp_path: Path, write: Write, trouble: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, logger="resile")
+    text, said = TROUBLE[trouble]
+    guarded = f"import os\nif 'RANK' not in os.environ:\n{_indented(text)}\n"
+    write("site-packages/troublesome.py", guarded)
+    write("site-packages/harmless.py", "")
+    write("train.py", "import harmless, troublesome, sys; print('trained')")
+    env = installed(tmp_path)
+    async with cradle_for(tmp_path, script("train.py"), env=env, policy=FAST) as cradle:
+        assert (await cradle.run()).stdout == "trained\n"
+        if trouble != "another process":
+            assert "troublesome" in caplog.text
+            await until(lambda: "workers start warm" in caplog.text)
+            (running,) = await cradle.spawn()
+            assert running.worker.warm
+            assert (await running.outcome()).stdout == "trained\n"
+        else:
+            (running,) = await cradle.spawn()
+            assert said in running.worker.reason
+    assert caplog.text.count("workers start cold") == 1
+    assert said in caplog.text
+
+
+def _indented(text: str) -> str:
+    return "\n".join("    " + line for line in text.splitlines())
+
+
+async def test_the_next_launch_knows_which_library_to_leave_out(
+    tmp_path: Path, write: Write, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, logger="resile")
+    write("site-packages/troublesome.py", "import os\nif 'RANK' not in os.environ: os.abort()")
+    write("train.py", "import troublesome; print('trained')")
+    env = installed(tmp_path)
+    for times in (1, 0):
+        caplog.clear()
+        async with cradle_for(tmp_path, script("train.py"), env=env) as cradle:
+            assert (await cradle.run()).stdout == "trained\n"
+        assert caplog.text.count("workers start cold") == times
+
+
+async def test_an_import_that_never_ends_is_given_up(
+    tmp_path: Path, write: Write, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, logger="resile")
+    write(
+        "site-packages/slow.py",
+        "import os, time\nif 'RANK' not in os.environ: time.sleep(600)",
+    )
+    write("train.py", "import slow; print('trained')")
+    policy = NurseryPolicy(warm_up_limit=1.0)
+    env = installed(tmp_path)
+    async with cradle_for(tmp_path, script("train.py"), env=env, policy=policy) as cradle:
+        assert (await cradle.run()).stdout == "trained\n"
+    assert "importing slow in the nursery: it took longer than 1 s" in caplog.text
+
+
+@pytest.mark.parametrize(
+    "failure", ["raise ValueError", "import sys; sys.exit(3)", "raise KeyboardInterrupt", "def f(:"]
+)
+async def test_an_import_that_fails_is_left_to_the_worker(
+    tmp_path: Path, write: Write, failure: str
+) -> None:
+    write("site-packages/failing.py", failure)
+    write("train.py", "import failing")
+    env = installed(tmp_path)
+    async with cradle_for(tmp_path, script("train.py"), env=env) as cradle:
+        (running,) = await cradle.spawn()
+        assert running.worker.warm
+        assert await running.outcome() == cradle.run_fresh()
+
+
+async def test_a_module_that_hides_a_library_is_respected(tmp_path: Path, write: Write) -> None:
+    write("train.py", "import json; print(json.MINE)")
+    write("json.py", "MINE = 1")
+    async with cradle_for(tmp_path, script("train.py")) as cradle:
+        (running,) = await cradle.spawn()
+        assert not running.worker.warm
+        assert "'json'" in running.worker.reason
+        assert (await running.outcome()).stdout == "1\n"
+
+
+async def test_a_module_that_comes_to_hide_a_library_later_is_respected(
+    tmp_path: Path, write: Write
+) -> None:
+    write("train.py", "import colorsys; print(colorsys.__file__)")
+    async with cradle_for(tmp_path, script("train.py")) as cradle:
+        assert "work" not in (await cradle.run()).stdout
+        write("colorsys/__init__.py", "")
+        assert "work/colorsys" in (await cradle.run()).stdout
+        (tmp_path / "work" / "colorsys" / "__init__.py").unlink()
+        (running,) = await cradle.spawn()
+        assert running.worker.warm
+
+
+async def test_a_library_that_loads_the_users_modules_is_not_preloaded(
+    tmp_path: Path, write: Write, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, logger="resile")
+    write("site-packages/plugin_host.py", "import plugin; VALUE = plugin.VALUE")
+    write("lib/plugin.py", "VALUE = 1")
+    write("train.py", "import plugin_host; print(plugin_host.VALUE)")
+    work = tmp_path / "work"
+    env = {"PYTHONPATH": f"{work / 'site-packages'}:{work / 'lib'}"}
+    async with cradle_for(tmp_path, script("train.py"), env=env, policy=FAST) as cradle:
+        assert (await cradle.run()).stdout == "1\n"
+        await until(lambda: "workers start warm" in caplog.text)
+        write("lib/plugin.py", "VALUE = 22")
+        (running,) = await cradle.spawn()
+        assert running.worker.warm
+        assert (await running.outcome()).stdout == "22\n"
+    assert "importing plugin_host in the nursery: it loads 'plugin'" in caplog.text
+
+
+async def test_listed_modules_are_preloaded_and_nothing_else(tmp_path: Path, write: Write) -> None:
+    write("train.py", "import sys; print('bz2' in sys.modules, 'lzma' in sys.modules); import lzma")
+    preload = Preload(PreloadMode.LISTED, ("bz2", "nowhere"))
+    async with cradle_for(tmp_path, script("train.py"), preload=preload) as cradle:
+        assert (await cradle.run()).stdout == "True False\n"
+
+
+async def test_an_interpreter_that_overlooks_the_hook_never_runs_the_script_by_mistake(
+    tmp_path: Path, write: Write
+) -> None:
+    """PYTHONPATH is ignored by an interpreter that is told so by its own build or wrapper."""
+    write("train.py", "import os; open('trace', 'a').write(os.environ.get('RANK', 'none') + ' ')")
+    wrapper = tmp_path / "python"
+    wrapper.write_text('#!/bin/sh\nunset PYTHONPATH\nexec python3 "$@"\n')
+    wrapper.chmod(0o755)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("sys.executable", str(wrapper))
+        command = script("train.py")
+        async with cradle_for(tmp_path, command) as cradle:
+            (running,) = await cradle.spawn()
+            assert not running.worker.warm
+            assert "sitecustomize" in running.worker.reason
+            assert (await running.outcome()).returncode == 0
+    assert (tmp_path / "work" / "trace").read_text() == "0 "
+
+
+def test_an_open_accelerator_is_recognised(tmp_path: Path) -> None:
+    (tmp_path / "3").symlink_to("/dev/null")
+    (tmp_path / "4").symlink_to("socket:[1234]")
+    assert held_device(str(tmp_path)) is None
+    (tmp_path / "5").symlink_to("/dev/nvidiactl")
+    assert held_device(str(tmp_path)) == "/dev/nvidiactl"
+    assert held_device(str(tmp_path / "nowhere")) is None

@@ -1,0 +1,90 @@
+"""Priorities, resources and start order: the small rules, one by one."""
+
+from __future__ import annotations
+
+import pytest
+
+from resile.control.actions import Priority
+from resile.control.ordering import what_it_waits_for
+from resile.control.priority import priority_of
+from resile.control.resources import grown_memory, memory_limit, node_resources
+from resile.job.quantity import parse_quantity
+from resile.job.role import MemoryGrowth, ResourceSpec, RoleSpec
+from tests.unit.control.builders import job
+
+HIGH, LOW = Priority(1000, "high"), Priority(-1000, "low")
+
+
+@pytest.mark.parametrize(
+    ("written", "wanted", "expected"),
+    [
+        (None, 2, [Priority(), Priority()]),
+        (7, 2, [Priority(7), Priority(7)]),
+        ("high", 2, [HIGH, HIGH]),
+        ("low", 1, [LOW]),
+        ("gold", 1, [Priority(0, "gold")]),
+        (0.5, 4, [HIGH, HIGH, LOW, LOW]),
+        ("high=0.5", 4, [HIGH, HIGH, LOW, LOW]),
+        ("0.5", 3, [HIGH, HIGH, LOW]),
+        (0.1, 4, [HIGH, LOW, LOW, LOW]),
+        (0.0, 2, [LOW, LOW]),
+        (1.0, 2, [HIGH, HIGH]),
+    ],
+)
+def test_each_rank_has_its_priority(
+    written: int | float | str | None, wanted: int, expected: list[Priority]
+) -> None:
+    role = RoleSpec(priority=written)
+    assert [priority_of(role, rank, wanted=wanted) for rank in range(wanted)] == expected
+
+
+def role_with(requests: dict[str, str], limits: dict[str, str], **growth: float | str) -> RoleSpec:
+    return RoleSpec(
+        resources=ResourceSpec(requests=requests, limits=limits),
+        memory_growth=MemoryGrowth(**growth),  # type: ignore[arg-type]
+    )
+
+
+def test_a_rank_that_never_ran_out_gets_what_the_manifest_says() -> None:
+    given = node_resources(role_with({"cpu": "1", "memory": "4Gi"}, {}), learnt=None)
+    assert given.requests == given.limits == {"cpu": "1", "memory": "4Gi"}
+
+
+def test_the_request_grows_with_the_limit_and_in_proportion() -> None:
+    role = role_with({"cpu": "1", "memory": "2Gi"}, {"memory": "4Gi"})
+    given = node_resources(role, learnt="8Gi")
+    assert given.requests == {"cpu": "1", "memory": "4Gi"}
+    assert given.limits == {"cpu": "1", "memory": "8Gi"}
+
+
+def test_a_manifest_raised_above_what_was_learnt_wins() -> None:
+    assert node_resources(role_with({}, {"memory": "16Gi"}), learnt="8Gi").limits == {
+        "memory": "16Gi"
+    }
+
+
+def test_what_was_learnt_stays_when_the_manifest_drops_its_limit() -> None:
+    assert node_resources(role_with({}, {}), learnt="8Gi").limits == {"memory": "8Gi"}
+
+
+def test_a_limit_of_zero_is_no_limit() -> None:
+    assert memory_limit(role_with({}, {"memory": "0"}), learnt=None) is None
+
+
+def test_memory_never_grows_beyond_the_ceiling() -> None:
+    role = role_with({}, {"memory": "3Gi"}, factor=1.5, ceiling="4Gi")
+    assert grown_memory(role, learnt=None) == "4Gi"
+    assert grown_memory(role, learnt="4Gi") is None
+
+
+def test_a_grown_limit_is_a_whole_number_of_bytes() -> None:
+    grown = grown_memory(role_with({}, {"memory": "1001"}, factor=1.3), learnt=None)
+    assert grown is not None
+    assert parse_quantity(grown).amount.denominator == 1
+
+
+def test_a_role_waits_until_min_nodes_of_another_are_up() -> None:
+    spec = job({"ps": {"replicas": {"min": 2, "max": 3}}, "worker": {"dependsOn": ["ps"]}}).spec
+    assert what_it_waits_for(spec, "worker", up={"ps": 1}) == "waits for ps (1 of 2 running)"
+    assert what_it_waits_for(spec, "worker", up={"ps": 2}) == ""
+    assert what_it_waits_for(spec, "ps", up={}) == ""

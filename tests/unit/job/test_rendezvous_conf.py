@@ -1,0 +1,60 @@
+"""What --rdzv-conf says about a job's patience."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from resile.job.elasticity import Elasticity, ElasticityError
+from resile.job.rendezvous_conf import WITHOUT_MEANING, elasticity_of, read_conf
+
+
+def test_our_own_keys_and_those_of_other_backends_mean_the_same() -> None:
+    ours = read_conf({"last_call": "1", "join_timeout": "2", "lease": "3"})
+    theirs = read_conf({"last_call_timeout": "1", "timeout": "2", "lease-timeout": "3"})
+    assert ours == theirs
+    assert ours.settings == {"last_call": 1.0, "join_timeout": 2.0, "lease": 3.0}
+
+
+def test_keys_without_a_meaning_here_are_ignored_whatever_they_hold() -> None:
+    conf = read_conf({"is_host": "true", "keep_alive_interval": "often"})
+    assert conf.settings == {}
+    assert set(conf.ignored) == {"is_host", "keep_alive_interval"}
+
+
+def test_an_unknown_key_is_refused_with_the_nearest_known_one() -> None:
+    with pytest.raises(ElasticityError, match=r"--rdzv-conf leas=3: .* did you mean lease\?"):
+        read_conf({"leas": "3"})
+
+
+@pytest.mark.parametrize("value", ["soon", "", "nan", "inf", "-inf"])
+def test_what_is_no_number_is_refused(value: str) -> None:
+    with pytest.raises(ElasticityError, match="a number is wanted"):
+        read_conf({"lease": value})
+
+
+def test_a_count_must_be_whole() -> None:
+    with pytest.raises(ElasticityError, match=r"max_restarts=1.5: a whole number is wanted"):
+        read_conf({"max_restarts": "1.5"})
+
+
+def test_the_key_max_restarts_goes_before_the_flag() -> None:
+    conf = read_conf({"max_restarts": "7", "node_unit": "2"})
+    made = elasticity_of(conf, (2, 4), max_restarts=1)
+    assert (made.min_nodes, made.max_nodes, made.node_unit, made.max_restarts) == (2, 4, 2, 7)
+
+
+def test_what_does_not_fit_together_is_refused() -> None:
+    with pytest.raises(ElasticityError, match="node_unit"):
+        elasticity_of(read_conf({"node_unit": "8"}), (2, 4), max_restarts=1)
+
+
+@given(st.dictionaries(st.text(max_size=12), st.text(max_size=6), max_size=4))
+def test_any_text_is_read_or_refused(pairs: dict[str, str]) -> None:
+    try:
+        conf = read_conf(pairs)
+    except ElasticityError:
+        return
+    assert set(conf.settings) <= set(Elasticity.__struct_fields__)
+    assert set(conf.ignored) <= WITHOUT_MEANING
