@@ -40,7 +40,7 @@ spec:
       script: {script}
       args: [--steps, "700", --pause, "0.02", --checkpoint, {folder}/digits.pt,
              --trace, {folder}/trace]
-      resources: {{requests: {{cpu: 100m, memory: 256Mi}}}}
+      resources: {{requests: {{cpu: 100m, memory: 512Mi}}, limits: {{memory: 2Gi}}}}
 """
 
 console = Console(highlight=False)
@@ -148,18 +148,24 @@ class Demo:
         below = psutil.Process(self.up.pid).children()
         return [p.pid for p in below if "master" in p.cmdline()]
 
-    def trained(self, *, world: int, steps: int) -> bool:
-        """Whether so many steps were taken by a world of that size since the last look."""
-        return len([t for t in self.trace()[-4 * steps :] if t.world == world]) >= 2 * steps
+    def train(self, *, world: int, steps: int) -> None:
+        """Wait until a world of that size has taken so many steps from now on."""
+        now = time.monotonic()
+
+        def trained() -> bool:
+            taken = [t for t in self.trace() if t.rank == 0 and t.world == world and t.at > now]
+            return len(taken) >= steps
+
+        self.wait_for(trained, f"{steps} steps of {world} workers")
 
     def run(self) -> int:
         """The three losses, then the end."""
-        self.wait_for(lambda: self.trained(world=4, steps=30), "training to begin")
+        self.train(world=4, steps=60)
         self.lose("a worker", self.a_worker, world=4)
-        self.wait_for(lambda: self.trained(world=4, steps=40), "steps in between")
+        self.train(world=4, steps=60)
         self.lose("a whole node", self.a_node, world=2)
         console.print("demo: the node is replaced: same rank, new id")
-        self.wait_for(lambda: self.trained(world=4, steps=40), "the replacement to join")
+        self.train(world=4, steps=60)
         self.lose("the master", self.the_master, world=4)
         return self.up.wait()
 

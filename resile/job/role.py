@@ -103,14 +103,14 @@ class ResourceSpec(ManifestStruct, frozen=True, kw_only=True):
     ] = msgspec.field(default_factory=dict)
     limits: Annotated[
         dict[str, Amount],
-        Meta(description="What a node may use. Missing entries are taken from requests."),
+        Meta(description="What a node may use at most. No limit where nothing is said."),
     ] = msgspec.field(default_factory=dict)
 
     def resolved(self) -> NodeResources:
-        """Both sides filled from each other, every amount in its canonical form."""
+        """Requests filled from limits, as Kubernetes does; every amount in its canonical form."""
         requests = {name: str(parse_quantity(amount)) for name, amount in self.requests.items()}
         limits = {name: str(parse_quantity(amount)) for name, amount in self.limits.items()}
-        return NodeResources(requests={**limits, **requests}, limits={**requests, **limits})
+        return NodeResources(requests={**limits, **requests}, limits=limits)
 
 
 class RestartBudget(ManifestStruct, frozen=True, kw_only=True):

@@ -88,6 +88,7 @@ async def run_master(
         if stopping.done():
             await store.erase()
     finally:
+        service.leave()
         for task in (deciding, stopping, leaving, sweeper):
             task.cancel()
         await asyncio.gather(deciding, stopping, leaving, sweeper, return_exceptions=True)

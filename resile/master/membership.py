@@ -421,7 +421,9 @@ class Membership:
         size = self.elasticity.world_of(len(self._candidates()))
         if not size:
             self._wait_for_nodes(now)
-        elif self.round.number > 0 or self._last_call_over(size, now):
+            return
+        self._until.join = None
+        if self.round.number > 0 or self._last_call_over(size, now):
             self._close(size, now)
 
     def _last_call_over(self, size: int, now: float) -> bool:

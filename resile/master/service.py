@@ -67,6 +67,7 @@ class MasterService:
         self._kept = 0
         """The last event that survives this master."""
         self._news = asyncio.Event()
+        self._leaving = False
         self._answers: list[tuple[asyncio.Future[Any], Any]] = []
 
     # --- PeerHandler ------------------------------------------------------------------------
@@ -108,11 +109,16 @@ class MasterService:
         while True:
             events = [e for e in self.membership.journal.since(seq) if e.seq <= self._kept]
             left = deadline - time.monotonic()
-            if events or left <= 0:
+            if events or left <= 0 or self._leaving:
                 return events
             news = self._news
             with contextlib.suppress(asyncio.TimeoutError):
                 await asyncio.wait_for(news.wait(), left)
+
+    def leave(self) -> None:
+        """This master goes: nobody is to wait for its news any more."""
+        self._leaving = True
+        self._news.set()
 
     # --- the one task -----------------------------------------------------------------------
 

@@ -57,12 +57,12 @@ def test_both_notations_of_the_environment_mean_the_same() -> None:
     assert listed.environment == RoleSpec(env={"A": "1", "B": ""}).environment
 
 
-def test_requests_and_limits_fill_each_other_in() -> None:
+def test_requests_are_filled_in_from_limits_and_not_the_other_way() -> None:
     resolved = ResourceSpec(
         requests={"cpu": 0.5, "memory": "1Gi"}, limits={"memory": "2048Mi", "nvidia.com/gpu": 1}
     ).resolved()
     assert resolved.requests == {"cpu": "500m", "memory": "1Gi", "nvidia.com/gpu": "1"}
-    assert resolved.limits == {"cpu": "500m", "memory": "2Gi", "nvidia.com/gpu": "1"}
+    assert resolved.limits == {"memory": "2Gi", "nvidia.com/gpu": "1"}
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,94 @@
+"""The board: what a controller publishes is kept, what people ask is checked."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from resile.job.elasticity import Elasticity
+from resile.job.status import DecisionNote, JobPhase, JobStatus
+from resile.master.board import Board, NoController, NotNow, WrongSize
+from resile.master.membership import Membership
+from resile.master.records import BOARD_KEY, BoardRecord, JobRecord
+from resile.master.register import Register
+from resile.wire.views import Publication
+from tests.unit.control.builders import START, job
+
+
+@pytest.fixture
+def membership() -> Membership:
+    return Membership(Register(JobRecord(job="train", elasticity=Elasticity(max_nodes=4))))
+
+
+@pytest.fixture
+def board(membership: Membership) -> Board:
+    return Board(membership, BoardRecord())
+
+
+def publication(**more: Any) -> Publication:
+    role = {"replicas": {"min": 1, "max": 4}}
+    manifest = msgspec.to_builtins(job({"worker": role}))
+    described: dict[str, Any] = {"manifest": manifest, "status": JobStatus(phase=JobPhase.RUNNING)}
+    return Publication(**{**described, **more})
+
+
+def note(sentence: str, reason: str = "Noted") -> DecisionNote:
+    return DecisionNote(time=START, reason=reason, sentence=sentence)
+
+
+def story(membership: Membership) -> list[str]:
+    return [event.text for event in membership.journal.since(0)]
+
+
+def test_every_change_is_kept(board: Board, membership: Membership) -> None:
+    for change in (
+        lambda: board.publish(publication(), now=1.0),
+        lambda: board.scale({"worker": 2}, now=2.0),
+        lambda: board.delete(now=3.0),
+    ):
+        change()
+        assert membership.instructions().records[BOARD_KEY] == board.record
+
+
+def test_the_masters_own_verdict_is_not_told_twice(board: Board, membership: Membership) -> None:
+    membership.stop("somebody said so", now=1.0)
+    verdict = note("somebody said so", reason="JobFailed")
+    board.publish(publication(notes=(note("one"), verdict)), now=2.0)
+    assert story(membership)[-1] == "one"
+    assert board.record.notes_told == 2
+
+
+def test_how_many_nodes_come_is_passed_on_while_the_job_lives(
+    board: Board, membership: Membership
+) -> None:
+    board.publish(publication(wanted_nodes=3), now=1.0)
+    assert membership.job.wanted == 3
+    board.publish(publication(), now=2.0)
+    assert membership.job.wanted == 3, "None says nothing"
+
+
+def test_a_wish_for_one_role_leaves_the_others(board: Board) -> None:
+    board.publish(publication(), now=1.0)
+    board.scale({"worker": 2}, now=2.0)
+    board.scale({"worker": 3}, now=3.0)
+    assert board.record.wishes == {"worker": 3}
+
+
+def test_deletion_is_told_once(board: Board, membership: Membership) -> None:
+    board.publish(publication(), now=1.0)
+    board.delete(now=2.0)
+    board.delete(now=3.0)
+    assert len(story(membership)) == 1
+
+
+def test_refusals_have_their_own_kinds(board: Board, membership: Membership) -> None:
+    with pytest.raises(NoController):
+        board.scale({"worker": 2}, now=1.0)
+    board.publish(publication(), now=2.0)
+    with pytest.raises(WrongSize):
+        board.scale({"worker": 5}, now=3.0)
+    membership.stop("enough", now=4.0)
+    with pytest.raises(NotNow):
+        board.scale({"worker": 2}, now=5.0)

@@ -1,0 +1,113 @@
+"""A job's folder: one owner, no half-written picture, and nothing removed that is not ours."""
+
+from __future__ import annotations
+
+import os
+import stat
+from pathlib import Path
+
+import pytest
+
+from resile.platform.local.jobfolder import FolderUnusable, JobFolder, JobRunning, all_jobs
+from resile.wire.endpoint import Endpoint
+from resile.wire.views import EventView, JobPicture
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("RESILE_HOME", str(tmp_path / "home"))
+    return tmp_path / "home"
+
+
+def event(seq: int) -> EventView:
+    return EventView(seq=seq, time=1.0, kind="K", text=f"event {seq}")
+
+
+def test_only_one_may_hold_a_job_and_others_can_tell() -> None:
+    folder = JobFolder("train")
+    assert not folder.exists()
+    assert not folder.running()
+    with folder.hold():
+        assert folder.running()
+        with pytest.raises(JobRunning, match=f"running already .pid {os.getpid()}."):
+            JobFolder("train").hold().__enter__()
+    assert folder.exists()
+    assert not folder.running()
+
+
+def test_whoever_only_looks_does_not_keep_an_owner_out() -> None:
+    folder = JobFolder("train")
+    with folder.hold():
+        pass
+    for _ in range(20):
+        assert not folder.running()
+        with folder.hold():
+            assert folder.running()
+
+
+def test_the_token_is_new_each_time_and_nobody_elses_to_read() -> None:
+    folder = JobFolder("train")
+    with folder.hold():
+        first, second = folder.begin(), folder.begin()
+    assert first != second
+    assert stat.S_IMODE(folder.token_file.stat().st_mode) == 0o600
+    assert stat.S_IMODE(folder.path.stat().st_mode) == 0o700
+
+
+def test_a_new_job_finds_nothing_of_the_old_one() -> None:
+    folder = JobFolder("train")
+    with folder.hold():
+        folder.begin()
+        folder.write_endpoint(Endpoint("127.0.0.1", 1))
+        folder.write_picture(JobPicture(name="train", phase="Running"))
+        folder.append_events([event(1)])
+        (folder.logs / "train-worker-0.log").write_text("x")
+        folder.begin()
+    assert folder.picture() is None
+    assert folder.events() == []
+    assert folder.log_files() == []
+    assert folder.inquiry() is None
+
+
+def test_a_line_that_a_crash_cut_off_is_left_out() -> None:
+    folder = JobFolder("train")
+    with folder.hold():
+        folder.begin()
+        folder.append_events([event(1), event(2)])
+        with open(folder.path / "events.jsonl", "ab") as file:
+            file.write(b'{"seq":3,"ti')
+    assert [found.seq for found in folder.events(since=1)] == [2]
+
+
+def test_a_garbled_picture_is_no_picture() -> None:
+    folder = JobFolder("train")
+    with folder.hold():
+        folder.begin()
+        (folder.path / "job.json").write_text("{")
+    assert folder.picture() is None
+
+
+def test_removing_a_job_leaves_what_is_not_ours() -> None:
+    folder = JobFolder("train")
+    with folder.hold():
+        folder.begin()
+        (folder.path / "notes.txt").write_text("mine")
+        folder.remove()
+    assert [path.name for path in folder.path.iterdir()] == ["notes.txt"]
+    assert all_jobs() == []
+
+
+def test_a_removed_job_is_gone_and_can_be_held_again() -> None:
+    folder = JobFolder("train")
+    with folder.hold():
+        folder.begin()
+        folder.remove()
+        assert not folder.path.exists()
+        with JobFolder("train").hold():
+            assert [job.name for job in all_jobs()] == ["train"]
+
+
+def test_a_place_that_cannot_be_used_is_named(home: Path) -> None:
+    home.write_text("a file")
+    with pytest.raises(FolderUnusable, match="cannot be used: Not a directory"):
+        JobFolder("train").hold().__enter__()
