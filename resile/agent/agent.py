@@ -18,7 +18,6 @@ from pathlib import Path
 from resile.agent.config import AgentConfig
 from resile.agent.environment import node_environment
 from resile.agent.keeper import MasterKeeper
-from resile.agent.link import Link, MasterGone
 from resile.agent.logs import log_root
 from resile.agent.nursery import Nursery, SpawnFailed, StoreHost, StoreUnavailable
 from resile.agent.progress import ProgressSocket
@@ -28,6 +27,7 @@ from resile.agent.workers import WorkerGroup
 from resile.job.exits import NodeExitCode
 from resile.wire.endpoint import free_port
 from resile.wire.errors import RefusedByPeer
+from resile.wire.link import Link, MasterGone
 from resile.wire.messages import (
     Drain,
     Fence,

@@ -3,19 +3,77 @@
 from __future__ import annotations
 
 import importlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
 
 import click
 
 from resile import __version__
+from resile.cli.suggestions import closest
 
 COMMANDS = {
     "run": ("resile.cli.run", "Run a script on this node, as torchrun does, and keep it training."),
+    "up": ("resile.cli.up", "Run a whole job, all its nodes, on this machine."),
+    "jobs": ("resile.cli.jobs", "List the jobs on this machine, running and past."),
+    "describe": ("resile.cli.describe", "Show a job in full: state, nodes, what happened and why."),
+    "logs": ("resile.cli.logs", "Print what a job's nodes print."),
+    "events": ("resile.cli.events", "Print what happened in a job, and why."),
+    "scale": ("resile.cli.scale", "Change how many nodes a role has."),
+    "get": ("resile.cli.get", "Print a job's manifest with its status."),
+    "delete": ("resile.cli.delete", "End a job and forget it."),
     "master": ("resile.cli.master", "Run a job's master by hand."),
 }
 
 
+class UserMistake(click.ClickException):
+    """What was typed cannot be: shown as what is wrong, and where to read more."""
+
+    exit_code = 2
+
+    def __init__(self, error: click.UsageError) -> None:
+        super().__init__(error.format_message())
+        self._command = error.ctx.command_path if error.ctx else "resile"
+
+    def format_message(self) -> str:
+        """Two lines."""
+        return f"{self.message}\nTry '{self._command} --help' for help."
+
+
+@contextmanager
+def _in_two_lines() -> Iterator[None]:
+    """Show a user's mistake without the usage, which hides it among all flags."""
+    try:
+        yield
+    except click.exceptions.NoArgsIsHelpError:
+        raise
+    except click.NoSuchOption as error:
+        close = closest(error.option_name, _flags(error.ctx))
+        hint = f" Did you mean '{close}'?" if close else ""
+        text = f"No such option '{error.option_name}'.{hint}"
+        raise UserMistake(click.UsageError(text, error.ctx)) from None
+    except click.UsageError as error:
+        raise UserMistake(error) from None
+
+
+def _flags(ctx: click.Context | None) -> list[str]:
+    """All flags of a command, in the spelling that its help shows."""
+    options = [p for p in ctx.command.params if isinstance(p, click.Option)] if ctx else []
+    return [option.opts[0] for option in options if not option.hidden]
+
+
 class LazyGroup(click.Group):
     """A group that knows its commands' names and first lines without importing them."""
+
+    def make_context(self, *args: Any, **settings: Any) -> click.Context:
+        """Read the flags before the command's name."""
+        with _in_two_lines():
+            return super().make_context(*args, **settings)
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Read the command's own flags and carry it out."""
+        with _in_two_lines():
+            return super().invoke(ctx)
 
     def list_commands(self, _ctx: click.Context) -> list[str]:
         """All names, in the order a newcomer needs them."""
@@ -39,11 +97,9 @@ class LazyGroup(click.Group):
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """Name a close match for a mistyped command."""
-        import difflib
-
         if args and args[0] not in COMMANDS and not args[0].startswith("-"):
-            close = difflib.get_close_matches(args[0], COMMANDS, n=1)
-            hint = f" Did you mean '{close[0]}'?" if close else ""
+            close = closest(args[0], COMMANDS)
+            hint = f" Did you mean '{close}'?" if close else ""
             ctx.fail(f"No such command '{args[0]}'.{hint}")
         return super().resolve_command(ctx, args)
 
@@ -57,6 +113,7 @@ def cli() -> None:
     Examples:
       resile run --nproc-per-node 2 train.py --epochs 3
       resile run --nnodes 1:4 --rdzv-endpoint 127.0.0.1:29400 train.py
+      resile up job.yaml
     """
 
 

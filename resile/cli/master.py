@@ -17,7 +17,7 @@ from resile.master.sqlite_store import SqliteStore
 from resile.master.stores import Store, StoreError
 from resile.wire.auth import AuthError, given_token, server_tls, shared_token
 from resile.wire.endpoint import Endpoint, EndpointError, parse_endpoint
-from resile.wire.statedir import private_folder
+from resile.wire.statedir import StateDirError, private_folder
 from resile.wire.statedir import run_folder as folder_of
 
 log = logging.getLogger("resile.master")
@@ -41,6 +41,8 @@ log = logging.getLogger("resile.master")
 @click.option("--tls-key", metavar="FILE", help="The certificate's key, if it is in another file.")
 @click.option("--until-done", is_flag=True, help="End with the job.")
 @click.option("--run-folder", hidden=True, type=click.Path(path_type=Path))
+@click.option("--job-folder", hidden=True, type=click.Path(path_type=Path))
+@click.option("--parent", hidden=True, type=int)
 @click.option("--announce-fd", hidden=True, type=int)
 def master(
     endpoint: str,
@@ -54,6 +56,8 @@ def master(
     tls_key: str | None,
     until_done: bool,
     run_folder: Path | None,
+    job_folder: Path | None,
+    parent: int | None,
     announce_fd: int | None,
 ) -> None:
     """Run a job's master by hand.
@@ -68,11 +72,15 @@ def master(
       resile master --endpoint 0.0.0.0:29400 --store etcd://10.0.0.5:2379/jobs/a --tls-cert m.pem
     """
     set_up_logging()
+    if parent is not None:
+        from resile.platform.local.linux import die_with
+
+        die_with(parent)
     conf = parse_conf(rdzv_conf)
     elasticity = build_elasticity(nnodes or "1", conf, max_restarts=max_restarts)
     try:
         where = parse_endpoint(endpoint)
-        folder = run_folder or folder_of(where)
+        folder = job_folder or run_folder or folder_of(where)
         made_token = token_file is None and given_token(None) is None
         token = given_token(token_file) or shared_token(folder / "token")
         config = MasterConfig(
@@ -82,6 +90,7 @@ def master(
             elasticity=elasticity,
             tls=server_tls(tls_cert, tls_key),
             until_done=until_done or run_folder is not None,
+            logs=job_folder / "logs" if job_folder else None,
         )
         keeping = open_store(store, folder)
         if made_token:
@@ -110,17 +119,25 @@ def open_store(text: str | None, folder: Path) -> Store:
         log.info("going on with the store %s, named in %s", text, note)
     if text is None:
         return SqliteStore(folder / "master.db")
+    if "://" not in text.removeprefix("sqlite://"):
+        text = str(Path(text.removeprefix("sqlite://")).absolute())
+    store = _named_store(text)
+    try:
+        private_folder(folder)
+        note.write_text(f"{text}\n")
+    except (OSError, StateDirError) as error:
+        log.warning("an agent that restarts this master will not know its store: %s", error)
+    return store
+
+
+def _named_store(text: str) -> Store:
     if text.startswith(("etcd://", "etcds://")):
         from resile.master.etcd_store import EtcdStore
 
-        store: Store = EtcdStore.at(text)
-    elif "://" in text.removeprefix("sqlite://"):
+        return EtcdStore.at(text)
+    if "://" in text:
         raise click.UsageError(f"--store {text}: write a path, sqlite://PATH or etcd://HOST:PORT")
-    else:
-        text = str(Path(text.removeprefix("sqlite://")).absolute())
-        store = SqliteStore(Path(text))
-    (private_folder(folder) / "store").write_text(f"{text}\n")
-    return store
+    return SqliteStore(Path(text))
 
 
 def _announce(descriptor: int | None, endpoint: Endpoint) -> None:

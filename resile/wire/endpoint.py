@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 import re
 import socket
 from dataclasses import dataclass
@@ -55,6 +56,16 @@ def is_this_machine(host: str) -> bool:
         return True
     own = {a.address.split("%")[0] for nics in psutil.net_if_addrs().values() for a in nics}
     return bool(found & own)
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only processes of this machine can reach ``host``."""
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
 
 
 def free_port(host: str = "127.0.0.1") -> int:

@@ -13,7 +13,6 @@ import sys
 from pathlib import Path
 from types import TracebackType
 
-from resile.master.etcd_gateway import parse_etcd_url
 from resile.master.etcd_store import EtcdStore
 from resile.master.stores import StoreError
 
@@ -25,7 +24,7 @@ class Holder:
 
     def __init__(self, url: str, *, lease: int = 5) -> None:
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "tests.local.etcd.holder", url, str(lease)],
+            [sys.executable, "-m", "tests.local.etcd.holder", f"{url}?lease={lease}"],
             cwd=ROOT,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
@@ -62,8 +61,8 @@ class Holder:
         self._process.wait()
 
 
-async def hold(url: str, lease: int) -> None:
-    store = EtcdStore(parse_etcd_url(url), lease=lease)
+async def hold(url: str) -> None:
+    store = EtcdStore.at(url)
     await store.load()
     print("loaded", flush=True)
     loop = asyncio.get_running_loop()
@@ -78,4 +77,4 @@ async def hold(url: str, lease: int) -> None:
 
 
 if __name__ == "__main__":
-    asyncio.run(hold(sys.argv[1], int(sys.argv[2])))
+    asyncio.run(hold(sys.argv[1]))

@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 from aiohttp import web
 
-from resile.master.etcd_gateway import parse_etcd_url
 from resile.master.etcd_store import EtcdStore
 from resile.master.stores import StoreUnusable
 from resile.wire.endpoint import free_port
@@ -35,7 +34,7 @@ async def test_a_commit_waits_for_an_etcd_that_is_started_again(
 
 
 async def test_an_etcd_that_stays_away_ends_in_a_clear_sentence(etcd: EtcdServer) -> None:
-    store = EtcdStore(parse_etcd_url(etcd.url), patience=1)
+    store = EtcdStore.at(f"{etcd.url}?patience=1")
     await store.load()
     etcd.stop()
     with pytest.raises(StoreUnusable, match=r"the store etcd://.* did not answer for 1 s: "):
@@ -44,8 +43,7 @@ async def test_an_etcd_that_stays_away_ends_in_a_clear_sentence(etcd: EtcdServer
 
 
 async def test_an_etcd_that_was_never_there_ends_in_a_clear_sentence() -> None:
-    address = parse_etcd_url(f"etcd://127.0.0.1:{free_port()}/jobs/a")
-    store = EtcdStore(address, patience=0.5)
+    store = EtcdStore.at(f"etcd://127.0.0.1:{free_port()}/jobs/a?patience=0.5")
     with pytest.raises(StoreUnusable, match=r"the store etcd://127.* did not answer for 0.5 s: "):
         await store.load()
 
@@ -83,7 +81,7 @@ async def test_what_etcd_refuses_is_passed_on_in_its_own_words(tmp_path: Path) -
     try:
         store = EtcdStore.at(etcd.url)
         await store.load()
-        with pytest.raises(StoreUnusable, match="refused kv/txn: .*too many operations"):
+        with pytest.raises(StoreUnusable, match=r"refused kv/txn: .*too many operations"):
             await store.commit({f"node/{n}": b"x" for n in range(5)})
         await store.close()
     finally:

@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from resile.master.etcd_gateway import EtcdAddress, Gateway, parse_etcd_url
+from resile.master.etcd_address import EtcdAddress, parse_etcd_url
+from resile.master.etcd_gateway import Gateway
 from resile.master.etcd_store import MOST_BYTES, MOST_OPERATIONS, EtcdStore, split
 from resile.master.stores import StoreUnusable
 from resile.wire.endpoint import Endpoint
@@ -121,6 +122,8 @@ def test_an_address_may_name_several_hosts_and_ports() -> None:
     assert parse_etcd_url("etcds://a,[::1]:99,b:3/x/y/") == EtcdAddress(
         hosts=(Endpoint("a", 2379), Endpoint("::1", 99), Endpoint("b", 3)), prefix="/x/y", tls=True
     )
+    patient = parse_etcd_url("etcd://a/x?lease=9&patience=60")
+    assert (patient.prefix, patient.lease, patient.patience) == ("/x", 9, 60)
     assert str(parse_etcd_url("etcd://h1:1,h2:2")) == "etcd://h1:1,h2:2/resile"
 
 
@@ -131,6 +134,9 @@ def test_an_address_may_name_several_hosts_and_ports() -> None:
         ("etcd:///jobs", "HOST:PORT"),
         ("etcd://a:x/jobs", "'a:x' is no HOST:PORT"),
         ("etcd://a,,b/jobs", "'' is no HOST:PORT"),
+        ("etcd://a/jobs?leese=3", "'leese' is neither lease nor patience"),
+        ("etcd://a/jobs?lease=1", "lease must be a number of seconds, at least 2"),
+        ("etcd://a/jobs?patience=nan", "patience must be a number of seconds, at least 0"),
         ("etcd://me:secret@a/jobs", "can be read by everybody"),
     ],
 )

@@ -10,11 +10,9 @@ import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-
-import psutil
 
 from resile.wire.client import Access
 from resile.wire.endpoint import Endpoint
@@ -31,9 +29,6 @@ class MasterProcess:
     endpoint: Endpoint
     folder: Path
     token: str = TOKEN
-    expected: str = ""
-    """What the job is called, for agents that join it."""
-    tells: list[str] = field(default_factory=list)
 
     @property
     def access(self) -> Access:
@@ -47,9 +42,16 @@ class MasterProcess:
     def log(self) -> str:
         return (self.folder / "master.out").read_text(errors="replace")
 
-    def ask(self, path: str, *, token: str | None = TOKEN, method: str = "GET") -> tuple[int, Any]:
+    def ask(
+        self,
+        path: str,
+        *,
+        token: str | None = TOKEN,
+        method: str = "GET",
+        body: bytes | None = None,
+    ) -> tuple[int, Any]:
         """The status and the JSON of an answer; errors are answers too."""
-        request = urllib.request.Request(f"http://{self.endpoint}{path}", method=method)
+        request = urllib.request.Request(f"http://{self.endpoint}{path}", body, method=method)
         if token is not None:
             request.add_header("Authorization", f"Bearer {token}")
         try:
@@ -69,11 +71,6 @@ class MasterProcess:
         found = [node for node in self.status()["nodes"] if node["id"] == number]
         return found[0] if found else None
 
-    def connections(self) -> int:
-        """How many connections it holds open."""
-        held = psutil.Process(self.process.pid).net_connections(kind="tcp")
-        return sum(1 for one in held if one.status == psutil.CONN_ESTABLISHED)
-
 
 def _parsed(body: bytes) -> Any:
     try:
@@ -86,6 +83,19 @@ def environment(folder: Path, **more: str) -> dict[str, str]:
     """This process's, with everything that Resile would keep sent to ``folder``."""
     kept = {key: value for key, value in os.environ.items() if not key.startswith("RESILE_")}
     return {**kept, "RESILE_HOME": str(folder / "home"), **more}
+
+
+def resile(folder: Path, *words: str, **variables: str) -> subprocess.CompletedProcess[str]:
+    """One command, to its end."""
+    return subprocess.run(
+        [sys.executable, "-m", "resile", *words],
+        env=environment(folder, **variables),
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
 
 
 @contextmanager

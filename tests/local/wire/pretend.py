@@ -192,11 +192,20 @@ async def is_served(master: MasterProcess) -> None:
         honest_agent(master.access, "first") as first,
         honest_agent(master.access, "second") as second,
     ):
-        await first.trains(world=2)
-        await second.trains(world=2)
+        await train_together(first, second)
         shown = await asyncio.to_thread(master.status)
         assert {first.node, second.node} <= {node["id"] for node in shown["nodes"]}
     await until(lambda: _gone(master, {first.node, second.node}), "the honest agents' leave")
+
+
+async def train_together(*agents: HonestAgent) -> None:
+    """Wait for a round that runs with all of these in it."""
+
+    async def together() -> bool:
+        running = {agent.all(Start)[-1].round for agent in agents if agent.all(Start)}
+        return len(running) == 1 and all(running == {agent.round} for agent in agents)
+
+    await until(together, "a round of all these agents")
 
 
 async def _gone(master: MasterProcess, nodes: set[int]) -> bool:

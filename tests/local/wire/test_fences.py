@@ -90,7 +90,11 @@ async def test_nobody_speaks_for_another_node(master: MasterProcess) -> None:
         await victim.trains()
         node = await joined(one)
         theirs = Fence(victim.node, victim.round)
-        for message in [*every_message(theirs), Renew(fence=theirs), Leave(fence=theirs, reason="")]:
+        for message in [
+            *every_message(theirs),
+            Renew(fence=theirs),
+            Leave(fence=theirs, reason=""),
+        ]:
             await one.say(message)
             reason = (await one.hear_kind(Refused)).reason
             assert reason == f"this connection is node {node}'s, not node {victim.node}'s"

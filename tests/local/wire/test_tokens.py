@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import os
-import socket
 import stat
-import subprocess
-import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import aiohttp
@@ -16,12 +14,21 @@ import pytest
 
 from resile.wire.auth import authorization
 from resile.wire.client import AGENT_PATH, Access, connect
+from resile.wire.endpoint import free_port
 from resile.wire.errors import RefusedByPeer
 from tests.local.jobs import Job, wait_for
-from tests.local.wire.masters import TOKEN, MasterProcess, environment, running_master
-from tests.local.wire.pretend import is_served
+from tests.local.wire.masters import TOKEN, MasterProcess, resile, running_master
+from tests.local.wire.pretend import honest_agent, is_served
 
-PATHS = ["/v1/status", "/v1/events", "/metrics", AGENT_PATH, "/", "/v1/no-such-thing", "/healthz/.."]
+PATHS = [
+    "/v1/status",
+    "/v1/events",
+    "/metrics",
+    AGENT_PATH,
+    "/",
+    "/v1/no-such-thing",
+    "/healthz/..",
+]
 WRONG = [None, "", "not-the-token-of-this-job", TOKEN[:-1], TOKEN + "x", TOKEN.upper()]
 
 
@@ -87,14 +94,10 @@ def test_an_agent_with_a_wrong_token_goes_and_says_why(
     script.write_text("raise SystemExit('must not run')")
     token = tmp_path / "token"
     token.write_text("not-the-token-of-this-job")
-    agent = subprocess.run(
-        [sys.executable, "-m", "resile", "run", "--rdzv-endpoint", str(master.endpoint)]
-        + ["--preload", "none", "--token-file", str(token), str(script)],
-        env=environment(tmp_path),
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
+    agent = resile(
+        tmp_path,
+        *("run", "--rdzv-endpoint", str(master.endpoint), "--preload", "none"),
+        *("--token-file", str(token), str(script)),
     )
     assert agent.returncode != 0
     assert f"the master at {master.endpoint} refused the token" in agent.stderr
@@ -112,6 +115,23 @@ def test_a_token_that_a_master_makes_is_its_owners_alone(tmp_path: Path) -> None
         assert token not in made.log
         assert list(file.parent.glob("token.*")) == []
     assert not file.exists()
+
+
+async def test_a_master_that_is_ended_in_the_middle_of_a_job_keeps_token_and_store(
+    tmp_path: Path,
+) -> None:
+    flags = ("--nnodes", "1", "--endpoint", f"127.0.0.1:{free_port()}")
+    with running_master(tmp_path, *flags, token=None) as first:
+        (file,) = (tmp_path / "home" / "runs").glob("*/token")
+        token = file.read_text().strip()
+        async with honest_agent(Access(first.endpoint, token)) as agent:
+            start = await agent.trains()
+            first.process.terminate()
+            assert await asyncio.to_thread(first.process.wait, 30) == 0
+    with running_master(tmp_path, *flags, token=None) as second:
+        code, shown = second.ask("/v1/status", token=token)
+        assert code == 200
+        assert shown["round"] == start.round
 
 
 def test_no_command_line_and_no_log_shows_the_token(job: Job) -> None:
@@ -151,24 +171,16 @@ def masters_in(folder: Path) -> list[psutil.Process]:
         (lambda path: path.write_bytes(b"\xff" * 40), "it is not text"),
         (lambda path: path.write_text("two words, one too many"), "printable ASCII"),
         (lambda path: path.mkdir(), "Is a directory"),
-        (lambda path: None, "No such file or directory"),
+        (lambda _path: None, "No such file or directory"),
     ],
     ids=["short", "empty", "binary", "spaces", "a folder", "missing"],
 )
 def test_a_token_file_that_cannot_be_used_is_named(
-    tmp_path: Path, write: object, complaint: str
+    tmp_path: Path, write: Callable[[Path], object], complaint: str
 ) -> None:
     token = tmp_path / "token"
-    assert callable(write)
     write(token)
-    done = subprocess.run(
-        [sys.executable, "-m", "resile", "master", "--token-file", str(token)],
-        env=environment(tmp_path),
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
+    done = resile(tmp_path, "master", "--token-file", str(token))
     assert done.returncode == 1
     (line,) = done.stderr.splitlines()
     assert str(token) in line
@@ -178,21 +190,12 @@ def test_a_token_file_that_cannot_be_used_is_named(
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a file away")
 def test_a_token_that_somebody_else_put_there_is_not_used(tmp_path: Path) -> None:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+    port = free_port()
     planted = tmp_path / "home" / "runs" / f"127.0.0.1_{port}" / "token"
     planted.parent.mkdir(parents=True)
     planted.write_text("a-token-that-an-attacker-knows")
     planted.chmod(0o600)
     os.chown(planted, 12345, 12345)
-    done = subprocess.run(
-        [sys.executable, "-m", "resile", "master", "--endpoint", f"127.0.0.1:{port}"],
-        env=environment(tmp_path),
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
+    done = resile(tmp_path, "master", "--endpoint", f"127.0.0.1:{port}")
     assert done.returncode == 1
     assert "belongs to another user" in done.stderr

@@ -1,0 +1,171 @@
+"""``resile describe``: everything a person asks about a job."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from resile.cli.amounts import age, clock
+from resile.cli.reader import JobReader, find_job
+from resile.job.errors import ManifestError
+from resile.job.manifest import job_from_data
+from resile.job.role import UNLIMITED
+from resile.job.spec import JobSpec
+from resile.job.status import JobStatus
+from resile.wire.messages import Outcome
+from resile.wire.views import EventView, JobPicture
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+TOLD = 15
+"""Events shown: what a person reads; `resile events` has them all."""
+
+
+@click.command(context_settings={"help_option_names": ["-h", "--help"]})
+@click.argument("job")
+@click.option("--events", "told", type=click.IntRange(0), default=TOLD, show_default=True)
+def describe(job: str, told: int) -> None:
+    """Show a job in full: state and why, roles, nodes, budgets, conditions, what happened.
+
+    \b
+    Examples:
+      resile describe digits
+      resile describe digits --events 50
+    """
+    from resile.cli.tables import new_console
+
+    reader = find_job(job)
+    picture = reader.picture()
+    console = new_console()
+    _heading(console, reader, picture)
+    spec = _spec(picture)
+    if picture.status is not None:
+        if spec is not None:
+            _roles(console, picture.status, spec)
+        _nodes(console, picture)
+        _conditions(console, picture.status)
+    _report(console, picture)
+    _events(console, reader.events(), told)
+
+
+def _spec(picture: JobPicture) -> JobSpec | None:
+    try:
+        return job_from_data(picture.manifest).spec if picture.manifest else None
+    except ManifestError:
+        return None  # written by another version of Resile
+
+
+def _heading(console: Console, reader: JobReader, picture: JobPicture) -> None:
+    facts = {
+        "Name": reader.name,
+        "Phase": _because(reader.phase(picture), picture.message),
+        "Age": age(picture.created),
+        "Training": _training(picture),
+        "Round because": _round_reason(picture),
+        "Budget": _budget(picture),
+        "Asked for": ", ".join(f"{role}={n}" for role, n in picture.wishes.items()),
+        "Folder": str(reader.folder.path),
+    }
+    for name, text in facts.items():
+        if text:
+            console.print(f"{name + ':':<15}{text}", soft_wrap=True)
+
+
+def _because(phase: str, message: str) -> str:
+    return f"{phase}: {message}" if message else phase
+
+
+def _training(picture: JobPicture) -> str:
+    seen = picture.training
+    if seen is None or not seen.round:
+        return "no round yet"
+    step = "" if seen.step is None else f", step {seen.step}"
+    return f"round {seen.round} ({seen.phase}), {seen.world_size} workers{step}"
+
+
+def _round_reason(picture: JobPicture) -> str:
+    seen = picture.training
+    over = seen is None or not seen.round or seen.phase in {outcome.value for outcome in Outcome}
+    return "" if seen is None or over else seen.reason
+
+
+def _budget(picture: JobPicture) -> str:
+    status, seen = picture.status, picture.training
+    parts = []
+    if seen is not None:
+        parts.append(f"{seen.restarts} of {seen.max_restarts} restarts of failing workers")
+    if status is not None:
+        limit = (picture.manifest or {}).get("spec", {}).get("backoffLimit")
+        most = "" if limit is None else f" of {limit}"
+        parts.append(f"{status.spent}{most} relaunches of failing nodes")
+    return ", ".join(parts) + " spent" if parts else ""
+
+
+def _roles(console: Console, status: JobStatus, spec: JobSpec) -> None:
+    from resile.cli.tables import new_table
+
+    names = ("WANTED", "RUNNING", "PENDING", "DONE", "FAILED", "RESTARTS", "SPENT")
+    table = new_table(*("ROLE", "MIN..MAX", *names, "BUDGET NODE/ROLE", "SCALING"), numbers=names)
+    for name, role in status.roles.items():
+        asked = spec.roles.get(name)
+        if asked is None:
+            continue
+        budget = asked.restart_budget
+        counts = (role.wanted, role.active, role.pending, role.succeeded, role.failed)
+        table.add_row(
+            name,
+            f"{asked.size.min}..{asked.size.max}",
+            *(str(number) for number in (*counts, role.restarts, role.spent)),
+            f"{_limit(budget.per_node)}/{_limit(budget.per_role)}",
+            role.scaling or "-",
+        )
+    _section(console, "Roles")
+    console.print(table)
+
+
+def _limit(budget: int) -> str:
+    return "unlimited" if budget == UNLIMITED else str(budget)
+
+
+def _nodes(console: Console, picture: JobPicture) -> None:
+    from resile.cli.tables import nodes_table
+
+    if picture.nodes:
+        _section(console, "Nodes")
+        console.print(nodes_table(picture, width=console.width))
+
+
+def _conditions(console: Console, status: JobStatus) -> None:
+    from resile.cli.tables import new_table
+
+    table = new_table("CONDITION", "STATUS", "SINCE", "REASON", "MESSAGE")
+    for found in status.conditions:
+        since = age(found.last_transition_time.timestamp())
+        table.add_row(found.type.value, found.status.value, since, found.reason, found.message)
+    _section(console, "Conditions")
+    console.print(table)
+
+
+def _report(console: Console, picture: JobPicture) -> None:
+    from resile.cli.endreport import training_report
+
+    report = training_report(picture)
+    if report:
+        _section(console, "Failure")
+        console.print(report, soft_wrap=True)
+
+
+def _events(console: Console, events: list[EventView], told: int) -> None:
+    from resile.cli.tables import event_line
+
+    shown = events[len(events) - min(told, len(events)) :]
+    if shown:
+        _section(console, f"Events (the last {len(shown)} of {len(events)})")
+        for event in shown:
+            console.print(event_line(event, when=clock(event.time)), soft_wrap=True)
+
+
+def _section(console: Console, title: str) -> None:
+    console.print(f"\n{title}", style="bold")

@@ -1,0 +1,35 @@
+"""``resile get``: a job as an object, its manifest with its status, for people and programs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+import msgspec
+
+from resile.cli.reader import find_job
+
+
+@click.command(context_settings={"help_option_names": ["-h", "--help"]})
+@click.argument("job")
+@click.option(
+    "--output", "-o", type=click.Choice(["yaml", "json"]), default="yaml", show_default=True
+)
+def get(job: str, output: str) -> None:
+    """Print a job's manifest together with its status.
+
+    \b
+    Examples:
+      resile get digits
+      resile get digits -o json
+    """
+    picture = find_job(job).picture()
+    if picture.manifest is None:
+        raise click.ClickException(f"the job '{job}' ended before it began; see 'resile jobs'")
+    whole: dict[str, Any] = {**picture.manifest, "status": msgspec.to_builtins(picture.status)}
+    if output == "json":
+        click.echo(msgspec.json.format(msgspec.json.encode(whole), indent=2).decode())
+        return
+    import yaml
+
+    click.echo(yaml.safe_dump(whole, sort_keys=False, allow_unicode=True), nl=False)

@@ -1,0 +1,65 @@
+"""The manifest a user names: read, checked against this machine, or refused in a few lines."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import click
+import msgspec
+
+from resile.job.errors import ManifestError
+from resile.job.manifest import job_from_data, parse_manifest
+from resile.job.role import RoleSpec
+from resile.job.spec import ElasticJob
+
+__all__ = ["load_job"]
+
+
+def load_job(source: str, *, name: str | None) -> ElasticJob:
+    """The job in a file, or on stdin for ``-``; under another name if one is given."""
+    shown = "standard input" if source == "-" else source
+    try:
+        job = parse_manifest(_text(source))
+    except ManifestError as error:
+        raise click.ClickException(f"{shown}: {error}") from None
+    if name is not None:
+        job = _renamed(job, name)
+    for role, spec in job.spec.roles.items():
+        _check_program(role, spec)
+    return job
+
+
+def _text(source: str) -> str:
+    try:
+        return sys.stdin.read() if source == "-" else Path(source).read_text()
+    except UnicodeDecodeError:
+        raise click.ClickException(f"{source} is not a text file") from None
+    except OSError as error:
+        raise click.ClickException(f"{source} cannot be read: {error.strerror}") from None
+
+
+def _renamed(job: ElasticJob, name: str) -> ElasticJob:
+    data = msgspec.to_builtins(job)
+    data["metadata"]["name"] = name
+    try:
+        return job_from_data(data)
+    except ManifestError as error:
+        raise click.ClickException(f"--name {name}: {error.problems[0].message}") from None
+
+
+def _check_program(role: str, spec: RoleSpec) -> None:
+    """Find out now what every node would only say in its log."""
+    folder = Path(spec.working_dir or ".").absolute()
+    if not folder.is_dir():
+        raise click.ClickException(f"spec.roles.{role}.workingDir: there is no folder {folder}")
+    if spec.script is not None and not (folder / spec.script).is_file():
+        raise click.ClickException(
+            f"spec.roles.{role}.script: {spec.script} does not exist in {folder} "
+            "(workingDir names another folder)"
+        )
+    if not (spec.script or spec.module or spec.command):
+        raise click.ClickException(
+            f"spec.roles.{role}: on this machine a role needs a command, a script or a module; "
+            "an image means nothing here"
+        )

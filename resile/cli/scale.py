@@ -1,0 +1,82 @@
+"""``resile scale``: another number of nodes for a role of a running job."""
+
+from __future__ import annotations
+
+import time
+
+import click
+
+from resile.cli.reader import JobReader, find_job
+
+POLL = 0.05
+TAKEN_WITHIN = 20.0
+"""The controller looks at once; a machine that swaps may take seconds."""
+
+
+@click.command(context_settings={"help_option_names": ["-h", "--help"]})
+@click.argument("job")
+@click.argument("sizes", nargs=-1, required=True, metavar="ROLE=N...")
+@click.option("--wait", is_flag=True, help="Return when the role has that many nodes running.")
+def scale(job: str, sizes: tuple[str, ...], wait: bool) -> None:
+    """Change how many nodes a role has, within the manifest's min and max.
+
+    Training goes on with the nodes there are; new ones are taken in when they are up, and those
+    with the highest ranks leave first. What finds no room stays pending until there is some.
+
+    \b
+    Examples:
+      resile scale digits worker=3
+      resile scale digits worker=1 --wait
+    """
+    asked = _parse(sizes)
+    reader = find_job(job)
+    before = _wanted(reader)
+    reader.steer(lambda master: master.scale(asked))
+    _await_taken(reader, asked)
+    for role, size in asked.items():
+        was = before.get(role, size)
+        click.echo(f"{role}: {was} -> {size} nodes" if was != size else f"{role}: {size} nodes")
+    if wait:
+        _await_reached(reader, asked)
+
+
+def _parse(sizes: tuple[str, ...]) -> dict[str, int]:
+    asked: dict[str, int] = {}
+    for text in sizes:
+        role, sign, number = text.partition("=")
+        if not sign or not role:
+            raise click.UsageError(f"'{text}': write ROLE=N, such as worker=3")
+        if not (number.isascii() and number.isdigit()):
+            raise click.UsageError(f"'{text}': '{number}' is no number of nodes")
+        if role in asked:
+            raise click.UsageError(f"'{text}': {role} is given twice")
+        asked[role] = int(number)
+    return asked
+
+
+def _wanted(reader: JobReader) -> dict[str, int]:
+    status = reader.picture().status
+    return {name: role.wanted for name, role in status.roles.items()} if status else {}
+
+
+def _await_taken(reader: JobReader, asked: dict[str, int]) -> None:
+    deadline = time.monotonic() + TAKEN_WITHIN
+    while {**_wanted(reader), **asked} != _wanted(reader):
+        if time.monotonic() > deadline or not reader.running:
+            raise click.ClickException(
+                f"the wish is kept, but the job has not taken it up ({reader.phase()})"
+            )
+        time.sleep(POLL)
+
+
+def _await_reached(reader: JobReader, asked: dict[str, int]) -> None:
+    while True:
+        status = reader.picture().status
+        roles = status.roles if status else {}
+        if all(
+            roles[role].active == size and not roles[role].scaling for role, size in asked.items()
+        ):
+            return
+        if not reader.running:
+            raise click.ClickException(f"the job ended before that ({reader.phase()})")
+        time.sleep(POLL)

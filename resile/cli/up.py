@@ -1,0 +1,144 @@
+"""``resile up``: a whole job, all its nodes, on this machine, until it is over."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import signal
+import sys
+import time
+from collections.abc import Callable
+from typing import Protocol
+
+import click
+
+from resile.cli.endreport import failure_report
+from resile.cli.logging import set_up_logging
+from resile.cli.manifestfile import load_job
+from resile.cli.plain import PlainView
+from resile.job.spec import ElasticJob
+from resile.platform.local.capacity import Capacity
+from resile.platform.local.controller import Ending
+from resile.platform.local.errors import LocalPlatformError
+from resile.platform.local.jobfolder import JobFolder, JobFolderError, JobRunning
+from resile.platform.local.localjob import LocalJob
+from resile.platform.local.masterprocess import MasterBroken
+from resile.wire.views import EventView
+
+log = logging.getLogger("resile.up")
+
+INTERRUPTED, TERMINATED = 130, 143
+_CODES = {Ending.SUCCEEDED: 0, Ending.FAILED: 1, Ending.DELETED: 1}
+
+
+class View(Protocol):
+    """How a person sees the job while it runs."""
+
+    def tell(self, events: list[EventView]) -> None:
+        """Something happened."""
+
+    async def run(self, job: LocalJob) -> None:
+        """Show it until cancelled."""
+
+
+@click.command(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.argument("manifest", metavar="MANIFEST")
+@click.option(
+    "--capacity",
+    metavar="cpu=N,memory=SIZE",
+    help="What the job may use of this machine; all of it when left out.",
+)
+@click.option("--name", metavar="NAME", help="Instead of the manifest's metadata.name.")
+@click.option(
+    "--logs", is_flag=True, help="On a terminal too: lines of output and events, no live view."
+)
+def up(manifest: str, capacity: str | None, name: str | None, logs: bool) -> None:
+    """Run the whole job in MANIFEST (a file, or - for stdin) on this machine.
+
+    Nodes that do not fit into the capacity wait until there is room. On a terminal a live view
+    shows the nodes and what happens; elsewhere there is a line for each event and each line of
+    output. Ctrl-C ends the job and everything it started; a second one does not wait.
+
+    \b
+    Exit code: 0 the job succeeded, 1 it failed or was deleted, 130 it was interrupted.
+
+    \b
+    Examples:
+      resile up job.yaml
+      resile up job.yaml --capacity cpu=4,memory=8Gi --name second-try
+      resile up - < job.yaml
+    """
+    set_up_logging()
+    try:
+        room = Capacity.parse(capacity) if capacity else Capacity.of_this_machine()
+        job = load_job(manifest, name=name)
+        folder = JobFolder(job.metadata.name)
+        with folder.hold():
+            code = asyncio.run(_run(job, folder, capacity=room, logs=logs))
+    except JobRunning as error:
+        hint = f"'resile delete {job.metadata.name}' ends it, --name gives this one another name"
+        raise click.ClickException(f"{error}; {hint}") from None
+    except (JobFolderError, LocalPlatformError, MasterBroken) as error:
+        raise click.ClickException(str(error)) from None
+    raise SystemExit(code)
+
+
+async def _run(job: ElasticJob, folder: JobFolder, *, capacity: Capacity, logs: bool) -> int:
+    view = _view(folder, live=sys.stdout.isatty() and not logs)
+    local = LocalJob(job, folder=folder, capacity=capacity, tell=view.tell)
+    received: list[signal.Signals] = []
+
+    def interrupt(name: signal.Signals) -> None:
+        received.append(name)
+        view.tell([_interruption(name)])
+        local.interrupt()
+
+    _on_signals(interrupt)
+    showing = asyncio.create_task(view.run(local))
+    try:
+        end = await local.run()
+    finally:
+        showing.cancel()
+        for trouble in await asyncio.gather(showing, return_exceptions=True):
+            if isinstance(trouble, Exception):
+                log.error("the view of the job broke", exc_info=trouble)
+    _conclude(end, folder)
+    if end is Ending.DELETED:
+        folder.remove()
+    if end is Ending.INTERRUPTED:
+        return INTERRUPTED if signal.SIGINT in received else TERMINATED
+    return _CODES[end]
+
+
+def _view(folder: JobFolder, *, live: bool) -> View:
+    if not live:
+        return PlainView(folder)
+    from resile.cli.live import LiveView
+
+    return LiveView(folder.name)
+
+
+def _on_signals(handle: Callable[[signal.Signals], None]) -> None:
+    loop = asyncio.get_running_loop()
+    for name in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        loop.add_signal_handler(name, handle, name)
+
+
+def _interruption(name: signal.Signals) -> EventView:
+    text = f"{name.name}: all nodes are being ended; a second one does not wait for them"
+    return EventView(seq=0, time=time.time(), kind="Interrupted", text=text)
+
+
+def _conclude(end: Ending, folder: JobFolder) -> None:
+    """The last lines: how it ended, and where to read more."""
+    name, picture = folder.name, folder.picture()
+    if end is Ending.FAILED and picture is not None:
+        click.echo(failure_report(picture, folder), err=True)
+    elif end is Ending.SUCCEEDED and picture is not None:
+        click.echo(f"The job succeeded: {picture.message}.")
+    elif end is Ending.DELETED:
+        click.echo(f"The job '{name}' was deleted.", err=True)
+    else:
+        click.echo(f"The job '{name}' was interrupted; everything it started has ended.", err=True)
+    if end is not Ending.DELETED:
+        click.echo(f"See 'resile describe {name}', 'resile events {name}', 'resile logs {name}'.")

@@ -1,0 +1,251 @@
+"""The controller's loop on one machine: look, decide, write down, act, tell.
+
+Level-triggered: it looks at everything whenever something may have changed (a node, the master's
+story, a delay that is over) and never at what exactly changed, so nothing is lost with a message.
+The decisions are ``control/``'s. The order matters twice. Nodes are looked at before the master is
+asked: an agent exits because of an outcome only after its master has kept it, so a node seen ended
+finds the reason there. And the status is on disk before it is acted on, so no id is used twice.
+A master that is away holds nothing up for long: its last word is used, and the status is published
+when it is back.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import logging
+import time
+from collections.abc import Mapping, Sequence
+from datetime import datetime, timedelta, timezone
+from enum import Enum
+from typing import Any, Protocol
+
+import msgspec
+
+from resile.control.actions import Action, Decision, StartNode
+from resile.control.observed import UNSCHEDULABLE, MasterReport, Observed, ObservedNode
+from resile.control.reconcile import reconcile
+from resile.job.node import LIVE, NodePhase
+from resile.job.spec import ElasticJob
+from resile.job.status import DecisionNote, JobPhase, JobStatus
+from resile.platform.local.jobfolder import JobFolder
+from resile.platform.local.story import told_by
+from resile.wire.errors import RefusedByPeer, Unreachable, WireError
+from resile.wire.inquiry import Inquiry
+from resile.wire.messages import Outcome
+from resile.wire.picture import draw_picture
+from resile.wire.views import JobPicture, Publication
+
+__all__ = ["Ending", "LocalController", "Platform"]
+
+log = logging.getLogger("resile.up")
+
+MASTER_PATIENCE = 10.0
+"""A killed master is back within a second. Longer, and nodes have to be looked after without it."""
+
+ASK_AGAIN = 0.05
+UNPUBLISHED = timedelta(seconds=0.5)
+"""How soon a status that the master did not take is told again."""
+
+
+class Ending(Enum):
+    """How a job ended, as far as this machine is concerned."""
+
+    SUCCEEDED = "Succeeded"
+    FAILED = "Failed"
+    DELETED = "Deleted"
+    INTERRUPTED = "Interrupted"
+    """Not by the controller's doing."""
+
+
+class Platform(Protocol):
+    """What the loop needs of a platform."""
+
+    changed: asyncio.Event
+
+    async def apply(self, actions: Sequence[Action]) -> None:
+        """Carry out all actions, or report with the node why not."""
+
+    def observe(self) -> tuple[ObservedNode, ...]:
+        """All nodes there are."""
+
+
+class LocalController:
+    """Looks after one job until it is over."""
+
+    def __init__(
+        self,
+        job: ElasticJob,
+        *,
+        platform: Platform,
+        inquiry: Inquiry,
+        folder: JobFolder,
+        environments: Mapping[str, Mapping[str, str]],
+    ) -> None:
+        """``environments``: what the nodes of each role are told besides the manifest's."""
+        self._job = job
+        self._platform = platform
+        self._inquiry = inquiry
+        self._folder = folder
+        self._environments = environments
+        self._manifest: dict[str, Any] = msgspec.to_builtins(job)
+        self._news = asyncio.Event()
+        self._status = JobStatus()
+        self._notes: list[DecisionNote] = []
+        """All of the job's life, so that each has a number."""
+        self._told = 0
+        self._published: JobStatus | None = None
+        self._seen = JobPicture(name=job.metadata.name, phase="")
+        self._verdict: MasterReport | None = None
+        self._created = time.time()
+
+    def look(self) -> None:
+        """Something may have changed."""
+        self._news.set()
+
+    async def run(self) -> Ending:
+        """Look after the job; returns when it is over and none of its nodes runs any more."""
+        while True:
+            self._news.clear()
+            self._platform.changed.clear()
+            nodes = self._platform.observe()
+            await self._ask_master()
+            decision = self._decide(nodes)
+            self._write_down(decision)
+            await self._platform.apply([self._with_environment(a) for a in decision.actions])
+            await self._publish()
+            ending = self._ending(decision)
+            if ending is not None and self._published == self._status:
+                return ending
+            await self._something(decision.requeue_after)
+
+    async def _ask_master(self) -> None:
+        """Bring what is known of the master's side up to date, with some patience."""
+        deadline = time.monotonic() + MASTER_PATIENCE
+        while True:
+            try:
+                self._seen = await asyncio.to_thread(self._inquiry.picture)
+            except WireError as error:
+                if time.monotonic() > deadline:
+                    log.warning("going on without the master: %s", error)
+                    return
+                await asyncio.sleep(ASK_AGAIN)
+            else:
+                self._verdict = self._verdict or _verdict(self._seen)
+                return
+
+    def _decide(self, nodes: tuple[ObservedNode, ...]) -> Decision:
+        observed = Observed(
+            nodes=nodes,
+            master=self._verdict,
+            wanted=self._seen.wishes,
+            deleting=self._seen.deleting,
+        )
+        return reconcile(self._job, self._status, observed, _now())
+
+    def _write_down(self, decision: Decision) -> None:
+        if decision.status == self._status:
+            return
+        self._notes += decision.notes
+        self._notes += told_by(self._status, decision.status, now=_now())
+        self._status = decision.status
+        self._folder.write_picture(self.picture())
+
+    def picture(self) -> JobPicture:
+        """The job as this controller knows it."""
+        return draw_picture(
+            self._job.metadata.name,
+            status=self._status,
+            training=self._seen.training,
+            manifest=self._manifest,
+            wishes=self._seen.wishes,
+            deleting=self._seen.deleting,
+            created=self._created,
+            now=time.time(),
+        )
+
+    def _with_environment(self, action: Action) -> Action:
+        if not isinstance(action, StartNode):
+            return action
+        env = {**self._environments[action.node.role], **action.env}
+        return dataclasses.replace(action, env=env)
+
+    async def _publish(self) -> None:
+        """Tell the master, if there is anything new; what it does not take is told again."""
+        if self._published == self._status:
+            return
+        publication = Publication(
+            manifest=self._manifest,
+            status=self._status,
+            wanted_nodes=_nodes_to_come(self._job, self._status),
+            first_note=self._told,
+            notes=tuple(self._notes[self._told :]),
+        )
+        try:
+            await asyncio.to_thread(self._inquiry.publish, publication)
+        except Unreachable as error:
+            log.debug("the master is away: %s", error)
+            return
+        except RefusedByPeer as error:
+            log.warning("the master did not take the job's status: %s", error)
+        self._published = publication.status
+        self._told += len(publication.notes)
+
+    def _ending(self, decision: Decision) -> Ending | None:
+        if self._seen.deleting:
+            return Ending.DELETED if decision.removable else None
+        busy = self._status.asks or any(node.live for node in self._platform.observe())
+        if not self._status.finished or busy:
+            return None
+        succeeded = self._status.phase is JobPhase.SUCCEEDED
+        return Ending.SUCCEEDED if succeeded else Ending.FAILED
+
+    async def _something(self, at_most: timedelta | None) -> None:
+        """Wait until something may have changed."""
+        delays = [at_most] if at_most is not None else []
+        if self._published != self._status:
+            delays.append(UNPUBLISHED)
+        timeout = min(delays).total_seconds() if delays else None
+        waits = [
+            asyncio.ensure_future(event.wait()) for event in (self._news, self._platform.changed)
+        ]
+        try:
+            await asyncio.wait(waits, timeout=timeout, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for wait in waits:
+                wait.cancel()
+
+
+def _now() -> datetime:
+    return datetime.now(timezone.utc)
+
+
+def _verdict(seen: JobPicture) -> MasterReport | None:
+    """What the master says about the training, once it is over."""
+    training = seen.training
+    if training is None or training.phase not in {outcome.value for outcome in Outcome}:
+        return None
+    return MasterReport(
+        succeeded=training.phase == Outcome.SUCCEEDED.value,
+        reason=training.reason,
+        at=datetime.fromtimestamp(seen.seen, timezone.utc),
+    )
+
+
+def _nodes_to_come(job: ElasticJob, status: JobStatus) -> int | None:
+    """How many nodes the rendezvous may count on: those that run or are being started.
+
+    A node that finds no room may not come for hours, so nobody should wait for it. None where
+    nobody is to meet, or not now: the wait for too few nodes must not begin.
+    """
+    training = job.spec.training_roles()
+    if not training or job.spec.suspend:
+        return None
+    coming = [
+        rank
+        for rank in status.nodes
+        if rank.role in training
+        and rank.phase in LIVE
+        and not (rank.phase is NodePhase.PENDING and rank.reason == UNSCHEDULABLE)
+    ]
+    return len(coming)

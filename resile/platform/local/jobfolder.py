@@ -1,0 +1,223 @@
+"""A job's folder on this machine: what `resile up` writes, and what every other command finds.
+
+``<state_home>/jobs/<name>`` holds the token, the master's endpoint, store and log, the nodes' logs,
+the last picture of the job (``job.json``, written before anything in it is acted on) and its story
+(``events.jsonl``). It stays when the job is over, until `resile delete` or the next `up` of that
+name. ``up.lock`` is locked while the job's `up` lives: the kernel releases it however that ends,
+so a job whose `up` was killed is told from one that runs.
+
+JobFolderError
+├── JobRunning       another `up` has the job
+└── FolderUnusable   it cannot be made or written
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import time
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+import msgspec
+
+from resile.wire.auth import new_token, read_token, write_private
+from resile.wire.endpoint import Endpoint, EndpointError, parse_endpoint
+from resile.wire.inquiry import Inquiry
+from resile.wire.logfiles import list_logs, read_piece
+from resile.wire.statedir import RUN_FILES, state_home
+from resile.wire.views import EventView, JobPicture, LogFile
+
+__all__ = ["FolderUnusable", "JobFolder", "JobFolderError", "JobRunning", "all_jobs"]
+
+OWN_FILES = (*RUN_FILES, "endpoint", "job.json", "job.json.new", "events.jsonl")
+"""All that lies in a job's folder beside the lock and the logs."""
+
+LOCK_TRIES, LOCK_PAUSE = 20, 0.02
+"""Whoever only looks whether a job runs holds its lock for an instant: not long enough to wait."""
+
+
+class JobFolderError(Exception):
+    """Base of all errors of a job's folder."""
+
+
+class JobRunning(JobFolderError):
+    """Another `up` runs this job."""
+
+    def __init__(self, name: str, pid: str) -> None:
+        super().__init__(f"the job '{name}' is running already (pid {pid})")
+
+
+class FolderUnusable(JobFolderError):
+    """The folder cannot be made, read or written."""
+
+
+class JobFolder:
+    """The folder of one job. Reading it needs nothing; writing it needs :meth:`hold`."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.path = state_home() / "jobs" / name
+        self.token_file = self.path / "token"
+        self.logs = self.path / "logs"
+        self.master_log = self.path / "master.log"
+        self._picture = self.path / "job.json"
+        self._events = self.path / "events.jsonl"
+        self._endpoint = self.path / "endpoint"
+        self._lock = self.path / "up.lock"
+
+    # --- reading ----------------------------------------------------------------------------
+
+    def exists(self) -> bool:
+        """Whether there is, or was, such a job."""
+        return self._lock.exists()
+
+    def running(self) -> bool:
+        """Whether an `up` holds the job."""
+        with contextlib.suppress(FileNotFoundError):
+            descriptor = os.open(self._lock, os.O_RDWR)
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            except BlockingIOError:
+                return True
+            finally:
+                os.close(descriptor)
+        return False
+
+    def inquiry(self) -> Inquiry | None:
+        """How to ask the job's master; None before it listened for the first time."""
+        try:
+            endpoint = parse_endpoint(self._endpoint.read_text())
+            return Inquiry(endpoint, read_token(self.token_file))
+        except (OSError, EndpointError):
+            return None
+
+    def picture(self) -> JobPicture | None:
+        """The job as it was last written down; None if it came to nothing."""
+        try:
+            return msgspec.json.decode(self._picture.read_bytes(), type=JobPicture)
+        except (OSError, msgspec.DecodeError):
+            return None
+
+    def events(self, *, since: int = 0) -> list[EventView]:
+        """The story as far as it was written down; a line cut off by a crash is left out."""
+        try:
+            lines = self._events.read_bytes().splitlines(keepends=True)
+        except OSError:
+            return []
+        whole = (line for line in lines if line.endswith(b"\n"))
+        events = [msgspec.json.decode(line, type=EventView) for line in whole]
+        return [event for event in events if event.seq > since]
+
+    def log_files(self) -> list[LogFile]:
+        """Whose output there is."""
+        return list_logs(self.logs)
+
+    def log(self, node: str, *, offset: int = 0) -> bytes:
+        """A piece of a node's output; raises FileNotFoundError if there is none of it."""
+        return read_piece(self.logs, node, offset=offset)
+
+    # --- writing ----------------------------------------------------------------------------
+
+    @contextlib.contextmanager
+    def hold(self) -> Iterator[None]:
+        """Own the folder: nobody else runs or removes the job meanwhile."""
+        descriptor = self._take_lock()
+        try:
+            yield
+        finally:
+            os.close(descriptor)
+
+    def begin(self) -> str:
+        """Forget an earlier job of this name and make the folder ready; returns a new token."""
+        token = new_token()
+        with self._usable():
+            self._empty()
+            self.logs.mkdir(mode=0o700, exist_ok=True)
+            write_private(self.token_file, token)
+        return token
+
+    def write_endpoint(self, endpoint: Endpoint) -> None:
+        """Say where the master listens."""
+        with self._usable():
+            self._endpoint.write_text(f"{endpoint}\n")
+
+    def write_picture(self, picture: JobPicture) -> None:
+        """Replace the picture; a reader sees the old or the new one, never a part."""
+        draft = self.path / "job.json.new"
+        with self._usable():
+            draft.write_bytes(msgspec.json.encode(picture))
+            draft.replace(self._picture)
+
+    def append_events(self, events: Iterable[EventView]) -> None:
+        """Go on with the story."""
+        with self._usable(), open(self._events, "ab") as file:
+            file.writelines(msgspec.json.encode(event) + b"\n" for event in events)
+
+    def remove(self) -> None:
+        """Forget the job. By name and never recursively: what else lies there is not ours."""
+        with self._usable():
+            self._empty()
+            self._lock.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):
+            self.path.rmdir()
+
+    def _empty(self) -> None:
+        for log in self.logs.glob("*.log"):
+            log.unlink()
+        for name in OWN_FILES:
+            (self.path / name).unlink(missing_ok=True)
+        with contextlib.suppress(OSError):
+            self.logs.rmdir()
+
+    @contextlib.contextmanager
+    def _usable(self) -> Iterator[None]:
+        """A folder that cannot be used is the user's to mend."""
+        try:
+            yield
+        except OSError as error:
+            raise FolderUnusable(_complaint(self.path, error)) from None
+
+    def _take_lock(self) -> int:
+        owner = ""
+        for _ in range(LOCK_TRIES):
+            with self._usable():
+                self.path.mkdir(parents=True, exist_ok=True, mode=0o700)
+                descriptor = os.open(self._lock, os.O_RDWR | os.O_CREAT, 0o600)
+                if _locked(descriptor) and self._is_still_there(descriptor):
+                    os.ftruncate(descriptor, 0)
+                    os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)
+                    return descriptor
+                owner = os.pread(descriptor, 32, 0).decode(errors="replace").strip()
+                os.close(descriptor)
+            time.sleep(LOCK_PAUSE)
+        raise JobRunning(self.name, owner or "unknown")
+
+    def _is_still_there(self, descriptor: int) -> bool:
+        """Whether the lock was not removed with its folder while we waited for it."""
+        try:
+            return self._lock.stat().st_ino == os.fstat(descriptor).st_ino
+        except FileNotFoundError:
+            return False
+
+
+def all_jobs() -> list[JobFolder]:
+    """The folders of all jobs of this user on this machine, by name."""
+    try:
+        names = sorted(entry.name for entry in os.scandir(state_home() / "jobs") if entry.is_dir())
+    except OSError:
+        return []
+    return [folder for folder in map(JobFolder, names) if folder.exists()]
+
+
+def _locked(descriptor: int) -> bool:
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def _complaint(path: Path, error: OSError) -> str:
+    return f"the folder {path} cannot be used: {error.strerror}; $RESILE_HOME names another place"

@@ -1,0 +1,281 @@
+"""This machine as a platform: carries out the controller's actions with real processes.
+
+Each order to start a node becomes a record. Whenever room may have changed (a new record, an end)
+all records are placed anew by the pure function in ``placement``; those that are to start get a
+warden, which runs the node and reports its end. Reports are levels: ``observe`` tells how things
+are, and ``changed`` that they are not as they were.
+
+Everything happens in one event loop; no method waits for a node. The loop's thread has to stay
+for as long as nodes are to run, because the kernel ends wardens' children by it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import socket
+import sys
+from collections.abc import Coroutine, Mapping, Sequence
+from datetime import datetime, timezone
+from functools import partial
+from pathlib import Path
+
+from resile.control.actions import Action, DeleteNode, StartNode, StopNode
+from resile.control.observed import ObservedNode
+from resile.job.exits import ExitCause
+from resile.platform.local.capacity import Capacity
+from resile.platform.local.ends import Leaving, node_exit
+from resile.platform.local.errors import NotLinuxError
+from resile.platform.local.guard import MemoryGuard
+from resile.platform.local.limits import Fence, Limiter, MemoryEnforcement
+from resile.platform.local.placement import Preemption, place
+from resile.platform.local.process import End, NodeProcess
+from resile.platform.local.proctree import look
+from resile.platform.local.program import NoCommandError, program_of
+from resile.platform.local.record import NodeRecord, State
+from resile.platform.local.usage import NodeUsage, cpu_seconds, memory_bytes
+from resile.platform.local.warden import REMAINS_GRACE
+
+__all__ = ["LocalPlatform"]
+
+CLOSE_MARGIN = 5.0
+"""Seconds beyond all graces after which ``close`` gives a warden up: its node cannot be killed."""
+
+log = logging.getLogger("resile.platform")
+
+
+class LocalPlatform:
+    """Runs the nodes of one job on this machine."""
+
+    changed: asyncio.Event
+    """Set whenever ``observe`` would answer differently from before; the caller clears it."""
+
+    def __init__(
+        self,
+        *,
+        job: str,
+        folder: Path,
+        capacity: Capacity,
+        environment: Mapping[str, str],
+        memory: MemoryEnforcement = MemoryEnforcement.AUTO,
+    ) -> None:
+        """``folder`` is the job's own; ``environment`` is what every node gets beside its own."""
+        if sys.platform != "linux":
+            raise NotLinuxError(f"a job on this machine needs Linux, and this is {sys.platform}")
+        self.changed = asyncio.Event()
+        self._capacity = capacity
+        self._environment = dict(environment)
+        self._logs = folder / "logs"
+        self._host = socket.gethostname()
+        self._limiter = Limiter(job, memory)
+        self._records: dict[int, NodeRecord] = {}
+        self._asked = 0
+        self._reported: tuple[ObservedNode, ...] = ()
+        self._guard = MemoryGuard(self._holders)
+        self._chores: set[asyncio.Task[None]] = set()
+        self._closing = False
+        self._ended = asyncio.Event()
+
+    # --- what the controller uses -----------------------------------------------------------
+
+    async def apply(self, actions: Sequence[Action]) -> None:
+        """Carry out actions; all may be repeated. Returns before they have shown their effect."""
+        for action in actions:
+            match action:
+                case StartNode():
+                    self._ask(action)
+                case StopNode():
+                    self._stop(action)
+                case DeleteNode():
+                    self._delete(action)
+        self._settle()
+
+    def observe(self) -> tuple[ObservedNode, ...]:
+        """Every node from its start order until its record is deleted."""
+        return self._reported
+
+    def usage(self) -> dict[int, NodeUsage]:
+        """What the running nodes use, by node id."""
+        processes = look()
+        used: dict[int, NodeUsage] = {}
+        for record in self._holders():
+            warden = processes.get(record.process.warden_pid) if record.process else None
+            if warden is None:
+                continue
+            tree = record.tree(processes)
+            record.cpu_seconds = max(record.cpu_seconds, cpu_seconds(warden, tree))
+            cgroup = record.fence.memory
+            memory = cgroup.used() if cgroup is not None else memory_bytes(tree)
+            used[record.order.node.id] = NodeUsage(record.cpu_seconds, memory)
+        return used
+
+    def pids(self) -> dict[int, int]:
+        """The process of each running node (usually its agent), by node id."""
+        return {
+            record.order.node.id: record.process.pid
+            for record in self._holders()
+            if record.process is not None and record.process.pid is not None
+        }
+
+    async def close(self, *, grace: float) -> None:
+        """End every node, and return when nothing is left of any."""
+        self._closing = True
+        for record in list(self._records.values()):
+            self._leave(record, Leaving(ExitCause.DELETED, "the platform is closing"), grace)
+        self._publish()
+        if not await self._all_ended(grace + REMAINS_GRACE + CLOSE_MARGIN):
+            for record in self._holders():
+                log.warning("%s does not end; its warden is killed", record.order.node.name)
+                if record.process is not None:
+                    record.process.abandon()
+            await self._all_ended(CLOSE_MARGIN)
+        await self._guard.close()
+        while self._chores:
+            await asyncio.wait(self._chores)
+        self._limiter.close()
+
+    # --- orders -----------------------------------------------------------------------------
+
+    def _ask(self, order: StartNode) -> None:
+        if order.node.id not in self._records and not self._closing:
+            self._asked += 1
+            self._records[order.node.id] = NodeRecord(order, since=self._asked)
+
+    def _stop(self, action: StopNode) -> None:
+        record = self._records.get(action.node.id)
+        if record is not None:
+            self._leave(record, Leaving(ExitCause.DELETED, action.reason), action.grace_seconds)
+
+    def _delete(self, action: DeleteNode) -> None:
+        record = self._records.get(action.node.id)
+        if record is None:
+            return
+        record.delete_at_end = True
+        self._leave(record, Leaving(ExitCause.DELETED, action.reason), record.order.grace_seconds)
+        if record.state is State.ENDED:
+            self._records.pop(action.node.id, None)
+
+    def _leave(self, record: NodeRecord, leaving: Leaving, grace: float) -> None:
+        """Have a node end; the first reason given is the one that is reported."""
+        if record.state is State.ENDED:
+            return
+        record.leaving = record.leaving or leaving
+        if record.process is not None:
+            record.process.stop(grace)
+        else:
+            self._finish(record, End())
+
+    # --- placing and starting ---------------------------------------------------------------
+
+    def _settle(self) -> None:
+        """Start what there is room for and make room for what is more important."""
+        while not self._closing and self._place():
+            pass
+        self._publish()
+
+    def _place(self) -> bool:
+        """Place once; whether a start failed, so that there is room after all."""
+        holders = self._holders()
+        placement = place(
+            self._capacity,
+            running=[record.claim for record in holders if not record.is_going],
+            leaving=[record.claim for record in holders if record.is_going],
+            pending=[r.claim for r in self._records.values() if r.state is State.WAITING],
+        )
+        for node_id, what in placement.waits.items():
+            self._records[node_id].waits_for = what
+        for preemption in placement.preemptions:
+            self._preempt(preemption)
+        failed = False
+        for claim in placement.starts:
+            failed |= not self._start(self._records[claim.id])
+        return failed
+
+    def _preempt(self, preemption: Preemption) -> None:
+        victim = self._records[preemption.victim.id]
+        why = f"room was made for {preemption.by.name}, which has a higher priority"
+        log.info("%s is preempted: %s", victim.order.node.name, why)
+        self._leave(victim, Leaving(ExitCause.PREEMPTED, why), victim.order.grace_seconds)
+
+    def _start(self, record: NodeRecord) -> bool:
+        record.state = State.STARTING
+        record.fence = self._limiter.fence(record.order.node.name, record.order.resources)
+        try:
+            program = program_of(
+                record.order,
+                logs=self._logs,
+                environment=self._environment,
+                cgroups=record.fence.cgroups,
+            )
+            record.process = NodeProcess(
+                program,
+                on_started=partial(self._has_started, record),
+                on_end=partial(self._has_ended, record),
+            )
+        except (NoCommandError, OSError) as error:
+            self._finish(record, End(refused=str(error)))
+            return False
+        self._guard.wake()
+        return True
+
+    # --- what happens to nodes --------------------------------------------------------------
+
+    def _has_started(self, record: NodeRecord) -> None:
+        record.state = State.RUNNING
+        record.started_at = _now()
+        self._publish()
+
+    def _has_ended(self, record: NodeRecord, end: End) -> None:
+        record.out_of_memory = record.out_of_memory or record.fence.why_out_of_memory(lambda: [])
+        self._finish(record, end)
+        self._settle()
+
+    def _finish(self, record: NodeRecord, end: End) -> None:
+        record.exit = node_exit(end, leaving=record.leaving, out_of_memory=record.out_of_memory)
+        record.state = State.ENDED
+        record.ended_at = _now()
+        if not record.fence.take_down():
+            self._chore(_take_down(record.fence))
+        if record.delete_at_end:
+            self._records.pop(record.order.node.id, None)
+        self._ended.set()
+
+    # --- keeping track ----------------------------------------------------------------------
+
+    def _holders(self) -> list[NodeRecord]:
+        return [record for record in self._records.values() if record.holds_room]
+
+    def _publish(self) -> None:
+        report = tuple(record.observed(self._host) for record in self._records.values())
+        if report != self._reported:
+            self._reported = report
+            self.changed.set()
+
+    async def _all_ended(self, timeout: float) -> bool:
+        deadline = asyncio.get_running_loop().time() + timeout
+        while self._holders():
+            self._ended.clear()
+            left = deadline - asyncio.get_running_loop().time()
+            try:
+                await asyncio.wait_for(self._ended.wait(), max(0.0, left))
+            except asyncio.TimeoutError:
+                return False
+        return True
+
+    def _chore(self, work: Coroutine[object, object, None]) -> None:
+        task = asyncio.create_task(work)
+        self._chores.add(task)
+        task.add_done_callback(self._chores.discard)
+
+
+async def _take_down(fence: Fence) -> None:
+    """Remove cgroups whose last processes are on their way out."""
+    for _ in range(50):
+        if fence.take_down():
+            return
+        await asyncio.sleep(0.02)
+    log.warning("cgroups cannot be removed: %s", ", ".join(map(str, fence.cgroups)))
+
+
+def _now() -> datetime:
+    return datetime.now(timezone.utc)

@@ -1,0 +1,183 @@
+"""The platform's handle to one node's warden: starts it, tells it what to do, hears how it ends."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import resile
+from resile.platform.local.messages import (
+    Bear,
+    Ended,
+    Kill,
+    LineReader,
+    Message,
+    Refused,
+    Started,
+    Stop,
+    pack,
+)
+from resile.platform.local.proctree import look
+
+__all__ = ["End", "NodeProcess", "Program"]
+
+_WARDEN = (
+    "import sys; sys.path.append(sys.argv[1]); "
+    "from resile.platform.local.warden import main; main(int(sys.argv[2]))"
+)
+_PACKAGES = str(Path(resile.__file__).parents[1])
+
+
+@dataclass(frozen=True, kw_only=True)
+class Program:
+    """What a node runs, and where."""
+
+    name: str
+    argv: Sequence[str]
+    env: Mapping[str, str]
+    cwd: str
+    log: Path
+    grace: float
+    cgroups: Sequence[Path] = field(default=())
+
+
+@dataclass(frozen=True)
+class End:
+    """How a node's tree ended, as far as its warden could tell."""
+
+    code: int | None = None
+    """Negative for a signal; None if the program never ran, or nobody saw its end."""
+
+    told: bool = True
+    """Whether it was told to end before it did; it may have been about to end by itself."""
+
+    refused: str = ""
+    """Why the program could not be started."""
+
+
+class NodeProcess(asyncio.Protocol):
+    """One node's tree of processes, from the start of its warden to the end of its last process.
+
+    ``on_started`` is called when the node's program runs, ``on_end`` once, when nothing is left.
+    Must be made in the thread of the event loop.
+    """
+
+    def __init__(
+        self,
+        program: Program,
+        *,
+        on_started: Callable[[], None],
+        on_end: Callable[[End], None],
+    ) -> None:
+        self.pid: int | None = None
+        """The node's own process, once it runs."""
+
+        self._on_started, self._on_end = on_started, on_end
+        self._end = End()
+        self._reader = LineReader()
+        self._transport: asyncio.WriteTransport | None = None
+        self._unsent: list[bytes] = []
+        self._process, line = _start_warden(program)
+        self._send(
+            Bear(
+                argv=list(program.argv),
+                env=dict(program.env),
+                cwd=program.cwd,
+                grace=program.grace,
+                cgroups=[str(folder) for folder in program.cgroups],
+            )
+        )
+        loop = asyncio.get_running_loop()
+        self._connecting = loop.create_task(loop.create_unix_connection(lambda: self, sock=line))
+
+    @property
+    def warden_pid(self) -> int:
+        """The root of the node's tree: everything below belongs to the node."""
+        return self._process.pid
+
+    def stop(self, grace: float) -> None:
+        """SIGTERM, and SIGKILL when the grace is over."""
+        self._send(Stop(grace))
+
+    def kill(self) -> None:
+        """SIGKILL to the whole tree, now."""
+        self._send(Kill())
+
+    def abandon(self) -> None:
+        """End the warden by force; the kernel ends the node with it."""
+        with suppress(ProcessLookupError):
+            self._process.kill()
+
+    def _send(self, message: Message) -> None:
+        if self._transport is None:
+            self._unsent.append(pack(message))
+        elif not self._transport.is_closing():
+            self._transport.write(pack(message))
+
+    # --- asyncio.Protocol -------------------------------------------------------------------
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Send what was said before there was a line."""
+        assert isinstance(transport, asyncio.WriteTransport)
+        self._transport = transport
+        transport.write(b"".join(self._unsent))
+        self._unsent.clear()
+
+    def data_received(self, data: bytes) -> None:
+        """Take in what the warden says."""
+        for message in self._reader.feed(data):
+            match message:
+                case Started(pid):
+                    self.pid = pid
+                    self._on_started()
+                case Refused(why):
+                    self._end = End(refused=why)
+                case Ended(code, told):
+                    self._end = End(code=code, told=told)
+
+    def connection_lost(self, _: Exception | None) -> None:
+        """The warden has ended; its last act is to let go of the line, so nothing is waited for."""
+        self._process.wait()
+        if self._end == End():
+            self._end_without_warden()
+        self._on_end(self._end)
+
+    def _end_without_warden(self) -> None:
+        """The warden was killed. The kernel has killed the node; end the rest of its session."""
+        if self.pid is None:
+            self._end = End(refused="its warden was killed before the node had started")
+            return
+        for seen in look().values():
+            if seen.session == self.pid:
+                with suppress(ProcessLookupError, PermissionError):
+                    os.kill(seen.pid, signal.SIGKILL)
+        self._end = End(code=-signal.SIGKILL)
+
+
+def _start_warden(program: Program) -> tuple[subprocess.Popen[bytes], socket.socket]:
+    """Raises OSError if the log cannot be written or there is no room for a process."""
+    program.log.parent.mkdir(parents=True, exist_ok=True)
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
+    with theirs, open(program.log, "ab") as log:
+        descriptor = str(theirs.fileno())
+        try:
+            process = subprocess.Popen(
+                [sys.executable, "-I", "-S", "-c", _WARDEN, _PACKAGES, descriptor, program.name],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                pass_fds=[theirs.fileno()],
+                start_new_session=True,
+            )
+        except OSError:
+            ours.close()
+            raise
+    return process, ours

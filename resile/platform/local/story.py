@@ -1,0 +1,41 @@
+"""What a change of status tells besides the decisions in it: nodes that wait, nodes that run. Pure.
+
+The controller notes why it replaces or stops a node. That a node found no room, or has been
+started, is the platform's doing; people want to read it in the same story.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from resile.control.observed import UNSCHEDULABLE
+from resile.job.node import NodePhase
+from resile.job.status import DecisionNote, JobStatus, NodeStatus
+
+__all__ = ["told_by"]
+
+
+def told_by(before: JobStatus, after: JobStatus, *, now: datetime) -> tuple[DecisionNote, ...]:
+    """A note for each node that came to wait for room, or to run, between two statuses."""
+    known = {(rank.role, rank.rank): rank for rank in before.nodes}
+    notes = []
+    for rank in after.nodes:
+        told = _change(known.get((rank.role, rank.rank)), rank)
+        if told is not None:
+            reason, sentence = told
+            notes.append(DecisionNote(time=now, reason=reason, sentence=sentence, node=rank.name))
+    return tuple(notes)
+
+
+def _change(before: NodeStatus | None, after: NodeStatus) -> tuple[str, str] | None:
+    same = before is not None and before.id == after.id
+    if _unschedulable(after) and not (same and before is not None and _unschedulable(before)):
+        return "NodePending", f"{after.name} (rank {after.rank}) waits for room: {after.message}"
+    runs = after.phase is NodePhase.RUNNING
+    if runs and not (same and before is not None and before.phase is NodePhase.RUNNING):
+        return "NodeStarted", f"{after.name} (rank {after.rank}) is running"
+    return None
+
+
+def _unschedulable(rank: NodeStatus) -> bool:
+    return rank.phase is NodePhase.PENDING and rank.reason == UNSCHEDULABLE

@@ -1,0 +1,210 @@
+"""The warden: one small process per node, which sees to it that the node ends as a whole.
+
+It starts the node's program, and adopts whatever that leaves behind: a descendant whose parent
+ended becomes the warden's child, in whatever session or group it is. So "no child left" means that
+nothing of the node is left, and only then is its end reported.
+
+The node is ended when the platform says so, and also when the platform is gone without a word
+(killed with SIGKILL, say): the line between them is then closed. When the node's own process has
+ended, what is left gets SIGTERM and a short grace, because there are helpers that clean up after a
+dead parent (multiprocessing's resource tracker removes shared memory, an agent's nursery ends its
+workers); then SIGKILL, again and again until nothing is left. If the warden itself is killed, the
+kernel kills the node's process with it.
+
+Only the standard library is used, and little of it: this is what a node's start costs.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import socket
+import time
+from contextlib import suppress
+
+from resile.platform.local.birth import NotBornError, bear
+from resile.platform.local.linux import adopt_orphans
+from resile.platform.local.messages import (
+    Bear,
+    Ended,
+    Kill,
+    LineReader,
+    Message,
+    Refused,
+    Started,
+    Stop,
+    pack,
+)
+from resile.platform.local.proctree import descendants, look
+
+__all__ = ["REMAINS_GRACE", "main"]
+
+REMAINS_GRACE = 2.0
+"""Seconds that the rest of a tree has once the node's process has ended. A nursery gives what its
+dead workers leave behind 1 s; this has to be longer."""
+
+_KILL_AGAIN = 0.05
+"""Seconds until the rest is killed once more: a process may have been forked in between."""
+
+_CHUNK = 65536
+
+
+class Warden:
+    """Looks after one node, from its start to the end of its last process."""
+
+    def __init__(self, line: socket.socket) -> None:
+        self._line = line
+        self._reader = LineReader()
+        self._order: Bear | None = None
+        self._node = 0
+        self._code: int | None = None
+        self._told = False
+        self._deadline: float | None = None
+        self._remains_grace = REMAINS_GRACE
+        self._platform_is_there = True
+        self._waker, self._wake = os.pipe()
+
+    def run(self) -> None:
+        """Return when nothing of the node is left."""
+        self._prepare()
+        while self._order is None and self._platform_is_there:
+            self._listen()
+        while self._node and not self._all_ended():
+            self._force_if_due()
+            self._wait()
+        if self._code is not None:
+            self._say(Ended(self._code, self._told))
+        if not self._platform_is_there and self._order is not None:
+            _remove(self._order.cgroups)
+
+    def _prepare(self) -> None:
+        adopt_orphans()
+        for number in (signal.SIGINT, signal.SIGHUP, signal.SIGQUIT):
+            signal.signal(number, signal.SIG_IGN)
+        os.set_blocking(self._waker, False)
+        os.set_blocking(self._wake, False)
+        signal.set_wakeup_fd(self._wake, warn_on_full_buffer=False)
+        signal.signal(signal.SIGCHLD, lambda *_: None)
+        signal.signal(signal.SIGTERM, lambda *_: self._stop(self._own_grace()))
+
+    def _own_grace(self) -> float:
+        return self._order.grace if self._order is not None else 0.0
+
+    def _wait(self) -> None:
+        poll = select.poll()
+        poll.register(self._waker, select.POLLIN)
+        if self._platform_is_there:
+            poll.register(self._line, select.POLLIN)
+        pause = None
+        if self._deadline is not None:
+            pause = max(0.0, self._deadline - time.monotonic()) * 1000
+        ready = dict(poll.poll(pause))
+        if self._waker in ready:
+            with suppress(BlockingIOError):
+                os.read(self._waker, _CHUNK)
+        if self._line.fileno() in ready:
+            self._listen()
+
+    def _listen(self) -> None:
+        try:
+            data = self._line.recv(_CHUNK)
+        except ConnectionResetError:
+            data = b""
+        if not data:
+            self._platform_is_there = False
+            self._stop(0.0)
+        for message in self._reader.feed(data):
+            self._obey(message)
+
+    def _obey(self, message: Message) -> None:
+        match message:
+            case Bear():
+                self._order = message
+                self._bear(message)
+            case Stop(grace):
+                self._stop(grace)
+            case Kill():
+                self._remains_grace = 0.0
+                self._kill_all()
+
+    def _bear(self, order: Bear) -> None:
+        try:
+            self._node = bear(order)
+        except NotBornError as error:
+            self._say(Refused(str(error)))
+        else:
+            self._say(Started(self._node))
+
+    def _stop(self, grace: float) -> None:
+        """SIGTERM now, and the end by force after ``grace``, or sooner if that was said before."""
+        if self._code is not None or not self._node:
+            return
+        self._told = True
+        if grace > 0:
+            _signal(self._node, signal.SIGTERM)
+        self._force_at(time.monotonic() + grace)
+
+    def _force_at(self, moment: float) -> None:
+        self._deadline = moment if self._deadline is None else min(self._deadline, moment)
+
+    def _force_if_due(self) -> None:
+        if self._deadline is None or time.monotonic() < self._deadline:
+            return
+        if self._code is None:
+            _signal(self._node, signal.SIGKILL)
+            self._deadline = None
+        else:
+            self._kill_all()
+
+    def _kill_all(self) -> None:
+        self._signal_all(signal.SIGKILL)
+        self._deadline = time.monotonic() + _KILL_AGAIN
+
+    def _signal_all(self, number: signal.Signals) -> None:
+        for seen in descendants(os.getpid(), look()):
+            _signal(seen.pid, number)
+
+    def _all_ended(self) -> bool:
+        """Collect the dead; whether nobody is left."""
+        while True:
+            try:
+                pid, status = os.waitpid(-1, os.WNOHANG)
+            except ChildProcessError:
+                return True
+            if pid == 0:
+                return False
+            if pid == self._node:
+                self._code = os.waitstatus_to_exitcode(status)
+                self._end_remains()
+
+    def _end_remains(self) -> None:
+        self._signal_all(signal.SIGTERM)
+        self._deadline = time.monotonic() + self._remains_grace
+
+    def _say(self, message: Message) -> None:
+        with suppress(BrokenPipeError, ConnectionResetError):
+            self._line.sendall(pack(message))
+
+
+def _signal(pid: int, number: signal.Signals) -> None:
+    with suppress(ProcessLookupError, PermissionError):
+        os.kill(pid, number)
+
+
+def _remove(cgroups: list[str]) -> None:
+    """Tidy up for a platform that cannot any more: the node's cgroups, and the job's if empty."""
+    from pathlib import Path  # not at the top: only a crash leads here, and every start would pay
+
+    for folder in map(Path, cgroups):
+        with suppress(OSError):
+            folder.rmdir()
+            folder.parent.rmdir()
+
+
+def main(descriptor: int) -> None:
+    """Be a warden whose line to the platform is this file descriptor."""
+    line = socket.socket(fileno=descriptor)
+    line.set_inheritable(False)
+    Warden(line).run()
+    os._exit(0)

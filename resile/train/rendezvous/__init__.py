@@ -1,0 +1,27 @@
+"""Plain torchrun with our master: the ``torchrun.handlers`` plugin.
+
+``torchrun --rdzv-backend=resile --rdzv-endpoint=HOST:PORT ...`` finds :func:`create_handler` by its
+entry point. torch loads every such entry point whenever its rendezvous package is imported, in
+launchers and workers alike, and before that package is complete: so nothing is imported here until
+somebody asks for a handler.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from torch.distributed.elastic.rendezvous import RendezvousHandler, RendezvousParameters
+
+
+def create_handler() -> Callable[[RendezvousParameters], RendezvousHandler]:
+    """What the entry point has to return: the function that makes a handler."""
+    return _make_handler
+
+
+def _make_handler(parameters: RendezvousParameters) -> RendezvousHandler:
+    from resile.train.rendezvous.handler import MasterRendezvous
+    from resile.train.rendezvous.settings import read_settings
+
+    return MasterRendezvous(read_settings(parameters))

@@ -1,0 +1,179 @@
+"""torch's rendezvous interface on top of our master.
+
+torchrun's agent asks for a round (:meth:`MasterRendezvous.next_rendezvous`), asks several times a
+second whether there is a reason for a new one, and says goodbye at the end. That it asks for a new
+round without a reason of the master's means that its own workers failed.
+
+torchrun keeps its own way of recovering: it stops all its workers and starts them anew. What the
+master adds: lost nodes are noticed at once, the host of the store may die, the master may die, and
+nodes may come and go at any time.
+"""
+
+from __future__ import annotations
+
+import atexit
+import logging
+import os
+import socket
+
+from torch.distributed.elastic.rendezvous import (
+    RendezvousHandler,
+    RendezvousInfo,
+    RendezvousStoreInfo,
+)
+
+from resile.train.rendezvous.caller import CallingAgent, worker_failures
+from resile.train.rendezvous.line import Line
+from resile.train.rendezvous.member import JobSucceeded, Member
+from resile.train.rendezvous.roundstore import RoundStore, agent_store
+from resile.train.rendezvous.settings import Settings
+from resile.wire.messages import NodeInfo, Prepare, Start
+
+log = logging.getLogger("resile.rendezvous")
+
+VERDICT_WAIT = 5.0
+"""How long a node whose workers failed for good stays to hear whether the job has failed too."""
+
+
+class MasterRendezvous(RendezvousHandler):  # type: ignore[misc]  # torch is not followed by mypy
+    """One node's part in a job's rounds."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._agent: CallingAgent | None = None
+        self._member: Member | None = None
+        self._line: Line | None = None
+        self._store: RoundStore | None = None
+
+    # --- torch's interface ------------------------------------------------------------------
+
+    def get_backend(self) -> str:
+        """The name it was asked for by."""
+        return "resile"
+
+    def get_run_id(self) -> str:
+        """The job's name."""
+        return self._settings.run_id
+
+    @property
+    def use_agent_store(self) -> bool:
+        """The workers' store is ours, one a round: no worker has to open one."""
+        return True
+
+    def next_rendezvous(self) -> RendezvousInfo:
+        """Wait for the next round with this node in it. The workers of older ones are stopped."""
+        member = self._member or self._join()
+        if member.trains:
+            member.failed(worker_failures(member.first_rank))
+        try:
+            start = self._agree(member)
+        except JobSucceeded as end:
+            log.warning("the job succeeded without this node: %s", end)
+            # torch has an exception for this, RendezvousGracefulExitError, and its launcher then
+            # stumbles over the result that is not there.
+            raise SystemExit(0) from None
+        # Workers inherit it; under `resile run` they find the same.
+        os.environ["RESILE_ROUND"] = str(start.round)
+        return self._info(start)
+
+    def num_nodes_waiting(self) -> int:
+        """More than 0 when the workers have to stop for a new round, or for good."""
+        return int(self._member is not None and not self._member.trains)
+
+    def is_closed(self) -> bool:
+        """Whether no round can come any more."""
+        return self._member is not None and self._member.is_over
+
+    def set_closed(self) -> None:
+        """Say how this node's workers ended, and that they will not be started again."""
+        member, agent = self._member, self._agent
+        if member is None or agent is None:
+            return
+        if agent.workers_succeeded:
+            member.succeeded()
+            if not member.await_verdict(None):
+                member.leave("its workers have ended well, and torchrun does not start them again")
+        elif agent.workers_failed:
+            member.failed(worker_failures(member.first_rank))
+            if not member.await_verdict(VERDICT_WAIT):
+                member.leave("its workers failed, and torchrun has no restart left for them")
+        else:
+            member.leave("torchrun ended")
+
+    def shutdown(self) -> bool:
+        """Say goodbye and let go of everything."""
+        try:
+            self.set_closed()
+        finally:
+            self._hang_up()
+        return True
+
+    # --- rounds -----------------------------------------------------------------------------
+
+    def _join(self) -> Member:
+        """First call: only now the agent is there to be asked what it runs."""
+        self._agent = CallingAgent()
+        spec = self._agent.spec
+        settings = self._settings
+        self._member = member = Member(
+            settings.run_id,
+            NodeInfo(
+                name=os.environ.get("RESILE_NODE_NAME") or f"{socket.gethostname()}-{os.getpid()}",
+                host=socket.gethostname(),
+                address=settings.address,
+                nproc=spec.local_world_size,
+                role=spec.role,
+                rank=settings.rank,
+                generation=settings.generation,
+                pid=os.getpid(),
+            ),
+            elasticity=settings.elasticity(spec.max_restarts),
+            connect_timeout=settings.connect_timeout,
+            say=lambda message: line.send(message),
+            rejoin=lambda: line.rejoin(),
+        )
+        self._line = line = Line(
+            settings.access,
+            hello=member.hello,
+            renewal=member.renewal,
+            deliver=member.deliver,
+            patience=member.patience,
+            broken=member.broken,
+        )
+        line.open()
+        # torchrun does not say goodbye when it ends by a signal.
+        atexit.register(self._leave_at_exit)
+        return member
+
+    def _agree(self, member: Member) -> Start:
+        while True:
+            order = member.next_order()
+            if isinstance(order, Start):
+                return order
+            self._prepare(member, order)
+
+    def _prepare(self, member: Member, prepare: Prepare) -> None:
+        self._store = RoundStore(self._settings.address) if prepare.host_store else None
+        member.ready(prepare, None if self._store is None else self._store.address)
+
+    def _info(self, start: Start) -> RendezvousInfo:
+        if self._agent is None:
+            raise RuntimeError("a round started before this node joined")
+        return RendezvousInfo(
+            agent_store(start, self._agent.spec),
+            start.group_rank,
+            start.group_world_size,
+            RendezvousStoreInfo(start.store.host, start.store.port),
+        )
+
+    def _leave_at_exit(self) -> None:
+        if self._member is not None:
+            self._member.leave("torchrun ended")
+        self._hang_up()
+
+    def _hang_up(self) -> None:
+        line, self._line = self._line, None
+        if line is not None:
+            atexit.unregister(self._leave_at_exit)
+            line.close()
+        self._store = None

@@ -1,0 +1,60 @@
+"""A platform on this machine, closed with the test."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+from functools import cache
+from pathlib import Path
+from typing import TypeAlias
+
+import pytest
+
+from resile.platform.local.capacity import Capacity
+from resile.platform.local.cgroup import open_homes, remove
+from resile.platform.local.limits import MemoryEnforcement
+from resile.platform.local.platform import LocalPlatform
+from tests.local.platform.nodes import JOB
+
+MakePlatform: TypeAlias = Callable[..., LocalPlatform]
+
+
+@pytest.fixture
+async def make(tmp_path: Path) -> AsyncIterator[MakePlatform]:
+    """Makes platforms of a given capacity; whatever still runs at the end is killed."""
+    made: list[LocalPlatform] = []
+
+    def one(
+        capacity: str = "cpu=4,memory=4Gi",
+        *,
+        memory: MemoryEnforcement = MemoryEnforcement.AUTO,
+        environment: dict[str, str] | None = None,
+    ) -> LocalPlatform:
+        platform = LocalPlatform(
+            job=JOB,
+            folder=tmp_path,
+            capacity=Capacity.parse(capacity),
+            environment=environment or {},
+            memory=memory,
+        )
+        made.append(platform)
+        return platform
+
+    yield one
+    for platform in made:
+        await platform.close(grace=0)
+
+
+@pytest.fixture
+def platform(make: MakePlatform) -> LocalPlatform:
+    return make()
+
+
+@cache
+def needs_cgroup(controller: str) -> pytest.MarkDecorator:
+    """Skips where this machine does not let us make a cgroup with that controller."""
+    homes = open_homes("trial", [controller])
+    for home in homes.values():
+        remove(home.folder)
+    return pytest.mark.skipif(
+        controller not in homes, reason=f"no {controller} cgroup can be made on this machine"
+    )

@@ -1,0 +1,23 @@
+"""A process that moves into a cgroup of version 2 and says which folders it could open there."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+from resile.platform.local.cgroup import open_homes, remove, sweep
+
+if __name__ == "__main__":
+    own, controller, job = sys.argv[1:]
+    (Path(own) / "cgroup.procs").write_text("0")
+    sweep(job, [controller])
+    homes = open_homes(job, [controller])
+    found = []
+    for home in homes.values():
+        node = home.node_folder("node")
+        controllers = (node / "cgroup.controllers").read_text().split()
+        found.append([home.version.value, str(home.folder.parent), controllers])
+        remove(node)
+        remove(home.folder)
+    print(json.dumps(found))

@@ -1,0 +1,41 @@
+"""A process that holds a platform with a few nodes, to be killed by a test. The job is called
+after its folder, so that tests which run side by side do not sweep up after each other.
+
+It prints a line of JSON when all nodes run: the process ids of the nodes, and of their wardens.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from pathlib import Path
+
+from resile.control.actions import StartNode
+from resile.platform.local.capacity import Capacity
+from resile.platform.local.platform import LocalPlatform
+from resile.platform.local.proctree import look
+from tests.local.platform.nodes import running, start
+
+
+async def hold(folder: Path, commands: list[list[str]]) -> None:
+    platform = LocalPlatform(
+        job=folder.name,
+        folder=folder,
+        capacity=Capacity.parse("cpu=64,memory=64Gi"),
+        environment={},
+    )
+    orders: list[StartNode] = [
+        start(id, *command, cwd=folder, memory="2Gi", cpu="2")
+        for id, command in enumerate(commands)
+    ]
+    await platform.apply(orders)
+    await running(platform, *range(len(commands)))
+    nodes = list(platform.pids().values())
+    wardens = [seen.parent for seen in look().values() if seen.pid in nodes]
+    print(json.dumps({"nodes": nodes, "wardens": wardens}), flush=True)
+    await asyncio.Event().wait()
+
+
+if __name__ == "__main__":
+    asyncio.run(hold(Path(sys.argv[1]), json.loads(sys.argv[2])))

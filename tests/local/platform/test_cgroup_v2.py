@@ -1,0 +1,94 @@
+"""Cgroups of version 2, with the real kernel and whatever controller it has to give.
+
+A machine that has memory under version 1 usually leaves some other controller to version 2; how a
+folder is made, handed its controller and entered is the same for all of them.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from resile.platform.local.cgroup import remove
+from tests.local.jobs import PATIENCE, wait_for
+from tests.local.platform.test_crashes import ROOT
+
+
+@dataclass(frozen=True)
+class Delegated:
+    """A part of the hierarchy that belongs to the test."""
+
+    folder: Path
+    controller: str
+
+    def homes_of_process_in(self, own: Path, *, job: str = "here") -> list[object]:
+        code = [sys.executable, "-m", "tests.local.platform.delegate"]
+        said = subprocess.run(
+            [*code, str(own), self.controller, job], cwd=ROOT, capture_output=True, check=True
+        )
+        found: list[object] = json.loads(said.stdout)
+        return found
+
+
+@pytest.fixture
+def delegated() -> Iterator[Delegated]:
+    mounts = [line.split() for line in Path("/proc/mounts").read_text().splitlines()]
+    root = next((Path(fields[1]) for fields in mounts if fields[2] == "cgroup2"), None)
+    if root is None or not os.access(root / "cgroup.subtree_control", os.W_OK):
+        pytest.skip("no hierarchy of version 2 that may be changed")
+    controller = next(iter((root / "cgroup.controllers").read_text().split()), "")
+    if not controller:
+        pytest.skip("version 2 has no controller on this machine")
+    switch = root / "cgroup.subtree_control"
+    was_on = controller in switch.read_text().split()
+    folder = root / f"resile-test-{os.getpid()}"
+    folder.mkdir()
+    switch.write_text(f"+{controller}")
+    try:
+        yield Delegated(folder, controller)
+    finally:
+        for below in [*folder.glob("*/*/"), *folder.glob("*/"), folder]:
+            wait_for(lambda below=below: remove(below), f"the removal of {below}")
+        if not was_on:
+            switch.write_text(f"-{controller}")
+
+
+def test_a_cgroup_that_holds_processes_gets_its_nodes_beside_it(delegated: Delegated) -> None:
+    own = delegated.folder / "own"
+    own.mkdir()
+    (found,) = delegated.homes_of_process_in(own)
+    assert found == [2, str(delegated.folder), [delegated.controller]]
+
+
+def test_a_place_where_no_controller_is_handed_on_is_not_used(delegated: Delegated) -> None:
+    middle = delegated.folder / "middle"
+    own = middle / "own"
+    own.mkdir(parents=True)
+    assert delegated.homes_of_process_in(own) == []
+    assert list(middle.glob("resile.*")) == []
+
+
+def test_what_a_crashed_run_left_is_removed_with_its_processes(delegated: Delegated) -> None:
+    own = delegated.folder / "own"
+    own.mkdir()
+    stale = delegated.folder / "resile.here.4194305.1"
+    (stale / "node").mkdir(parents=True)
+    other = delegated.folder / "resile.there.4194305.1"
+    other.mkdir()
+    with subprocess.Popen(["sleep", "1000"]) as left:
+        try:
+            (stale / "node" / "cgroup.procs").write_text(str(left.pid))
+            delegated.homes_of_process_in(own)
+            assert left.wait(PATIENCE) == -signal.SIGKILL
+        finally:
+            left.kill()
+    assert not stale.exists()
+    assert other.exists()

@@ -1,0 +1,106 @@
+"""A job whose nodes are plain torchrun processes, and whose master was started by hand."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import urllib.error
+import urllib.request
+from contextlib import suppress
+from typing import Any
+
+import psutil
+
+from resile.wire.auth import authorization
+from tests.local.jobs import SCRIPTS, Job, NodeProcess, wait_for
+
+
+class TorchrunJob(Job):
+    """See :class:`tests.local.jobs.Job`."""
+
+    def master(self, *flags: str) -> NodeProcess:
+        """Start a master and wait until it listens."""
+        master = self.launch_master(*flags)
+        master.says("listens at")
+        return master
+
+    def launch_master(self, *flags: str) -> NodeProcess:
+        """Start a master, whatever comes of it."""
+        command = [sys.executable, "-m", "resile", "master", "--endpoint", self.endpoint, *flags]
+        return self._launch("master", command)
+
+    def torchrun(
+        self,
+        *flags: str,
+        nnodes: str = "1",
+        nproc: int = 1,
+        max_restarts: int = 3,
+        script: str = "steps.py",
+        **environment: str,
+    ) -> NodeProcess:
+        """One more node."""
+        command = [
+            *(sys.executable, "-m", "torch.distributed.run", "--rdzv-backend", "resile"),
+            *("--rdzv-endpoint", self.endpoint, "--rdzv-id", "test"),
+            *("--nnodes", nnodes, "--nproc-per-node", str(nproc)),
+            *("--max-restarts", str(max_restarts), *flags, str(SCRIPTS / script)),
+        ]
+        return self._launch("torchrun", command, **environment)
+
+    def _launch(self, name: str, command: list[str], **environment: str) -> NodeProcess:
+        output_file = self.folder / f"{name}{len(self.nodes)}.log"
+        with open(output_file, "wb") as output:
+            process = subprocess.Popen(
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+                env=self.env(**environment),
+                start_new_session=True,
+            )
+        node = NodeProcess(process, output_file)
+        self.nodes.append(node)
+        return node
+
+    def kill_node(self, node: NodeProcess) -> None:
+        """What the loss of a machine looks like: all its processes are gone at once."""
+        for process in node.family():
+            with suppress(psutil.NoSuchProcess):
+                process.kill()
+
+    def status(self) -> dict[str, Any]:
+        """What the master says about the job, once one answers."""
+        return dict(self._ask("/v1/status"))
+
+    def events(self) -> list[dict[str, Any]]:
+        """What happened so far."""
+        return list(self._ask("/v1/events"))
+
+    def drain(self, node: int) -> None:
+        """Have the master ask a node to leave."""
+        self._ask(f"/v1/nodes/{node}/drain", method="POST")
+
+    def _ask(self, path: str, *, method: str = "GET") -> Any:
+        (token,) = (self.folder / "home").glob("runs/*/token")
+        request = urllib.request.Request(
+            f"http://{self.endpoint}{path}",
+            headers=authorization(token.read_text().strip()),
+            method=method,
+        )
+
+        def answer() -> tuple[Any] | None:
+            try:
+                with urllib.request.urlopen(request, timeout=5) as said:
+                    return (json.load(said),)
+            except (urllib.error.URLError, OSError):
+                return None
+
+        return wait_for(answer, f"an answer to {path}")[0]
+
+    def ends(self, phase: str) -> dict[str, Any]:
+        """Wait for the job's end as its master sees it."""
+        return wait_for(
+            lambda: said if (said := self.status())["phase"] == phase else None,
+            f"the phase '{phase}'",
+        )

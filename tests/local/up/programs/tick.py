@@ -1,0 +1,11 @@
+"""A training loop without a framework: reports steps until there are enough."""
+
+import os
+import time
+
+from resile import report
+
+for step in range(int(os.environ.get("STEPS", "1000000"))):
+    report(step=step, loss=1.0 / (step + 1))
+    print(f"step {step} of rank {os.environ['RANK']}", flush=True)
+    time.sleep(float(os.environ.get("PAUSE", "0.05")))

@@ -1,0 +1,244 @@
+"""Real `resile up` processes for tests, and the commands used on them from another terminal.
+
+Every process of a job is recognised by the $RESILE_HOME it inherited, which is the test's own; so
+"nothing is left" means nothing at all, and whatever is left when a test ends is killed by pid.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import psutil
+import pytest
+
+from resile.platform.local.jobfolder import JobFolder
+from resile.wire.errors import WireError
+from tests.local.jobs import wait_for
+
+PROGRAMS = Path(__file__).parent / "programs"
+SCRIPTS = Path(__file__).parents[1] / "scripts"
+
+
+def manifest(name: str, roles: dict[str, Any], **spec: Any) -> dict[str, Any]:
+    """A manifest as data."""
+    return {
+        "apiVersion": "resile.dev/v1alpha1",
+        "kind": "ElasticJob",
+        "metadata": {"name": name},
+        "spec": {"roles": roles, **spec},
+    }
+
+
+def ticking(*, replicas: Any = 1, **env: str) -> dict[str, Any]:
+    """A training role that reports steps and imports next to nothing."""
+    return {"replicas": replicas, "script": str(PROGRAMS / "tick.py"), "env": env}
+
+
+def waiting(gate: Path, **more: Any) -> dict[str, Any]:
+    """A role of plain commands that end when ``gate`` is written, with the code in it."""
+    return {"command": [sys.executable, str(PROGRAMS / "gate.py"), str(gate)], **more}
+
+
+@dataclass
+class Up:
+    """One `resile up`."""
+
+    process: subprocess.Popen[bytes]
+    output_file: Path
+
+    @property
+    def pid(self) -> int:
+        return self.process.pid
+
+    @property
+    def output(self) -> str:
+        return self.output_file.read_text(errors="replace")
+
+    def signal(self, number: signal.Signals) -> None:
+        os.kill(self.pid, number)
+
+    def wait(self) -> int:
+        try:
+            wait_for(lambda: self.process.poll() is not None, "the end of up")
+        except AssertionError as error:
+            raise AssertionError(f"{error}:\n{self.output[-4000:]}") from None
+        return self.process.returncode
+
+    def says(self, text: str) -> None:
+        try:
+            wait_for(lambda: text in self.output, f"'{text}'")
+        except AssertionError as error:
+            raise AssertionError(f"{error} in:\n{self.output[-4000:]}") from None
+
+
+@dataclass
+class Machine:
+    """A user on a machine, with a state folder of their own."""
+
+    folder: Path
+    ups: list[Up] = field(default_factory=list)
+
+    @property
+    def home(self) -> Path:
+        return self.folder / "home"
+
+    def env(self, **more: str) -> dict[str, str]:
+        return {
+            **os.environ,
+            "RESILE_HOME": str(self.home),
+            "XDG_CACHE_HOME": str(self.folder.parent / "resile-test-cache"),
+            "STEPS_FILE": str(self.folder / "steps.jsonl"),
+            "OMP_NUM_THREADS": "1",
+            **more,
+        }
+
+    def write(self, described: dict[str, Any]) -> Path:
+        path = self.folder / f"{described['metadata']['name']}.json"
+        path.write_text(json.dumps(described))
+        return path
+
+    def up(self, described: dict[str, Any], *flags: str) -> Up:
+        """Start a job."""
+        output_file = self.folder / f"up{len(self.ups)}.log"
+        with open(output_file, "wb") as output:
+            process = subprocess.Popen(
+                [sys.executable, "-m", "resile", "up", str(self.write(described)), *flags],
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+                env=self.env(),
+                cwd=self.folder,
+                start_new_session=True,
+            )
+        started = Up(process, output_file)
+        self.ups.append(started)
+        return started
+
+    def resile(self, *words: str) -> subprocess.CompletedProcess[str]:
+        """Another command, to its end."""
+        return subprocess.run(
+            [sys.executable, "-m", "resile", *words],
+            capture_output=True,
+            text=True,
+            env=self.env(),
+            cwd=self.folder,
+            timeout=90,
+            check=False,
+        )
+
+    def says(self, *words: str) -> str:
+        """What a command prints that has to succeed."""
+        done = self.resile(*words)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    def refuses(self, *words: str) -> str:
+        """What a command complains about that has to fail."""
+        done = self.resile(*words)
+        assert done.returncode != 0, done.stdout
+        assert "Traceback" not in done.stderr
+        return done.stderr
+
+    # --- what is there ----------------------------------------------------------------------
+
+    def job(self, name: str) -> JobFolder:
+        return JobFolder(name)
+
+    def picture(self, name: str) -> dict[str, Any]:
+        """The job as its master shows it; empty while there is none."""
+        inquiry = self.job(name).inquiry()
+        if inquiry is None:
+            return {}
+        try:
+            drawn: dict[str, Any] = msgspec.to_builtins(inquiry.picture())
+        except WireError:
+            return {}
+        return drawn
+
+    def nodes(self, name: str) -> list[dict[str, Any]]:
+        return list(self.picture(name).get("nodes", []))
+
+    def await_nodes(self, name: str, **wanted: Any) -> list[dict[str, Any]]:
+        """Wait until some node is like ``wanted``; all that are."""
+
+        def found() -> list[dict[str, Any]]:
+            return [n for n in self.nodes(name) if wanted.items() <= n.items()]
+
+        try:
+            return wait_for(found, f"a node with {wanted}")
+        except AssertionError as error:
+            log = "\n".join(up.output[-3000:] for up in self.ups)
+            raise AssertionError(f"{error}; nodes are {self.nodes(name)}\n{log}") from None
+
+    def await_training(self, name: str, *, nodes: int, after: int = 0) -> int:
+        """Wait for a round later than ``after`` in which so many nodes take steps; its number."""
+
+        def found() -> int:
+            training = self.picture(name).get("training") or {}
+            stepping = [
+                n for n in self.nodes(name) if n["state"] == "running" and n["step"] is not None
+            ]
+            late = training.get("round", 0) > after and training.get("phase") == "running"
+            return int(training["round"]) if late and len(stepping) == nodes else 0
+
+        try:
+            return wait_for(found, f"a round after {after} of {nodes} nodes")
+        except AssertionError as error:
+            log = "\n".join(up.output[-4000:] for up in self.ups)
+            raise AssertionError(f"{error}\n{log}") from None
+
+    def events(self, name: str) -> list[tuple[str, str]]:
+        """Kind and text of everything that happened."""
+        said = self.says("events", name, "-o", "json")
+        return [(event["kind"], event["text"]) for event in map(json.loads, said.splitlines())]
+
+    def processes(self) -> list[psutil.Process]:
+        """Everything that runs with this home."""
+        found = []
+        for process in psutil.process_iter():
+            with suppress(psutil.NoSuchProcess, psutil.AccessDenied, OSError):
+                if process.status() != psutil.STATUS_ZOMBIE:
+                    home = process.environ().get("RESILE_HOME")
+                    if home == str(self.home) and process.pid != os.getpid():
+                        found.append(process)
+        return found
+
+    def master_pid(self) -> int:
+        found = [p.pid for p in self.processes() if "master" in p.cmdline()]
+        assert len(found) == 1, found
+        return found[0]
+
+    def has_nothing_left(self) -> None:
+        """Wait until nothing with this home runs."""
+        wait_for(lambda: not self.processes(), f"the end of {self.processes()}")
+
+    def close(self) -> None:
+        """End what is left, by pid."""
+        for up in self.ups:
+            if up.process.poll() is None:
+                up.process.kill()
+            up.process.wait()
+        for process in self.processes():
+            with suppress(psutil.NoSuchProcess):
+                process.kill()
+
+
+@pytest.fixture
+def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Machine]:
+    """A machine that is clean again after the test."""
+    monkeypatch.setenv("RESILE_HOME", str(tmp_path / "home"))
+    made = Machine(tmp_path)
+    try:
+        yield made
+    finally:
+        made.close()
