@@ -107,6 +107,8 @@ def main() -> None:
             guesses = network(images[samples:]).argmax(dim=1)
         accuracy = (guesses == labels[samples:]).float().mean().item()
         print(f"accuracy = {accuracy:.3f} after {options.steps} steps", flush=True)
+        # A finished run is not to be resumed: the next one starts from the beginning.
+        options.checkpoint.unlink(missing_ok=True)
     dist.destroy_process_group()
 
 

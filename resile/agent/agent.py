@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-import shutil
 import signal
 import socket
 from pathlib import Path
@@ -18,7 +17,7 @@ from pathlib import Path
 from resile.agent.config import AgentConfig
 from resile.agent.environment import node_environment
 from resile.agent.keeper import MasterKeeper
-from resile.agent.logs import log_root
+from resile.agent.logs import log_root, remove_temporary
 from resile.agent.nursery import Nursery, SpawnFailed, StoreHost, StoreUnavailable
 from resile.agent.progress import ProgressSocket
 from resile.agent.reach import connected_pids
@@ -145,7 +144,7 @@ class Agent:
         await self._nursery.close()
         self._progress.close()
         if self._config.logs.folder is None:
-            shutil.rmtree(self._log_root, ignore_errors=True)
+            remove_temporary(self._log_root)
 
     def _hopeless(self, line: asyncio.Task[None]) -> int:
         """The master cannot be had: nothing to do but to say so."""

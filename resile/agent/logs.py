@@ -8,7 +8,9 @@ failure. Progress bars that only ever return the carriage come out as lines.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
+import shutil
 import sys
 import tempfile
 from collections import deque
@@ -198,7 +200,27 @@ def attempt_folder(root: Path, round_number: int, local_rank: int) -> Path:
 
 def log_root(routing: LogRouting, run_id: str) -> Path:
     """A folder of this run's own, under the user's choice or a temporary one."""
-    if routing.folder is not None:
-        routing.folder.mkdir(parents=True, exist_ok=True)
+    if routing.folder is None:
+        return _temporary_root()
+    routing.folder.mkdir(parents=True, exist_ok=True)
     safe = "".join(c if c.isalnum() or c in "-_." else "_" for c in run_id)
-    return Path(tempfile.mkdtemp(prefix=f"resile_{safe}_", dir=routing.folder))
+    return Path(tempfile.mkdtemp(prefix=f"{safe}_", dir=routing.folder))
+
+
+def _temporary_root() -> Path:
+    """``resile-<user>/<pid>``. Folders of agents that were killed are removed on the way."""
+    ours = Path(tempfile.gettempdir()) / f"resile-{os.getuid()}"
+    ours.mkdir(mode=0o700, exist_ok=True)
+    for folder in ours.iterdir():
+        if folder.name.isdigit() and not Path(f"/proc/{folder.name}").exists():
+            shutil.rmtree(folder, ignore_errors=True)
+    root = ours / str(os.getpid())
+    root.mkdir(exist_ok=True)
+    return root
+
+
+def remove_temporary(root: Path) -> None:
+    """Remove a temporary root, and the folder of all of them if this was the last."""
+    shutil.rmtree(root, ignore_errors=True)
+    with contextlib.suppress(OSError):
+        root.parent.rmdir()

@@ -1,6 +1,6 @@
 """An agent's end of the wire: one connection, from Hello to its loss.
 
-Keeping a connection alive over the master's death is the agent's business (``link.py``);
+Keeping a line alive over the master's death is the business of ``link.py``;
 here a connection is opened once, used, and gone when it is gone.
 """
 

@@ -138,6 +138,7 @@ class Job:
         return {
             **os.environ,
             "RESILE_HOME": str(self.folder / "home"),
+            "TMPDIR": str(self.folder),
             "XDG_CACHE_HOME": str(self.folder.parent / "resile-test-cache"),
             "STEPS_FILE": str(self.steps_file),
             "OMP_NUM_THREADS": "1",
