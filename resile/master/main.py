@@ -41,7 +41,7 @@ FAREWELL = 3.0
 ABANDONED = 30.0
 """A master that ends with its job ends as well when all its nodes were lost for so long."""
 
-LONELY = 120.0
+LONELY = 30.0
 """... or when no node ever came."""
 
 
