@@ -218,6 +218,9 @@ class Agent:
         self._node = welcome.node
         if welcome.note:
             log.warning("%s", welcome.note)
+        if self._warm:
+            # It may have become so after the Hello was said.
+            self._say(Warmed(fence=self._fence()))
 
     async def _prepare(self, prepare: Prepare) -> None:
         if prepare.round == self._round and self._state is not LocalState.IDLE:

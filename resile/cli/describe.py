@@ -25,7 +25,15 @@ TOLD = 15
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
 @click.argument("job")
-@click.option("--events", "told", type=click.IntRange(0), default=TOLD, show_default=True)
+@click.option(
+    "--events",
+    "told",
+    type=click.IntRange(0),
+    metavar="N",
+    default=TOLD,
+    show_default=True,
+    help="How many of the last events to show.",
+)
 def describe(job: str, told: int) -> None:
     """Show a job in full: state and why, roles, nodes, budgets, conditions, what happened.
 

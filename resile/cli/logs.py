@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
+from itertools import chain
 
 import click
 
@@ -20,7 +21,7 @@ POLL = 0.2
 @click.argument("job")
 @click.argument("nodes", nargs=-1, metavar="[NODE|ROLE]...")
 @click.option("--follow", "-f", is_flag=True, help="Go on until the job is over.")
-@click.option("--tail", type=click.IntRange(0), metavar="N", help="Only the last N lines so far.")
+@click.option("--tail", type=click.IntRange(0), metavar="N", help="Only the last N lines of each so far.")
 @click.option("--prefix/--no-prefix", default=None, help="The node's name before each line.")
 def logs(
     job: str, nodes: tuple[str, ...], follow: bool, tail: int | None, prefix: bool | None
@@ -43,13 +44,21 @@ def logs(
     follower = LogFollower(reader, wanted=wanted)
     so_far: Iterator[tuple[str, str]] = follower.lines()
     if tail is not None:
-        so_far = iter(deque(so_far, maxlen=tail))
+        so_far = _last(so_far, tail)
     _print(so_far, named)
     while follow and reader.running:
         time.sleep(POLL)
         _print(follower.lines(), named)
     _print(follower.lines(), named)
     _print(follower.rests(), named)
+
+
+def _last(lines: Iterator[tuple[str, str]], number: int) -> Iterator[tuple[str, str]]:
+    """The last lines of each log."""
+    kept: dict[str, deque[tuple[str, str]]] = {}
+    for node, line in lines:
+        kept.setdefault(node, deque(maxlen=number)).append((node, line))
+    return chain.from_iterable(kept.values())
 
 
 def _print(lines: Iterator[tuple[str, str]], named: bool) -> None:

@@ -31,7 +31,7 @@ def add_routes(app: web.Application, service: MasterService) -> None:
     app.router.add_get("/v1/status", _status)
     app.router.add_get("/v1/events", _events)
     app.router.add_post("/v1/stop", _stop)
-    app.router.add_post("/v1/nodes/{node:\\d+}/drain", _drain)
+    app.router.add_post("/v1/nodes/{node:[0-9]{1,15}}/drain", _drain)
     app.router.add_get("/metrics", _metrics)
     add_board_routes(app, service)
 

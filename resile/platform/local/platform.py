@@ -5,8 +5,9 @@ all records are placed anew by the pure function in ``placement``; those that ar
 warden, which runs the node and reports its end. Reports are levels: ``observe`` tells how things
 are, and ``changed`` that they are not as they were.
 
-Everything happens in one event loop; no method waits for a node. The loop's thread has to stay
-for as long as nodes are to run, because the kernel ends wardens' children by it.
+Everything happens in one event loop, and no method but ``close`` waits for a node. Should this
+process die, the wardens notice and end their nodes: nothing is left to a next run but to start
+anew.
 """
 
 from __future__ import annotations

@@ -30,7 +30,7 @@ def told_by(before: JobStatus, after: JobStatus, *, now: datetime) -> tuple[Deci
 def _change(before: NodeStatus | None, after: NodeStatus) -> tuple[str, str] | None:
     same = before is not None and before.id == after.id
     if _unschedulable(after) and not (same and before is not None and _unschedulable(before)):
-        return "NodePending", f"{after.name} (rank {after.rank}) waits for room: {after.message}"
+        return "NodePending", f"{after.name} (rank {after.rank}) is pending: {after.message}"
     runs = after.phase is NodePhase.RUNNING
     if runs and not (same and before is not None and before.phase is NodePhase.RUNNING):
         return "NodeStarted", f"{after.name} (rank {after.rank}) is running"

@@ -9,11 +9,12 @@ import pytest
 
 from resile.job.exits import ExitCause, classify
 from resile.job.node import NodePhase
+from resile.platform.local.errors import NoCgroupError
 from resile.platform.local.hierarchy import Version, find_hierarchy
 from resile.platform.local.limits import MemoryEnforcement
 from resile.platform.local.platform import LocalPlatform
 from tests.local.jobs import is_alive
-from tests.local.platform.conftest import MakePlatform, needs_cgroup
+from tests.local.platform.conftest import MakePlatform, has_cgroup, needs_cgroup
 from tests.local.platform.nodes import appears, ended, python, running, seen, start
 
 HOG = "import time; hoard = bytearray(256 * 1024 * 1024); time.sleep(1000)"
@@ -113,6 +114,14 @@ async def test_a_node_without_a_limit_is_left_alone(make: MakePlatform, tmp_path
     code = "hoard = bytearray(100 * 1024 * 1024); print(hoard.count(0) > 0)"
     await platform.apply([start(0, *python(code))])
     assert (await ended(platform, 0)).phase is NodePhase.SUCCEEDED
+
+
+@pytest.mark.skipif(has_cgroup("memory"), reason="a memory cgroup can be made on this machine")
+async def test_a_cgroup_that_is_insisted_on_and_cannot_be_had_is_an_error(
+    make: MakePlatform,
+) -> None:
+    with pytest.raises(NoCgroupError, match="no memory cgroup can be made"):
+        make(memory=MemoryEnforcement.CGROUP)
 
 
 @needs_cgroup("cpu")

@@ -192,16 +192,17 @@ async def test_another_version_of_the_protocol_is_refused_by_number(
 async def test_a_store_host_that_names_no_store_harms_only_its_round(tmp_path: Path) -> None:
     conf = "last_call=5,forming_timeout=0.5"
     with running_master(tmp_path, "--nnodes", "2:2", "--rdzv-conf", conf) as master:
-        async with stranger(master) as host:
-            node = await joined(host)
-            async with honest_agent(master.access) as bystander:
-                prepare = await host.hear_kind(Prepare)
-                assert prepare.host_store
-                await host.say(Ready(fence=Fence(node, prepare.round), store=None))
-                assert "did not say where" in (await host.hear_kind(Refused)).reason
-                assert isinstance(await host.hear_kind(Fenced), Fenced)
-                async with honest_agent(master.access, "third"):
-                    await bystander.trains(world=2)
+        async with stranger(master) as host, stranger(master) as other:
+            node, second = await joined(host, "host"), await joined(other, "other")
+            prepare = await host.hear_kind(Prepare)
+            assert prepare.host_store
+            await host.say(Ready(fence=Fence(node, prepare.round), store=None))
+            assert "did not say where" in (await host.hear_kind(Refused)).reason
+            await other.say(Ready(fence=Fence(second, prepare.round), store=None))
+            assert "not ready" in (await host.hear_kind(Fenced)).reason
+        async with honest_agent(master.access, "a") as one, honest_agent(master.access, "b") as two:
+            await one.trains(world=2)
+            await two.trains(world=2)
         assert master.alive, master.log
 
 

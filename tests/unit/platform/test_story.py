@@ -26,7 +26,7 @@ NOWHERE = status(NodePhase.PENDING, reason=UNSCHEDULABLE, message="no cpu free")
 
 
 def test_a_node_that_finds_no_room_is_told_once() -> None:
-    expected = [("NodePending", "train-worker-0 (rank 0) waits for room: no cpu free")]
+    expected = [("NodePending", "train-worker-0 (rank 0) is pending: no cpu free")]
     assert told(JobStatus(), NOWHERE) == expected
     assert told(status(NodePhase.PENDING, reason="Asked"), NOWHERE) == expected
     assert told(NOWHERE, NOWHERE) == []
