@@ -230,10 +230,10 @@ class Agent:
             return
         log.info("round %d forms: %s", prepare.round, prepare.reason)
         self._round, self._state, self._store = prepare.round, LocalState.IDLE, None
-        opening = asyncio.create_task(self._open_store()) if prepare.host_store else None
-        await self._stop_workers()
-        if opening is not None:
-            self._store = await opening
+        if prepare.host_store:
+            _, self._store = await asyncio.gather(self._stop_workers(), self._open_store())
+        else:
+            await self._stop_workers()
         self._state = LocalState.READY
         self._say(Ready(fence=self._fence(), store=self._store))
 

@@ -44,6 +44,10 @@ ROLL_CALLS_PER_LEASE = 10
 """How often it is looked who is silent: a tenth of a lease late is not late."""
 
 
+SPARE = "waiting as a spare: the job has all the nodes it may use"
+WARMING = "warming up: training goes on without this node until it can start workers at once"
+
+
 class Membership:
     """One job's nodes and rounds."""
 
@@ -410,9 +414,7 @@ class Membership:
             return
         for node in self.roster:
             if node.id not in self.round:
-                self._register.tell_wait(
-                    node, "waiting as a spare: the job has all the nodes it may use"
-                )
+                self._register.tell_wait(node, SPARE if node.warm else WARMING)
 
     def _close_if_possible(self, now: float) -> None:
         """A round closes as soon as it can: nobody in limbo, enough nodes, no last call open."""
