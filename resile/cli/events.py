@@ -6,6 +6,7 @@ import click
 import msgspec
 
 from resile.cli.amounts import clock
+from resile.cli.follower import until_interrupted
 from resile.cli.reader import JobReader, find_job
 from resile.wire.views import EventView
 
@@ -38,7 +39,8 @@ def events(job: str, follow: bool, tail: int | None, output: str) -> None:
     told = reader.events()
     _print(told if tail is None else told[len(told) - min(tail, len(told)) :], output)
     if follow:
-        _follow(reader, told[-1].seq if told else 0, output)
+        with until_interrupted():
+            _follow(reader, told[-1].seq if told else 0, output)
 
 
 def _follow(reader: JobReader, last: int, output: str) -> None:

@@ -7,12 +7,24 @@ from its first line.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Iterator
 from typing import Protocol
 
 from resile.wire.views import LogFile
 
-__all__ = ["LogFollower", "LogSource"]
+__all__ = ["LogFollower", "LogSource", "until_interrupted"]
+
+INTERRUPTED = 130
+
+
+@contextlib.contextmanager
+def until_interrupted() -> Iterator[None]:
+    """Ctrl-C is how one stops following: no complaint, and the usual exit code."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        raise SystemExit(INTERRUPTED) from None
 
 
 class LogSource(Protocol):

@@ -23,9 +23,10 @@ def get(job: str, output: str) -> None:
       resile get digits
       resile get digits -o json
     """
-    picture = find_job(job).picture()
+    reader = find_job(job)
+    picture = reader.picture()
     if picture.manifest is None:
-        raise click.ClickException(f"the job '{job}' ended before it began; see 'resile jobs'")
+        raise click.ClickException(f"there is nothing to print of job '{job}' ({reader.phase()})")
     whole: dict[str, Any] = {**picture.manifest, "status": msgspec.to_builtins(picture.status)}
     if output == "json":
         click.echo(msgspec.json.format(msgspec.json.encode(whole), indent=2).decode())

@@ -9,7 +9,7 @@ from itertools import chain
 
 import click
 
-from resile.cli.follower import LogFollower
+from resile.cli.follower import LogFollower, until_interrupted
 from resile.cli.reader import JobReader, find_job
 from resile.job.node import serial_of
 
@@ -21,7 +21,9 @@ POLL = 0.2
 @click.argument("job")
 @click.argument("nodes", nargs=-1, metavar="[NODE|ROLE]...")
 @click.option("--follow", "-f", is_flag=True, help="Go on until the job is over.")
-@click.option("--tail", type=click.IntRange(0), metavar="N", help="Only the last N lines of each so far.")
+@click.option(
+    "--tail", type=click.IntRange(0), metavar="N", help="Only the last N lines of each so far."
+)
 @click.option("--prefix/--no-prefix", default=None, help="The node's name before each line.")
 def logs(
     job: str, nodes: tuple[str, ...], follow: bool, tail: int | None, prefix: bool | None
@@ -46,9 +48,10 @@ def logs(
     if tail is not None:
         so_far = _last(so_far, tail)
     _print(so_far, named)
-    while follow and reader.running:
-        time.sleep(POLL)
-        _print(follower.lines(), named)
+    with until_interrupted():
+        while follow and reader.running:
+            time.sleep(POLL)
+            _print(follower.lines(), named)
     _print(follower.lines(), named)
     _print(follower.rests(), named)
 

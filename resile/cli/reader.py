@@ -70,6 +70,9 @@ class JobReader:
         """Ask something of a running job; a refusal is the user's to read."""
         if not self.running:
             raise click.ClickException(f"the job '{self.name}' is not running ({self.phase()})")
+        deadline = time.monotonic() + PATIENCE
+        while self.picture().manifest is None and time.monotonic() < deadline:
+            time.sleep(RETRY)  # its `up` has only just begun
         self._ask(wish, self._gone)
 
     def phase(self, picture: JobPicture | None = None) -> str:

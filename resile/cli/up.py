@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import signal
 import sys
 import time
@@ -84,7 +85,8 @@ def up(manifest: str, capacity: str | None, name: str | None, logs: bool) -> Non
 
 
 async def _run(job: ElasticJob, folder: JobFolder, *, capacity: Capacity, logs: bool) -> int:
-    view = _view(folder, live=sys.stdout.isatty() and not logs)
+    drawable = sys.stdout.isatty() and os.environ.get("TERM") != "dumb"
+    view = _view(folder, live=drawable and not logs)
     local = LocalJob(job, folder=folder, capacity=capacity, tell=view.tell)
     received: list[signal.Signals] = []
 

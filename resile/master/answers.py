@@ -25,4 +25,7 @@ def refusal(status: int, sentence: str) -> web.Response:
 
 async def read_body(request: web.Request, kind: type[T]) -> T:
     """A request's JSON as ``kind``; raises msgspec.DecodeError with what is wrong."""
-    return msgspec.json.decode(await request.read(), type=kind)
+    try:
+        return msgspec.json.decode(await request.read(), type=kind)
+    except RecursionError:
+        raise msgspec.DecodeError("it is nested too deeply") from None

@@ -8,7 +8,8 @@ What nodes use at the moment is not kept: it is told again every few seconds.
 BoardError
 ├── NoController     nobody looks after this job's nodes
 ├── NotNow           the job is over or being deleted
-└── WrongSize        a role that does not exist, or a size it cannot have
+├── WrongSize        a role that does not exist, or a size it cannot have
+└── Unusable         a controller published what is no job
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from collections.abc import Mapping
 
 import msgspec
 
+from resile.job.errors import JobError
 from resile.job.manifest import job_from_data
 from resile.job.role import RoleSpec
 from resile.job.spec import JobSpec
@@ -45,6 +47,10 @@ class WrongSize(BoardError):
     """The role or the size is not one the job has."""
 
 
+class Unusable(BoardError):
+    """What a controller published cannot be understood or kept."""
+
+
 class Board:
     """One job's board. Every change is made inside the service's one task."""
 
@@ -59,15 +65,18 @@ class Board:
     def publish(self, publication: Publication, *, now: float) -> None:
         """Take the controller's word; decisions that were told before are not told again."""
         told = self.record.notes_told
-        for number, note in enumerate(publication.notes, publication.first_note):
-            if number >= told:
-                self._tell(note, now)
-        self._keep(
+        record = msgspec.structs.replace(
+            self.record,
             manifest=publication.manifest,
             status=publication.status,
             notes_told=max(told, publication.first_note + len(publication.notes)),
             created=self.record.created or self._membership.journal.wall(now),
         )
+        _check(record)
+        for number, note in enumerate(publication.notes, publication.first_note):
+            if number >= told:
+                self._tell(note, now)
+        self._keep(record)
         if publication.wanted_nodes is not None and not self._membership.job.outcome:
             self._membership.want(publication.wanted_nodes, now=now)
 
@@ -88,7 +97,8 @@ class Board:
             if role not in spec.roles:
                 raise WrongSize(f"there is no role '{role}'; there are {', '.join(spec.roles)}")
             check_size(role, spec.roles[role], size)
-        self._keep(wishes={**self.record.wishes, **sizes})
+        wishes = {**self.record.wishes, **sizes}
+        self._keep(msgspec.structs.replace(self.record, wishes=wishes))
         asked = ", ".join(f"{role}={size}" for role, size in sizes.items())
         self._say("ScaleRequested", f"a user asked for {asked}", now)
 
@@ -97,7 +107,7 @@ class Board:
         if self.record.manifest is None:
             raise NoController("this job has no controller; stop it where it was started")
         if not self.record.deleting:
-            self._keep(deleting=True)
+            self._keep(msgspec.structs.replace(self.record, deleting=True))
             self._say("DeletionRequested", "a user asked for the job to be deleted", now)
 
     def picture(self, training: JobView, *, now: float) -> JobPicture:
@@ -125,12 +135,21 @@ class Board:
             raise NotNow(f"the job is over; it cannot be {what} any more")
         return job_from_data(record.manifest).spec
 
-    def _keep(self, **changes: object) -> None:
-        self.record = msgspec.structs.replace(self.record, **changes)
-        self._membership.journal.keep(BOARD_KEY, self.record)
+    def _keep(self, record: BoardRecord) -> None:
+        self.record = record
+        self._membership.journal.keep(BOARD_KEY, record)
 
     def _say(self, kind: str, text: str, now: float) -> None:
         self._membership.journal.tell(kind, text, now, round=self._membership.round.number)
+
+
+def _check(record: BoardRecord) -> None:
+    """Raise :class:`Unusable` for what could be published, but neither understood nor kept."""
+    try:
+        job_from_data(record.manifest)
+        msgspec.msgpack.encode(record)
+    except (JobError, OverflowError, RecursionError, ValueError) as error:
+        raise Unusable(f"this is not published: {error}") from None
 
 
 def check_size(role: str, spec: RoleSpec, size: int) -> None:

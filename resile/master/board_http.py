@@ -14,7 +14,7 @@ import msgspec
 from aiohttp import web
 
 from resile.master.answers import json_answer, read_body, refusal
-from resile.master.board import BoardError, WrongSize
+from resile.master.board import BoardError, Unusable, WrongSize
 from resile.master.service import MasterService
 from resile.master.view import view
 from resile.wire.views import Publication, Usage
@@ -41,7 +41,7 @@ def _with_reasons(route: Route) -> Route:
     async def served(request: web.Request) -> web.Response:
         try:
             return await route(request)
-        except WrongSize as error:
+        except (WrongSize, Unusable) as error:
             return refusal(422, str(error))
         except BoardError as error:
             return refusal(409, str(error))

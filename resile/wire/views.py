@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 
 from resile.job.status import DecisionNote, JobStatus
+from resile.wire.bounds import Number
 from resile.wire.messages import FailureReport, Progress
 
 __all__ = [
@@ -144,10 +145,10 @@ class Publication(_Camel, frozen=True, kw_only=True):
 
     manifest: dict[str, Any]
     status: JobStatus
-    wanted_nodes: int | None = None
+    wanted_nodes: Number | None = None
     """How many nodes are on their way to the rendezvous or there; None: nobody knows."""
 
-    first_note: int = 0
+    first_note: Number = 0
     """The number of the first of ``notes``, counted over the job's life: what was told is known."""
 
     notes: tuple[DecisionNote, ...] = ()

@@ -95,6 +95,14 @@ def test_a_job_is_deleted_from_another_terminal(machine: Machine) -> None:
     assert not machine.job("unwanted").path.exists()
 
 
+def test_a_job_may_be_deleted_before_it_has_really_begun(machine: Machine) -> None:
+    up = machine.up(manifest("hasty", {"worker": ticking()}))
+    wait_for(machine.job("hasty").exists, "the job's folder")
+    machine.says("delete", "hasty")
+    assert up.wait() == 1
+    machine.has_nothing_left()
+
+
 def test_a_suspended_job_waits_without_nodes_until_it_is_deleted(machine: Machine) -> None:
     up = machine.up(manifest("resting", {"worker": ticking(replicas=2)}, suspend=True))
     wait_for(lambda: machine.picture("resting").get("phase") == "Suspended", "the suspension")

@@ -26,7 +26,6 @@ from resile.wire.errors import WireError
 from tests.local.jobs import wait_for
 
 PROGRAMS = Path(__file__).parent / "programs"
-SCRIPTS = Path(__file__).parents[1] / "scripts"
 
 
 def manifest(name: str, roles: dict[str, Any], **spec: Any) -> dict[str, Any]:

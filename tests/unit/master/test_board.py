@@ -9,7 +9,7 @@ import pytest
 
 from resile.job.elasticity import Elasticity
 from resile.job.status import DecisionNote, JobPhase, JobStatus
-from resile.master.board import Board, NoController, NotNow, WrongSize
+from resile.master.board import Board, NoController, NotNow, Unusable, WrongSize
 from resile.master.membership import Membership
 from resile.master.records import BOARD_KEY, BoardRecord, JobRecord
 from resile.master.register import Register
@@ -81,6 +81,23 @@ def test_deletion_is_told_once(board: Board, membership: Membership) -> None:
     board.delete(now=2.0)
     board.delete(now=3.0)
     assert len(story(membership)) == 1
+
+
+@pytest.mark.parametrize(
+    "unusable",
+    [
+        {"manifest": {}},
+        {"manifest": {"kind": "ElasticJob"}},
+        {"status": JobStatus(next_id=10**30)},
+    ],
+)
+def test_what_cannot_be_understood_or_kept_changes_nothing(
+    board: Board, membership: Membership, unusable: dict[str, Any]
+) -> None:
+    with pytest.raises(Unusable):
+        board.publish(publication(notes=(note("one"),), **unusable), now=1.0)
+    assert board.record == BoardRecord()
+    assert membership.instructions().records == {}
 
 
 def test_refusals_have_their_own_kinds(board: Board, membership: Membership) -> None:
