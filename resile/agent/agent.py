@@ -68,8 +68,11 @@ class Agent:
     def __init__(self, config: AgentConfig, keeper: MasterKeeper | None) -> None:
         """``keeper`` starts the master again, where that is this machine's to do."""
         self._config = config
-        self._environment = node_environment(config.environment, nproc=config.nproc)
+        self._environment = node_environment(
+            config.environment, nproc=config.nproc, address=config.address
+        )
         self._node: int | None = None
+        self._joined = False
         self._round = 0
         self._warm = False
         self._state = LocalState.IDLE
@@ -98,6 +101,11 @@ class Agent:
         )
 
     # --- life -------------------------------------------------------------------------------
+
+    @property
+    def ever_joined(self) -> bool:
+        """Whether a master has welcomed this node."""
+        return self._joined
 
     async def run(self) -> int:
         """Take part in the job; returns the exit code of this node."""
@@ -215,7 +223,7 @@ class Agent:
         self._elasticity = welcome.elasticity
         if self._node != welcome.node:
             log.info("joined job '%s' as node %d", self._config.run_id, welcome.node)
-        self._node = welcome.node
+        self._node, self._joined = welcome.node, True
         if welcome.note:
             log.warning("%s", welcome.note)
         if self._warm:

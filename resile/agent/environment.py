@@ -5,15 +5,17 @@ A script that runs under torchrun finds the same here. What is ours beside it st
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 
+from resile.wire.endpoint import is_loopback
 from resile.wire.messages import Start
 
 PER_WORKER = ("RANK", "LOCAL_RANK", "ROLE_RANK", "TORCHELASTIC_ERROR_FILE")
 
 
-def node_environment(inherited: Mapping[str, str], *, nproc: int) -> dict[str, str]:
+def node_environment(inherited: Mapping[str, str], *, nproc: int, address: str) -> dict[str, str]:
     """What all workers of a node share in all rounds; the nursery imports under it.
 
     With several workers on a node each gets one OpenMP thread, as under torchrun, unless the user
@@ -24,6 +26,9 @@ def node_environment(inherited: Mapping[str, str], *, nproc: int) -> dict[str, s
         environment.setdefault("OMP_NUM_THREADS", "1")
     environment.setdefault("PYTHONUNBUFFERED", "1")
     environment.setdefault("TORCH_NCCL_ASYNC_ERROR_HANDLING", "1")
+    if sys.platform == "linux" and is_loopback(address):
+        # All nodes are on this machine then: gloo, too, need not listen on its network.
+        environment.setdefault("GLOO_SOCKET_IFNAME", "lo")
     return environment
 
 

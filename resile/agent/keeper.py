@@ -45,8 +45,6 @@ class MasterKeeper:
         self._run_id = run_id
         self._elasticity = elasticity
         self._token = token
-        self.trouble = ""
-        """Why the last attempt failed."""
 
     async def start(self) -> Endpoint:
         """Start a master and return where it listens; raises :class:`MasterFailed`."""
@@ -65,15 +63,18 @@ class MasterKeeper:
         log.debug("started a master (pid %d) at %s", process.pid, endpoint)
         return endpoint
 
-    async def revive(self) -> None:
-        """Start a master unless another agent was quicker: then the port or the store is taken."""
+    async def revive(self) -> str:
+        """Start a master; returns why that failed.
+
+        Another agent may have been quicker: then the port or the store is taken.
+        """
         try:
             endpoint = await self.start()
         except MasterFailed as error:
             log.debug("%s", error)
-            self.trouble = str(error)
-        else:
-            log.info("started the job's master at %s", endpoint)
+            return str(error)
+        log.info("started the job's master at %s", endpoint)
+        return ""
 
     def _spawn(self) -> tuple[subprocess.Popen[bytes], int]:
         """The process, and a pipe on which it says where it listens."""

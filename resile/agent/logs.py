@@ -11,6 +11,7 @@ import asyncio
 import contextlib
 import os
 import shutil
+import stat
 import sys
 import tempfile
 from collections import deque
@@ -37,7 +38,7 @@ class Streams(Flag):
 
 
 class StreamsError(ValueError):
-    """The user wrote something that names no streams."""
+    """The user wrote something that names no streams, or no folder that can be written."""
 
 
 @dataclass(frozen=True)
@@ -200,23 +201,39 @@ def attempt_folder(root: Path, round_number: int, local_rank: int) -> Path:
 
 def log_root(routing: LogRouting, run_id: str) -> Path:
     """A folder of this run's own, under the user's choice or a temporary one."""
-    if routing.folder is None:
-        return _temporary_root()
-    routing.folder.mkdir(parents=True, exist_ok=True)
-    safe = "".join(c if c.isalnum() or c in "-_." else "_" for c in run_id)
-    return Path(tempfile.mkdtemp(prefix=f"{safe}_", dir=routing.folder))
+    where = routing.folder or tempfile.gettempdir()
+    try:
+        return _temporary_root() if routing.folder is None else _kept_root(routing.folder, run_id)
+    except OSError as error:
+        raise StreamsError(f"--log-dir {where}: {error.strerror}") from None
+
+
+def _kept_root(folder: Path, run_id: str) -> Path:
+    folder.mkdir(parents=True, exist_ok=True)
+    safe = "".join(c if c.isalnum() or c in "-_." else "_" for c in run_id)[:64]
+    return Path(tempfile.mkdtemp(prefix=f"{safe}_", dir=folder))
 
 
 def _temporary_root() -> Path:
     """``resile-<user>/<pid>``. Folders of agents that were killed are removed on the way."""
     ours = Path(tempfile.gettempdir()) / f"resile-{os.getuid()}"
     ours.mkdir(mode=0o700, exist_ok=True)
+    if not _is_private(ours):
+        return Path(tempfile.mkdtemp(prefix="resile-"))
     for folder in ours.iterdir():
         if folder.name.isdigit() and not Path(f"/proc/{folder.name}").exists():
             shutil.rmtree(folder, ignore_errors=True)
     root = ours / str(os.getpid())
     root.mkdir(exist_ok=True)
     return root
+
+
+def _is_private(folder: Path) -> bool:
+    """Whether nobody else can have put it there: anybody may guess the name of a temporary folder,
+    and a link in its place would have us clean up elsewhere."""
+    found = folder.lstat()
+    others = stat.S_IMODE(found.st_mode) & (stat.S_IRWXG | stat.S_IRWXO)
+    return stat.S_ISDIR(found.st_mode) and found.st_uid == os.getuid() and not others
 
 
 def remove_temporary(root: Path) -> None:

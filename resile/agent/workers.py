@@ -17,7 +17,10 @@ from resile.agent.nursery import Nursery, Worker, WorkerSpec
 from resile.wire.messages import Start, WorkerFailure
 
 LONGEST_MESSAGE = 8 * 1024
-"""A traceback's end; a frame has to hold those of a whole node's workers."""
+"""A traceback's end, in characters."""
+
+ALL_MESSAGES = 32 * 1024
+"""What a node's workers may say together: a frame has to hold it, at up to four bytes each."""
 
 
 @dataclass
@@ -129,6 +132,7 @@ class WorkerGroup:
         """How those ended that failed, in the order of their ends."""
         failed = [r for r in self._running if r.exit_code not in (None, 0)]
         now = time.monotonic()
+        longest = min(LONGEST_MESSAGE, ALL_MESSAGES // max(1, len(failed)))
         return tuple(
             WorkerFailure(
                 local_rank=r.local_rank,
@@ -136,7 +140,7 @@ class WorkerGroup:
                 pid=r.worker.pid,
                 exit_code=r.exit_code or 0,
                 age=now - r.ended_at,
-                message=_last_words(r)[-LONGEST_MESSAGE:],
+                message=sendable(_last_words(r), longest),
                 log=str(r.log.folder) if self._config.logs.folder else "",
             )
             for r in sorted(failed, key=lambda r: r.ended_at)
@@ -160,6 +164,11 @@ class WorkerGroup:
         """End all at once, and whatever their process groups still hold."""
         for running in self._running:
             running.worker.signal(signal.SIGKILL)
+
+
+def sendable(text: str, longest: int) -> str:
+    """The end of ``text``. JSON may hold halves of characters, which no message can carry."""
+    return text[len(text) - min(len(text), longest) :].encode(errors="replace").decode()
 
 
 def _last_words(running: Running) -> str:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-import shutil
 from pathlib import Path
 
 import click
@@ -16,8 +15,8 @@ from resile.master.main import MasterConfig, PortTaken, run_master
 from resile.master.sqlite_store import SqliteStore
 from resile.master.stores import Store, StoreError
 from resile.wire.auth import AuthError, given_token, server_tls, shared_token
-from resile.wire.endpoint import Endpoint, EndpointError, parse_endpoint
-from resile.wire.statedir import StateDirError, private_folder
+from resile.wire.endpoint import Endpoint, EndpointError, is_loopback, parse_endpoint
+from resile.wire.statedir import StateDirError, private_folder, remove_run_folder
 from resile.wire.statedir import run_folder as folder_of
 
 log = logging.getLogger("resile.master")
@@ -81,6 +80,10 @@ def master(
     try:
         where = parse_endpoint(endpoint)
         folder = job_folder or run_folder or folder_of(where)
+    except EndpointError as error:
+        raise click.ClickException(str(error)) from None
+    past = not folder.exists()
+    try:
         made_token = token_file is None and given_token(None) is None
         token = given_token(token_file) or shared_token(folder / "token")
         config = MasterConfig(
@@ -92,19 +95,21 @@ def master(
             until_done=until_done or run_folder is not None,
             logs=job_folder / "logs" if job_folder else None,
         )
+        if config.tls is None and not is_loopback(where.host):
+            log.warning("without --tls-cert the token and all messages travel unencrypted")
         keeping = open_store(store, folder)
         if made_token:
             click.echo(f"agents of this user on this machine find the token in {folder}/token")
-        asyncio.run(run_master(config, keeping, listening=lambda at: _announce(announce_fd, at)))
-    except (EndpointError, AuthError, PortTaken, StoreError) as error:
+        past = asyncio.run(
+            run_master(config, keeping, listening=lambda at: _announce(announce_fd, at))
+        )
+    except (AuthError, PortTaken, StateDirError, StoreError) as error:
         raise click.ClickException(str(error)) from None
     finally:
         if announce_fd is not None:
             _close(announce_fd)
-    if run_folder is not None:
-        shutil.rmtree(run_folder, ignore_errors=True)
-    elif made_token:
-        (folder / "token").unlink(missing_ok=True)
+        if past and job_folder is None:
+            remove_run_folder(folder)
 
 
 def open_store(text: str | None, folder: Path) -> Store:
@@ -119,7 +124,7 @@ def open_store(text: str | None, folder: Path) -> Store:
         log.info("going on with the store %s, named in %s", text, note)
     if text is None:
         return SqliteStore(folder / "master.db")
-    if "://" not in text.removeprefix("sqlite://"):
+    if "://" not in text.removeprefix("sqlite://") and not text.startswith(("etcd:", "etcds:")):
         text = str(Path(text.removeprefix("sqlite://")).absolute())
     store = _named_store(text)
     try:
@@ -135,7 +140,7 @@ def _named_store(text: str) -> Store:
         from resile.master.etcd_store import EtcdStore
 
         return EtcdStore.at(text)
-    if "://" in text:
+    if "://" in text or text.startswith(("etcd:", "etcds:")):
         raise click.UsageError(f"--store {text}: write a path, sqlite://PATH or etcd://HOST:PORT")
     return SqliteStore(Path(text))
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import re
 import socket
 import sys
 import uuid
@@ -25,6 +26,7 @@ from resile.cli.logging import set_up_logging
 from resile.cli.torchrun_flags import given_but_ignored, ignored_options, torchrun_option
 from resile.job.elasticity import Elasticity
 from resile.wire.auth import AuthError, client_tls, given_token, shared_token
+from resile.wire.bounds import is_name
 from resile.wire.client import Access
 from resile.wire.endpoint import (
     Endpoint,
@@ -35,7 +37,7 @@ from resile.wire.endpoint import (
     parse_endpoint,
 )
 from resile.wire.launching import KEPT_VARIABLE
-from resile.wire.statedir import run_folder
+from resile.wire.statedir import StateDirError, remove_run_folder, run_folder
 
 log = logging.getLogger("resile.agent")
 
@@ -143,7 +145,7 @@ def run(script: str, script_args: tuple[str, ...], **flags: Any) -> None:
         log.warning("%s", line)
     try:
         code = asyncio.run(_run(script, script_args, flags))
-    except (EndpointError, AuthError, StreamsError, PreloadSyntaxError) as error:
+    except (EndpointError, AuthError, StateDirError, StreamsError, PreloadSyntaxError) as error:
         raise click.ClickException(str(error)) from None
     raise SystemExit(code)
 
@@ -166,10 +168,26 @@ async def _run(script: str, script_args: tuple[str, ...], flags: dict[str, Any])
     )
     command = _command(script, script_args, flags)
     nproc = count_processes(flags["nproc_per_node"])
+    about = _about_this_node(flags)
     place = _place(flags, elasticity)
-    access, keeper = _master(place, elasticity, flags)
-    config = _config(flags, access, place, command, nproc=nproc, elasticity=elasticity)
-    return await Agent(config, keeper).run()
+    folder = run_folder(place.endpoint)
+    found, agent = folder.exists(), None
+    try:
+        access, keeper = _master(place, elasticity, flags)
+        config = AgentConfig(
+            access=access,
+            run_id=place.run_id,
+            command=command,
+            nproc=nproc,
+            elasticity=elasticity,
+            address=flags["local_addr"] or address_towards(access.endpoint),
+            **about,
+        )
+        agent = Agent(config, keeper)
+        return await agent.run()
+    finally:
+        if not found and not (agent and agent.ever_joined):
+            remove_run_folder(folder)
 
 
 def _command(script: str, args: tuple[str, ...], flags: dict[str, Any]) -> WorkerCommand:
@@ -192,6 +210,8 @@ def _place(flags: dict[str, Any], elasticity: Elasticity) -> Place:
             f"--rdzv-backend {backend}: a Resile job meets at its own master; "
             f"write one of {', '.join(BACKENDS)}, with the master's address as --rdzv-endpoint"
         )
+    if flags["rdzv_id"]:
+        _one_line("--rdzv-id", flags["rdzv_id"])
     endpoint = flags["rdzv_endpoint"]
     if not endpoint and (flags["master_addr"] or flags["master_port"]):
         endpoint = f"{flags['master_addr'] or '127.0.0.1'}:{flags['master_port'] or 29500}"
@@ -201,7 +221,10 @@ def _place(flags: dict[str, Any], elasticity: Elasticity) -> Place:
             where = f"--rdzv-endpoint {place.endpoint} --rdzv-id {place.run_id}"
             log.info("no --rdzv-endpoint is given; others on this machine join with %s", where)
         return place
-    return Place(parse_endpoint(endpoint), flags["rdzv_id"] or "none")
+    given = parse_endpoint(endpoint)
+    # Port 0 is torchrun's way to say: a port of this machine, whichever is free.
+    port = given.port or free_port(given.host)
+    return Place(Endpoint(given.host, port), flags["rdzv_id"] or "none")
 
 
 def _master(
@@ -226,37 +249,31 @@ def _master(
     return Access(place.endpoint, token, tls), None
 
 
-def _config(
-    flags: dict[str, Any],
-    access: Access,
-    place: Place,
-    command: WorkerCommand,
-    *,
-    nproc: int,
-    elasticity: Elasticity,
-) -> AgentConfig:
+def _about_this_node(flags: dict[str, Any]) -> dict[str, Any]:
+    """What the user or the platform says about this node alone: checked before anything starts."""
     error_file = os.environ.get("TORCHELASTIC_ERROR_FILE")
     node_rank = flags["node_rank"]
-    return AgentConfig(
-        access=access,
-        run_id=place.run_id,
-        command=command,
-        nproc=nproc,
-        elasticity=elasticity,
-        name=os.environ.get("RESILE_NODE_NAME") or f"{socket.gethostname()}-{os.getpid()}",
-        role=flags["role"],
-        node_rank=_number_in("RESILE_NODE_RANK") if node_rank is None else node_rank,
-        generation=_number_in("RESILE_NODE_ID"),
-        address=flags["local_addr"] or address_towards(access.endpoint),
-        environment=dict(os.environ),
-        logs=_logs(flags),
-        preload=Preload.parse(flags["preload"]),
-        virtual_local_rank=flags["virtual_local_rank"],
-        restart_grace=flags["restart_grace"],
-        shutdown_timeout=flags["shutdown_timeout"],
-        connect_timeout=flags["connect_timeout"],
-        error_file=Path(error_file) if error_file else None,
-    )
+    name = os.environ.get("RESILE_NODE_NAME") or f"{socket.gethostname()}-{os.getpid()}"
+    return {
+        "name": _one_line("$RESILE_NODE_NAME", name),
+        "role": _one_line("--role", flags["role"]),
+        "node_rank": _number_in("RESILE_NODE_RANK") if node_rank is None else node_rank,
+        "generation": _number_in("RESILE_NODE_ID"),
+        "environment": dict(os.environ),
+        "logs": _logs(flags),
+        "preload": Preload.parse(flags["preload"]),
+        "virtual_local_rank": flags["virtual_local_rank"],
+        "restart_grace": flags["restart_grace"],
+        "shutdown_timeout": flags["shutdown_timeout"],
+        "connect_timeout": flags["connect_timeout"],
+        "error_file": Path(error_file) if error_file else None,
+    }
+
+
+def _one_line(source: str, name: str) -> str:
+    if not is_name(name):
+        raise click.UsageError(f"{source}: one line of 1 to 255 characters is wanted")
+    return name
 
 
 def _number_in(variable: str) -> int | None:
@@ -264,14 +281,14 @@ def _number_in(variable: str) -> int | None:
     text = os.environ.get(variable)
     if not text:
         return None
-    if not text.isdigit():
+    if not re.fullmatch("[0-9]{1,15}", text):
         raise click.UsageError(f"${variable} is '{text}'; a number of at least 0 is wanted")
     return int(text)
 
 
 def _logs(flags: dict[str, Any]) -> LogRouting:
     shown = flags["local_ranks_filter"]
-    if shown and not all(part.strip().isdigit() for part in shown.split(",")):
+    if shown and not all(re.fullmatch(" *[0-9]{1,9} *", part) for part in shown.split(",")):
         raise click.UsageError(f"--local-ranks-filter {shown}: write ranks such as 0,2")
     return LogRouting(
         folder=flags["log_dir"],

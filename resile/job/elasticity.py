@@ -6,7 +6,15 @@ Users set them with flags or in the manifest; nothing else in the code invents a
 
 from __future__ import annotations
 
+import math
+
 import msgspec
+
+MOST_NODES = 100_000
+"""Far above any job; it keeps what peers say about sizes within what can be added up."""
+
+SHORTEST_LEASE = 0.1
+"""A lease is looked at ten times in its span: below this a master would do nothing else."""
 
 
 class ElasticityError(ValueError):
@@ -56,12 +64,18 @@ class Elasticity(msgspec.Struct, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         """Refuse what no set of nodes could satisfy."""
+        self._check_sizes()
+        self._check_times()
+
+    def _check_sizes(self) -> None:
         if self.min_nodes < 1:
             raise ElasticityError(f"MIN nodes must be at least 1, not {self.min_nodes}")
         if self.max_nodes < self.min_nodes:
             raise ElasticityError(
                 f"MIN nodes ({self.min_nodes}) is greater than MAX nodes ({self.max_nodes})"
             )
+        if self.max_nodes > MOST_NODES:
+            raise ElasticityError(f"MAX nodes must be at most {MOST_NODES}, not {self.max_nodes}")
         if self.node_unit < 1:
             raise ElasticityError(f"node_unit must be at least 1, not {self.node_unit}")
         if self.max_nodes < self.node_unit:
@@ -70,12 +84,17 @@ class Elasticity(msgspec.Struct, frozen=True, kw_only=True):
             )
         if self.max_restarts < 0:
             raise ElasticityError(f"max_restarts must be 0 or more, not {self.max_restarts}")
-        for name in ("last_call", "connection_grace", "evidence_grace", "start_timeout"):
-            if getattr(self, name) < 0:
-                raise ElasticityError(f"{name} must not be negative")
-        for name in ("lease", "join_timeout", "forming_timeout"):
-            if getattr(self, name) <= 0:
+
+    def _check_times(self) -> None:
+        for name in self.__struct_fields__:
+            value = getattr(self, name)
+            if isinstance(value, float) and not (math.isfinite(value) and value >= 0):
+                raise ElasticityError(f"{name} must be a number of seconds, not {value:g}")
+        for name in ("join_timeout", "forming_timeout"):
+            if getattr(self, name) == 0:
                 raise ElasticityError(f"{name} must be greater than 0")
+        if self.lease < SHORTEST_LEASE:
+            raise ElasticityError(f"lease must be at least {SHORTEST_LEASE:g}, not {self.lease:g}")
 
     @property
     def smallest_world(self) -> int:

@@ -69,11 +69,18 @@ class MasterConfig:
 
 async def run_master(
     config: MasterConfig, store: Store, *, listening: Callable[[Endpoint], None]
-) -> None:
-    """Serve one job; ``listening`` is called with the endpoint once agents can connect."""
+) -> bool:
+    """Serve one job; ``listening`` is called with the endpoint once agents can connect.
+
+    Returns whether the job is over, or never was: then nothing of it need be kept.
+    """
     _allow_many_connections()
-    service = await _service(config, store)
-    runner, sweeper = await _listen(config, service, listening)
+    try:
+        service = await _service(config, store)
+        runner, sweeper = await _listen(config, service, listening)
+    except BaseException:
+        await store.close()
+        raise
     deciding = asyncio.create_task(service.run())
     stopping = asyncio.create_task(_ended(config, service))
     asked = asyncio.Event()
@@ -87,6 +94,7 @@ async def run_master(
             deciding.result()
         if stopping.done():
             await store.erase()
+        return stopping.done() or _is_past(service)
     finally:
         service.leave()
         for task in (deciding, stopping, leaving, sweeper):
@@ -128,17 +136,18 @@ async def _listen(
     add_routes(app, service)
     if config.logs is not None:
         add_log_routes(app, config.logs)
-    runner = web.AppRunner(app, access_log=None, handle_signals=False, shutdown_timeout=1.0)
+    runner = door.runner(app)
     await runner.setup()
     host, port = config.endpoint.host, config.endpoint.port
     site = web.TCPSite(runner, host, port, ssl_context=config.tls, backlog=4096)
     try:
         await site.start()
-    except OSError as error:
+    except (OSError, UnicodeError) as error:
         await runner.cleanup()
-        if error.errno == errno.EADDRINUSE:
+        if isinstance(error, OSError) and error.errno == errno.EADDRINUSE:
             raise PortTaken(f"{config.endpoint} is in use by another program") from None
-        raise PortTaken(f"cannot listen at {config.endpoint}: {error.strerror}") from None
+        why = getattr(error, "strerror", "") or "it is no name of a host"
+        raise PortTaken(f"cannot listen at {config.endpoint}: {why}") from None
     sweeper = asyncio.create_task(door.sweep(runner))
     bound = Endpoint(host, runner.addresses[0][1])
     log.info("master of %s listens at %s", config.job or "the first job that comes", bound)
@@ -153,6 +162,10 @@ async def _ended(config: MasterConfig, service: MasterService) -> None:
     deadline = time.monotonic() + FAREWELL
     while service.peers and time.monotonic() < deadline:
         await asyncio.sleep(0.02)
+
+
+def _is_past(service: MasterService) -> bool:
+    return service.membership.job.outcome is not None or not service.ever_joined
 
 
 def _is_over(service: MasterService) -> bool:

@@ -163,11 +163,12 @@ class Membership:
         """A member stopped its old workers; the first of them has opened the store."""
         if refusal := self._register.why_stale(fence, RoundPhase.FORMING):
             return refusal
+        hosts = fence.node == self.round.members[0]
+        if hosts and store is None:
+            return f"node {fence.node} hosts the store and did not say where it is"
         self.roster[fence.node].state = LocalState.READY
         self.round.ready.add(fence.node)
-        if fence.node == self.round.members[0]:
-            if store is None:
-                return f"node {fence.node} hosts the store and did not say where it is"
+        if hosts:
             self.round.change(phase=self.round.phase, store=store, reason=self.round.record.reason)
         if self.round.all_ready():
             self._start(now)
@@ -201,7 +202,11 @@ class Membership:
         """Which workers of a node have come to the round's store, as global ranks."""
         if refusal := self._register.why_stale(fence, RoundPhase.RUNNING):
             return refusal
-        self.roster[fence.node].missing = missing
+        node = self.roster[fence.node]
+        first = self.round.first_rank(node.id)
+        if not set(range(first, first + node.record.info.nproc)).issuperset({*reached, *missing}):
+            return f"these ranks are not all of node {node.id}'s workers"
+        node.missing = missing
         (self.round.reached.add if reached else self.round.reached.discard)(fence.node)
         (self.round.late.add if missing else self.round.late.discard)(fence.node)
         uneven = self.round.reached and self.round.late and self.elasticity.start_timeout

@@ -52,10 +52,11 @@ class Link:
         hello: Callable[[], Hello],
         renewal: Callable[[], FromAgent | None],
         deliver: Callable[[FromMaster], None],
-        revive: Callable[[], Awaitable[None]] | None,
+        revive: Callable[[], Awaitable[str]] | None,
         patience: Callable[[], float],
     ) -> None:
-        """``hello`` says what the node holds; ``revive`` may start a master where there is none;
+        """``hello`` says what the node holds; ``revive`` may start a master where there is none
+        and says why it could not;
         ``patience`` is how long to try."""
         self._access = access
         self._hello = hello
@@ -105,7 +106,7 @@ class Link:
             except Unreachable as error:
                 why = str(error)
                 if self._revive is not None:
-                    await self._revive()
+                    why = await self._revive() or why
             except (Disconnected, BadFrame, asyncio.TimeoutError) as error:
                 why = str(error) or "no answer"
             except RefusedByPeer as refusal:
