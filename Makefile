@@ -21,8 +21,9 @@ check: $(STAMP)
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
+# Two at a time: most tests wait for real processes, and files stay together.
 test: check
-	$(BIN)/pytest
+	$(BIN)/pytest -n 2 --dist loadfile
 
 # Kills a worker, a node and the master of a real job, and shows that it goes on.
 demo: $(STAMP)
@@ -31,6 +32,11 @@ demo: $(STAMP)
 # Minutes to an hour, on a quiet machine; see docs/benchmarks.md.
 bench: $(STAMP)
 	$(BIN)/python -m bench recovery
+	$(BIN)/python -m bench launch
+	$(BIN)/python -m bench steady
+	$(BIN)/python -m bench scale
+	$(BIN)/python -m bench plot
+	$(BIN)/python -m bench publish
 
 clean:
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .import_linter_cache

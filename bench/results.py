@@ -108,9 +108,22 @@ class Run(msgspec.Struct, frozen=True):
     skipped: list[Skipped] = []
 
 
+def merged(old: Run, new: Run) -> Run:
+    """``new``, with the measures that only ``old`` has: a long campaign may be run in parts."""
+    fresh = {result.measure for result in new.measures}
+    drawn = {strip.measure for strip in new.strips} | fresh
+    return msgspec.structs.replace(
+        new,
+        measures=[*(m for m in old.measures if m.measure not in fresh), *new.measures],
+        strips=[*(s for s in old.strips if s.measure not in drawn), *new.strips],
+    )
+
+
 def save(run: Run, path: Path) -> None:
-    """Write a run, replacing an earlier one."""
+    """Write a run; measures of an earlier one that this one did not repeat stay."""
     path.parent.mkdir(parents=True, exist_ok=True)
+    if path.exists():
+        run = merged(load(path), run)
     text = msgspec.json.format(msgspec.json.encode(run), indent=1)
     path.write_bytes(text + b"\n")
 
