@@ -125,12 +125,17 @@ class Membership:
             return self._come_back(hello, hello.held, now)
         return self._join(hello, now)
 
+    def heard(self, fence: Fence, *, now: float) -> None:
+        """Whatever a node says, it is alive."""
+        if node := self.roster.get(fence.node):
+            node.lease_until = now + self.elasticity.lease
+
     def renew(self, fence: Fence, progress: Progress | None, *, now: float) -> str | None:
         """A sign of life. This and the following return why a message was refused, if it was."""
         node = self.roster.get(fence.node)
         if node is None:
             return f"node {fence.node} is not in the job"
-        node.lease_until = now + self.elasticity.lease
+        self.heard(fence, now=now)
         if progress is not None:
             node.progress = progress
         return None

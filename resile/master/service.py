@@ -217,6 +217,7 @@ class MasterService:
     def _tell(self, message: FromAgent, fence: Fence, now: float) -> str | None:
         """Hand an agent's word to the membership; returns why it was refused, if it was."""
         membership = self.membership
+        membership.heard(fence, now=now)
         match message:
             case Renew(progress=progress):
                 if progress is not None and progress.step is not None:

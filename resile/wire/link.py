@@ -158,13 +158,16 @@ class Link:
             await asyncio.gather(speaking, return_exceptions=True)
 
     async def _speak(self, connection: AgentConnection, lease: float) -> None:
-        """Send what is to be said, and a sign of life when there is nothing."""
+        """Send what is to be said, and a sign of life in between, however much there is to say."""
+        interval = lease / RENEWALS_PER_LEASE
+        renew_at = time.monotonic() + interval
         with contextlib.suppress(Disconnected):
             while True:
+                left = renew_at - time.monotonic()
                 try:
-                    timeout = lease / RENEWALS_PER_LEASE
-                    message = await asyncio.wait_for(self._outbox.get(), timeout)
+                    message = await asyncio.wait_for(self._outbox.get(), max(0.0, left))
                 except asyncio.TimeoutError:
+                    renew_at = time.monotonic() + interval
                     renewal = self._renewal()
                     if renewal is None:
                         continue

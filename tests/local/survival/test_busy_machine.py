@@ -35,7 +35,8 @@ def test_twenty_killed_workers_are_all_replaced_on_a_busy_machine(job: Job, node
     for turn in range(20):
         os.kill(job.pid_of(turn % 2), signal.SIGKILL)
         latest = job.trains(world=2, after=latest)
-    assert job.steps(round=latest)[0].restarts == 20
+    story = job.nodes[0].output + job.master_log
+    assert job.steps(round=latest)[0].restarts == 20, story
 
 
 @pytest.mark.usefixtures("spinners")

@@ -9,8 +9,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from resile.agent.environment import worker_environment
-from resile.wire.messages import Start, StoreAddress
+from resile.agent.environment import node_environment
 from tests.local.jobs import Job, wait_for
 from tests.local.wire.masters import resile, running_master
 from tests.local.wire.test_tokens import masters_in
@@ -57,26 +56,12 @@ def test_everything_that_resile_run_opens_is_on_loopback(job: Job) -> None:
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="elsewhere loopback has another name")
-@pytest.mark.parametrize(("host", "interface"), [("127.0.0.1", "lo"), ("10.0.0.7", None)])
-def test_gloo_stays_on_loopback_with_the_store(host: str, interface: str | None) -> None:
-    start = Start(
-        round=1,
-        group_rank=0,
-        group_world_size=1,
-        first_rank=0,
-        world_size=1,
-        store=StoreAddress(host, 1),
-        restart_count=0,
-        max_restarts=0,
-    )
-    found = worker_environment(
-        {},
-        start,
-        local_rank=0,
-        nproc=1,
-        run_id="j",
-        role="default",
-        error_file=Path("error.json"),
-        progress_socket="@x",
-    )
+@pytest.mark.parametrize(("address", "interface"), [("127.0.0.1", "lo"), ("10.0.0.7", None)])
+def test_gloo_stays_on_loopback_with_its_node(address: str, interface: str | None) -> None:
+    found = node_environment({}, nproc=1, address=address)
     assert found.get("GLOO_SOCKET_IFNAME") == interface
+
+
+def test_a_users_own_choice_for_gloo_stays() -> None:
+    given = {"GLOO_SOCKET_IFNAME": "eth7"}
+    assert node_environment(given, nproc=1, address="127.0.0.1")["GLOO_SOCKET_IFNAME"] == "eth7"
