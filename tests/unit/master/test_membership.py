@@ -412,3 +412,13 @@ def test_a_thousand_nodes_that_wait_are_told_once_each() -> None:
     agents = [model.join() for _ in range(300)]
     assert len(model.running) == 300
     assert all(sum(isinstance(m, Wait) for m in agent.told) <= 1 for agent in agents)
+
+
+def test_whatever_a_node_says_is_a_sign_of_life() -> None:
+    model = Model(min_nodes=1, max_nodes=1, lease=5)
+    agent = model.join()
+    for _ in range(20):
+        model.membership.heard(model.fence(agent), now=model.now)
+        model.advance(1, renew=False)
+    assert model.running == {agent.name}
+    assert model.membership.round.number == 1
