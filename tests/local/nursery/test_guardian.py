@@ -16,9 +16,10 @@ from .cradle import PATIENCE, cradle_for, environment, is_alive, kill, script, u
 Write = Callable[[str, str], Path]
 
 PARENT = """
-import subprocess, time
+import os, subprocess, time
 child = subprocess.Popen(["sleep", "600"])
-print("up", child.pid, flush=True)
+# In one piece: two workers share the pipe, and print() writes the end of a line apart.
+os.write(1, f"up {child.pid}\n".encode())
 time.sleep(600)
 """
 
@@ -33,7 +34,8 @@ async def main():
     await nursery.start()
     spec = WorkerSpec(command=command, env=env, cwd=os.getcwd(), stdin=0, stdout=1, stderr=2)
     workers = await nursery.spawn([spec, spec])
-    print("workers", *(worker.pid for worker in workers), flush=True)
+    pids = " ".join(str(worker.pid) for worker in workers)
+    os.write(1, f"workers {pids}\n".encode())
     await asyncio.sleep(600)
 
 asyncio.run(main())
