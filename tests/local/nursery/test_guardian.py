@@ -19,7 +19,7 @@ PARENT = """
 import os, subprocess, time
 child = subprocess.Popen(["sleep", "600"])
 # In one piece: two workers share the pipe, and print() writes the end of a line apart.
-os.write(1, f"up {child.pid}\n".encode())
+os.write(1, f"up {child.pid}\\n".encode())
 time.sleep(600)
 """
 
@@ -35,7 +35,7 @@ async def main():
     spec = WorkerSpec(command=command, env=env, cwd=os.getcwd(), stdin=0, stdout=1, stderr=2)
     workers = await nursery.spawn([spec, spec])
     pids = " ".join(str(worker.pid) for worker in workers)
-    os.write(1, f"workers {pids}\n".encode())
+    os.write(1, f"workers {pids}\\n".encode())
     await asyncio.sleep(600)
 
 asyncio.run(main())
