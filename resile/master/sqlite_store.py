@@ -1,6 +1,6 @@
 """The default store: one SQLite file in WAL mode.
 
-A commit is a transaction of a few rows, some tens of microseconds, and survives the death of the
+A commit is a transaction of a few rows, and survives the death of the
 process at any point. ``synchronous=NORMAL`` does not wait for the disk: a power cut may lose the
 last moments, never the consistency. A lock file keeps a second master out; the kernel releases it
 when its holder dies, so there is nothing to clean up.

@@ -1,4 +1,4 @@
-"""Report how far training has come: one call a step, a few microseconds, never in the way.
+"""Report how far training has come: one call a step, never in the way.
 
 The report goes to this node's agent as a datagram that nobody waits for. Outside of Resile it does
 nothing, so a script may call it always.
