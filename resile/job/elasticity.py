@@ -42,7 +42,7 @@ class Elasticity(msgspec.Struct, frozen=True, kw_only=True):
     """Silence this long is proof of death. A busy machine stalls a process for a second or two."""
 
     connection_grace: float = 0.5
-    """A closed connection is proof when it is not back by then: a living agent tries again in 0.02."""
+    """A closed connection is proof when not back by then: a living agent tries again in 0.02."""
 
     evidence_grace: float = 0.05
     """The same, when workers elsewhere failed as well: two witnesses need less patience."""
