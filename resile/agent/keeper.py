@@ -6,26 +6,17 @@ and the port see to it that only one lives. It ends with the job by itself.
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import os
-import subprocess
 from pathlib import Path
 
 from resile.job.elasticity import Elasticity
 from resile.wire.auth import TOKEN_VARIABLE
 from resile.wire.endpoint import Endpoint
-from resile.wire.launching import last_line, master_command, read_announcement
+from resile.wire.launching import MasterFailed, launch_master, master_command
 from resile.wire.statedir import private_folder
 
 log = logging.getLogger("resile.agent")
-
-START_TIMEOUT = 30.0
-"""A master listens within half a second; a very busy machine gets more."""
-
-
-class MasterFailed(Exception):
-    """The master process ended before it listened; the text is its own last line."""
 
 
 class MasterKeeper:
@@ -48,18 +39,12 @@ class MasterKeeper:
 
     async def start(self) -> Endpoint:
         """Start a master and return where it listens; raises :class:`MasterFailed`."""
-        process, announced = self._spawn()
-        loop = asyncio.get_running_loop()
-        try:
-            endpoint = await asyncio.wait_for(
-                loop.run_in_executor(None, read_announcement, announced), START_TIMEOUT
-            )
-        except asyncio.TimeoutError:
-            process.kill()
-            raise MasterFailed(f"the master did not listen within {START_TIMEOUT:g} s") from None
-        if endpoint is None:
-            process.wait()
-            raise MasterFailed(last_line(self._folder / "master.log"))
+        private_folder(self._folder)
+        process, endpoint = await launch_master(
+            self._command(),
+            log=self._folder / "master.log",
+            environment={**os.environ, TOKEN_VARIABLE: self._token},
+        )
         log.debug("started a master (pid %d) at %s", process.pid, endpoint)
         return endpoint
 
@@ -76,27 +61,6 @@ class MasterKeeper:
         log.info("started the job's master at %s", endpoint)
         return ""
 
-    def _spawn(self) -> tuple[subprocess.Popen[bytes], int]:
-        """The process, and a pipe on which it says where it listens."""
-        private_folder(self._folder)
-        read, write = os.pipe()
-        try:
-            with open(self._folder / "master.log", "ab") as output:
-                process = subprocess.Popen(
-                    self._command(write),
-                    stdin=subprocess.DEVNULL,
-                    stdout=output,
-                    stderr=output,
-                    pass_fds=(write,),
-                    start_new_session=True,
-                    env={**os.environ, TOKEN_VARIABLE: self._token},
-                )
-        finally:
-            os.close(write)
-        return process, read
-
-    def _command(self, announce: int) -> list[str]:
-        command = master_command(
-            self._endpoint, run_id=self._run_id, elasticity=self._elasticity, announce=announce
-        )
+    def _command(self) -> list[str]:
+        command = master_command(self._endpoint, run_id=self._run_id, elasticity=self._elasticity)
         return [*command, "--run-folder", str(self._folder)]

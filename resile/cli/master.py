@@ -84,32 +84,34 @@ def master(
         raise click.ClickException(str(error)) from None
     past = not folder.exists()
     try:
-        made_token = token_file is None and given_token(None) is None
-        token = given_token(token_file) or shared_token(folder / "token")
+        given, made = given_token(token_file), folder / "token"
         config = MasterConfig(
             job=job if job is not None else ("none" if nnodes else None),
             endpoint=where,
-            token=token,
+            token=given or shared_token(made),
             elasticity=elasticity,
             tls=server_tls(tls_cert, tls_key),
             until_done=until_done or run_folder is not None,
             logs=job_folder / "logs" if job_folder else None,
         )
-        if config.tls is None and not is_loopback(where.host):
-            log.warning("without --tls-cert the token and all messages travel unencrypted")
         keeping = open_store(store, folder)
-        if made_token:
-            click.echo(f"agents of this user on this machine find the token in {folder}/token")
-        past = asyncio.run(
-            run_master(config, keeping, listening=lambda at: _announce(announce_fd, at))
-        )
+        past = _serve(config, keeping, announce_fd, token_at=None if given else made)
     except (AuthError, PortTaken, StateDirError, StoreError) as error:
         raise click.ClickException(str(error)) from None
     finally:
-        if announce_fd is not None:
-            _close(announce_fd)
         if past and job_folder is None:
             remove_run_folder(folder)
+
+
+def _serve(
+    config: MasterConfig, store: Store, announce_fd: int | None, *, token_at: Path | None
+) -> bool:
+    """Serve the job; returns whether nothing of it need be kept."""
+    if config.tls is None and not is_loopback(config.endpoint.host):
+        log.warning("without --tls-cert the token and all messages travel unencrypted")
+    if token_at is not None:
+        click.echo(f"agents of this user on this machine find the token in {token_at}")
+    return asyncio.run(run_master(config, store, listening=lambda at: _announce(announce_fd, at)))
 
 
 def open_store(text: str | None, folder: Path) -> Store:
@@ -149,11 +151,4 @@ def _announce(descriptor: int | None, endpoint: Endpoint) -> None:
     """Tell whoever started this master where it listens."""
     if descriptor is not None:
         os.write(descriptor, f"{endpoint.host} {endpoint.port}\n".encode())
-        _close(descriptor)
-
-
-def _close(descriptor: int) -> None:
-    try:
         os.close(descriptor)
-    except OSError:
-        return

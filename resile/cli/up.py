@@ -23,7 +23,7 @@ from resile.platform.local.controller import Ending
 from resile.platform.local.errors import LocalPlatformError
 from resile.platform.local.jobfolder import JobFolder, JobFolderError, JobRunning
 from resile.platform.local.localjob import LocalJob
-from resile.platform.local.masterprocess import MasterBroken
+from resile.wire.launching import MasterFailed
 from resile.wire.views import EventView
 
 log = logging.getLogger("resile.up")
@@ -79,7 +79,7 @@ def up(manifest: str, capacity: str | None, name: str | None, logs: bool) -> Non
     except JobRunning as error:
         hint = f"'resile delete {job.metadata.name}' ends it, --name gives this one another name"
         raise click.ClickException(f"{error}; {hint}") from None
-    except (JobFolderError, LocalPlatformError, MasterBroken) as error:
+    except (JobFolderError, LocalPlatformError, MasterFailed) as error:
         raise click.ClickException(str(error)) from None
     raise SystemExit(code)
 

@@ -102,7 +102,7 @@ def decide_fate(spec: JobSpec, ended: Ended, *, spent: Spent) -> Fate:
     if action is ExitAction.SUCCEED:
         return Fate(outcome=Outcome.DONE, sentence=f"{story}{why}")
     if action is ExitAction.FAIL:
-        return Fate(outcome=Outcome.GIVE_UP, sentence=f"{story}; it is given up: {why}")
+        return Fate(outcome=Outcome.GIVE_UP, sentence=f"{story}; it is given up{why}")
     if action is ExitAction.RELAUNCH:
         refusal = _out_of_budget(spec, role, ended, spent)
         if refusal is not None:
@@ -151,14 +151,14 @@ def _after_success(spec: JobSpec, role: RoleSpec, ended: Ended) -> tuple[ExitAct
 def _by_policy(role: RoleSpec, cause: ExitCause, code: int | None) -> tuple[ExitAction, str]:
     policy = role.restart_policy
     if policy is RestartPolicy.NEVER:
-        return ExitAction.FAIL, "restartPolicy is Never"
+        return ExitAction.FAIL, ": restartPolicy is Never"
     if policy is RestartPolicy.ALWAYS:
         return ExitAction.RELAUNCH, ""
     if cause is ExitCause.CANNOT_RUN:
-        return ExitAction.FAIL, "trying again cannot help"
+        return ExitAction.FAIL, ": trying again cannot help"
     retryable = code in RETRYABLE_CODES or cause in _OWN_CODES or cause is ExitCause.OUT_OF_MEMORY
     if policy is RestartPolicy.EXIT_CODE and not retryable:
-        return ExitAction.FAIL, f"code {code} is permanent under restartPolicy ExitCode"
+        return ExitAction.FAIL, f": code {code} is permanent under restartPolicy ExitCode"
     return ExitAction.RELAUNCH, ""
 
 

@@ -6,22 +6,76 @@ whole job. A job's master must have one keeper only: two would start it over dif
 
 from __future__ import annotations
 
+import asyncio
+import os
+import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 
 from resile.job.elasticity import Elasticity
 from resile.wire.endpoint import Endpoint
 
-__all__ = ["KEPT_VARIABLE", "conf_text", "last_line", "master_command", "read_announcement"]
+__all__ = ["KEPT_VARIABLE", "MasterFailed", "conf_text", "launch_master", "master_command"]
+
+START_TIMEOUT = 30.0
+"""A master listens within half a second; a very busy machine gets more."""
 
 KEPT_VARIABLE = "RESILE_MASTER_KEPT"
 """Set for nodes whose master is started again by somebody else when it dies: not theirs to do."""
 
 
-def master_command(
-    endpoint: Endpoint, *, run_id: str, elasticity: Elasticity, announce: int
-) -> list[str]:
-    """The argv of a master that writes where it listens to the descriptor ``announce``."""
+class MasterFailed(Exception):
+    """The master cannot be started or ended before it listened; the text says why."""
+
+
+async def launch_master(
+    command: list[str], *, log: Path, environment: Mapping[str, str]
+) -> tuple[subprocess.Popen[bytes], Endpoint]:
+    """Start a master and wait until it listens; raises :class:`MasterFailed`.
+
+    Called from the main thread only: a master told of its parent ends with the thread that made it.
+    """
+    process, announced = _spawn(command, log, environment)
+    try:
+        endpoint = await asyncio.wait_for(
+            asyncio.to_thread(_read_announcement, announced), START_TIMEOUT
+        )
+    except asyncio.TimeoutError:
+        process.kill()
+        raise MasterFailed(f"the master did not listen within {START_TIMEOUT:g} s") from None
+    if endpoint is None:
+        await asyncio.to_thread(process.wait)
+        raise MasterFailed(_last_line(log))
+    return process, endpoint
+
+
+def _spawn(
+    command: list[str], log: Path, environment: Mapping[str, str]
+) -> tuple[subprocess.Popen[bytes], int]:
+    """The process, and a pipe on which it says where it listens."""
+    read, write = os.pipe()
+    try:
+        with open(log, "ab") as output:
+            process = subprocess.Popen(
+                [*command, "--announce-fd", str(write)],
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+                pass_fds=(write,),
+                start_new_session=True,
+                env=environment,
+            )
+    except OSError as error:
+        os.close(read)
+        raise MasterFailed(f"the master cannot be started: {error.strerror}") from None
+    finally:
+        os.close(write)
+    return process, read
+
+
+def master_command(endpoint: Endpoint, *, run_id: str, elasticity: Elasticity) -> list[str]:
+    """The argv of a job's master."""
     return [
         *(sys.executable, "-m", "resile", "master"),
         *("--endpoint", str(endpoint)),
@@ -29,7 +83,6 @@ def master_command(
         *("--nnodes", f"{elasticity.min_nodes}:{elasticity.max_nodes}"),
         *("--max-restarts", str(elasticity.max_restarts)),
         *("--rdzv-conf", conf_text(elasticity)),
-        *("--announce-fd", str(announce)),
     ]
 
 
@@ -40,14 +93,14 @@ def conf_text(elasticity: Elasticity) -> str:
     return ",".join(f"{name}={getattr(elasticity, name)}" for name in names)
 
 
-def read_announcement(descriptor: int) -> Endpoint | None:
+def _read_announcement(descriptor: int) -> Endpoint | None:
     """Wait for a new master's word; None if it ended without one. Closes the descriptor."""
     with open(descriptor) as pipe:
         host, _, port = pipe.read().strip().rpartition(" ")
     return Endpoint(host, int(port)) if port else None
 
 
-def last_line(log: Path) -> str:
+def _last_line(log: Path) -> str:
     """Why a master that did not come to listen ended, in its own words."""
     lines = log.read_text(errors="replace").splitlines()
     said = lines[-1] if lines else "it said nothing"

@@ -11,33 +11,18 @@ import os
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TypeVar
 
 import psutil
 import pytest
 
 from resile.wire.endpoint import free_port
+from tests.local.commands import Command, wait_for
 
 SCRIPTS = Path(__file__).parent / "scripts"
-PATIENCE = 60.0
-"""A condition that has not come by then never comes; a busy machine is slow."""
-
-T = TypeVar("T")
-
-
-def wait_for(condition: Callable[[], T], what: str, *, timeout: float = PATIENCE) -> T:
-    """The first true value of ``condition``."""
-    deadline = time.monotonic() + timeout
-    while time.monotonic() < deadline:
-        if value := condition():
-            return value
-        time.sleep(0.01)
-    raise AssertionError(f"waited {timeout:g} s in vain for {what}")
 
 
 @dataclass(frozen=True)
@@ -55,33 +40,8 @@ class Step:
     restarts: int
 
 
-@dataclass
-class NodeProcess:
+class NodeProcess(Command):
     """One `resile run`."""
-
-    process: subprocess.Popen[bytes]
-    output_file: Path
-
-    @property
-    def pid(self) -> int:
-        return self.process.pid
-
-    @property
-    def output(self) -> str:
-        return self.output_file.read_text(errors="replace")
-
-    def signal(self, number: signal.Signals) -> None:
-        os.kill(self.pid, number)
-
-    def wait(self) -> int:
-        wait_for(lambda: self.process.poll() is not None, f"the end of node {self.pid}:\n")
-        return self.process.returncode
-
-    def says(self, text: str, *, times: int = 1) -> None:
-        try:
-            wait_for(lambda: self.output.count(text) >= times, f"'{text}' x{times}")
-        except AssertionError as error:
-            raise AssertionError(f"{error} in:\n{self.output}") from None
 
     def family(self) -> list[psutil.Process]:
         """The agent and everything below it."""

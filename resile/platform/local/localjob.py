@@ -84,7 +84,7 @@ class LocalJob:
             return self._controller.picture()
 
     async def run(self) -> Ending:
-        """Run the job to its end. Raises MasterBroken when its master cannot be had."""
+        """Run the job to its end. Raises MasterFailed when its master cannot be had."""
         try:
             endpoint = await self._master.start()
             self._folder.write_endpoint(endpoint)

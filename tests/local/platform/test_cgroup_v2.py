@@ -18,7 +18,7 @@ from pathlib import Path
 import pytest
 
 from resile.platform.local.cgroup import remove
-from tests.local.jobs import PATIENCE, wait_for
+from tests.local.commands import PATIENCE, wait_for
 from tests.local.platform.test_crashes import ROOT
 
 

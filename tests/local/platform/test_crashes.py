@@ -17,7 +17,8 @@ import pytest
 
 from resile.platform.local.cgroup import sweep
 from resile.platform.local.hierarchy import find_hierarchy
-from tests.local.jobs import is_alive, wait_for
+from tests.local.commands import wait_for
+from tests.local.jobs import is_alive
 from tests.local.platform.conftest import needs_cgroup
 from tests.local.platform.test_stopping import RUNAWAY
 

@@ -6,7 +6,7 @@ import asyncio
 from pathlib import Path
 
 from resile.platform.local.platform import LocalPlatform
-from tests.local.jobs import wait_for
+from tests.local.commands import wait_for
 from tests.local.platform.nodes import appears, ended, python, running, start, stop
 
 # Twice 0.3 s make more than 0.5 s, also when the kernel rounds each down to hundredths.

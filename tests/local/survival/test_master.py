@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import signal
 
-from tests.local.jobs import Job, wait_for
+from tests.local.commands import wait_for
+from tests.local.jobs import Job
 
 
 def test_training_goes_on_while_the_master_is_away_and_after_it_is_back(job: Job) -> None:

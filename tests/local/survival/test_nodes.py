@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import signal
 
-from tests.local.jobs import Job, is_alive, wait_for
+from tests.local.commands import wait_for
+from tests.local.jobs import Job, is_alive
 
 
 def test_a_killed_agent_takes_its_workers_with_it_and_the_others_go_on(job: Job) -> None:

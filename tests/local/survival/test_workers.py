@@ -8,7 +8,8 @@ import signal
 import psutil
 import pytest
 
-from tests.local.jobs import Job, wait_for
+from tests.local.commands import wait_for
+from tests.local.jobs import Job
 
 
 def kill(pid: int) -> None:

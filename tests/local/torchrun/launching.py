@@ -13,7 +13,8 @@ from typing import Any
 import psutil
 
 from resile.wire.auth import authorization
-from tests.local.jobs import SCRIPTS, Job, NodeProcess, wait_for
+from tests.local.commands import wait_for
+from tests.local.jobs import SCRIPTS, Job, NodeProcess
 
 
 class TorchrunJob(Job):

@@ -7,7 +7,7 @@ import signal
 
 import pytest
 
-from tests.local.jobs import wait_for
+from tests.local.commands import wait_for
 from tests.local.torchrun.launching import TorchrunJob
 
 TOGETHER = ("--rdzv-conf", "last_call=60")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tests.local.jobs import wait_for
+from tests.local.commands import wait_for
 from tests.local.torchrun.launching import TorchrunJob
 
 HERE = Path(__file__).parent

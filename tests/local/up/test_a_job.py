@@ -6,7 +6,7 @@ import json
 import os
 import signal
 
-from tests.local.jobs import wait_for
+from tests.local.commands import wait_for
 from tests.local.up.ups import Machine, manifest, ticking
 
 

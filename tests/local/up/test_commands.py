@@ -12,7 +12,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.local.jobs import wait_for
+from tests.local.commands import wait_for
 from tests.local.up.ups import Machine, manifest, ticking
 
 

@@ -9,7 +9,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-from tests.local.jobs import is_alive, wait_for
+from tests.local.commands import wait_for
+from tests.local.jobs import is_alive
 from tests.local.up.ups import Machine, manifest, ticking, waiting
 
 

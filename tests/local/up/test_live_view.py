@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from tests.local.jobs import wait_for
+from tests.local.commands import wait_for
 from tests.local.up.ups import Machine, manifest, ticking
 
 _CONTROL = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 
-from tests.local.jobs import wait_for
+from tests.local.commands import wait_for
 from tests.local.up.ups import PROGRAMS, Machine, manifest, waiting
 
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import os
-import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -23,7 +22,7 @@ import pytest
 
 from resile.platform.local.jobfolder import JobFolder
 from resile.wire.errors import WireError
-from tests.local.jobs import wait_for
+from tests.local.commands import Command, wait_for
 
 PROGRAMS = Path(__file__).parent / "programs"
 
@@ -49,43 +48,11 @@ def waiting(gate: Path, **more: Any) -> dict[str, Any]:
 
 
 @dataclass
-class Up:
-    """One `resile up`."""
-
-    process: subprocess.Popen[bytes]
-    output_file: Path
-
-    @property
-    def pid(self) -> int:
-        return self.process.pid
-
-    @property
-    def output(self) -> str:
-        return self.output_file.read_text(errors="replace")
-
-    def signal(self, number: signal.Signals) -> None:
-        os.kill(self.pid, number)
-
-    def wait(self) -> int:
-        try:
-            wait_for(lambda: self.process.poll() is not None, "the end of up")
-        except AssertionError as error:
-            raise AssertionError(f"{error}:\n{self.output[-4000:]}") from None
-        return self.process.returncode
-
-    def says(self, text: str) -> None:
-        try:
-            wait_for(lambda: text in self.output, f"'{text}'")
-        except AssertionError as error:
-            raise AssertionError(f"{error} in:\n{self.output[-4000:]}") from None
-
-
-@dataclass
 class Machine:
     """A user on a machine, with a state folder of their own."""
 
     folder: Path
-    ups: list[Up] = field(default_factory=list)
+    ups: list[Command] = field(default_factory=list)
 
     @property
     def home(self) -> Path:
@@ -106,7 +73,7 @@ class Machine:
         path.write_text(json.dumps(described))
         return path
 
-    def up(self, described: dict[str, Any], *flags: str) -> Up:
+    def up(self, described: dict[str, Any], *flags: str) -> Command:
         """Start a job."""
         output_file = self.folder / f"up{len(self.ups)}.log"
         with open(output_file, "wb") as output:
@@ -119,7 +86,7 @@ class Machine:
                 cwd=self.folder,
                 start_new_session=True,
             )
-        started = Up(process, output_file)
+        started = Command(process, output_file)
         self.ups.append(started)
         return started
 

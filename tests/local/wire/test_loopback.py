@@ -10,7 +10,8 @@ import psutil
 import pytest
 
 from resile.agent.environment import node_environment
-from tests.local.jobs import Job, wait_for
+from tests.local.commands import wait_for
+from tests.local.jobs import Job
 from tests.local.wire.masters import resile, running_master
 from tests.local.wire.test_tokens import masters_in
 

@@ -16,7 +16,8 @@ from resile.wire.auth import authorization
 from resile.wire.client import AGENT_PATH, Access, connect
 from resile.wire.endpoint import free_port
 from resile.wire.errors import RefusedByPeer
-from tests.local.jobs import Job, wait_for
+from tests.local.commands import wait_for
+from tests.local.jobs import Job
 from tests.local.wire.masters import TOKEN, MasterProcess, resile, running_master
 from tests.local.wire.pretend import honest_agent, is_served
 

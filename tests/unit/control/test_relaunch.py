@@ -121,7 +121,8 @@ def test_an_exit_code_rule_goes_before_the_policy(
     role = {"restartPolicy": "OnFailure", "exitCodes": [{"codes": [3], "action": action}]}
     decided = fate(CODE[3], role)
     assert (decided.outcome, decided.spends) == (outcome, spends)
-    assert "exitCodes" in decided.sentence
+    assert f"(exitCodes says {action} for code 3)" in decided.sentence
+    assert ":" not in decided.sentence
 
 
 def test_the_first_rule_that_matches_decides() -> None:

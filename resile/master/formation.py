@@ -1,0 +1,293 @@
+"""How rounds come about, break and end: the rules once it is settled who is there.
+
+``membership`` says who came and who went; here it is decided what follows for the round. It is
+closed as soon as it can be, broken when a member is lost or a worker fails, and formed again from
+whoever is there. A worker's own failure costs one of the job's restarts; one that turns out to be
+the echo of a lost node does not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from resile.job.elasticity import Elasticity
+from resile.master.deadlines import Deadlines, is_over
+from resile.master.failures import Failures, describe_failures
+from resile.master.records import JobRecord, RoundPhase, RoundRecord
+from resile.master.register import Register
+from resile.master.roster import Node
+from resile.master.rounds import Round
+from resile.master.selection import assign_slots, choose_members
+from resile.wire.messages import FailureReport, LocalState, Outcome, WorkerFailure
+
+SPARE = "waiting as a spare: the job has all the nodes it may use"
+WARMING = "warming up: training goes on without this node until it can start workers at once"
+
+
+class Formation:
+    """One job's rounds, from the first call to the last worker."""
+
+    def __init__(self, register: Register) -> None:
+        self._register = register
+        self._roster = register.roster
+        self._until = Deadlines()
+        self._failures = Failures()
+        self._broken = ""
+        """Why the round cannot go on; empty while it can."""
+        self._charged = False
+        """The round being formed cost a restart, which a lost node's echo gets back."""
+
+    @property
+    def _job(self) -> JobRecord:
+        return self._register.job
+
+    @property
+    def _round(self) -> Round:
+        return self._register.round
+
+    @property
+    def _elasticity(self) -> Elasticity:
+        return self._register.elasticity
+
+    def deadlines(self) -> list[float]:
+        """When :meth:`check_deadlines` has something to do."""
+        return self._until.pending()
+
+    def resume(self, now: float) -> None:
+        """Go on after a master's return: a round that was being formed gets its time again."""
+        if self._round.phase is RoundPhase.FORMING:
+            self._until.forming = now + self._elasticity.forming_timeout
+
+    # --- what breaks a round ----------------------------------------------------------------
+
+    def lost(self, node: Node, reason: str, now: float) -> None:
+        """A node is out of the job: the round goes on only if it was not needed any more."""
+        if node.id in self._round and node.state is not LocalState.SUCCEEDED:
+            self._broken = self._broken or reason
+            self._until.verdict = None
+            self._hasten(now)
+
+    def forgive(self, node: Node) -> None:
+        """The workers that failed a moment ago failed because this node was dying."""
+        if self._charged and node.id in self._round:
+            self._register.set_job(restarts=self._job.restarts - 1)
+            self._charged = False
+
+    def suspect(self, node: Node, now: float) -> None:
+        """A member's connection is gone: failures seen elsewhere point at it."""
+        if node.id not in self._round:
+            return
+        if self._until.verdict is not None:
+            self._until.verdict = None
+            self._broken = f"{node.label} was lost"
+        if self._broken or self._charged:
+            self._hasten(now)
+
+    def failed(self, node: Node, failures: tuple[WorkerFailure, ...], now: float) -> None:
+        """Workers of a member failed."""
+        for failure in failures:
+            self._note(node, failure, now)
+        self._worker_failure(describe_failures(failures, node.label), now)
+
+    def unready(self, now: float) -> list[Node]:
+        """Members that had their time to get ready and did not."""
+        if not is_over(self._until.forming, now):
+            return []
+        self._until.forming = None
+        late = set(self._round.members) - self._round.ready
+        return [self._roster[node] for node in sorted(late) if node in self._roster]
+
+    def uneven(self, now: float) -> None:
+        """Who reached the process group changed: some there and some not may not last."""
+        uneven = self._round.reached and self._round.late and self._elasticity.start_timeout
+        if not uneven:
+            self._until.start = None
+        elif self._until.start is None:
+            self._until.start = now + self._elasticity.start_timeout
+
+    def _note(self, node: Node, failure: WorkerFailure, now: float) -> None:
+        self._failures.note(node.record, failure, reported_at=self._register.journal.wall(now))
+
+    def _hasten(self, now: float) -> None:
+        self._roster.hasten(self._round.members, proof_at=now + self._elasticity.evidence_grace)
+
+    def _worker_failure(self, reason: str, now: float) -> None:
+        if self._broken:
+            return
+        self._register.tell("WorkersFailed", reason, now)
+        if self._roster.limbo.intersection(self._round.members):
+            self._broken = reason
+            self._hasten(now)
+        elif self._job.restarts < self._elasticity.max_restarts:
+            self._register.set_job(restarts=self._job.restarts + 1)
+            self._charged = True
+            self._broken = reason
+        elif self._until.verdict is None:
+            self._until.verdict = now + self._elasticity.verdict_window
+        self.consider(now)
+
+    def _late_start(self, now: float) -> None:
+        """Some workers never reached the process group: as bad as a crash, and as curable."""
+        why = f"did not reach the process group within {self._elasticity.start_timeout:g} s"
+        late = [self._roster[node] for node in sorted(self._round.late) if node in self._roster]
+        for node in late:
+            first = self._round.first_rank(node.id)
+            for rank in node.missing:
+                failure = WorkerFailure(
+                    local_rank=rank - first, rank=rank, pid=0, exit_code=0, message=why
+                )
+                self._note(node, failure, now)
+        ranks = ", ".join(str(rank) for node in late for rank in node.missing)
+        self._worker_failure(f"rank {ranks} {why}, while others did", now)
+
+    def _fail(self, reason: str, now: float) -> None:
+        self.finish(Outcome.FAILED, reason, now, report=self._failures.first())
+
+    # --- what makes one ---------------------------------------------------------------------------
+
+    def check_deadlines(self, now: float) -> None:
+        """Act on every deadline that is over."""
+        until = self._until
+        if is_over(until.start, now):
+            until.start = None
+            self._late_start(now)
+        if is_over(until.verdict, now):
+            until.verdict = None
+            self._fail(f"a worker failed and all {self._job.restarts} restarts are used up", now)
+        if is_over(until.join, now):
+            until.join = None
+            patience = f"{self._elasticity.join_timeout:g} s"
+            self._fail(f"gave up after {patience}: {self._shortage()}", now)
+
+    def consider(self, now: float) -> None:
+        """Look at everything and take the next step, if there is one to take."""
+        if self._job.outcome:
+            return
+        if self._round.complete():
+            self.finish(Outcome.SUCCEEDED, "all workers ended well", now)
+            return
+        if self._round.phase is RoundPhase.RUNNING and not self._broken:
+            self._consider_newcomers(now)
+        if self._broken and self._round.phase is not RoundPhase.GATHERING:
+            self._register.set_phase(RoundPhase.GATHERING, reason=self._broken)
+            self._until = Deadlines()
+        if self._round.phase is RoundPhase.GATHERING:
+            self._close_if_possible(now)
+
+    def _consider_newcomers(self, now: float) -> None:
+        present = len(self._candidates())
+        grown = self._elasticity.world_of(present) > len(self._round.members)
+        ending = self._round.succeeded
+        if not grown or ending or self._roster.limbo or self._until.verdict is not None:
+            self._until.settle = None
+            self._tell_spares()
+        elif self._until.settle is None:
+            self._until.settle = now + self._elasticity.join_settle
+        elif self._until.settle <= now:
+            self._broken = "new nodes joined"
+
+    def _tell_spares(self) -> None:
+        if len(self._roster) <= len(self._round.members):
+            return
+        for node in self._roster:
+            if node.id not in self._round:
+                self._register.tell_wait(node, SPARE if node.warm else WARMING)
+
+    def _close_if_possible(self, now: float) -> None:
+        """A round closes as soon as it can: nobody in limbo, enough nodes, no last call open."""
+        if self._roster.limbo:
+            return
+        size = self._elasticity.world_of(len(self._candidates()))
+        if not size:
+            self._wait_for_nodes(now)
+            return
+        self._until.join = None
+        if self._round.number > 0 or self._last_call_over(size, now):
+            self._close(size, now)
+
+    def _last_call_over(self, size: int, now: float) -> bool:
+        """First round only: everyone who can come is here, or the window is over."""
+        known = self._job.wanted if self._job.wanted is not None else self._elasticity.max_nodes
+        if size >= self._elasticity.world_of(max(known, self._elasticity.smallest_world)):
+            return True
+        if self._until.last_call is None:
+            self._until.last_call = now + self._elasticity.last_call
+        return self._until.last_call <= now
+
+    def _wait_for_nodes(self, now: float) -> None:
+        self._until.last_call = None
+        if self._until.join is None:
+            self._until.join = now + self._elasticity.join_timeout
+            for node in self._roster:
+                self._tell_shortage(node)
+
+    def greet(self, node: Node) -> None:
+        """Tell a newcomer what everybody waits for, if they do.
+
+        Said once to each: telling all of every newcomer would cost the square of n.
+        """
+        if self._until.join is not None:
+            self._tell_shortage(node)
+
+    def _tell_shortage(self, node: Node) -> None:
+        self._register.tell_wait(node, f"waiting for nodes: {self._shortage()}")
+
+    def _candidates(self) -> Collection[Node]:
+        """Who may be in the next round: once a job has trained, the warm ones if they suffice."""
+        if self._round.number == 0 or not self._roster.cold:
+            return self._roster
+        warm = self._roster.ready_to_train()
+        return warm if self._elasticity.world_of(len(warm)) else self._roster
+
+    def _shortage(self) -> str:
+        return f"{len(self._roster)} of at least {self._elasticity.smallest_world} are here"
+
+    def _close(self, size: int, now: float) -> None:
+        """Choose the members of a new round and have them prepare."""
+        records = [node.record for node in self._candidates()]
+        slots = assign_slots(choose_members(records, self._round.members, size=size))
+        for node_id, slot in slots.items():
+            self._register.set_slot(self._roster[node_id], slot)
+        record = RoundRecord(
+            number=self._round.number + 1,
+            phase=RoundPhase.FORMING,
+            members=tuple(sorted(slots, key=slots.__getitem__)),
+            reason=self._broken or "first round",
+        )
+        self._register.open_round(record)
+        self._broken = ""
+        self._until = Deadlines(forming=now + self._elasticity.forming_timeout)
+        text = f"round {record.number} forms with {size} nodes: {record.reason}"
+        self._register.tell("RoundForming", text, now)
+        for node in self._roster:
+            node.state, node.told, node.missing = LocalState.IDLE, "", ()
+        for member in record.members:
+            self._register.send(member, self._round.prepare_for(member))
+        self._tell_spares()
+
+    def start(self, now: float) -> None:
+        """Every member is ready: the workers may go."""
+        self._until.forming = None
+        self._charged = False
+        self._failures.clear()
+        self._register.set_phase(RoundPhase.RUNNING, reason=self._round.record.reason)
+        nodes, world = len(self._round.members), self._round.world_size
+        text = f"round {self._round.number}: {nodes} nodes, {world} workers"
+        self._register.tell("RoundRunning", text, now)
+        for member in self._round.members:
+            self._roster[member].state = LocalState.RUNNING
+            self._register.send_start(member)
+        self.consider(now)
+
+    def finish(
+        self, outcome: Outcome, reason: str, now: float, *, report: FailureReport | None = None
+    ) -> None:
+        """The job is over, for whatever reason."""
+        self._register.set_job(outcome=outcome, reason=reason, report=report)
+        self._until = Deadlines()
+        self._register.tell(
+            f"Job{outcome.value.capitalize()}", f"the job {outcome.value}: {reason}", now
+        )
+        if done := self._register.done():
+            for node in self._roster:
+                self._register.send(node.id, done)
