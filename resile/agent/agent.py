@@ -175,6 +175,7 @@ class Agent:
         if self._node is not None:
             self._link.send(Leave(fence=self._fence(), reason=f"received {name.name}"))
             await self._link.flush()
+        self._state = LocalState.IDLE  # what ends from here on ends because we leave
         if self._group:
             stopping = asyncio.create_task(self._group.stop(grace=self._config.shutdown_timeout))
             impatient = asyncio.create_task(again.get())
