@@ -45,7 +45,11 @@ class Job:
         self._agents: dict[int, subprocess.Popen[bytes]] = {}
         self._events = site.folder / "events.jsonl"
         self._events.touch()
-        ours = {"BENCH_EVENTS": str(self._events), "BENCH_STEP_SECONDS": str(STEP_SECONDS)}
+        ours = {
+            "BENCH_EVENTS": str(self._events),
+            "BENCH_STEP_SECONDS": str(STEP_SECONDS),
+            "TMPDIR": str(site.folder),  # launchers that are killed leave folders there
+        }
         self._env = {**base_environment(), **ours}
         self._records: list[Record] = []
         self._read_to = 0

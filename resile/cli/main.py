@@ -111,7 +111,7 @@ def cli() -> None:
 
     \b
     Examples:
-      resile run --nproc-per-node 2 train.py --epochs 3
+      resile run --nproc-per-node 2 train.py --steps 300
       resile run --nnodes 1:4 --rdzv-endpoint 127.0.0.1:29400 train.py
       resile up job.yaml
     """

@@ -136,7 +136,7 @@ def run(script: str, script_args: tuple[str, ...], **flags: Any) -> None:
 
     \b
     Examples:
-      resile run --nproc-per-node 2 train.py --epochs 3
+      resile run --nproc-per-node 2 train.py --steps 300
       resile run --nnodes 1:4 --nproc-per-node 8 --rdzv-endpoint 127.0.0.1:29400 train.py
       resile run --standalone --nproc-per-node auto -m mypackage.train
     """
