@@ -15,7 +15,7 @@ from bench.processes import Processes, cpu_seconds
 from bench.results import Outcome
 from bench.scale.systems import System
 
-BOUND = 300.0
+BOUND = 120.0
 _POLL = 0.02
 
 
