@@ -28,6 +28,8 @@ from resile.wire.endpoint import Endpoint
 from resile.wire.errors import Disconnected
 from resile.wire.messages import (
     Fence,
+    Handover,
+    HandoverTold,
     Hello,
     NodeInfo,
     Prepare,
@@ -174,6 +176,8 @@ class Member:
                 await connection.send(Ready(fence=self._fence, store=store))
             case Start():
                 self._crowd.note_start()
+            case Handover():
+                await connection.send(HandoverTold(fence=self._fence, able=False))
 
     async def _renew(self, lease: float) -> None:
         assert self._connection is not None

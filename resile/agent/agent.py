@@ -16,12 +16,14 @@ from pathlib import Path
 
 from resile.agent.config import AgentConfig
 from resile.agent.environment import node_environment
+from resile.agent.handover import HandoverPart
 from resile.agent.keeper import MasterKeeper
 from resile.agent.logs import log_root, remove_temporary
 from resile.agent.nursery import Nursery, SpawnFailed, StoreHost, StoreUnavailable
 from resile.agent.progress import ProgressSocket
 from resile.agent.reach import connected_pids
 from resile.agent.report import failure_text, write_error_file
+from resile.agent.snapshots import Snapshots
 from resile.agent.workers import WorkerGroup
 from resile.job.exits import NodeExitCode
 from resile.wire.endpoint import free_port
@@ -33,6 +35,9 @@ from resile.wire.messages import (
     Fenced,
     FromAgent,
     FromMaster,
+    Handover,
+    HandoverOver,
+    HandoverStep,
     Hello,
     JobDone,
     Leave,
@@ -69,7 +74,10 @@ class Agent:
         """``keeper`` starts the master again, where that is this machine's to do."""
         self._config = config
         self._environment = node_environment(
-            config.environment, nproc=config.nproc, address=config.address
+            config.environment,
+            nproc=config.nproc,
+            address=config.address,
+            master=str(config.access.endpoint),
         )
         self._node: int | None = None
         self._joined = False
@@ -84,6 +92,10 @@ class Agent:
         self._inbox: asyncio.Queue[FromMaster | WorkerGroup] = asyncio.Queue()
         self._log_root = log_root(config.logs, config.run_id)
         self._progress = ProgressSocket()
+        self._snapshots = Snapshots(
+            config.address, token=config.access.token, limit=config.snapshot_memory
+        )
+        self._handover = HandoverPart(self._snapshots, say=self._say)
         self._nursery = Nursery(
             command=config.command,
             env=self._environment,
@@ -131,7 +143,7 @@ class Agent:
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
-            await self._clean_up()
+            await self._clean_up(leaving)
 
     async def _warm_up(self) -> None:
         """Say when workers can be started at once: before that nobody should stop for this node."""
@@ -146,9 +158,19 @@ class Agent:
             log.error("%s", error)
             return NodeExitCode.JOB_FAILED
 
-    async def _clean_up(self) -> None:
+    async def _clean_up(self, again: asyncio.Queue[signal.Signals]) -> None:
+        """End everything that is ours. Another signal, and the last checkpoint is given up."""
         if self._group:
             self._group.kill()
+        flushing = asyncio.create_task(
+            self._snapshots.flush(self._config.flush_timeout, grace=self._config.publish_grace)
+        )
+        impatient = asyncio.create_task(again.get())
+        await asyncio.wait([flushing, impatient], return_when=asyncio.FIRST_COMPLETED)
+        for task in (flushing, impatient):
+            task.cancel()
+        await asyncio.gather(flushing, impatient, return_exceptions=True)
+        self._snapshots.close()
         await self._nursery.close()
         self._progress.close()
         if self._config.logs.folder is None:
@@ -170,6 +192,14 @@ class Agent:
     ) -> int:
         """Leave cleanly: the others go on at once, then our workers have time to end."""
         log.info("%s: leaving the job", name.name)
+        if name is signal.SIGTERM and self._state is LocalState.RUNNING:
+            await self._handover.offer(
+                self._fence(),
+                f"received {name.name}",
+                patience=self._elasticity.handover_timeout,
+                unless=working,
+                again=again,
+            )
         working.cancel()
         await asyncio.gather(working, return_exceptions=True)
         if self._node is not None:
@@ -211,6 +241,12 @@ class Agent:
                 if stop:
                     await self._stop_workers()
                     self._state = LocalState.IDLE
+            case Handover():
+                self._handover.asked(self._fence())
+            case HandoverStep(round=number):
+                self._snapshots.let_choose(number)
+            case HandoverOver():
+                self._handover.released()
             case Fenced(reason=reason):
                 await self._fenced(reason)
             case Drain(reason=reason):
@@ -239,6 +275,7 @@ class Agent:
             return
         log.info("round %d forms: %s", prepare.round, prepare.reason)
         self._round, self._state, self._store = prepare.round, LocalState.IDLE, None
+        self._handover.forget()
         if prepare.host_store:
             _, self._store = await asyncio.gather(self._stop_workers(), self._open_store())
         else:
@@ -285,12 +322,14 @@ class Agent:
             start.store.port,
         )
         self._progress.new_round(start.round)
+        self._snapshots.new_round(start.round)
         self._group = WorkerGroup(
             self._config,
             self._nursery,
             environment=self._environment,
             log_root=self._log_root,
             progress_socket=self._progress.name,
+            snapshots_socket=self._snapshots.name,
             on_exit=self._inbox.put_nowait,
         )
         self._state = LocalState.RUNNING

@@ -43,5 +43,16 @@ class AgentConfig:
     connect_timeout: float = 60.0
     """How long a master that was never seen may stay unreachable."""
 
+    snapshot_memory: int | None = None
+    """Bytes that snapshots may take on this node in all; None for whatever is free."""
+
+    flush_timeout: float = 300.0
+    """How long a node whose part is over waits for its last checkpoint to be written. Storage that
+    is away is given as long by the writer itself."""
+
+    publish_grace: float = 60.0
+    """How much of that is for other nodes' parts, once its own are written. Nodes write about as
+    much as each other, and at the same time; what was lost with a node never comes."""
+
     error_file: Path | None = None
     """Where whoever started this agent wants the first failure (TORCHELASTIC_ERROR_FILE)."""

@@ -15,13 +15,15 @@ from resile.wire.messages import Start
 PER_WORKER = ("RANK", "LOCAL_RANK", "ROLE_RANK", "TORCHELASTIC_ERROR_FILE")
 
 
-def node_environment(inherited: Mapping[str, str], *, nproc: int, address: str) -> dict[str, str]:
+def node_environment(
+    inherited: Mapping[str, str], *, nproc: int, address: str, master: str
+) -> dict[str, str]:
     """What all workers of a node share in all rounds; the nursery imports under it.
 
     With several workers on a node each gets one OpenMP thread, as under torchrun, unless the user
     said otherwise. Output is unbuffered, because the agent reads it through pipes.
     """
-    environment = dict(inherited)
+    environment = {**inherited, "RESILE_MASTER": master}
     if nproc > 1:
         environment.setdefault("OMP_NUM_THREADS", "1")
     environment.setdefault("PYTHONUNBUFFERED", "1")
@@ -42,6 +44,7 @@ def worker_environment(
     role: str,
     error_file: Path,
     progress_socket: str,
+    snapshots_socket: str,
     virtual_local_rank: bool = False,
 ) -> dict[str, str]:
     """The complete environment of one worker in one round."""
@@ -67,6 +70,7 @@ def worker_environment(
         "TORCHELASTIC_ERROR_FILE": str(error_file),
         "RESILE_ROUND": str(start.round),
         "RESILE_PROGRESS_SOCKET": progress_socket,
+        "RESILE_SNAPSHOTS": snapshots_socket,
     }
     if virtual_local_rank:
         environment["CUDA_VISIBLE_DEVICES"] = _nth_device(node, local_rank)

@@ -47,6 +47,7 @@ class WorkerGroup:
         environment: Mapping[str, str],
         log_root: Path,
         progress_socket: str,
+        snapshots_socket: str,
         on_exit: Callable[[WorkerGroup], None],
     ) -> None:
         self._config = config
@@ -54,6 +55,7 @@ class WorkerGroup:
         self._environment = environment
         self._log_root = log_root
         self._progress_socket = progress_socket
+        self._snapshots_socket = snapshots_socket
         self._on_exit = on_exit
         self._running: list[Running] = []
         self._watchers: list[asyncio.Task[None]] = []
@@ -92,6 +94,7 @@ class WorkerGroup:
             role=self._config.role,
             error_file=error_file,
             progress_socket=self._progress_socket,
+            snapshots_socket=self._snapshots_socket,
             virtual_local_rank=self._config.virtual_local_rank,
         )
         return WorkerSpec(

@@ -7,7 +7,7 @@ from datetime import datetime
 
 from resile.wire.views import Usage
 
-__all__ = ["age", "clock", "count", "used_cpu", "used_memory"]
+__all__ = ["age", "clock", "count", "memory", "used_cpu", "used_memory"]
 
 _UNITS = (("Gi", 1024**3), ("Mi", 1024**2), ("Ki", 1024))
 
@@ -39,10 +39,13 @@ def used_cpu(usage: Usage | None) -> str:
 
 
 def used_memory(usage: Usage | None) -> str:
-    """Memory in use, with at most one decimal."""
-    if usage is None or usage.memory is None:
-        return "-"
+    """Memory in use."""
+    return "-" if usage is None or usage.memory is None else memory(usage.memory)
+
+
+def memory(size: int) -> str:
+    """Bytes in the greatest unit that fits, with at most one decimal."""
     for unit, scale in _UNITS:
-        if usage.memory >= scale:
-            return f"{usage.memory / scale:.1f}".removesuffix(".0") + unit
-    return str(usage.memory)
+        if size >= scale:
+            return f"{size / scale:.1f}".removesuffix(".0") + unit
+    return str(size)

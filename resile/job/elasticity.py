@@ -62,6 +62,12 @@ class Elasticity(msgspec.Struct, frozen=True, kw_only=True):
     0 turns the rule off.
     """
 
+    handover_timeout: float = 10.0
+    """Before a planned change workers save the same step; one that takes longer is not waited for.
+
+    Training goes on meanwhile. It has to be less than the grace a platform gives a leaving node.
+    """
+
     def __post_init__(self) -> None:
         """Refuse what no set of nodes could satisfy."""
         self._check_sizes()

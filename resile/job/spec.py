@@ -94,6 +94,10 @@ class RendezvousSpec(ManifestStruct, frozen=True, kw_only=True):
         Seconds,
         Meta(description="A worker that has not reached its process group by then failed. 0: off."),
     ] = _PATIENCE.start_timeout
+    handover_timeout_seconds: Annotated[
+        Seconds,
+        Meta(description="How long a planned change waits for workers to save the same step."),
+    ] = _PATIENCE.handover_timeout
 
 
 class Backoff(ManifestStruct, frozen=True, kw_only=True):
@@ -202,6 +206,7 @@ class JobSpec(ManifestStruct, frozen=True, kw_only=True):
             join_settle=patience.join_settle_seconds,
             forming_timeout=patience.forming_timeout_seconds,
             start_timeout=patience.start_timeout_seconds,
+            handover_timeout=patience.handover_timeout_seconds,
         )
 
 

@@ -15,11 +15,11 @@ class Deadlines:
     forming: float | None = None
     verdict: float | None = None
     start: float | None = None
+    handover: float | None = None
 
     def pending(self) -> list[float]:
         """All that are set."""
-        every = (self.last_call, self.join, self.settle, self.forming, self.verdict, self.start)
-        return [deadline for deadline in every if deadline is not None]
+        return [deadline for deadline in vars(self).values() if deadline is not None]
 
 
 def is_over(deadline: float | None, now: float) -> bool:

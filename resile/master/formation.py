@@ -13,11 +13,13 @@ from collections.abc import Collection
 from resile.job.elasticity import Elasticity
 from resile.master.deadlines import Deadlines, is_over
 from resile.master.failures import Failures, describe_failures
+from resile.master.handover import Handover
 from resile.master.records import JobRecord, RoundPhase, RoundRecord
 from resile.master.register import Register
 from resile.master.roster import Node
 from resile.master.rounds import Round
 from resile.master.selection import assign_slots, choose_members
+from resile.wire import messages
 from resile.wire.messages import FailureReport, LocalState, Outcome, WorkerFailure
 
 SPARE = "waiting as a spare: the job has all the nodes it may use"
@@ -34,6 +36,8 @@ class Formation:
         self._failures = Failures()
         self._broken = ""
         """Why the round cannot go on; empty while it can."""
+        self._handover: Handover | None = None
+        """The planned change that is being prepared."""
         self._charged = False
         """The round being formed cost a restart, which a lost node's echo gets back."""
 
@@ -143,6 +147,55 @@ class Formation:
     def _fail(self, reason: str, now: float) -> None:
         self.finish(Outcome.FAILED, reason, now, report=self._failures.first())
 
+    # --- what may wait for a step to end ------------------------------------------------------
+
+    def leaving(self, node: Node, reason: str, now: float) -> None:
+        """A node was asked to go and would like everybody to save before."""
+        if self._round.phase is not RoundPhase.RUNNING or node.id not in self._round:
+            self._register.send(node.id, messages.HandoverOver(round=self._round.number))
+            return
+        self._hand_over(f"{node.label} is leaving: {reason}", now, leaving=node.id)
+
+    def told(self, node: Node, now: float, *, able: bool) -> None:
+        """A member's workers know of the planned change, or cannot save."""
+        if self._handover is None:
+            return
+        if not able:
+            self._end_handover(now)
+        elif self._handover.told(node.id):
+            step = messages.HandoverStep(round=self._round.number)
+            self._register.send(self._round.members[0], step)
+
+    def handed_over(self, node: Node, step: int, now: float) -> None:
+        """A member's workers saved a step and hold."""
+        if self._handover is not None and self._handover.saved(node.id, step):
+            self._end_handover(now)
+
+    def _hand_over(self, reason: str, now: float, *, leaving: int | None = None) -> None:
+        if self._handover is None:
+            self._handover = Handover(reason, frozenset(self._round.members))
+            self._until.settle = None
+            self._until.handover = now + self._elasticity.handover_timeout
+            for member in self._round.members:
+                ask = messages.Handover(round=self._round.number, reason=reason)
+                self._register.send(member, ask)
+        if leaving is not None:
+            self._handover.leaving.add(leaving)
+
+    def _end_handover(self, now: float) -> None:
+        """Everybody saved, or cannot, or took too long: the change happens."""
+        handover, self._handover = self._handover, None
+        self._until.handover = None
+        if handover is None:
+            return
+        if handover.any_saved:
+            self._register.tell("HandedOver", f"{handover.reason}: {handover.outcome}", now)
+        for node in handover.leaving:
+            self._register.send(node, messages.HandoverOver(round=self._round.number))
+        if not handover.leaving:
+            self._broken = handover.reason
+            self.consider(now)
+
     # --- what makes one ---------------------------------------------------------------------------
 
     def check_deadlines(self, now: float) -> None:
@@ -151,6 +204,8 @@ class Formation:
         if is_over(until.start, now):
             until.start = None
             self._late_start(now)
+        if is_over(until.handover, now):
+            self._end_handover(now)
         if is_over(until.verdict, now):
             until.verdict = None
             self._fail(f"a worker failed and all {self._job.restarts} restarts are used up", now)
@@ -170,11 +225,13 @@ class Formation:
             self._consider_newcomers(now)
         if self._broken and self._round.phase is not RoundPhase.GATHERING:
             self._register.set_phase(RoundPhase.GATHERING, reason=self._broken)
-            self._until = Deadlines()
+            self._until, self._handover = Deadlines(), None
         if self._round.phase is RoundPhase.GATHERING:
             self._close_if_possible(now)
 
     def _consider_newcomers(self, now: float) -> None:
+        if self._handover is not None:
+            return
         present = len(self._candidates())
         grown = self._elasticity.world_of(present) > len(self._round.members)
         ending = self._round.succeeded
@@ -184,7 +241,7 @@ class Formation:
         elif self._until.settle is None:
             self._until.settle = now + self._elasticity.join_settle
         elif self._until.settle <= now:
-            self._broken = "new nodes joined"
+            self._hand_over("new nodes joined", now)
 
     def _tell_spares(self) -> None:
         if len(self._roster) <= len(self._round.members):

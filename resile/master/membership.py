@@ -193,6 +193,28 @@ class Membership:
         self._formation.uneven(now)
         return None
 
+    def leaving(self, fence: Fence, reason: str, *, now: float) -> str | None:
+        """A node was asked to go: the others may want to save first."""
+        node = self.roster.get(fence.node)
+        if node is None:
+            return f"node {fence.node} is not in the job"
+        self._formation.leaving(node, reason, now)
+        return None
+
+    def handover_told(self, fence: Fence, *, able: bool, now: float) -> str | None:
+        """A node's workers know of a planned change, or cannot save."""
+        if refusal := self._register.why_stale(fence, RoundPhase.RUNNING):
+            return refusal
+        self._formation.told(self.roster[fence.node], now, able=able)
+        return None
+
+    def handed_over(self, fence: Fence, step: int, *, now: float) -> str | None:
+        """A node's workers saved a step for a planned change, and hold."""
+        if refusal := self._register.why_stale(fence, RoundPhase.RUNNING):
+            return refusal
+        self._formation.handed_over(self.roster[fence.node], step, now)
+        return None
+
     def left(self, fence: Fence, reason: str, *, now: float) -> None:
         """A node goes on purpose."""
         if node := self.roster.get(fence.node):

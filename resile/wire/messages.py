@@ -187,6 +187,27 @@ class Leave(Message, frozen=True, kw_only=True):
     reason: Line
 
 
+class Leaving(Message, frozen=True, kw_only=True):
+    """I was asked to go: let everybody save first. Answered with :class:`HandoverOver`."""
+
+    fence: Fence
+    reason: Line
+
+
+class HandoverTold(Message, frozen=True, kw_only=True):
+    """My workers know that they will be asked to save; or they cannot, if not ``able``."""
+
+    fence: Fence
+    able: bool
+
+
+class HandedOver(Message, frozen=True, kw_only=True):
+    """My workers saved this step and hold still."""
+
+    fence: Fence
+    step: Number
+
+
 # --- from the master ----------------------------------------------------------------------------
 
 
@@ -227,6 +248,25 @@ class Start(Message, frozen=True, kw_only=True):
     store: StoreAddress
     restart_count: int
     max_restarts: int
+
+
+class Handover(Message, frozen=True, kw_only=True):
+    """A planned change is near: tell your workers that they will save and hold."""
+
+    round: int
+    reason: str
+
+
+class HandoverStep(Message, frozen=True, kw_only=True):
+    """To the node of rank 0, when all know: choose the step that everybody saves."""
+
+    round: int
+
+
+class HandoverOver(Message, frozen=True, kw_only=True):
+    """Whoever wants to leave may do so now."""
+
+    round: int
 
 
 class Fenced(Message, frozen=True, kw_only=True):
@@ -278,9 +318,31 @@ class Refused(Message, frozen=True, kw_only=True):
 
 
 FromAgent: TypeAlias = (
-    Hello | Renew | Warmed | Ready | WorkersFailed | WorkersSucceeded | WorkersReached | Leave
+    Hello
+    | Renew
+    | Warmed
+    | Ready
+    | WorkersFailed
+    | WorkersSucceeded
+    | WorkersReached
+    | HandoverTold
+    | HandedOver
+    | Leaving
+    | Leave
 )
-FromMaster: TypeAlias = Welcome | Wait | Prepare | Start | Fenced | Drain | JobDone | Refused
+FromMaster: TypeAlias = (
+    Welcome
+    | Wait
+    | Prepare
+    | Start
+    | Handover
+    | HandoverStep
+    | HandoverOver
+    | Fenced
+    | Drain
+    | JobDone
+    | Refused
+)
 
 
 class AgentFrame(msgspec.Struct, frozen=True):

@@ -26,6 +26,8 @@ from resile.wire.messages import (
     Fenced,
     FromAgent,
     FromMaster,
+    Handover,
+    HandoverTold,
     Hello,
     JobDone,
     Leave,
@@ -139,6 +141,9 @@ class Member:
                 log.warning("%s", reason)
                 if stop and self._state is LocalState.RUNNING:
                     self._put_down(self._round)
+            case Handover():
+                # torchrun's agent keeps no snapshots: nobody need wait for its workers.
+                self._say(HandoverTold(fence=self._fence(), able=False))
             case Fenced(reason=reason):
                 log.warning("put out of the job: %s; joining again as a new node", reason)
                 self._put_down(0)

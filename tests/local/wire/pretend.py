@@ -19,6 +19,8 @@ from resile.wire.messages import (
     Fence,
     FromAgent,
     FromMaster,
+    Handover,
+    HandoverTold,
     Hello,
     Leave,
     NodeInfo,
@@ -73,6 +75,8 @@ class HonestAgent:
                     self.round = message.round
                     store = StoreAddress("127.0.0.1", 1) if message.host_store else None
                     await self.send(Ready(fence=self.fence, store=store))
+                if isinstance(message, Handover):
+                    await self.send(HandoverTold(fence=self.fence, able=False))
                 self.told.append(message)
                 self._changed.set()
 
@@ -107,7 +111,7 @@ class HonestAgent:
 
     def is_undisturbed(self) -> bool:
         """Whether the master has said nothing but what every agent hears."""
-        expected = (Welcome, Prepare, Start)
+        expected = (Welcome, Prepare, Start, Handover)
         return all(isinstance(message, expected) for message in self.told)
 
     async def close(self) -> None:

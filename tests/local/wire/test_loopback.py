@@ -59,10 +59,11 @@ def test_everything_that_resile_run_opens_is_on_loopback(job: Job) -> None:
 @pytest.mark.skipif(sys.platform != "linux", reason="elsewhere loopback has another name")
 @pytest.mark.parametrize(("address", "interface"), [("127.0.0.1", "lo"), ("10.0.0.7", None)])
 def test_gloo_stays_on_loopback_with_its_node(address: str, interface: str | None) -> None:
-    found = node_environment({}, nproc=1, address=address)
+    found = node_environment({}, nproc=1, address=address, master="m:1")
     assert found.get("GLOO_SOCKET_IFNAME") == interface
 
 
 def test_a_users_own_choice_for_gloo_stays() -> None:
     given = {"GLOO_SOCKET_IFNAME": "eth7"}
-    assert node_environment(given, nproc=1, address="127.0.0.1")["GLOO_SOCKET_IFNAME"] == "eth7"
+    found = node_environment(given, nproc=1, address="127.0.0.1", master="m:1")
+    assert found["GLOO_SOCKET_IFNAME"] == "eth7"

@@ -18,6 +18,9 @@ from resile.wire.messages import (
     Fence,
     Fenced,
     FromMaster,
+    Handover,
+    HandoverOver,
+    HandoverStep,
     Hello,
     JobDone,
     LocalState,
@@ -41,12 +44,17 @@ class PretendAgent:
     rank: int | None = None
     generation: int | None = None
     warm: bool = True
+    saves: bool = False
+    """Whether its workers can save before a planned change."""
+    slow: bool = False
+    """Whether they take for ever to do so."""
     node: int | None = None
     round: int = 0
     state: LocalState = LocalState.IDLE
     store: StoreAddress | None = None
     connected: bool = True
     start: Start | None = None
+    leaving: bool = False
     told: list[FromMaster] = field(default_factory=list)
 
     def hello(self, elasticity: Elasticity, job: str = "j") -> Hello:
@@ -236,6 +244,15 @@ class Model:
             case Start(round=number):
                 if number == agent.round and agent.state is LocalState.READY:
                     agent.state, agent.start = LocalState.RUNNING, message
+            case Handover(round=number):
+                assert (number, LocalState.RUNNING) == (agent.round, agent.state)
+                self.membership.handover_told(self.fence(agent), able=agent.saves, now=self.now)
+            case HandoverStep(round=number):
+                self._save(number)
+            case HandoverOver() if agent.leaving:
+                self.agents.pop(agent.name)
+                agent.connected = False
+                self.membership.left(self.fence(agent), "asked to", now=self.now)
             case Wait(stop_workers=True):
                 agent.state = LocalState.IDLE
             case Fenced():
@@ -243,6 +260,19 @@ class Model:
                 agent.connected = False
             case JobDone() | Refused():
                 agent.connected = False
+
+    def _save(self, number: int) -> None:
+        """Rank 0's node chose a step: everybody saves it, who was told before."""
+        members = [self.by_node[node] for node in self.membership.round.members]
+        for member in members:
+            assert any(isinstance(m, Handover) and m.round == number for m in member.told)
+            if not member.slow and member.connected:
+                self.membership.handed_over(self.fence(member), 7, now=self.now)
+
+    def ask_to_leave(self, agent: PretendAgent) -> None:
+        agent.leaving = True
+        self.membership.leaving(self.fence(agent), "SIGTERM", now=self.now)
+        self.settle()
 
     def answer_prepare(self, agent: PretendAgent) -> None:
         agent.state = LocalState.READY

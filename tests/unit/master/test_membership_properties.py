@@ -32,9 +32,15 @@ class Histories(RuleBasedStateMachine):
         return agents[index % len(agents)]
 
     @precondition(lambda self: len(self.model.agents) < 8)
-    @rule(nproc=st.integers(1, 3), rank=st.none() | st.integers(0, 3), warm=st.booleans())
-    def join(self, nproc: int, rank: int | None, warm: bool) -> None:
-        self.model.join(nproc=nproc, rank=rank, warm=warm)
+    @rule(
+        nproc=st.integers(1, 3),
+        rank=st.none() | st.integers(0, 3),
+        warm=st.booleans(),
+        saves=st.booleans(),
+        slow=st.booleans(),
+    )
+    def join(self, nproc: int, rank: int | None, warm: bool, saves: bool, slow: bool) -> None:
+        self.model.join(nproc=nproc, rank=rank, warm=warm, saves=saves, slow=slow)
 
     @precondition(lambda self: self.model.agents)
     @rule(index=st.integers(0, 7))
@@ -66,6 +72,13 @@ class Histories(RuleBasedStateMachine):
         agent = self.pick(index)
         if agent.connected and agent.node is not None:
             self.model.leave(agent)
+
+    @precondition(lambda self: self.model.agents)
+    @rule(index=st.integers(0, 7))
+    def ask_to_leave(self, index: int) -> None:
+        agent = self.pick(index)
+        if agent.connected and agent.node is not None:
+            self.model.ask_to_leave(agent)
 
     @precondition(lambda self: self.model.running)
     @rule(index=st.integers(0, 7))

@@ -1,0 +1,73 @@
+"""The agent's part in a planned change: ask the workers to save, and say when they have.
+
+A node that was asked to leave offers the others to save first, and goes when they have or when the
+patience for it is over.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from collections.abc import Callable
+
+from resile.agent.snapshots import Snapshots
+from resile.wire.messages import Fence, FromAgent, HandedOver, HandoverTold, Leaving
+
+__all__ = ["HandoverPart"]
+
+
+class HandoverPart:
+    """One node's, through all rounds."""
+
+    def __init__(self, snapshots: Snapshots, *, say: Callable[[FromAgent], None]) -> None:
+        self._snapshots = snapshots
+        self._say = say
+        self._released = asyncio.Event()
+        """Everybody has saved: this node may go."""
+        self._waiting: asyncio.Task[None] | None = None
+
+    def asked(self, fence: Fence) -> None:
+        """A change is planned: tell the workers, and the master whether they can save."""
+        able = self._snapshots.ask_handover(fence.round)
+        self._say(HandoverTold(fence=fence, able=able))
+        self.forget()
+        if able:
+            self._waiting = asyncio.create_task(self._tell(fence))
+
+    def released(self) -> None:
+        """Whoever wanted to leave may do so."""
+        self._released.set()
+
+    def forget(self) -> None:
+        """A new round, or none: what was planned is past."""
+        if self._waiting is not None:
+            self._waiting.cancel()
+            self._waiting = None
+
+    async def offer(
+        self,
+        fence: Fence,
+        reason: str,
+        *,
+        patience: float,
+        unless: asyncio.Task[int],
+        again: asyncio.Queue[signal.Signals],
+    ) -> None:
+        """Let everybody save before this node goes, if its workers can.
+
+        Ends early when the node's work does, or when it is told a second time to go.
+        """
+        if not self._snapshots.can_hand_over:
+            return
+        self._say(Leaving(fence=fence, reason=reason))
+        released = asyncio.create_task(self._released.wait())
+        impatient = asyncio.create_task(again.get())
+        await asyncio.wait(
+            [released, impatient, unless], timeout=patience, return_when=asyncio.FIRST_COMPLETED
+        )
+        for task in (released, impatient):
+            task.cancel()
+
+    async def _tell(self, fence: Fence) -> None:
+        step = await self._snapshots.handed_over()
+        self._say(HandedOver(fence=fence, step=step))

@@ -1,0 +1,111 @@
+"""One node's keeper, from the agent's start to its end."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+
+from resile.checkpoint.keeping.holdings import Holdings
+from resile.checkpoint.keeping.keeper import Keeper, Neighbourhood, NoNeighbours
+from resile.checkpoint.keeping.peers import Peers
+from resile.checkpoint.keeping.server import KeeperServer
+from resile.checkpoint.writing import Carrier
+
+__all__ = ["Snapshots"]
+
+log = logging.getLogger("resile.agent")
+
+_LOOK = 0.02
+"""Seconds between two looks whether everything is written."""
+
+_HELD_LOOK = 0.005
+"""The same while workers hold still for a planned change: every moment counts."""
+
+_COPY_PATIENCE = 5.0
+"""How long a copy for the next node may hold up a planned change."""
+
+_SAY_AFTER = 1.0
+"""Waiting for longer is worth a line."""
+
+
+class Snapshots:
+    """Keeps the node's snapshots. ``address``: where the other nodes' keepers reach this one."""
+
+    def __init__(self, address: str, *, token: str, limit: int | None = None) -> None:
+        holdings, self._carrier = Holdings(limit=limit), Carrier()
+        self._keeper = Keeper(
+            holdings,
+            self._carrier,
+            neighbours=_neighbours(address, token=token, holdings=holdings, carrier=self._carrier),
+            news=log.log,
+        )
+        self._server = KeeperServer(self._keeper)
+
+    @property
+    def name(self) -> str:
+        """For RESILE_SNAPSHOTS."""
+        return self._server.name
+
+    def new_round(self, number: int) -> None:
+        """Workers of older rounds are not heard any more."""
+        self._keeper.new_round(number)
+
+    @property
+    def can_hand_over(self) -> bool:
+        """Whether all workers would save before a planned change."""
+        return self._keeper.can_hand_over
+
+    def ask_handover(self, round: int) -> bool:
+        """Ask the workers to save before a planned change; whether all of them can."""
+        return self._keeper.ask_handover(round)
+
+    def let_choose(self, round: int) -> None:
+        """Everybody was asked: the worker of rank 0 may choose the step."""
+        self._keeper.let_choose(round)
+
+    async def handed_over(self) -> int:
+        """Wait until all workers hold a step and the next node has a copy; returns the step."""
+        while (step := self._keeper.held) is None:
+            await asyncio.sleep(_HELD_LOOK)
+        patience = time.monotonic() + _COPY_PATIENCE
+        while not self._keeper.is_copied(step) and time.monotonic() < patience:
+            await asyncio.sleep(_HELD_LOOK)
+        return step
+
+    async def flush(self, timeout: float, *, grace: float) -> None:
+        """Wait until everything that was to be written is written, or the time is over.
+
+        ``grace``: how long other nodes' parts are waited for when this node's are written.
+        """
+        started = written = time.monotonic()
+        said = False
+        while self._carrier.publishes:
+            now = time.monotonic()
+            if self._carrier.writes:
+                written = now
+            if now - started > timeout or now - written > grace:
+                log.error("the last checkpoint was not complete after %.0f s", now - started)
+                return
+            if now - started > _SAY_AFTER and not said:
+                said = True
+                log.info("waiting until the last checkpoint is written")
+            await asyncio.sleep(_LOOK)
+
+    def close(self) -> None:
+        """Give all memory back and end the writer."""
+        self._server.close()
+        self._keeper.close()
+
+
+def _neighbours(address: str, *, token: str, holdings: Holdings, carrier: Carrier) -> Neighbourhood:
+    try:
+        return Peers(address, token=token, holdings=holdings, carrier=carrier, news=log.log)
+    except OSError as error:
+        log.warning(
+            "snapshots are not copied between nodes: cannot listen on %s (%s); "
+            "--local-addr may name another address of this machine",
+            address,
+            error.strerror or error,
+        )
+        return NoNeighbours()

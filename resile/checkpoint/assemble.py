@@ -1,0 +1,132 @@
+"""Whole tensors out of a checkpoint's parts, without torch.
+
+A tensor that every node has alike lies whole in one replica part. A sharded one lies in slices in
+the rank parts and is put together row by row. What only one rank has (its random states) belongs to
+no whole and is left out.
+
+One tensor is put together at a time: the memory needed is that of the largest sharded one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from itertools import product
+from math import prod
+from typing import Protocol
+
+from resile.checkpoint.errors import PartDamaged
+from resile.checkpoint.part import ITEM_SIZES, PartHeader, PartKind, PartLayout, Placed
+
+__all__ = ["Piece", "ReadablePart", "WholeTensor", "runs", "whole_tensors"]
+
+
+class ReadablePart(Protocol):
+    """A part, wherever it lies."""
+
+    header: PartHeader
+    layout: PartLayout
+
+    def read(self, begin: int, end: int) -> memoryview:
+        """Bytes from the part's beginning."""
+        ...
+
+
+@dataclass(frozen=True)
+class Piece:
+    """A slice and the part that has it."""
+
+    part: ReadablePart
+    place: Placed
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Its own."""
+        return self.place.slice.shape
+
+    @property
+    def offsets(self) -> tuple[int, ...]:
+        """Where it begins in the whole."""
+        return self.place.slice.offsets or (0,) * len(self.shape)
+
+    def read(self) -> memoryview:
+        """Its bytes."""
+        return self.part.read(self.place.begin, self.place.end)
+
+
+@dataclass(frozen=True)
+class WholeTensor:
+    """A tensor and the pieces it consists of, which cover it exactly."""
+
+    name: str
+    dtype: str
+    shape: tuple[int, ...]
+    pieces: tuple[Piece, ...]
+
+    @property
+    def size(self) -> int:
+        """Bytes."""
+        return prod(self.shape) * ITEM_SIZES[self.dtype]
+
+    def read(self) -> memoryview:
+        """All its bytes, in the order of safetensors and torch (the last dimension first)."""
+        if len(self.pieces) == 1:
+            return self.pieces[0].read()
+        whole = memoryview(bytearray(self.size))
+        item = ITEM_SIZES[self.dtype]
+        for piece in self.pieces:
+            data = piece.read()
+            for source, target, length in runs(piece.shape, piece.offsets, whole=self.shape):
+                first, last = source * item, (source + length) * item
+                whole[target * item : (target + length) * item] = data[first:last]
+        return whole
+
+
+def runs(
+    shape: tuple[int, ...], offsets: tuple[int, ...], *, whole: tuple[int, ...]
+) -> Iterator[tuple[int, int, int]]:
+    """The unbroken stretches of a slice: where each begins in the slice and in the whole, and how
+    many elements it has."""
+    if not prod(shape):
+        return
+    split = len(shape)
+    while split and shape[split - 1] == whole[split - 1]:
+        split -= 1
+    outer = shape[: max(split - 1, 0)]
+    length = prod(shape[len(outer) :])
+    strides = [prod(whole[axis + 1 :]) for axis in range(len(whole))]
+    start = sum(offset * stride for offset, stride in zip(offsets, strides, strict=True))
+    for number, index in enumerate(product(*map(range, outer))):
+        at = sum(i * stride for i, stride in zip(index, strides, strict=False))
+        yield number * length, start + at, length
+
+
+def whole_tensors(parts: Iterable[ReadablePart]) -> dict[str, WholeTensor]:
+    """All tensors of a checkpoint, by name; raises PartDamaged if one is not all there."""
+    pieces: dict[str, dict[object, Piece]] = {}
+    for part in parts:
+        for name, place in part.layout.places.items():
+            if part.header.kind is PartKind.REPLICA or place.slice.whole is not None:
+                piece = Piece(part, place)
+                # A slice that several ranks have alike counts once.
+                pieces.setdefault(name, {}).setdefault((piece.offsets, piece.shape), piece)
+    return {name: _put_together(name, list(pieces[name].values())) for name in sorted(pieces)}
+
+
+def _whole(place: Placed) -> tuple[int, ...]:
+    return place.slice.shape if place.slice.whole is None else place.slice.whole
+
+
+def _put_together(name: str, pieces: list[Piece]) -> WholeTensor:
+    dtype, shape = pieces[0].place.slice.dtype, _whole(pieces[0].place)
+    for piece in pieces:
+        if (piece.place.slice.dtype, _whole(piece.place)) != (dtype, shape):
+            raise PartDamaged(f"the slices of {name} are not of one tensor")
+        if any(
+            offset < 0 or offset + extent > limit
+            for offset, extent, limit in zip(piece.offsets, piece.shape, shape, strict=True)
+        ):
+            raise PartDamaged(f"a slice of {name} lies outside of it")
+    if sum(prod(piece.shape) for piece in pieces) != prod(shape):
+        raise PartDamaged(f"the slices of {name} do not cover it: some are missing or overlap")
+    return WholeTensor(name, dtype, shape, tuple(piece for piece in pieces if prod(piece.shape)))

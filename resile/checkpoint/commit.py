@@ -1,0 +1,228 @@
+"""How a checkpoint comes into being: every part, then what is known of it, then the manifest.
+
+    every writer                                 the writer that publishes
+    ------------                                 -------------------------
+    1. step-000000120/PART.safetensors   write, sync
+    2. step-000000120/PART.json          write, sync  -->  3. waits for the .json of all parts
+                                                           4. step-000000120/manifest.json
+
+A ``.json`` (a :class:`~resile.checkpoint.manifest.PartEntry`) says that its part is complete and
+durable; the manifest says that all are. Writers need no network between them: storage is where they
+meet. Each file appears whole or not at all, so a kill between any two operations leaves either no
+checkpoint of this step or all of it.
+
+The same step may be written more than once: a run that died while writing comes back and reaches
+the step again, with other bytes. So each try to write a checkpoint has a name, the *attempt*, which
+is in the name of every part: PART is ``rank-00003-of-00008.ATTEMPT``. Publishing looks for its own
+attempt's parts only, a writer left over from an older attempt cannot overwrite a newer one's parts,
+and a checkpoint that is there stays whole until the new manifest takes its place. All writers of
+one checkpoint must give the same attempt, and no other run may ever give it again: a round's number
+alone will not do, since the next run counts from one again. :func:`new_attempt` makes one, to be
+agreed over the round's store.
+"""
+
+from __future__ import annotations
+
+import logging
+import secrets
+import time
+from collections.abc import Callable, Generator
+from contextlib import closing
+
+import msgspec
+import xxhash
+
+from resile.checkpoint.errors import (
+    NotThere,
+    PartDamaged,
+    PartsMissing,
+    StorageRefused,
+    StorageTrouble,
+)
+from resile.checkpoint.manifest import Manifest, PartEntry, encode_manifest
+from resile.checkpoint.names import ENTRY_ENDING, MANIFEST, PART_ENDING, is_attempt, step_folder
+from resile.checkpoint.part import PartKind, part_name, read_header
+from resile.checkpoint.patience import Patience, insist
+from resile.checkpoint.storage import Storage, read_whole
+
+__all__ = ["new_attempt", "publish", "write_part"]
+
+log = logging.getLogger("resile.checkpoint")
+
+PIECE = 8 << 20
+"""Bytes hashed and written at a time: large for a disk, small enough to stay in a CPU's cache
+between the two."""
+
+SHOWN = 5
+"""Missing parts that an error names before it counts the rest."""
+
+
+def new_attempt(round: int = 0) -> str:
+    """A name that no other try to write a checkpoint has or will have."""
+    return f"r{round}-{secrets.token_hex(4)}"
+
+
+def write_part(
+    storage: Storage,
+    part: memoryview,
+    *,
+    attempt: str,
+    patience: Patience | None = None,
+    tell: Callable[[str], None] = log.warning,
+) -> PartEntry:
+    """Write one part and then the entry that says it is complete; both are durable on return.
+
+    ``part`` may be followed by other bytes (a slot is larger than its part): its header says where
+    it ends. Raises :class:`StorageTrouble` when storage did not come back within the patience, and
+    at once if it is full or not ours to write.
+    """
+    patience = patience or Patience()
+    _check_attempt(attempt)
+    header, layout = read_header(part, source="the snapshot in memory")
+    if len(part) < layout.size:
+        raise PartDamaged(
+            f"the snapshot in memory of {header.name} is cut off: "
+            f"{len(part)} bytes of {layout.size}"
+        )
+    name = f"{header.name}.{attempt}"
+    path = f"{step_folder(header.step)}/{name}"
+    with part[: layout.size] as exact:
+        checksum = insist(
+            lambda: _write_hashed(storage, path + PART_ENDING, exact), patience, tell=tell
+        )
+    entry = PartEntry(
+        name=name,
+        kind=header.kind,
+        index=header.index,
+        count=header.count,
+        size=layout.size,
+        checksum=checksum,
+    )
+    text = memoryview(msgspec.json.encode(entry))
+    insist(lambda: storage.write(path + ENTRY_ENDING, [text]), patience, tell=tell)
+    return entry
+
+
+def _write_hashed(storage: Storage, path: str, part: memoryview) -> str:
+    """Write a part's bytes; returns their checksum."""
+    checksum = xxhash.xxh3_128()
+    with closing(_pieces(part, checksum)) as pieces:
+        storage.write(path, pieces)
+    return checksum.hexdigest()
+
+
+def _pieces(part: memoryview, checksum: xxhash.xxh3_128) -> Generator[memoryview, None, None]:
+    # Views are released even when an error keeps the frames that hold them: otherwise whoever owns
+    # the memory could not unmap it.
+    for begin in range(0, len(part), PIECE):
+        with part[begin : begin + PIECE] as piece:
+            checksum.update(piece)
+            yield piece
+
+
+def publish(
+    storage: Storage,
+    *,
+    step: int,
+    world: int,
+    replicas: int,
+    attempt: str,
+    job: str = "",
+    round: int = 0,
+    patience: Patience | None = None,
+    tell: Callable[[str], None] = log.warning,
+    now: Callable[[], float] = time.time,
+) -> Manifest:
+    """Wait until all parts of this attempt are there, then make the checkpoint exist.
+
+    ``world``: of how many rank parts it consists; ``replicas``: of how many replica parts. One
+    writer calls this, after its own parts. Raises :class:`PartsMissing` when the patience is over.
+    """
+    patience = patience or Patience()
+    _check_attempt(attempt)
+    wanted = [f"{part_name(PartKind.RANK, k, world)}.{attempt}" for k in range(world)]
+    wanted += [f"{part_name(PartKind.REPLICA, k, replicas)}.{attempt}" for k in range(replicas)]
+    entries = _gather(storage, step_folder(step), wanted, patience=patience, tell=tell)
+    manifest = Manifest(
+        step=step,
+        world=world,
+        created=now(),
+        job=job,
+        round=round,
+        parts=tuple(entries[name] for name in wanted),
+    )
+    text = memoryview(encode_manifest(manifest))
+    path = f"{step_folder(step)}/{MANIFEST}"
+    insist(lambda: storage.write(path, [text]), patience, tell=tell)
+    return manifest
+
+
+def _gather(
+    storage: Storage,
+    folder: str,
+    wanted: list[str],
+    *,
+    patience: Patience,
+    tell: Callable[[str], None],
+) -> dict[str, PartEntry]:
+    """The entries of all parts, as soon as the last one is there."""
+    entries: dict[str, PartEntry] = {}
+    trouble: StorageTrouble | None = None
+    for _ in patience.tries():
+        missing = [name for name in wanted if name not in entries]
+        try:
+            for name, size in _complete(storage, folder, missing).items():
+                entry = _read_entry(storage, f"{folder}/{name}{ENTRY_ENDING}")
+                if entry is not None and (entry.name, entry.size) == (name, size):
+                    entries[name] = entry
+            trouble = None
+        except StorageRefused:
+            raise
+        except StorageTrouble as error:
+            if trouble is None:
+                tell(f"{error}; still waiting for {len(missing)} parts")
+            trouble = error
+        if len(entries) == len(wanted):
+            return entries
+    if trouble is not None:
+        raise trouble
+    raise PartsMissing(_what_is_missing(storage, folder, wanted, set(entries)))
+
+
+def _complete(storage: Storage, folder: str, names: list[str]) -> dict[str, int]:
+    """Those of the parts that have both their files, with the part's size."""
+    if not names:
+        return {}
+    try:
+        sizes = {item.name: item.size for item in storage.list(folder)}
+    except NotThere:
+        return {}
+    return {
+        name: sizes[name + PART_ENDING]
+        for name in names
+        if name + PART_ENDING in sizes and name + ENTRY_ENDING in sizes
+    }
+
+
+def _read_entry(storage: Storage, path: str) -> PartEntry | None:
+    """One entry, or none if it vanished or is not whole: then it may still be written again."""
+    try:
+        return msgspec.json.decode(read_whole(storage, path), type=PartEntry)
+    except (NotThere, msgspec.DecodeError):
+        return None
+
+
+def _what_is_missing(storage: Storage, folder: str, wanted: list[str], there: set[str]) -> str:
+    missing = [name.partition(".")[0] for name in wanted if name not in there]
+    shown = ", ".join(missing[:SHOWN])
+    more = f" and {len(missing) - SHOWN} more" if len(missing) > SHOWN else ""
+    return (
+        f"the checkpoint in {storage.address}/{folder} is not complete: {len(missing)} of "
+        f"{len(wanted)} parts were not written in time: {shown}{more}. "
+        "Do all nodes see the same folder, and did their writers report trouble?"
+    )
+
+
+def _check_attempt(attempt: str) -> None:
+    if not is_attempt(attempt):
+        raise ValueError(f"an attempt's name is letters, digits, '-' and '_', not {attempt!r}")

@@ -1,0 +1,46 @@
+"""Who holds a node's snapshots: a keeper, and the workers that ask it.
+
+Under an agent the keeper is a service in the agent's process and outlives workers
+(`KeeperServer`, `KeeperClient`); without one a worker keeps its own (`LocalKeeper`). Both are a
+`SnapshotMemory` to who uses them. The modules: `messages` is what is asked and answered,
+`holdings` the memory itself, `keeper` the answers, `peers` the copies on other nodes.
+"""
+
+from resile.checkpoint.keeping.client import KeeperClient
+from resile.checkpoint.keeping.errors import KeeperError, KeeperGone, KeeperRefused
+from resile.checkpoint.keeping.local import LocalKeeper
+from resile.checkpoint.keeping.memory import OpenPart, SnapshotMemory
+from resile.checkpoint.keeping.messages import (
+    Accepted,
+    Busy,
+    Held,
+    Hello,
+    Persist,
+    Publication,
+    Status,
+    Target,
+)
+from resile.checkpoint.pair import Begun, SlotHeld
+from resile.checkpoint.slots import Label, Place
+
+__all__ = [
+    "Accepted",
+    "Begun",
+    "Busy",
+    "Held",
+    "Hello",
+    "KeeperClient",
+    "KeeperError",
+    "KeeperGone",
+    "KeeperRefused",
+    "Label",
+    "LocalKeeper",
+    "OpenPart",
+    "Persist",
+    "Place",
+    "Publication",
+    "SlotHeld",
+    "SnapshotMemory",
+    "Status",
+    "Target",
+]

@@ -1,0 +1,94 @@
+"""A worker's line to the keeper in its agent.
+
+Plain blocking requests, a few microseconds each. A forked child connects anew: it must not speak on
+its parent's line. When the agent is dead every request raises :class:`KeeperGone`; memory that was
+being filled stays valid, for what that is worth.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import threading
+from collections.abc import Mapping, Sequence
+
+import msgspec
+
+from resile.checkpoint import packets
+from resile.checkpoint.keeping.errors import KeeperGone
+from resile.checkpoint.keeping.memory import SnapshotMemory
+from resile.checkpoint.keeping.messages import Answer, Hello, Refused, Request, Welcome
+
+__all__ = ["SNAPSHOTS_VARIABLE", "KeeperClient"]
+
+SNAPSHOTS_VARIABLE = "RESILE_SNAPSHOTS"
+"""The keeper's socket, as the agent tells its workers; ``@`` stands for the abstract namespace."""
+
+
+class KeeperClient(SnapshotMemory):
+    """The keeper at ``name``. Raises :class:`KeeperGone` if nobody is there."""
+
+    def __init__(self, name: str, worker: Hello) -> None:
+        super().__init__(worker)
+        self._name = name
+        self._line: socket.socket | None = None
+        self._owner = 0
+        self._asking = threading.Lock()
+        self._decoder: msgspec.msgpack.Decoder[Answer] = msgspec.msgpack.Decoder(Answer)
+        with self._asking:
+            self._connected()
+
+    @classmethod
+    def from_environment(
+        cls, worker: Hello, environment: Mapping[str, str] = os.environ
+    ) -> KeeperClient | None:
+        """The agent's keeper, if an agent says that there is one."""
+        name = environment.get(SNAPSHOTS_VARIABLE)
+        return cls(name, worker) if name else None
+
+    def close(self) -> None:
+        """Hang up; the keeper keeps what it has."""
+        self._close_pairs()
+        if self._line is not None:
+            self._line.close()
+            self._line = None
+
+    def _ask(self, request: Request) -> tuple[Answer, Sequence[int]]:
+        if self._owner != os.getpid():
+            # A forked child: its parent's lock may be held for ever here.
+            self._asking = threading.Lock()
+        with self._asking:
+            return self._exchange(self._connected(), request)
+
+    def _connected(self) -> socket.socket:
+        if self._line is not None and self._owner == os.getpid():
+            return self._line
+        if self._line is not None:
+            self._line.close()
+        line = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        try:
+            line.connect("\0" + self._name[1:] if self._name.startswith("@") else self._name)
+        except OSError as error:
+            line.close()
+            self._line = None
+            raise KeeperGone(f"the agent's keeper does not answer: {error.strerror}") from None
+        self._line, self._owner = line, os.getpid()
+        answer, _ = self._exchange(line, self.worker)
+        if isinstance(answer, Refused):
+            raise KeeperGone(f"the agent's keeper refuses this worker: {answer.reason}")
+        assert isinstance(answer, Welcome)
+        self.address = answer.address
+        return line
+
+    def _exchange(self, line: socket.socket, request: Request) -> tuple[Answer, Sequence[int]]:
+        why = "it hung up"
+        try:
+            packets.send(line, request)
+            received = packets.receive(line, self._decoder)
+            if received is not None:
+                return received
+        except OSError as error:
+            why = error.strerror or str(error)
+        line.close()
+        self._line = None
+        raise KeeperGone(f"the agent's keeper is gone: {why}")

@@ -1,0 +1,222 @@
+"""The memory itself: a pair of slots for every part that is or was this node's to keep.
+
+A pair belongs to a place (which part of a snapshot), whoever fills it: a worker of this node, or a
+copy that comes from another. So when ranks move between nodes the memory is there already, and what
+lies in it stays until something newer is whole.
+
+Thread-safe. Allocating takes as long as filling memory does; everything else is quick.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+
+from resile.checkpoint import memory, slots
+from resile.checkpoint.errors import NoRoom
+from resile.checkpoint.keeping.messages import Held
+from resile.checkpoint.room import Room, check_room, find_room
+from resile.checkpoint.slots import BEGIN, Control, Label, Place, SlotState
+
+__all__ = ["Filling", "Holdings", "outdated"]
+
+GRAIN = 256 * 1024
+"""Slots grow by so much at least: a part whose values grow a little fits again."""
+
+
+@dataclass(frozen=True)
+class Filling:
+    """A slot that is ours alone, to be filled from elsewhere."""
+
+    descriptor: int
+    control: Control
+
+    def complete(self) -> None:
+        """All bytes are there."""
+        slots.write_control(self.descriptor, slots.completed(self.control))
+        os.close(self.descriptor)
+
+    def abandon(self) -> None:
+        """They are not: the slot holds nothing."""
+        os.close(self.descriptor)
+
+
+class Holdings:
+    """All slots of one keeper. ``limit``: bytes they may take in all, beside what is free."""
+
+    def __init__(self, *, limit: int | None = None) -> None:
+        self._limit = limit
+        self._pairs: dict[Place, tuple[int, int]] = {}
+        self._received: set[int] = set()
+        self._closed = False
+        self._table = threading.Lock()
+        """Taken for moments: nobody closes a descriptor that another thread has just looked up."""
+        self._allocating = threading.Lock()
+        """Taken first, for as long as allocating takes: what is free is not promised twice."""
+
+    def reserve(self, place: Place, size: int) -> list[int]:
+        """Descriptors of both slots, for who fills them; raises :class:`NoRoom`."""
+        with self._allocating:
+            pair = self._pair(place)
+            self._grow(pair, size)
+            return [memory.same_memory(slot) for slot in pair]
+
+    def fill(self, label: Label, size: int) -> Filling | None:
+        """A slot for a part from elsewhere, marked as being written; None if it is in use.
+
+        Raises :class:`NoRoom`. Only the one slot is given memory.
+        """
+        with self._allocating:
+            pair = self._pair(label.place)
+            controls = [slots.read_control(slot) for slot in pair]
+            slot = pair[slots.choose(controls, label.step)]
+            own = slots.take(slot)
+            if own is None:
+                return None
+            try:
+                self._grow([slot], size, how=memory.extend)
+            except NoRoom:
+                os.close(own)
+                raise
+            control = slots.begun(label, length=size)
+            slots.write_control(own, control)
+            with self._table:
+                present = {
+                    slots.read_control(s).generation for p in self._pairs.values() for s in p
+                }
+                self._received = (self._received & present) | {control.generation}
+        return Filling(own, control)
+
+    def inventory(self) -> list[Held]:
+        """All whole parts."""
+        with self._table:
+            return [
+                Held(label=label, size=one.length, is_copy=one.generation in self._received)
+                for _, one in self._slots()
+                if (label := _whole(one)) is not None
+            ]
+
+    def hold(self, label: Label) -> tuple[int, int] | None:
+        """A descriptor that holds this part's slot, and the part's size; None if it is not here."""
+        with self._table:
+            for slot, control in self._slots():
+                own = slots.hold(slot) if _whole(control) == label else None
+                if own is None:
+                    continue
+                if slots.read_control(own) == control:
+                    return own, control.length
+                os.close(own)
+        return None
+
+    def glance(self, label: Label) -> tuple[int, Control] | None:
+        """The same without holding it: compare its control record before and after reading."""
+        with self._table:
+            for slot, control in self._slots():
+                if _whole(control) == label:
+                    return memory.same_memory(slot), control
+        return None
+
+    def discard_after(self, step: int) -> None:
+        """Forget whole parts of later steps, as far as nobody uses them."""
+        with self._table:
+            for slot, control in self._slots():
+                label = _whole(control)
+                own = slots.take(slot) if label is not None and label.step > step else None
+                if own is not None:
+                    slots.clear_control(own)
+                    os.close(own)
+
+    def forget(self, current: Collection[Place], *, round: int) -> None:
+        """Give back what no newer complete step needs. ``current``: places of this round.
+
+        Not while memory is being allocated: a worker waits for this, and the next step will do.
+        """
+        if not self._allocating.acquire(blocking=False):
+            return
+        try:
+            with self._table:
+                pairs = {
+                    place: [slots.read_control(slot) for slot in pair]
+                    for place, pair in self._pairs.items()
+                }
+                for place in outdated(pairs, current, round=round):
+                    self._give_back(place)
+        finally:
+            self._allocating.release()
+
+    def close(self) -> None:
+        """Give everything back, as far as nobody else has it open."""
+        with self._allocating, self._table:
+            self._closed = True
+            for place in list(self._pairs):
+                self._give_back(place)
+
+    def _give_back(self, place: Place) -> None:
+        for slot in self._pairs.pop(place):
+            os.close(slot)
+
+    def _slots(self) -> list[tuple[int, Control]]:
+        return [(slot, slots.read_control(slot)) for p in self._pairs.values() for slot in p]
+
+    def _pair(self, place: Place) -> tuple[int, int]:
+        if self._closed:
+            raise NoRoom("the job is ending: no more snapshots are kept")
+        if place not in self._pairs:
+            pair = (memory.create(), memory.create())
+            with self._table:
+                self._pairs[place] = pair
+        return self._pairs[place]
+
+    def _grow(
+        self, pair: Sequence[int], size: int, *, how: Callable[[int, int], None] = memory.grow
+    ) -> None:
+        wanted = BEGIN + -(-size // GRAIN) * GRAIN
+        growth = sum(max(0, wanted - os.fstat(slot).st_size) for slot in pair)
+        if growth:
+            check_room(size, growth, room=self._room())
+            for slot in pair:
+                how(slot, wanted)
+
+    def _room(self) -> Room:
+        room = find_room()
+        if self._limit is None:
+            return room
+        used = sum(os.fstat(slot).st_size for pair in self._pairs.values() for slot in pair)
+        left = Room(max(0, self._limit - used), "of what snapshots may take in all")
+        return min(room, left, key=lambda one: one.free)
+
+
+def outdated(
+    pairs: Mapping[Place, Sequence[Control]], current: Collection[Place], *, round: int
+) -> set[Place]:
+    """Places whose parts nobody will ask for again.
+
+    When both slots of every current place are whole and of this round, all workers everywhere have
+    the older of the two steps: none begins the second before all have ended the first. What was
+    taken before this round and before that step is then of no use.
+    """
+    steps = []
+    for place in current:
+        labels = [_whole(control) for control in pairs.get(place, ())]
+        whole = [label.step for label in labels if label is not None and label.round == round]
+        if len(whole) < 2:
+            return set()
+        steps.append(min(whole))
+    if not steps:
+        return set()
+    oldest = min(steps)
+    return {
+        place
+        for place, controls in pairs.items()
+        if place not in current
+        and all(
+            control.label is None or (control.label.round < round and control.label.step < oldest)
+            for control in controls
+        )
+    }
+
+
+def _whole(control: Control) -> Label | None:
+    return control.label if control.state is SlotState.COMPLETE else None

@@ -1,0 +1,291 @@
+"""The keeper: answers workers, and gives the carrier its orders.
+
+It is the same under an agent and in a worker of its own; what differs is how requests arrive.
+Requests of workers of an older round are refused: their memory belongs to others by now. Nothing
+that goes wrong with storage or with other nodes is an error to who asked; it is in the status, and
+told once to ``news`` in words for a log.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from resile.checkpoint.errors import NoRoom
+from resile.checkpoint.handover import HandoverDesk
+from resile.checkpoint.keeping.errors import PeerTrouble
+from resile.checkpoint.keeping.holdings import Holdings
+from resile.checkpoint.keeping.messages import (
+    Accepted,
+    Answer,
+    Busy,
+    Completed,
+    Done,
+    Fetch,
+    Hello,
+    Holding,
+    Inventory,
+    List,
+    NotEnoughRoom,
+    Open,
+    Opened,
+    Peers,
+    Persist,
+    Refused,
+    Request,
+    Reserve,
+    Reserved,
+    Resumed,
+    StatusWanted,
+    Watch,
+    Watched,
+    Welcome,
+)
+from resile.checkpoint.keeping.writings import Writings
+from resile.checkpoint.memory import same_memory
+from resile.checkpoint.slots import Label, Place
+from resile.checkpoint.writing import Carrier, Write
+
+__all__ = ["Keeper", "Neighbourhood", "News", "NoNeighbours"]
+
+News = Callable[[int, str], None]
+"""A level of the logging module, and a line."""
+
+Reply = tuple[Answer, list[int]]
+
+
+class Neighbourhood(Protocol):
+    """Other nodes' keepers."""
+
+    @property
+    def address(self) -> str:
+        """Where they reach this one; empty if they do not."""
+        ...
+
+    @property
+    def next(self) -> str:
+        """Where copies go; empty for nowhere."""
+        ...
+
+    @property
+    def copied(self) -> int | None:
+        """The latest step that was copied."""
+        ...
+
+    @property
+    def trouble(self) -> str:
+        """Why the latest copy did not come about; empty if it did."""
+        ...
+
+    def turn_to(self, address: str) -> None:
+        """Send copies there from now on; empty for nowhere."""
+        ...
+
+    def send(self, label: Label) -> None:
+        """Copy a part to the next node in the background."""
+        ...
+
+    def fetch(self, address: str, label: Label) -> None:
+        """Get a part into this node's memory; raises :class:`PeerTrouble`, :class:`NoRoom`."""
+        ...
+
+    def close(self) -> None:
+        """Stop listening and sending."""
+        ...
+
+
+class NoNeighbours:
+    """A keeper that is alone."""
+
+    address = ""
+    next = ""
+    copied = None
+    trouble = ""
+
+    def turn_to(self, address: str) -> None:
+        """There is nobody to send to."""
+
+    def send(self, label: Label) -> None:
+        """There is nobody to send to."""
+
+    def fetch(self, address: str, label: Label) -> None:
+        """Nothing can be had."""
+        raise PeerTrouble(f"{label.name} is at {address}, and this node has no agent to fetch it")
+
+    def close(self) -> None:
+        """There is nothing to end."""
+
+
+@dataclass
+class Keeper:
+    """Holds a node's snapshots."""
+
+    holdings: Holdings
+    carrier: Carrier
+    neighbours: Neighbourhood = field(default_factory=NoNeighbours)
+    news: News = field(default=logging.getLogger("resile.checkpoint").log)
+
+    def __post_init__(self) -> None:
+        self._round = 0
+        self._current: set[Place] = set()
+        self._lock = threading.Lock()
+        self._writings = Writings(self.news)
+        self._desk = HandoverDesk()
+
+    def new_round(self, number: int) -> None:
+        """From now on only workers of this round are heard."""
+        with self._lock:
+            if number > self._round:
+                self._round, self._current = number, set()
+                self._desk.new_round(number)
+
+    def answer(self, worker: Hello, request: Request) -> Reply:
+        """The answer and its descriptors, which are the caller's to send and to close."""
+        if worker.round < self._round:
+            return _refused(f"round {worker.round} is over: round {self._round} runs"), []
+        match request:
+            case Hello():
+                self.new_round(request.round)
+                return Welcome(address=self.neighbours.address), []
+            case Reserve():
+                return self._reserve(worker, request)
+            case List():
+                return Inventory(parts=tuple(self.holdings.inventory())), []
+            case Open(label=label):
+                return self._open(label)
+            case Completed(label=label):
+                return self._completed(label), []
+            case Persist():
+                return self._persist(worker, request), []
+            case StatusWanted():
+                status = self._writings.status(
+                    copied=self.neighbours.copied, copy_trouble=self.neighbours.trouble
+                )
+                return status, []
+            case Peers(next=address):
+                self.neighbours.turn_to(address)
+                return Done(), []
+            case Fetch(address=address, label=label):
+                return self._fetch(address, label)
+            case Watch():
+                return self._watched(worker)
+            case Holding(step=step):
+                with self._lock:
+                    self._desk.holds(worker.local_rank, step)
+                return Done(), []
+            case Resumed(step=step):
+                self.holdings.discard_after(step)
+                return Done(), []
+
+    @property
+    def can_hand_over(self) -> bool:
+        """Whether all workers of the round look at the page."""
+        with self._lock:
+            return self._desk.able
+
+    def ask_handover(self, round: int) -> bool:
+        """Ask the workers to save before a planned change; whether all of them can."""
+        with self._lock:
+            if round != self._round or not self._desk.able:
+                return False
+            self._desk.page.ask(round)
+            return True
+
+    def let_choose(self, round: int) -> None:
+        """All workers of the job were asked: rank 0, if it is here, may choose the step."""
+        with self._lock:
+            if round == self._round:
+                self._desk.page.let_choose(round)
+
+    @property
+    def held(self) -> int | None:
+        """The step that all workers of this node saved for the planned change and hold."""
+        with self._lock:
+            return self._desk.held
+
+    def is_copied(self, step: int) -> bool:
+        """Whether the next node has a copy of a step, if there is one that takes copies."""
+        copied = self.neighbours.copied
+        return not self.neighbours.next or (copied is not None and copied >= step)
+
+    def _watched(self, worker: Hello) -> Reply:
+        with self._lock:
+            self._desk.watches(worker.local_rank, nproc=worker.nproc)
+            return Watched(), [same_memory(self._desk.page.descriptor)]
+
+    def close(self) -> None:
+        """Give all memory back."""
+        self.neighbours.close()
+        self.carrier.close()
+        self.holdings.close()
+        self._desk.page.close()
+
+    def _reserve(self, worker: Hello, request: Reserve) -> Reply:
+        place = worker.place(request.kind)
+        with self._lock:
+            self._current.add(place)
+        try:
+            return Reserved(), self.holdings.reserve(place, request.size)
+        except NoRoom as error:
+            with self._lock:
+                self._current.discard(place)
+            return NotEnoughRoom(reason=str(error)), []
+
+    def _open(self, label: Label) -> Reply:
+        held = self.holdings.hold(label)
+        if held is None:
+            return _refused(f"{label.name} is not in this node's memory"), []
+        descriptor, size = held
+        return Opened(size=size), [descriptor]
+
+    def _completed(self, label: Label) -> Done:
+        self.neighbours.send(label)
+        with self._lock:
+            current, number = frozenset(self._current), self._round
+        self.holdings.forget(current, round=number)
+        return Done()
+
+    def _persist(self, worker: Hello, request: Persist) -> Answer:
+        step = request.target.step
+        labels = [
+            Label(place=worker.place(kind), step=step, round=worker.round, world=worker.world)
+            for kind in request.kinds
+        ]
+        places = tuple(label.place for label in labels)
+        busy = self._writings.begin(places, step)
+        if busy is not None:
+            return Busy(step=busy)
+        holds: list[tuple[int, int]] = []
+        for label in labels:
+            held = self.holdings.hold(label)
+            if held is None:
+                self._writings.give_up(places, step)
+                for descriptor, _ in holds:
+                    os.close(descriptor)
+                return _refused(f"{label.name} is not in this node's memory")
+            holds.append(held)
+        order = Write(
+            target=request.target,
+            lengths=tuple(length for _, length in holds),
+            publication=request.publication,
+        )
+        hear = self._writings.hear(places, order)
+        self.carrier.submit(order, [descriptor for descriptor, _ in holds], hear)
+        return Accepted()
+
+    def _fetch(self, address: str, label: Label) -> Reply:
+        try:
+            self.neighbours.fetch(address, label)
+        except NoRoom as error:
+            return NotEnoughRoom(reason=str(error)), []
+        except PeerTrouble as error:
+            return _refused(str(error)), []
+        return self._open(label)
+
+
+def _refused(reason: str) -> Refused:
+    return Refused(reason=reason)

@@ -1,0 +1,276 @@
+"""A worker's view of its node's snapshots, whoever keeps them.
+
+`SnapshotMemory` is what a checkpointer uses: fill memory in turn (``begin``, ``complete``), see
+what is held (``inventory``, ``open``, ``fetch``), have it written (``persist``, ``status``). The
+two kinds of it differ in one method: how a request reaches the keeper.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import threading
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any, TypeVar
+
+from resile.checkpoint.errors import CheckpointError, NoRoom
+from resile.checkpoint.handover import HandoverPage
+from resile.checkpoint.keeping.errors import KeeperRefused
+from resile.checkpoint.keeping.messages import (
+    Accepted,
+    Answer,
+    Busy,
+    Completed,
+    Done,
+    Fetch,
+    Held,
+    Hello,
+    Holding,
+    Inventory,
+    List,
+    NotEnoughRoom,
+    Open,
+    Opened,
+    Peers,
+    Persist,
+    Publication,
+    Refused,
+    Request,
+    Reserve,
+    Reserved,
+    Resumed,
+    Status,
+    StatusWanted,
+    Target,
+    Watch,
+    Watched,
+)
+from resile.checkpoint.memory import map_memory
+from resile.checkpoint.pair import Begun, SlotPair
+from resile.checkpoint.part import PartKind
+from resile.checkpoint.slots import BEGIN, Label
+
+__all__ = ["OpenPart", "SnapshotMemory"]
+
+_LOOK = 0.02
+"""Seconds between two looks at the status."""
+
+A = TypeVar("A")
+
+
+class OpenPart:
+    """A part in memory, to read. It cannot be overwritten until it is closed."""
+
+    def __init__(self, label: Label, descriptor: int, *, size: int) -> None:
+        self.label = label
+        self.size = size
+        self._descriptor = descriptor
+        mapping = map_memory(descriptor, writable=False)
+        self.buffer = memoryview(mapping)[BEGIN : BEGIN + size]
+        """Valid as long as somebody holds it, whole until this part is closed."""
+
+    def close(self) -> None:
+        """Let the slot go."""
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+            self._descriptor = -1
+
+    def __enter__(self) -> OpenPart:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+
+class SnapshotMemory(ABC):
+    """The snapshots of this worker's node.
+
+    Methods raise :class:`~resile.checkpoint.keeping.errors.KeeperGone` when the keeper is dead.
+    """
+
+    address: str = ""
+    """Where other nodes' keepers reach this node's; empty if they cannot."""
+
+    def __init__(self, worker: Hello) -> None:
+        self.worker = worker
+        self._pairs: dict[PartKind, SlotPair] = {}
+        self._ahead: dict[PartKind, threading.Thread] = {}
+
+    @abstractmethod
+    def _ask(self, request: Request) -> tuple[Answer, Sequence[int]]:
+        """The keeper's answer; its descriptors are ours to close."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Let the keeper go; what it was told to write is written."""
+
+    # --- filling ----------------------------------------------------------------------------
+
+    def reserve(self, kind: PartKind, size: int) -> None:
+        """Have memory for parts of up to ``size`` bytes, made ready in the background.
+
+        Raises :class:`NoRoom`. ``begin`` calls it if need be.
+        """
+        pair = self._pairs.get(kind)
+        if pair is not None and pair.capacity >= size:
+            return
+        _, descriptors = self._expect(Reserved, Reserve(kind=kind, size=size))
+        if pair is not None:
+            pair.close()
+        self._pairs[kind] = SlotPair(descriptors)
+        self._pairs[kind].populate()
+
+    def reserve_ahead(self, kind: PartKind, size: int) -> None:
+        """The same without waiting for it, so that the first snapshot costs what the later ones do.
+
+        Trouble is not told here: ``begin`` will meet it again. Other requests wait meanwhile.
+        """
+
+        def reserve() -> None:
+            with contextlib.suppress(CheckpointError):
+                self.reserve(kind, size)
+
+        self._ahead[kind] = threading.Thread(target=reserve, name="resile-reserve", daemon=True)
+        self._ahead[kind].start()
+
+    def begin(self, kind: PartKind, *, step: int, size: int, timeout: float | None = None) -> Begun:
+        """Memory for this worker's part of ``step``; see :meth:`SlotPair.begin`."""
+        if kind in self._ahead:
+            self._ahead.pop(kind).join()
+        self.reserve(kind, size)
+        worker = self.worker
+        label = Label(place=worker.place(kind), step=step, round=worker.round, world=worker.world)
+        return self._pairs[kind].begin(label, size, timeout=timeout)
+
+    def complete(self, kind: PartKind) -> Label:
+        """The part is all there: from here on it survives this worker, and is copied to a peer."""
+        label = self._pairs[kind].complete()
+        self._expect(Done, Completed(label=label))
+        return label
+
+    def abandon(self, kind: PartKind) -> None:
+        """Give up what was begun."""
+        self._pairs[kind].abandon()
+
+    # --- what is held -----------------------------------------------------------------------
+
+    def inventory(self) -> tuple[Held, ...]:
+        """All whole parts on this node, its own and copies of others'."""
+        answer, _ = self._expect(Inventory, List())
+        return answer.parts
+
+    def open(self, label: Label) -> OpenPart:
+        """A part on this node; raises :class:`KeeperRefused` if it is not there (any more)."""
+        answer, (descriptor,) = self._expect(Opened, Open(label=label))
+        return OpenPart(label, descriptor, size=answer.size)
+
+    def fetch(self, address: str, label: Label) -> OpenPart:
+        """The same from another node's keeper, by way of this node's memory.
+
+        Raises :class:`KeeperRefused` with the reason, or :class:`NoRoom`. Fetched once a node,
+        however many of its workers ask.
+        """
+        answer, (descriptor,) = self._expect(Opened, Fetch(address=address, label=label))
+        return OpenPart(label, descriptor, size=answer.size)
+
+    def resumed(self, step: int) -> None:
+        """Training goes on from ``step``: later parts on this node are forgotten."""
+        self._expect(Done, Resumed(step=step))
+
+    def peers(self, next: str = "") -> None:
+        """Whom this node's rank parts are copied to: a keeper's address, empty for nobody."""
+        self._expect(Done, Peers(next=next))
+
+    # --- planned changes --------------------------------------------------------------------
+
+    def watch(self) -> HandoverPage:
+        """The page on which this worker is asked to save; looking at it costs nothing."""
+        _, (descriptor,) = self._expect(Watched, Watch())
+        return HandoverPage(descriptor)
+
+    def hold(self, step: int) -> None:
+        """Say that ``step`` is saved for the planned change, and that this worker waits."""
+        self._expect(Done, Holding(step=step))
+
+    # --- storage ----------------------------------------------------------------------------
+
+    def persist(
+        self,
+        url: str | os.PathLike[str],
+        *,
+        step: int,
+        kinds: Sequence[PartKind],
+        attempt: str,
+        publication: Publication | None = None,
+        options: Mapping[str, Any] | None = None,
+        patience: float = 300.0,
+    ) -> Accepted | Busy:
+        """Have this worker's parts of ``step`` written, in the background.
+
+        ``publication`` for the one worker of the job whose writer waits for all parts and makes the
+        checkpoint exist. :class:`Busy` if an earlier step of these parts is not written yet.
+        Raises :class:`KeeperRefused` if ``step`` is not in memory.
+        """
+        target = Target(
+            url=_absolute(os.fspath(url)),
+            step=step,
+            attempt=attempt,
+            options=dict(options or {}),
+            patience=patience,
+        )
+        answer = self._answer(Persist(target=target, kinds=tuple(kinds), publication=publication))[
+            0
+        ]
+        assert isinstance(answer, Accepted | Busy)
+        return answer
+
+    def status(self) -> Status:
+        """How the writing is going."""
+        answer, _ = self._expect(Status, StatusWanted())
+        return answer
+
+    def finish(self, timeout: float) -> bool:
+        """Wait until everything this node was told to write is written and published, or could
+        not be; whether it came to that in time."""
+        deadline = time.monotonic() + timeout
+        while self.status().writing:
+            if time.monotonic() >= deadline:
+                return False
+            time.sleep(_LOOK)
+        return True
+
+    # --- asking -----------------------------------------------------------------------------
+
+    def _expect(self, kind: type[A], request: Request) -> tuple[A, Sequence[int]]:
+        answer, descriptors = self._answer(request)
+        assert isinstance(answer, kind), f"{answer} is no answer to {request}"
+        return answer, descriptors
+
+    def _answer(self, request: Request) -> tuple[Answer, Sequence[int]]:
+        answer, descriptors = self._ask(request)
+        if isinstance(answer, NotEnoughRoom):
+            raise NoRoom(answer.reason)
+        if isinstance(answer, Refused):
+            raise KeeperRefused(answer.reason)
+        return answer, descriptors
+
+    def _close_pairs(self) -> None:
+        for thread in self._ahead.values():
+            thread.join()
+        for pair in self._pairs.values():
+            pair.close()
+        self._pairs.clear()
+
+
+def _absolute(url: str) -> str:
+    """The process that writes may have another working folder."""
+    return url if "://" in url else str(Path(url).expanduser().absolute())

@@ -1,0 +1,247 @@
+"""What workers ask of a keeper, and what it answers.
+
+One packet each way, in turn. Descriptors travel with the answers that say so.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from resile.checkpoint.part import PartKind
+from resile.checkpoint.slots import Label, Place
+from resile.checkpoint.writing.messages import Publication, Target
+
+__all__ = [
+    "Accepted",
+    "Answer",
+    "Busy",
+    "Completed",
+    "Done",
+    "Fetch",
+    "Held",
+    "Hello",
+    "Holding",
+    "Inventory",
+    "List",
+    "NotEnoughRoom",
+    "Open",
+    "Opened",
+    "Peers",
+    "Persist",
+    "Publication",
+    "Refused",
+    "Request",
+    "Reserve",
+    "Reserved",
+    "Resumed",
+    "Status",
+    "StatusWanted",
+    "Target",
+    "Watch",
+    "Watched",
+    "Welcome",
+]
+
+
+class Held(msgspec.Struct, frozen=True, kw_only=True):
+    """A whole part in a keeper's memory."""
+
+    label: Label
+    size: int
+    is_copy: bool = False
+    """It came from another node."""
+
+
+# --- requests -----------------------------------------------------------------------------------
+
+
+class Hello(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+    """Who asks; the first request of a connection."""
+
+    rank: int
+    local_rank: int
+    world: int
+    nproc: int
+    """Workers of this node."""
+
+    round: int = 0
+
+    def place(self, kind: PartKind) -> Place:
+        """Where this worker's part of a kind belongs."""
+        if kind is PartKind.RANK:
+            return Place(kind=kind, index=self.rank, count=self.world)
+        return Place(kind=kind, index=self.local_rank, count=self.nproc)
+
+
+class Reserve(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+    """Memory for this worker's part of a kind, ``size`` bytes twice."""
+
+    kind: PartKind
+    size: int
+
+
+class List(msgspec.Struct, frozen=True, tag=True):
+    """What is held here?"""
+
+
+class Open(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+    """A part's memory, to read."""
+
+    label: Label
+
+
+class Completed(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+    """This worker's part is all there; it may be copied to the next node."""
+
+    label: Label
+
+
+class Persist(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+    """Write this worker's parts of the target's step to storage."""
+
+    target: Target
+    kinds: tuple[PartKind, ...]
+    publication: Publication | None = None
+    """For the one worker whose writer publishes."""
+
+
+class StatusWanted(msgspec.Struct, frozen=True, tag=True):
+    """How is the writing going?"""
+
+
+class Peers(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+    """Where the next node's keeper is, as host:port; empty if there is none."""
+
+    next: str = ""
+
+
+class Fetch(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+    """Get a part from the keeper at ``address`` into this one's memory, and open it."""
+
+    address: str
+    label: Label
+
+
+class Resumed(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+    """Training goes on from ``step``: whatever is later belongs to a life that is over."""
+
+    step: int
+
+
+class Watch(msgspec.Struct, frozen=True, tag=True):
+    """This worker looks after every step whether it is asked to save before a planned change."""
+
+
+class Holding(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+    """This worker saved a step for a planned change, and waits."""
+
+    step: int
+
+
+Request = (
+    Watch
+    | Holding
+    | Hello
+    | Reserve
+    | List
+    | Open
+    | Completed
+    | Persist
+    | StatusWanted
+    | Peers
+    | Fetch
+    | Resumed
+)
+
+
+# --- answers ------------------------------------------------------------------------------------
+
+
+class Welcome(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+    """The keeper is here."""
+
+    address: str = ""
+    """Where other nodes' keepers reach it; empty if they do not."""
+
+
+class Reserved(msgspec.Struct, frozen=True, tag=True):
+    """Comes with two descriptors."""
+
+
+class NotEnoughRoom(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+    """It does not fit."""
+
+    reason: str
+
+
+class Inventory(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+    """All whole parts."""
+
+    parts: tuple[Held, ...]
+
+
+class Opened(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+    """Comes with one descriptor, which holds the slot until it is closed."""
+
+    size: int
+
+
+class Watched(msgspec.Struct, frozen=True, tag=True):
+    """Comes with one descriptor, of the page to look at."""
+
+
+class Done(msgspec.Struct, frozen=True, tag=True):
+    """So be it."""
+
+
+class Accepted(msgspec.Struct, frozen=True, tag=True):
+    """It will be written."""
+
+
+class Busy(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+    """An earlier step of the same part is still being written; ask again later."""
+
+    step: int
+
+
+class Status(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+    """How the writing is going."""
+
+    writing: tuple[int, ...] = ()
+    """Steps of which something here is still to be written or published."""
+
+    written: int | None = None
+    """The latest step of which this node's parts are on storage."""
+
+    committed: int | None = None
+    """The latest step that a writer of this node has published."""
+
+    trouble: str = ""
+    """What went wrong last, with the step; empty once something went well again."""
+
+    copied: int | None = None
+    """The latest step of which all this node's parts were copied to the next node."""
+
+    copy_trouble: str = ""
+
+
+class Refused(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+    """No, and why."""
+
+    reason: str
+
+
+Answer = (
+    Watched
+    | Welcome
+    | Reserved
+    | NotEnoughRoom
+    | Inventory
+    | Opened
+    | Watched
+    | Done
+    | Accepted
+    | Busy
+    | Status
+    | Refused
+)

@@ -1,0 +1,111 @@
+"""What a keeper asks of another: to keep a copy of a part, or to give one."""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from resile.checkpoint.keeping.errors import PeerTrouble
+from resile.checkpoint.keeping.holdings import Holdings
+from resile.checkpoint.keeping.peers import frames
+from resile.checkpoint.keeping.peers.bulk import push_behind
+from resile.checkpoint.keeping.peers.frames import (
+    Answer,
+    AnswerDecoder,
+    Coming,
+    GoOn,
+    Kept,
+    No,
+    Offer,
+    Torn,
+    Wanted,
+    Whole,
+)
+from resile.checkpoint.keeping.peers.proof import introduce
+from resile.checkpoint.moving import IDLE_LIMIT, pull
+from resile.checkpoint.slots import Label, read_control
+from resile.checkpoint.writing import Carrier
+
+__all__ = ["copy_to", "fetch_from"]
+
+CONNECT_LIMIT = 5.0
+"""Seconds: a keeper on a busy machine answers within one; a dark network never does."""
+
+
+def copy_to(
+    address: str, label: Label, *, token: str, holdings: Holdings, carrier: Carrier
+) -> bool:
+    """Leave a copy of a part at another keeper; whether it is there now.
+
+    False if the part was overwritten by a newer one before all of it was sent: then there is that
+    one to send. The slot is not held meanwhile, so that training never waits for a network. Raises
+    :class:`PeerTrouble` if it could not be left there for another reason.
+    """
+    found = holdings.glance(label)
+    if found is None:
+        return False
+    slot, control = found
+    try:
+        with _call(address, token) as connection:
+            frames.send(connection, Offer(label=label, size=control.length))
+            if isinstance(_answer(connection), Kept):
+                return True
+            push_behind(carrier, slot, connection, length=control.length)
+            whole = read_control(slot) == control
+            frames.send(connection, Whole() if whole else Torn())
+            return whole and isinstance(_answer(connection), Kept)
+    finally:
+        os.close(slot)
+
+
+def fetch_from(address: str, label: Label, *, token: str, holdings: Holdings) -> None:
+    """Get a part into our own memory; raises :class:`PeerTrouble` or :class:`NoRoom`."""
+    with _call(address, token) as connection:
+        frames.send(connection, Wanted(label=label))
+        coming = _answer(connection)
+        if not isinstance(coming, Coming):
+            raise PeerTrouble(f"{type(coming).__name__} is no answer")
+        filling = holdings.fill(label, coming.size)
+        if filling is None:
+            raise PeerTrouble(f"the memory for {label.place.name} is in use on this node")
+        whole = False
+        try:
+            pull(filling.descriptor, connection, length=coming.size)
+            whole = isinstance(frames.receive(connection, AnswerDecoder), Whole)
+        finally:
+            filling.complete() if whole else filling.abandon()
+        if not whole:
+            raise PeerTrouble(f"{label.name} changed while it was sent")
+
+
+@contextmanager
+def _call(address: str, token: str) -> Iterator[socket.socket]:
+    """A connection to another keeper; trouble with it is told with its address."""
+    host, _, port = address.rpartition(":")
+    try:
+        with socket.create_connection(
+            (host.strip("[]"), int(port)), timeout=CONNECT_LIMIT
+        ) as connection:
+            introduce(connection, token)
+            connection.settimeout(IDLE_LIMIT)
+            yield connection
+    except (OSError, ValueError) as error:
+        raise PeerTrouble(f"the keeper at {address}: {_words(error)}") from None
+    except PeerTrouble as error:
+        raise PeerTrouble(f"the keeper at {address}: {error}") from None
+
+
+def _answer(connection: socket.socket) -> Answer:
+    answer = frames.receive(connection, AnswerDecoder)
+    if isinstance(answer, No):
+        raise PeerTrouble(answer.reason)
+    assert isinstance(answer, GoOn | Kept | Coming)
+    return answer
+
+
+def _words(error: OSError | ValueError) -> str:
+    if isinstance(error, TimeoutError):
+        return "it does not answer"
+    return (error.strerror if isinstance(error, OSError) else None) or str(error)

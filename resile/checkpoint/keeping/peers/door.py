@@ -1,0 +1,150 @@
+"""Where other nodes' keepers knock: they leave copies of their parts, and fetch parts.
+
+A thread a caller, so many at most. Who does not prove within a moment to belong to the job is shown
+out. A copy is whole only when all its bytes came and its sender says that they did not change
+meanwhile: anything else leaves the slot without a whole part, and the one before untouched.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import socket
+import threading
+
+from resile.checkpoint.errors import CheckpointError, NoRoom
+from resile.checkpoint.keeping.errors import PeerTrouble
+from resile.checkpoint.keeping.holdings import Holdings
+from resile.checkpoint.keeping.peers import frames
+from resile.checkpoint.keeping.peers.bulk import pull_behind
+from resile.checkpoint.keeping.peers.frames import (
+    Answer,
+    AskDecoder,
+    Coming,
+    GoOn,
+    Kept,
+    No,
+    Offer,
+    Wanted,
+    Whole,
+)
+from resile.checkpoint.keeping.peers.proof import admit
+from resile.checkpoint.moving import IDLE_LIMIT, push
+from resile.checkpoint.slots import Label
+from resile.checkpoint.writing import Carrier
+
+__all__ = ["Door"]
+
+log = logging.getLogger("resile.checkpoint")
+
+PROOF_LIMIT = 5.0
+"""Seconds a stranger has: one round trip, on a busy machine."""
+
+MOST_CALLERS = 64
+"""At once: every node of a large job may fetch from one that has what it needs."""
+
+
+class Door:
+    """Listens on ``host``, on a port of its own; raises OSError if that is not to be had."""
+
+    def __init__(self, host: str, *, token: str, holdings: Holdings, carrier: Carrier) -> None:
+        self._token = token
+        self._holdings = holdings
+        self._carrier = carrier
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        self._socket = socket.create_server((host, 0), family=family, backlog=MOST_CALLERS)
+        self.port: int = self._socket.getsockname()[1]
+        self._callers: set[socket.socket] = set()
+        self._lock = threading.Lock()
+        threading.Thread(target=self._accept, name="resile-peers", daemon=True).start()
+
+    def close(self) -> None:
+        """Stop listening, and hang up on everybody."""
+        with self._lock:
+            connections = [self._socket, *self._callers]
+        for connection in connections:
+            with contextlib.suppress(OSError):
+                connection.shutdown(socket.SHUT_RDWR)
+        self._socket.close()
+
+    def _accept(self) -> None:
+        with contextlib.suppress(OSError):
+            while True:
+                connection, _ = self._socket.accept()
+                with self._lock:
+                    if len(self._callers) >= MOST_CALLERS:
+                        connection.close()
+                        continue
+                    self._callers.add(connection)
+                threading.Thread(
+                    target=self._receive, args=(connection,), name="resile-peer", daemon=True
+                ).start()
+
+    def _receive(self, connection: socket.socket) -> None:
+        try:
+            connection.settimeout(PROOF_LIMIT)
+            if admit(connection, self._token):
+                connection.settimeout(IDLE_LIMIT)
+                self._answer(connection)
+        except (OSError, CheckpointError) as error:
+            log.debug("a peer's call for snapshots broke off: %s", error)
+        except Exception:
+            log.exception("a peer's call for snapshots failed")
+        finally:
+            with self._lock:
+                self._callers.discard(connection)
+            connection.close()
+
+    def _answer(self, connection: socket.socket) -> None:
+        ask = frames.receive(connection, AskDecoder)
+        if isinstance(ask, Offer):
+            frames.send(connection, self._keep(connection, ask))
+        elif isinstance(ask, Wanted):
+            self._give(connection, ask.label)
+        else:
+            raise PeerTrouble(f"{type(ask).__name__} is not what a caller begins with")
+
+    def _keep(self, connection: socket.socket, offer: Offer) -> Answer:
+        label = offer.label
+        newer = self._newer(label)
+        if newer is not None:
+            return Kept() if newer == label else No(reason=f"{newer.name} is newer and kept here")
+        try:
+            filling = self._holdings.fill(label, offer.size)
+        except NoRoom as error:
+            return No(reason=str(error))
+        if filling is None:
+            return No(reason=f"the memory for {label.place.name} is in use")
+        whole = False
+        try:
+            frames.send(connection, GoOn())
+            pull_behind(self._carrier, filling.descriptor, connection, length=offer.size)
+            whole = isinstance(frames.receive(connection, AskDecoder), Whole)
+        finally:
+            filling.complete() if whole else filling.abandon()
+        return Kept() if whole else No(reason="it changed while it was sent")
+
+    def _newer(self, label: Label) -> Label | None:
+        """What makes the offered part superfluous, if something does."""
+        for held in self._holdings.inventory():
+            mine = held.label
+            if mine.place == label.place and (
+                mine == label or (mine.round, mine.step) > (label.round, label.step)
+            ):
+                return mine
+        return None
+
+    def _give(self, connection: socket.socket, label: Label) -> None:
+        """Somebody restores and waits: sent by this thread, not behind everything else."""
+        held = self._holdings.hold(label)
+        if held is None:
+            frames.send(connection, No(reason=f"{label.name} is not held here"))
+            return
+        descriptor, size = held
+        try:
+            frames.send(connection, Coming(size=size))
+            push(descriptor, connection, length=size)
+            frames.send(connection, Whole())
+        finally:
+            os.close(descriptor)

@@ -1,0 +1,132 @@
+"""What keepers say to each other: length-prefixed msgpack on TCP, with a part's bytes in between.
+
+A frame is small and bounded, so that nobody can make a keeper take in more than it wants to; the
+bytes of a part follow a frame that says how many they are.
+"""
+
+from __future__ import annotations
+
+import socket
+import struct
+from typing import Any, TypeVar
+
+import msgspec
+
+from resile.checkpoint.keeping.errors import PeerTrouble
+from resile.checkpoint.slots import Label
+
+__all__ = [
+    "Answer",
+    "AnswerDecoder",
+    "Ask",
+    "AskDecoder",
+    "Challenge",
+    "Coming",
+    "GoOn",
+    "Kept",
+    "No",
+    "Offer",
+    "Proof",
+    "Torn",
+    "Wanted",
+    "Whole",
+    "receive",
+    "send",
+]
+
+LARGEST_FRAME = 64 * 1024
+_LENGTH = struct.Struct("!I")
+
+T = TypeVar("T")
+
+
+class Challenge(msgspec.Struct, frozen=True, tag=True):
+    """The first word, of who was called."""
+
+    nonce: bytes
+
+
+class Proof(msgspec.Struct, frozen=True, tag=True):
+    """That somebody knows the job's token, without saying it."""
+
+    nonce: bytes
+    code: bytes
+
+
+class Offer(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+    """Will you keep this part? Its bytes follow if so, then whether they were whole."""
+
+    label: Label
+    size: int
+
+
+class Wanted(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+    """Please send this part."""
+
+    label: Label
+
+
+class GoOn(msgspec.Struct, frozen=True, tag=True):
+    """Send."""
+
+
+class Coming(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+    """The part's bytes follow, then whether they were whole."""
+
+    size: int
+
+
+class Whole(msgspec.Struct, frozen=True, tag=True):
+    """What was sent did not change while it was sent."""
+
+
+class Torn(msgspec.Struct, frozen=True, tag=True):
+    """It did; forget it."""
+
+
+class Kept(msgspec.Struct, frozen=True, tag=True):
+    """The part is here."""
+
+
+class No(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+    """No, and why."""
+
+    reason: str
+
+
+Ask = Challenge | Proof | Offer | Wanted | Whole | Torn
+Answer = Challenge | Proof | GoOn | Coming | Whole | Torn | Kept | No
+
+AskDecoder: msgspec.msgpack.Decoder[Ask] = msgspec.msgpack.Decoder(Ask)
+AnswerDecoder: msgspec.msgpack.Decoder[Answer] = msgspec.msgpack.Decoder(Answer)
+_encoder = msgspec.msgpack.Encoder()
+
+
+def send(connection: socket.socket, message: Any) -> None:
+    """Send one frame; raises OSError."""
+    data = _encoder.encode(message)
+    connection.sendall(_LENGTH.pack(len(data)) + data)
+
+
+def receive(connection: socket.socket, decoder: msgspec.msgpack.Decoder[T]) -> T:
+    """The next frame, and not one byte of what comes after it.
+
+    Raises OSError when the other side is gone, :class:`PeerTrouble` for what is no frame of ours.
+    """
+    (length,) = _LENGTH.unpack(_exactly(connection, _LENGTH.size))
+    if length > LARGEST_FRAME:
+        raise PeerTrouble(f"a frame of {length} bytes; at most {LARGEST_FRAME} are read")
+    try:
+        return decoder.decode(_exactly(connection, length))
+    except msgspec.DecodeError as error:
+        raise PeerTrouble(f"not a word of a keeper: {error}") from None
+
+
+def _exactly(connection: socket.socket, count: int) -> bytes:
+    data = bytearray()
+    while len(data) < count:
+        piece = connection.recv(count - len(data))
+        if not piece:
+            raise ConnectionError("it hung up")
+        data += piece
+    return bytes(data)

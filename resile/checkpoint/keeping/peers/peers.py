@@ -1,0 +1,92 @@
+"""This node's keeper among the others: listens, sends copies to the next, fetches what it lacks."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+
+from resile.checkpoint.keeping.holdings import Holdings
+from resile.checkpoint.keeping.peers.asking import copy_to, fetch_from
+from resile.checkpoint.keeping.peers.copier import Copier
+from resile.checkpoint.keeping.peers.door import Door
+from resile.checkpoint.part import PartKind
+from resile.checkpoint.slots import Label
+from resile.checkpoint.writing import Carrier
+
+__all__ = ["Peers"]
+
+
+class Peers:
+    """A :class:`~resile.checkpoint.keeping.keeper.Neighbourhood` over TCP.
+
+    ``host``: this node's own address; raises OSError if it cannot be listened on.
+    """
+
+    def __init__(
+        self,
+        host: str,
+        *,
+        token: str,
+        holdings: Holdings,
+        carrier: Carrier,
+        news: Callable[[int, str], None],
+    ) -> None:
+        self._token = token
+        self._holdings = holdings
+        self._carrier = carrier
+        self._door = Door(host, token=token, holdings=holdings, carrier=carrier)
+        self._copier = Copier(self._copy, news=news)
+        self._fetching: dict[Label, threading.Lock] = {}
+        self._lock = threading.Lock()
+        self.address = f"[{host}]:{self._door.port}" if ":" in host else f"{host}:{self._door.port}"
+
+    @property
+    def next(self) -> str:
+        """Where copies go."""
+        return self._copier.next
+
+    @property
+    def copied(self) -> int | None:
+        """The latest step that was copied to the next node."""
+        return self._copier.copied
+
+    @property
+    def trouble(self) -> str:
+        """Why the latest copy did not come about."""
+        return self._copier.trouble
+
+    def turn_to(self, address: str) -> None:
+        """Send copies there from now on, beginning with what is held already."""
+        if address == self.address:
+            address = ""
+        if self._copier.turn_to(address):
+            for held in sorted(self._holdings.inventory(), key=lambda held: held.label.step):
+                if not held.is_copy:
+                    self.send(held.label)
+
+    def send(self, label: Label) -> None:
+        """Copy a rank part to the next node; replica parts are on every node anyway."""
+        if label.place.kind is PartKind.RANK:
+            self._copier.send(label)
+
+    def fetch(self, address: str, label: Label) -> None:
+        """Get a part into this node's memory, once for all who want it."""
+        with self._lock:
+            fetching = self._fetching.setdefault(label, threading.Lock())
+        try:
+            with fetching:
+                if not any(held.label == label for held in self._holdings.inventory()):
+                    fetch_from(address, label, token=self._token, holdings=self._holdings)
+        finally:
+            with self._lock:
+                self._fetching.pop(label, None)
+
+    def close(self) -> None:
+        """Stop listening and sending."""
+        self._copier.close()
+        self._door.close()
+
+    def _copy(self, address: str, label: Label) -> bool:
+        return copy_to(
+            address, label, token=self._token, holdings=self._holdings, carrier=self._carrier
+        )

@@ -1,0 +1,103 @@
+"""The keeper's door for the workers of its node: an abstract Unix socket, a thread a worker.
+
+No file is left behind, however the process ends. An abstract socket has no permissions, so each
+caller's user is asked of the kernel: only the keeper's own user (or root) is heard. A worker that
+sends what is no request is hung up on; that is a bug, and harms nobody else.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import secrets
+import socket
+import struct
+import threading
+
+import msgspec
+
+from resile.checkpoint import packets
+from resile.checkpoint.keeping.keeper import Keeper
+from resile.checkpoint.keeping.messages import Hello, Refused, Request
+
+__all__ = ["KeeperServer"]
+
+log = logging.getLogger("resile.checkpoint")
+
+_CREDENTIALS = struct.Struct("3i")
+
+
+class KeeperServer:
+    """Serves a keeper until closed."""
+
+    def __init__(self, keeper: Keeper) -> None:
+        self.name = f"@resile-{secrets.token_hex(8)}"
+        """For RESILE_SNAPSHOTS."""
+        self._keeper = keeper
+        self._door = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self._door.bind("\0" + self.name[1:])
+        self._door.listen(128)
+        self._lines: set[socket.socket] = set()
+        self._lock = threading.Lock()
+        threading.Thread(target=self._accept, name="resile-keeper", daemon=True).start()
+
+    def close(self) -> None:
+        """Hang up on everybody."""
+        with self._lock:
+            lines = [self._door, *self._lines]
+        for line in lines:
+            with contextlib.suppress(OSError):
+                line.shutdown(socket.SHUT_RDWR)
+        self._door.close()
+
+    def _accept(self) -> None:
+        with contextlib.suppress(OSError):
+            while True:
+                line, _ = self._door.accept()
+                with self._lock:
+                    self._lines.add(line)
+                threading.Thread(
+                    target=self._serve, args=(line,), name="resile-keeper-line", daemon=True
+                ).start()
+
+    def _serve(self, line: socket.socket) -> None:
+        try:
+            if _is_ours(line):
+                self._converse(line)
+        except (OSError, msgspec.DecodeError) as error:
+            log.debug("a worker's line to the keeper broke: %s", error)
+        except Exception:
+            log.exception("a worker's request to the keeper failed")
+        finally:
+            with self._lock:
+                self._lines.discard(line)
+            line.close()
+
+    def _converse(self, line: socket.socket) -> None:
+        decoder: msgspec.msgpack.Decoder[Request] = msgspec.msgpack.Decoder(Request)
+        worker: Hello | None = None
+        while (received := packets.receive(line, decoder)) is not None:
+            request, surplus = received
+            _close_all(surplus)
+            if isinstance(request, Hello):
+                worker = request
+            if worker is None:
+                packets.send(line, Refused(reason="say hello first"))
+                return
+            answer, descriptors = self._keeper.answer(worker, request)
+            try:
+                packets.send(line, answer, descriptors)
+            finally:
+                _close_all(descriptors)
+
+
+def _is_ours(line: socket.socket) -> bool:
+    raw = line.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
+    _, user, _ = _CREDENTIALS.unpack(raw)
+    return user in (os.geteuid(), 0)
+
+
+def _close_all(descriptors: list[int]) -> None:
+    for descriptor in descriptors:
+        os.close(descriptor)

@@ -1,0 +1,106 @@
+"""What is being written, and how it went: the keeper's memory of the carrier's words."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections import Counter
+from collections.abc import Callable
+
+from resile.checkpoint.keeping.messages import Status
+from resile.checkpoint.room import gibibytes
+from resile.checkpoint.slots import Place
+from resile.checkpoint.writing import Failed, Finished, Moved, Progress, Published, Write, Written
+
+__all__ = ["Writings"]
+
+
+class Writings:
+    """Thread-safe. ``news`` gets one line, with its level, for each thing worth knowing."""
+
+    def __init__(self, news: Callable[[int, str], None]) -> None:
+        self._news = news
+        self._lock = threading.Lock()
+        self._places: dict[Place, int] = {}
+        self._steps: Counter[int] = Counter()
+        self._written: int | None = None
+        self._committed: int | None = None
+        self._trouble = ""
+
+    def begin(self, places: tuple[Place, ...], step: int) -> int | None:
+        """Note that these parts are being written; the step that still is, if one is."""
+        with self._lock:
+            for place in places:
+                if place in self._places:
+                    return self._places[place]
+            self._places.update(dict.fromkeys(places, step))
+            self._steps[step] += 1
+        return None
+
+    def give_up(self, places: tuple[Place, ...], step: int) -> None:
+        """It did not even begin."""
+        with self._lock:
+            self._free(places, step)
+            self._end(step)
+
+    def hear(
+        self, places: tuple[Place, ...], order: Write
+    ) -> Callable[[Finished | Progress], None]:
+        """Who takes the carrier's words on an order."""
+        return lambda word: self._hear(places, order, word)
+
+    def status(self, *, copied: int | None, copy_trouble: str) -> Status:
+        """All of it, for who asks."""
+        with self._lock:
+            return Status(
+                writing=tuple(sorted(self._steps)),
+                written=self._written,
+                committed=self._committed,
+                trouble=self._trouble,
+                copied=copied,
+                copy_trouble=copy_trouble,
+            )
+
+    def _hear(self, places: tuple[Place, ...], order: Write, word: Finished | Progress) -> None:
+        step, url = order.target.step, order.target.url
+        match word:
+            case Progress(text=text):
+                self._news(logging.WARNING, f"checkpoint of step {step}: {text}")
+            case Failed(reason=reason):
+                with self._lock:
+                    overtaken = self._committed is not None and self._committed > step
+                    if not overtaken:
+                        self._trouble = f"step {step}: {reason}"
+                    self._free(places, step)
+                    self._end(step)
+                level = logging.INFO if overtaken else logging.ERROR
+                self._news(level, f"checkpoint of step {step} was not written: {reason}")
+            case Written():
+                with self._lock:
+                    self._written = step
+                    self._trouble = ""
+                    self._free(places, step)
+                    if order.publication is None:
+                        self._end(step)
+            case Published(size=size, seconds=seconds):
+                with self._lock:
+                    self._committed = step
+                    self._trouble = ""
+                    self._end(step)
+                self._news(
+                    logging.DEBUG,
+                    f"checkpoint of step {step} is complete in {url}: {gibibytes(size)}, "
+                    f"published after {seconds:.1f} s",
+                )
+            case Moved():
+                raise AssertionError("a write does not move bytes between nodes")
+
+    def _free(self, places: tuple[Place, ...], step: int) -> None:
+        for place in places:
+            if self._places.get(place) == step:
+                del self._places[place]
+
+    def _end(self, step: int) -> None:
+        self._steps[step] -= 1
+        if self._steps[step] <= 0:
+            del self._steps[step]

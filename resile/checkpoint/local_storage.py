@@ -1,0 +1,209 @@
+"""Checkpoints in a folder of this machine, or of a network file system that is mounted.
+
+A file is written under a name of its own in the same folder, synced, renamed over the final name,
+and the folder is synced: after a power cut it is there whole or not at all. A writer that is killed
+leaves its temporary file; pruning removes such remains.
+
+Files are read by mapping them, so that restoring copies each byte once, from the page cache into
+the tensor. A network file system that fails under a mapping ends the process with SIGBUS;
+``read_into`` does not map and reports an error instead.
+"""
+
+# Every operation is a call of os by its name, so that tests can make each one of them fail.
+# ruff: noqa: PTH102, PTH104, PTH106, PTH108
+from __future__ import annotations
+
+import errno
+import mmap
+import os
+import secrets
+import stat
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from types import TracebackType
+
+from resile.checkpoint.errors import NotThere, StorageRefused, StorageTrouble
+from resile.checkpoint.names import TEMPORARY_ENDING
+from resile.checkpoint.storage import Item, OpenFile
+
+__all__ = ["LocalStorage"]
+
+_REFUSALS = frozenset(
+    {
+        *(errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EACCES, errno.EPERM),
+        *(errno.ENOTDIR, errno.EISDIR, errno.ENAMETOOLONG, errno.ELOOP),
+    }
+)
+"""What the same try would meet again; everything else (EIO, ESTALE, ETIMEDOUT…) may pass."""
+
+_CANNOT_SYNC_FOLDERS = frozenset({errno.EINVAL, errno.ENOTSUP, errno.EBADF})
+"""Some network and FUSE file systems say this of folders; their renames are durable or never."""
+
+
+class LocalStorage:
+    """A folder as a :class:`~resile.checkpoint.storage.Storage`."""
+
+    def __init__(self, root: Path) -> None:
+        """The folder need not exist yet."""
+        self.root = root.absolute()
+        self.address = str(self.root)
+
+    def write(self, path: str, chunks: Iterable[memoryview]) -> None:
+        """Write a file whole and durable, or leave what was there."""
+        target = self.root / path
+        with _named(target, "write"):
+            _make_folders(target.parent)
+            temporary = target.with_name(f".{target.name}.{secrets.token_hex(4)}{TEMPORARY_ENDING}")
+            try:
+                _write_and_sync(temporary, chunks)
+                os.rename(temporary, target)
+            except BaseException:
+                with suppress(OSError):
+                    os.unlink(temporary)
+                raise
+            _sync_folder(target.parent)
+
+    def open(self, path: str) -> OpenFile:
+        """Open a file for reading."""
+        return _LocalFile(self.root / path)
+
+    def list(self, folder: str = "") -> list[Item]:
+        """What is in a folder."""
+        where = self.root / folder
+        items = []
+        with _named(where, "list"), os.scandir(where) as entries:
+            for entry in entries:
+                # Another writer renames and prunes while this looks.
+                with suppress(FileNotFoundError):
+                    items.append(_item(entry))
+        return sorted(items, key=lambda item: item.name)
+
+    def delete(self, paths: Iterable[str]) -> None:
+        """Delete files, and folders that become empty."""
+        folders = set()
+        for path in paths:
+            target = self.root / path
+            with _named(target, "delete"), suppress(FileNotFoundError):
+                os.unlink(target)
+                folders.add(target.parent)
+        for folder in folders:
+            with _named(folder, "delete in"), suppress(FileNotFoundError):
+                _sync_folder(folder)
+            if folder != self.root:
+                with suppress(OSError):
+                    os.rmdir(folder)
+
+
+class _LocalFile:
+    """One file, mapped when it is first read without a buffer to read into."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        with _named(path, "read"):
+            self._fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+            found = os.fstat(self._fd)
+        self.size = found.st_size
+        self._mapped: memoryview | None = None
+        if not stat.S_ISREG(found.st_mode):
+            os.close(self._fd)
+            raise StorageTrouble(f"cannot read {path}: it is not a file")
+
+    def read(self, begin: int, end: int) -> memoryview:
+        """A view of the file's pages."""
+        if not 0 <= begin <= end <= self.size:
+            raise StorageTrouble(f"cannot read {self._path} up to byte {end}: it has {self.size}")
+        if self._mapped is None:
+            self._mapped = self._map()
+        return self._mapped[begin:end]
+
+    def _map(self) -> memoryview:
+        if not self.size:
+            return memoryview(b"")
+        with _named(self._path, "map"):
+            return memoryview(mmap.mmap(self._fd, self.size, access=mmap.ACCESS_READ))
+
+    def read_into(self, begin: int, buffer: memoryview) -> None:
+        """Read without mapping."""
+        done = 0
+        while done < len(buffer):
+            with _named(self._path, "read"):
+                got = os.preadv(self._fd, [buffer[done:]], begin + done)
+            if not got:
+                raise StorageTrouble(f"cannot read {self._path}: it ends at byte {begin + done}")
+            done += got
+
+    def __enter__(self) -> OpenFile:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        # Views that were given out keep the mapping; it goes when the last of them does.
+        self._mapped = None
+        os.close(self._fd)
+
+
+def _item(entry: os.DirEntry[str]) -> Item:
+    found = entry.stat()
+    is_folder = stat.S_ISDIR(found.st_mode)
+    size = 0 if is_folder else found.st_size
+    return Item(name=entry.name, size=size, modified=found.st_mtime, is_folder=is_folder)
+
+
+def _write_and_sync(path: Path, chunks: Iterable[memoryview]) -> None:
+    fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
+    try:
+        for chunk in chunks:
+            done = 0
+            while done < len(chunk):
+                with chunk[done:] as rest:
+                    done += os.write(fd, rest)
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+
+
+def _make_folders(folder: Path) -> None:
+    """Make a folder and those above it, each durable in the one above."""
+    if folder.is_dir():
+        return
+    _make_folders(folder.parent)
+    with suppress(FileExistsError):
+        os.mkdir(folder)
+    _sync_folder(folder.parent)
+
+
+def _sync_folder(folder: Path) -> None:
+    fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(fd)
+    except OSError as error:
+        if error.errno not in _CANNOT_SYNC_FOLDERS:
+            raise
+    finally:
+        os.close(fd)
+
+
+@contextmanager
+def _named(path: Path, doing: str) -> Iterator[None]:
+    """Turn what the system says into an error that a person understands."""
+    try:
+        yield
+    except FileNotFoundError as error:
+        raise NotThere(f"cannot {doing} {path}: {error.strerror}") from error
+    except OSError as error:
+        kind = StorageRefused if error.errno in _REFUSALS else StorageTrouble
+        raise kind(f"cannot {doing} {path}: {_said(error, path)}") from error
+
+
+def _said(error: OSError, path: Path) -> str:
+    said = error.strerror or str(error)
+    if error.errno == errno.ENOSPC:
+        with suppress(OSError):
+            found = os.statvfs(path.parent)
+            return f"{said} ({found.f_bavail * found.f_frsize / 2**20:.0f} MiB are free there)"
+    return said

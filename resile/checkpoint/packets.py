@@ -1,0 +1,60 @@
+"""One message a packet, with descriptors: how the processes around a node's snapshots talk.
+
+A packet on a Unix socket (SOCK_SEQPACKET) is a msgpack structure and the descriptors that belong
+to it; the kernel keeps packets apart and descriptors with them. Never pickle.
+"""
+
+from __future__ import annotations
+
+import array
+import os
+import socket
+from collections.abc import Sequence
+from typing import Any, TypeVar
+
+import msgspec
+
+__all__ = ["LARGEST_PACKET", "receive", "send"]
+
+LARGEST_PACKET = 128 * 1024
+"""Linux sends up to about 200 KiB in one piece; an inventory of a thousand parts needs 100."""
+
+MOST_DESCRIPTORS = 250
+"""The kernel takes 253 at a time."""
+
+_encoder = msgspec.msgpack.Encoder()
+
+T = TypeVar("T")
+
+
+def send(line: socket.socket, message: Any, descriptors: Sequence[int] = ()) -> None:
+    """Send one message; the descriptors stay the sender's own too."""
+    data = _encoder.encode(message)
+    if len(data) > LARGEST_PACKET or len(descriptors) > MOST_DESCRIPTORS:
+        raise ValueError(f"a message of {len(data)} bytes with {len(descriptors)} descriptors")
+    if descriptors:
+        socket.send_fds(line, [data], list(descriptors))
+    else:
+        line.send(data)
+
+
+def receive(line: socket.socket, decoder: msgspec.msgpack.Decoder[T]) -> tuple[T, list[int]] | None:
+    """The next message and its descriptors, which are the receiver's now; None at the end.
+
+    Raises :class:`msgspec.DecodeError` for what is no message.
+    """
+    room = socket.CMSG_SPACE(MOST_DESCRIPTORS * array.array("i").itemsize)
+    flags = socket.MSG_CMSG_CLOEXEC
+    data, ancillary, _, _ = line.recvmsg(LARGEST_PACKET, room, flags)
+    descriptors = array.array("i")
+    for level, kind, content in ancillary:
+        if level == socket.SOL_SOCKET and kind == socket.SCM_RIGHTS:
+            descriptors.frombytes(content[: len(content) - len(content) % descriptors.itemsize])
+    if not data:
+        return None
+    try:
+        return decoder.decode(data), list(descriptors)
+    except msgspec.DecodeError:
+        for descriptor in descriptors:
+            os.close(descriptor)
+        raise

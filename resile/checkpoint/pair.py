@@ -1,0 +1,148 @@
+"""The two slots of one part as the process that fills them has them: mapped, and used in turn.
+
+``begin`` gives the memory of the slot that is missed least and marks it as being written;
+``complete`` marks it whole. A kill anywhere between leaves the other slot as it was, and the kernel
+takes back the lock. A slot that is being written to storage is never overwritten: ``begin`` waits.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import mmap
+import os
+import threading
+import time
+import weakref
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from resile.checkpoint import slots
+from resile.checkpoint.errors import CheckpointError
+from resile.checkpoint.memory import map_memory, populate
+from resile.checkpoint.slots import BEGIN, Control, Label
+
+__all__ = ["Begun", "SlotHeld", "SlotPair"]
+
+_PAUSE = 0.002
+"""Between two looks whether a held slot is free: short beside any write to storage."""
+
+
+class SlotHeld(CheckpointError):
+    """The slot that is due is still being written to storage, and the caller's time is over."""
+
+
+@dataclass(frozen=True)
+class Begun:
+    """Memory to fill."""
+
+    buffer: memoryview
+    waited: float
+    """Seconds that the slot was still held by who writes it to storage."""
+
+
+@dataclass(eq=False)
+class SlotPair:
+    """Fills slots. The descriptors become its own, and must not be shared with another pair."""
+
+    descriptors: Sequence[int]
+    _mappings: list[mmap.mmap] = field(init=False)
+    _open: tuple[int, Control] | None = field(init=False, default=None)
+    _populating: threading.Thread | None = field(init=False, default=None)
+
+    def __post_init__(self) -> None:
+        self._mappings = [map_memory(one, writable=True) for one in self.descriptors]
+        _pairs.add(self)
+
+    @property
+    def capacity(self) -> int:
+        """Bytes that a part may have; none in a forked child, which has to get its own."""
+        if not self.descriptors:
+            return -1
+        return min(len(mapping) for mapping in self._mappings) - BEGIN
+
+    def populate(self) -> None:
+        """Make the pages ready in the background, so that the first copy costs what later do."""
+        mappings = list(self._mappings)
+        self._populating = threading.Thread(
+            target=lambda: all(populate(mapping) for mapping in mappings),
+            name="resile-populate",
+            daemon=True,
+        )
+        self._populating.start()
+
+    def begin(self, label: Label, size: int, *, timeout: float | None = None) -> Begun:
+        """Memory for a part of ``size`` bytes, in the slot that is missed least.
+
+        Waits while the slot is held, at most ``timeout`` seconds: then raises :class:`SlotHeld`.
+        What an earlier ``begin`` left incomplete is given up.
+        """
+        self.abandon()
+        if size > self.capacity:
+            raise ValueError(f"{size} bytes do not fit into a slot of {self.capacity}")
+        number = slots.choose([slots.read_control(one) for one in self.descriptors], label.step)
+        waited = self._take(self.descriptors[number], timeout)
+        control = slots.begun(label, length=size)
+        slots.write_control(self.descriptors[number], control)
+        self._open = number, control
+        view = memoryview(self._mappings[number])[BEGIN : BEGIN + size]
+        return Begun(view, waited)
+
+    def complete(self) -> Label:
+        """The part is all there."""
+        assert self._open is not None, "nothing was begun"
+        number, control = self._open
+        slots.write_control(self.descriptors[number], slots.completed(control))
+        self._open = None
+        fcntl.flock(self.descriptors[number], fcntl.LOCK_UN)
+        assert control.label is not None
+        return control.label
+
+    def abandon(self) -> None:
+        """Give up what was begun; the slot stays without a whole part."""
+        if self._open is not None:
+            fcntl.flock(self.descriptors[self._open[0]], fcntl.LOCK_UN)
+            self._open = None
+
+    def _take(self, descriptor: int, timeout: float | None) -> float:
+        started = time.monotonic()
+        while True:
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                waited = time.monotonic() - started
+                if timeout is not None and waited >= timeout:
+                    raise SlotHeld(
+                        f"the snapshot's memory is still being written to storage (waited "
+                        f"{waited:.1f} s)"
+                    ) from None
+                time.sleep(_PAUSE)
+            else:
+                return time.monotonic() - started
+
+    def close(self) -> None:
+        """Give the descriptors back. Mappings go when the last view of them does."""
+        self.abandon()
+        if self._populating is not None:
+            self._populating.join()
+        _pairs.discard(self)
+        self._mappings.clear()
+        self.let_go()
+
+    def let_go(self) -> None:
+        """Close the descriptors; what was begun is no longer ours to complete."""
+        self._open = None
+        for descriptor in self.descriptors:
+            os.close(descriptor)
+        self.descriptors = ()
+
+
+_pairs: weakref.WeakSet[SlotPair] = weakref.WeakSet()
+
+
+def _let_go_in_child() -> None:
+    """A forked child must not keep its parent's locks when the parent is killed."""
+    for pair in list(_pairs):
+        pair.let_go()
+
+
+os.register_at_fork(after_in_child=_let_go_in_child)

@@ -1,0 +1,179 @@
+"""A part: what one worker puts into one snapshot or checkpoint, as one run of bytes.
+
+The bytes are a safetensors file, in memory as on storage, so a checkpoint is written by copying a
+snapshot, and any safetensors reader can look into it. What safetensors has no word for (where a
+slice lies in its tensor, the values that are not tensors, step and world) is in the header's
+``__metadata__`` under ``resile``, as JSON.
+
+There are two kinds. A *replica* part holds what every node has alike, split among the workers of a
+node: any one node can give all of it. A *rank* part holds what only this worker has: slices of
+sharded tensors, random states.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import Any
+
+import msgspec
+
+from resile.checkpoint.errors import PartDamaged
+
+__all__ = [
+    "ITEM_SIZES",
+    "PartHeader",
+    "PartKind",
+    "PartLayout",
+    "Placed",
+    "Slice",
+    "lay_out",
+    "part_name",
+    "read_header",
+]
+
+ITEM_SIZES = {
+    "F64": 8, "I64": 8, "U64": 8, "C64": 8,
+    "F32": 4, "I32": 4, "U32": 4,
+    "F16": 2, "BF16": 2, "I16": 2, "U16": 2,
+    "F8_E4M3": 1, "F8_E5M2": 1, "I8": 1, "U8": 1, "BOOL": 1,
+}  # fmt: skip
+"""Bytes of one element, by safetensors' names of types."""
+
+ALIGNMENT = 64
+"""Data starts at a multiple of this, and larger elements come first: every tensor is aligned."""
+
+_LENGTH = 8
+LARGEST_HEADER = 100_000_000
+"""safetensors' own limit."""
+
+
+class PartKind(str, Enum):
+    """Who else has the same."""
+
+    REPLICA = "replica"
+    RANK = "rank"
+
+
+def part_name(kind: PartKind, index: int, count: int) -> str:
+    """Unique among the parts of one step on one node, and sorted as they are numbered."""
+    return f"{kind.value}-{index:05d}-of-{count:05d}"
+
+
+class Slice(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A piece of a tensor: all of it unless ``whole`` says how large the tensor is."""
+
+    dtype: str
+    shape: tuple[int, ...]
+    whole: tuple[int, ...] | None = None
+    offsets: tuple[int, ...] | None = None
+
+    @property
+    def size(self) -> int:
+        """Bytes."""
+        count = 1
+        for extent in self.shape:
+            count *= extent
+        return count * ITEM_SIZES[self.dtype]
+
+
+class PartHeader(msgspec.Struct, frozen=True, kw_only=True):
+    """What a part says of itself."""
+
+    step: int
+    kind: PartKind
+    index: int
+    """The worker's rank (kind rank) or local rank (kind replica)."""
+
+    count: int
+    """Of how many such parts it is one: the world size, or the workers of its node."""
+
+    world: int
+    slices: dict[str, Slice] = msgspec.field(default_factory=dict)
+    values: Any = None
+    """The tree of everything that is not a tensor, as the training library encoded it."""
+
+    @property
+    def name(self) -> str:
+        """Unique among the parts of one step on one node, and a file's name."""
+        return part_name(self.kind, self.index, self.count)
+
+
+class Placed(msgspec.Struct, frozen=True):
+    """Where a slice's bytes lie, from the part's beginning."""
+
+    slice: Slice
+    begin: int
+    end: int
+
+
+class PartLayout(msgspec.Struct, frozen=True):
+    """A header as bytes, and where everything lies behind it."""
+
+    header: bytes
+    places: dict[str, Placed]
+    size: int
+    """Of the whole part."""
+
+
+class _Entry(msgspec.Struct):
+    dtype: str
+    shape: tuple[int, ...]
+    data_offsets: tuple[int, int]
+
+
+def lay_out(header: PartHeader, *, room: int = 0) -> PartLayout:
+    """Decide where everything lies. ``room``: the least length of the header, so that a part whose
+    values grow a little keeps its tensors where they were."""
+    order = sorted(header.slices, key=lambda name: (-ITEM_SIZES[header.slices[name].dtype], name))
+    entries: dict[str, Any] = {}
+    offset = 0
+    spans: dict[str, tuple[int, int]] = {}
+    for name in order:
+        one = header.slices[name]
+        spans[name] = (offset, offset + one.size)
+        entries[name] = _Entry(one.dtype, one.shape, spans[name])
+        offset += one.size
+    about = msgspec.json.encode(header).decode()
+    text = msgspec.json.encode({"__metadata__": {"resile": about}, **entries})
+    length = max(len(text), room - _LENGTH)
+    length += -(_LENGTH + length) % ALIGNMENT
+    start = _LENGTH + length
+    places = {
+        name: Placed(header.slices[name], start + begin, start + end)
+        for name, (begin, end) in spans.items()
+    }
+    return PartLayout(
+        length.to_bytes(_LENGTH, "little") + text.ljust(length), places, start + offset
+    )
+
+
+def read_header(data: memoryview, *, source: str) -> tuple[PartHeader, PartLayout]:
+    """What a part says of itself, from its first bytes (all of them, or at least its header).
+
+    ``source`` names it in errors; raises :class:`PartDamaged`.
+    """
+    try:
+        length = int.from_bytes(data[:_LENGTH], "little")
+        if not 2 <= length <= LARGEST_HEADER or len(data) < _LENGTH + length:
+            raise ValueError(f"its header cannot be {length} bytes long")
+        raw = bytes(data[: _LENGTH + length])
+        described = msgspec.json.decode(raw[_LENGTH:])
+        about = described.pop("__metadata__")["resile"]
+        header = msgspec.json.decode(about, type=PartHeader)
+        entries = {name: msgspec.convert(one, _Entry) for name, one in described.items()}
+        start = _LENGTH + length
+        places = {
+            name: Placed(
+                header.slices[name], start + entry.data_offsets[0], start + entry.data_offsets[1]
+            )
+            for name, entry in entries.items()
+        }
+        if len(places) != len(header.slices):
+            raise ValueError("it lacks some of the tensors that it names")
+        for name, place in places.items():
+            if place.begin < start or place.end - place.begin != place.slice.size:
+                raise ValueError(f"{name} has another size than it says")
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise PartDamaged(f"{source} is not a part of a checkpoint: {error}") from None
+    size = max((place.end for place in places.values()), default=start)
+    return header, PartLayout(raw, places, size)

@@ -1,0 +1,145 @@
+"""Remove old checkpoints, and what writes that came to no end have left behind.
+
+Kept are the newest by step, the newest by time (a run that fell back to an older step must not lose
+what it writes now to the steps it left behind), and always the newest that is whole. A checkpoint
+is removed manifest first: from then on it does not exist, so that a kill in the middle leaves
+remains and never a checkpoint that lacks parts.
+
+Remains (parts of attempts that were never published, temporary files) are removed only when they
+are old *and* their step is not beyond the newest checkpoint: what is beyond may be being written at
+this moment by another node. A folder whose manifest cannot be read is left alone, it may be of a
+newer Resile; so are files with names that are not ours.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from resile.checkpoint.errors import NoCheckpoint, NotThere, PartDamaged
+from resile.checkpoint.names import ENTRY_ENDING, MANIFEST, PART_ENDING, is_ours, step_folder
+from resile.checkpoint.shelf import Checkpoint, Depth, Shelf
+from resile.checkpoint.storage import Item
+
+__all__ = ["REMAINS_AGE", "Pruning", "plan_pruning", "prune"]
+
+log = logging.getLogger("resile.checkpoint")
+
+REMAINS_AGE = 3600.0
+"""Seconds. No writer is silent for so long: within its patience it gives up or goes on."""
+
+
+@dataclass(frozen=True)
+class Pruning:
+    """What is to be removed."""
+
+    steps: tuple[int, ...]
+    """Of the checkpoints that go."""
+
+    manifests: tuple[str, ...]
+    """Removed before anything else."""
+
+    files: tuple[str, ...]
+    remains: tuple[str, ...]
+    size: int
+    """Bytes that become free."""
+
+
+def prune(
+    shelf: Shelf,
+    *,
+    keep: int,
+    depth: Depth = Depth.SIZES,
+    remains_age: float = REMAINS_AGE,
+    tell: Callable[[str], None] = log.warning,
+) -> Pruning:
+    """Remove what :func:`plan_pruning` says, and say what it was."""
+    plan = plan_pruning(shelf, keep=keep, depth=depth, remains_age=remains_age, tell=tell)
+    shelf.storage.delete(plan.manifests)
+    shelf.storage.delete([*plan.files, *plan.remains])
+    return plan
+
+
+def plan_pruning(
+    shelf: Shelf,
+    *,
+    keep: int,
+    depth: Depth = Depth.SIZES,
+    remains_age: float = REMAINS_AGE,
+    tell: Callable[[str], None] = log.warning,
+    now: Callable[[], float] = time.time,
+) -> Pruning:
+    """All but the newest ``keep`` checkpoints and the newest whole one, and old remains.
+
+    ``depth``: how closely is looked at whether one is whole.
+    """
+    if keep < 1:
+        raise ValueError(f"at least one checkpoint is kept, not {keep}")
+    there = list(shelf.checkpoints(tell=tell))
+    doomed = _doomed(shelf, there, keep, depth)
+    manifests: list[str] = []
+    files: list[str] = []
+    remains: list[str] = []
+    size = 0
+    for checkpoint, item, path in _our_files(shelf, there):
+        if not _belongs(checkpoint, item):
+            if item.modified >= now() - remains_age:
+                continue
+            remains.append(path)
+        elif checkpoint not in doomed:
+            continue
+        else:
+            (manifests if item.name == MANIFEST else files).append(path)
+        size += item.size
+    steps = tuple(checkpoint.step for checkpoint in doomed)
+    return Pruning(steps, tuple(manifests), tuple(files), tuple(remains), size)
+
+
+def _doomed(shelf: Shelf, there: list[Checkpoint], keep: int, depth: Depth) -> list[Checkpoint]:
+    """The checkpoints that go, given all, newest step first."""
+    latest = sorted(there, key=lambda one: one.manifest.created, reverse=True)[:keep]
+    kept = {one.step for one in (*there[:keep], *latest)}
+    # Damage is not told of here: whoever restores or verifies says it.
+    whole = next((one.step for one in there if not shelf.damages(one, depth)), None)
+    return [one for one in there if one.step not in kept and one.step != whole]
+
+
+def _our_files(
+    shelf: Shelf, there: list[Checkpoint]
+) -> Iterator[tuple[Checkpoint | None, Item, str]]:
+    """Every file of ours that may be looked at, with the checkpoint of its folder if it has one."""
+    if not there:
+        return
+    by_step = {checkpoint.step: checkpoint for checkpoint in there}
+    for step in shelf.steps():
+        if step > there[0].step or (step not in by_step and not _never_published(shelf, step)):
+            continue
+        try:
+            items = shelf.storage.list(step_folder(step))
+        except NotThere:
+            continue
+        for item in items:
+            if is_ours(item.name) and not item.is_folder:
+                yield by_step.get(step), item, f"{step_folder(step)}/{item.name}"
+
+
+def _never_published(shelf: Shelf, step: int) -> bool:
+    try:
+        shelf.at(step)
+    except NoCheckpoint:
+        return True
+    except PartDamaged:
+        pass
+    return False
+
+
+def _belongs(checkpoint: Checkpoint | None, item: Item) -> bool:
+    """Whether a file is the manifest, a part or an entry of this checkpoint."""
+    if checkpoint is None:
+        return False
+    names = {part.name for part in checkpoint.manifest.parts}
+    return item.name == MANIFEST or any(
+        item.name.removesuffix(ending) in names for ending in (PART_ENDING, ENTRY_ENDING)
+    )

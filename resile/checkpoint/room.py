@@ -1,0 +1,117 @@
+"""How much memory a snapshot may still take: what the machine has, and what its cgroups allow.
+
+The kernel would not refuse a snapshot that does not fit: it would kill something. So it is asked
+before. Memory that only caches files counts as free: it is given back when needed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from resile.checkpoint.errors import NoRoom
+
+__all__ = ["RESERVE", "Room", "check_room", "find_room", "gibibytes", "memory_cgroups"]
+
+RESERVE = 1 / 16
+"""The part of the whole that is left alone: training itself needs a little more at times."""
+
+LARGEST_RESERVE = 1 << 30
+_NO_LIMIT = 1 << 60
+"""Version 1 shows no limit as the greatest number its page counter can hold."""
+
+
+@dataclass(frozen=True)
+class Room:
+    """What is free, and who says so."""
+
+    free: int
+    limited_by: str
+
+
+def check_room(part: int, growth: int, *, room: Room) -> None:
+    """Raise :class:`NoRoom` unless ``growth`` bytes more fit. ``part``: bytes of one snapshot."""
+    if growth <= room.free:
+        return
+    buffers = " for two buffers" if growth > part else ""
+    raise NoRoom(
+        f"a snapshot of {gibibytes(part)} needs {gibibytes(growth)} of memory{buffers}, "
+        f"{gibibytes(room.free)} is free ({room.limited_by})"
+    )
+
+
+def find_room(*, proc: Path = Path("/proc")) -> Room:
+    """What may be taken now: the least of the machine and of every memory cgroup above us."""
+    return min(_rooms(proc), key=lambda room: room.free)
+
+
+def _rooms(proc: Path) -> Iterator[Room]:
+    memory = _keyed(proc / "meminfo")
+    total = memory.get("MemTotal:", 0) * 1024
+    yield _room(total, memory.get("MemAvailable:", 0) * 1024, "on this machine")
+    try:
+        texts = (proc / "self/mountinfo").read_text(), (proc / "self/cgroup").read_text()
+    except OSError:
+        return
+    for folder in memory_cgroups(*texts):
+        for limit_file, usage_file, cached in (
+            ("memory.max", "memory.current", "inactive_file"),
+            ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"),
+        ):
+            limit, used = _number(folder / limit_file), _number(folder / usage_file)
+            if limit is not None and used is not None and limit < _NO_LIMIT:
+                reclaimable = _keyed(folder / "memory.stat").get(cached, 0)
+                yield _room(limit, limit - used + reclaimable, f"limit of the cgroup {folder}")
+
+
+def memory_cgroups(mountinfo: str, membership: str) -> Iterator[Path]:
+    """Folders of the memory cgroups a process is in, from its own upwards, of both versions.
+
+    A container often sees only its own part of a hierarchy, mounted at the hierarchy's top: a
+    folder that does not exist there is left out, the mount itself is not.
+    """
+    paths = {}
+    for line in membership.splitlines():
+        _, controllers, path = line.split(":", 2)
+        if controllers == "" or "memory" in controllers.split(","):
+            paths["cgroup2" if controllers == "" else "cgroup"] = path
+    for line in mountinfo.splitlines():
+        before, _, after = line.partition(" - ")
+        kind, _, options = after.split(" ", 2)
+        if kind not in paths or (kind == "cgroup" and "memory" not in options.split(",")):
+            continue
+        root, mount = before.split(" ")[3:5]
+        top = Path(mount)
+        below = paths[kind].removeprefix(root.rstrip("/")).lstrip("/")
+        own = top / below
+        yield from (folder for folder in (own, *own.parents) if folder.is_relative_to(top))
+
+
+def gibibytes(size: int) -> str:
+    """For people: 1.2 GiB, 35.0 MiB."""
+    if size >= 1 << 30:
+        return f"{size / (1 << 30):.1f} GiB"
+    return f"{max(size, 0) / (1 << 20):.1f} MiB"
+
+
+def _room(total: int, free: int, limited_by: str) -> Room:
+    reserve = min(int(total * RESERVE), LARGEST_RESERVE)
+    return Room(max(0, free - reserve), f"{limited_by}; {gibibytes(reserve)} are kept in reserve")
+
+
+def _keyed(path: Path) -> dict[str, int]:
+    """Lines of a name and a number."""
+    try:
+        lines = [line.split() for line in path.read_text().splitlines()]
+    except OSError:
+        return {}
+    return {words[0]: int(words[1]) for words in lines if len(words) > 1 and words[1].isdigit()}
+
+
+def _number(path: Path) -> int | None:
+    try:
+        text = path.read_text().strip()
+    except OSError:
+        return None
+    return int(text) if text.isdigit() else None

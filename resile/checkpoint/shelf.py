@@ -1,0 +1,181 @@
+"""The checkpoints of one storage: which there are, and which is the newest whole one.
+
+A checkpoint is looked for by its manifest. One that turns out to be damaged (a part is missing, has
+another size or another checksum) is named and passed over for the one before; nothing is ever
+repaired or removed here.
+
+Checking sizes costs one list of a folder; checking checksums reads every byte. The manifest's
+checksums are the last word on what was written.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from enum import Enum
+
+import xxhash
+
+from resile.checkpoint.errors import NoCheckpoint, NotThere, PartDamaged, StorageTrouble
+from resile.checkpoint.manifest import Manifest, PartEntry, decode_manifest
+from resile.checkpoint.names import MANIFEST, PART_ENDING, step_folder, step_of
+from resile.checkpoint.storage import Storage, read_whole
+
+__all__ = ["Checkpoint", "Depth", "Shelf"]
+
+log = logging.getLogger("resile.checkpoint")
+
+PIECE = 8 << 20
+"""Bytes read and hashed at a time."""
+
+
+class Depth(str, Enum):
+    """How closely a checkpoint is looked at."""
+
+    SIZES = "sizes"
+    CHECKSUMS = "checksums"
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """One that exists: its manifest could be read."""
+
+    folder: str
+    manifest: Manifest
+
+    @property
+    def step(self) -> int:
+        """After how many steps it was taken."""
+        return self.manifest.step
+
+    def path(self, part: PartEntry) -> str:
+        """Where a part lies on its storage."""
+        return f"{self.folder}/{part.name}{PART_ENDING}"
+
+
+class Shelf:
+    """All checkpoints of a storage. Looks anew each time it is asked."""
+
+    def __init__(self, storage: Storage) -> None:
+        self.storage = storage
+
+    def steps(self) -> list[int]:
+        """The steps that have a folder, newest first, whether or not anything in it is whole."""
+        items = self.storage.list()
+        found = (step_of(item.name) for item in items if item.is_folder)
+        return sorted((step for step in found if step is not None), reverse=True)
+
+    def at(self, step: int) -> Checkpoint:
+        """The checkpoint of a step; raises NoCheckpoint, or PartDamaged for its manifest."""
+        folder = step_folder(step)
+        try:
+            data = read_whole(self.storage, f"{folder}/{MANIFEST}")
+        except NotThere:
+            raise NoCheckpoint(f"{self.storage.address} has no checkpoint of step {step}") from None
+        source = f"{self.storage.address}/{folder}/{MANIFEST}"
+        manifest = decode_manifest(data, source=source)
+        if manifest.step != step:
+            raise PartDamaged(f"{source} is of step {manifest.step}, not of step {step}")
+        return Checkpoint(folder, manifest)
+
+    def checkpoints(self, *, tell: Callable[[str], None] = log.warning) -> Iterator[Checkpoint]:
+        """All that exist, newest first; ``tell`` hears of manifests that cannot be read."""
+        for step in self.steps():
+            try:
+                yield self.at(step)
+            except NoCheckpoint:
+                continue
+            except PartDamaged as damage:
+                tell(str(damage))
+
+    def newest_whole(
+        self,
+        depth: Depth = Depth.CHECKSUMS,
+        *,
+        tell: Callable[[str], None] = log.warning,
+    ) -> Checkpoint:
+        """The newest checkpoint without damage. Each damaged one is told of by name.
+
+        Raises NoCheckpoint, but StorageTrouble if a checkpoint could only not be read: who starts
+        from nothing because storage was away for a moment would lose everything.
+        """
+        unread: StorageTrouble | None = None
+        damaged = 0
+        try:
+            for checkpoint in self.checkpoints(tell=tell):
+                damages, trouble = self._examine(checkpoint, depth)
+                if not damages:
+                    return checkpoint
+                damaged += 1
+                unread = unread or trouble
+                tell(
+                    f"the checkpoint of step {checkpoint.step} is damaged and not used: "
+                    + "; ".join(damages)
+                )
+        except NotThere:
+            raise NoCheckpoint(f"there is no folder {self.storage.address}") from None
+        if unread is not None:
+            raise unread
+        whole = f" that is whole ({damaged} damaged)" if damaged else ""
+        raise NoCheckpoint(f"there is no checkpoint{whole} in {self.storage.address}")
+
+    def damages(
+        self,
+        checkpoint: Checkpoint,
+        depth: Depth = Depth.CHECKSUMS,
+        *,
+        progress: Callable[[int], None] = lambda _: None,
+    ) -> list[str]:
+        """What is wrong with a checkpoint, a line for each damaged part; none if it is whole.
+
+        ``progress`` is given the number of bytes that were looked at since the last call.
+        """
+        return self._examine(checkpoint, depth, progress=progress)[0]
+
+    def _examine(
+        self,
+        checkpoint: Checkpoint,
+        depth: Depth,
+        *,
+        progress: Callable[[int], None] = lambda _: None,
+    ) -> tuple[list[str], StorageTrouble | None]:
+        """What is wrong, and what storage said if it did not let a part be read."""
+        try:
+            items = self.storage.list(checkpoint.folder)
+        except NotThere:
+            return [f"{checkpoint.folder} is gone"], None
+        sizes = {f"{checkpoint.folder}/{item.name}": item.size for item in items}
+        found: list[str] = []
+        unread: StorageTrouble | None = None
+        for part in checkpoint.manifest.parts:
+            damage = _wrong_size(part, sizes.get(checkpoint.path(part)))
+            if not damage and depth is Depth.CHECKSUMS:
+                try:
+                    damage = self._wrong_bytes(checkpoint, part, progress)
+                except StorageTrouble as trouble:
+                    damage, unread = f"{part.name} could not be read ({trouble})", trouble
+            if damage:
+                found.append(damage)
+        return found, unread
+
+    def _wrong_bytes(
+        self, checkpoint: Checkpoint, part: PartEntry, progress: Callable[[int], None]
+    ) -> str:
+        checksum = xxhash.xxh3_128()
+        buffer = memoryview(bytearray(min(PIECE, part.size)))
+        with self.storage.open(checkpoint.path(part)) as file:
+            for begin in range(0, part.size, PIECE):
+                piece = buffer[: min(PIECE, part.size - begin)]
+                file.read_into(begin, piece)
+                checksum.update(piece)
+                progress(len(piece))
+        if checksum.hexdigest() == part.checksum:
+            return ""
+        return f"{part.name} has other bytes than were written (checksum)"
+
+
+def _wrong_size(part: PartEntry, size: int | None) -> str:
+    if size is None:
+        return f"{part.name} is missing"
+    return "" if size == part.size else f"{part.name} has {size} bytes instead of {part.size}"

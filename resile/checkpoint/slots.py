@@ -1,0 +1,215 @@
+"""Slots: memory for one part of one snapshot, with a page in front that says what is in it.
+
+Each part has two, used in turn, so a kill in the middle of a copy leaves the one before whole. The
+page in front (the *control record*) may be read by any process at any moment: it ends in its own
+checksum, so one that is half written is recognised and means that the slot is being written.
+
+Who may touch a slot is kept by ``flock``, which the kernel takes back when its holder dies: who
+fills a slot has it alone, who writes it to storage or restores from it shares it. Locks belong to
+descriptors made by :func:`~resile.checkpoint.memory.same_memory`, never to the keeper's own.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import struct
+import time
+import zlib
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from enum import IntEnum
+
+import msgspec
+
+from resile.checkpoint.memory import PAGE, same_memory
+from resile.checkpoint.part import PartKind, part_name
+
+__all__ = [
+    "BEGIN",
+    "EMPTY",
+    "Control",
+    "Label",
+    "Place",
+    "SlotState",
+    "begun",
+    "choose",
+    "clear_control",
+    "completed",
+    "decode_control",
+    "encode_control",
+    "hold",
+    "read_control",
+    "take",
+    "write_control",
+]
+
+BEGIN = PAGE
+"""Where a part's bytes start in its slot."""
+
+_MAGIC = b"RESILE01"
+_RECORD = struct.Struct("<8sQIIqqIIIQ")
+_CHECK = struct.Struct("<I")
+_SIZE = _RECORD.size + _CHECK.size
+_KINDS = tuple(PartKind)
+
+_TORN_TRIES = 20
+_TORN_PAUSE = 0.0005
+"""Writing a record takes well under a microsecond, unless its writer was stopped or killed."""
+
+
+class SlotState(IntEnum):
+    """How far a slot is."""
+
+    EMPTY = 0
+    WRITING = 1
+    COMPLETE = 2
+
+
+class Place(msgspec.Struct, frozen=True, kw_only=True):
+    """Which part of a snapshot, whatever its step: what a pair of slots is for."""
+
+    kind: PartKind
+    index: int
+    count: int
+
+    @property
+    def name(self) -> str:
+        """As in files' names."""
+        return part_name(self.kind, self.index, self.count)
+
+
+class Label(msgspec.Struct, frozen=True, kw_only=True):
+    """What a part in memory is: its place, and the moment it was taken."""
+
+    place: Place
+    step: int
+    round: int
+    world: int
+
+    @property
+    def name(self) -> str:
+        """For people: step 120 of rank-00001-of-00004."""
+        return f"step {self.step} of {self.place.name}"
+
+
+@dataclass(frozen=True)
+class Control:
+    """What a slot says of itself."""
+
+    state: SlotState
+    generation: int = 0
+    """When the write began, in nanoseconds of this machine's clock, so it is another for every
+    write: a record equal before and after reading means that nothing changed."""
+
+    label: Label | None = None
+    length: int = 0
+    """Of the part, in bytes."""
+
+
+EMPTY = Control(SlotState.EMPTY)
+
+
+def encode_control(control: Control) -> bytes:
+    """The record; a slot that was never written has none."""
+    label = control.label
+    assert label is not None, "only a slot that is written has a record"
+    record = _RECORD.pack(
+        _MAGIC,
+        control.generation,
+        control.state,
+        _KINDS.index(label.place.kind),
+        label.step,
+        label.round,
+        label.place.index,
+        label.place.count,
+        label.world,
+        control.length,
+    )
+    return record + _CHECK.pack(zlib.crc32(record))
+
+
+def decode_control(data: bytes) -> Control | None:
+    """What a record says; None if it is half written."""
+    if not any(data):
+        return EMPTY
+    record, check = data[: _RECORD.size], data[_RECORD.size : _SIZE]
+    if len(check) < _CHECK.size or _CHECK.unpack(check)[0] != zlib.crc32(record):
+        return None
+    magic, generation, state, kind, step, round_, index, count, world, length = _RECORD.unpack(
+        record
+    )
+    if magic != _MAGIC:
+        return None
+    place = Place(kind=_KINDS[kind], index=index, count=count)
+    label = Label(place=place, step=step, round=round_, world=world)
+    return Control(SlotState(state), generation, label, length)
+
+
+def read_control(descriptor: int) -> Control:
+    """What a slot says now. A record that stays torn: whoever wrote it was killed meanwhile."""
+    for _ in range(_TORN_TRIES):
+        control = decode_control(os.pread(descriptor, _SIZE, 0))
+        if control is not None:
+            return control
+        time.sleep(_TORN_PAUSE)
+    return Control(SlotState.WRITING)
+
+
+def write_control(descriptor: int, control: Control) -> None:
+    """Say what the slot holds; only for who has it alone."""
+    os.pwrite(descriptor, encode_control(control), 0)
+
+
+def choose(slots: Sequence[Control], step: int) -> int:
+    """Which slot ``step`` goes into, so that what it replaces is missed least.
+
+    First one that holds nothing whole; then one of ``step`` or later, left by a life that training
+    has gone back behind; then the one that was filled first.
+    """
+
+    def worth(number: int) -> tuple[int, int]:
+        control = slots[number]
+        if control.state is not SlotState.COMPLETE or control.label is None:
+            return (0, 0)
+        if control.label.step >= step:
+            return (1, -control.label.step)
+        return (2, control.generation)
+
+    return min(range(len(slots)), key=worth)
+
+
+def clear_control(descriptor: int) -> None:
+    """Say that the slot holds nothing; only for who has it alone."""
+    os.pwrite(descriptor, bytes(_SIZE), 0)
+
+
+def hold(descriptor: int) -> int | None:
+    """A descriptor that keeps the slot from being overwritten until it is closed everywhere; None
+    if the slot is being written. It may be handed to another process, and the hold with it."""
+    return _locked(descriptor, fcntl.LOCK_SH)
+
+
+def take(descriptor: int) -> int | None:
+    """A descriptor that has the slot alone, to fill it; None if somebody holds it."""
+    return _locked(descriptor, fcntl.LOCK_EX)
+
+
+def _locked(descriptor: int, how: int) -> int | None:
+    own = same_memory(descriptor)
+    try:
+        fcntl.flock(own, how | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(own)
+        return None
+    return own
+
+
+def begun(label: Label, *, length: int) -> Control:
+    """The record of a slot that is being filled."""
+    return Control(SlotState.WRITING, time.monotonic_ns(), label, length)
+
+
+def completed(begun: Control) -> Control:
+    """The record of the same slot when it is full."""
+    return replace(begun, state=SlotState.COMPLETE)

@@ -1,0 +1,76 @@
+"""One part of a checkpoint on storage, opened for reading: its header first, then any range of it.
+
+Local parts are mapped, so that restoring copies each byte once; of remote ones only the ranges that
+are asked for are fetched.
+"""
+
+from __future__ import annotations
+
+from types import TracebackType
+
+from resile.checkpoint.errors import NotThere, PartDamaged
+from resile.checkpoint.manifest import PartEntry
+from resile.checkpoint.part import LARGEST_HEADER, PartHeader, PartLayout, read_header
+from resile.checkpoint.shelf import Checkpoint
+from resile.checkpoint.storage import OpenFile, Storage
+
+__all__ = ["StoredPart"]
+
+LENGTH = 8
+FIRST_READ = 256 << 10
+"""Most headers are smaller: one request brings them."""
+
+
+class StoredPart:
+    """A part that can be read. ``with`` closes it; what was read stays valid."""
+
+    header: PartHeader
+    layout: PartLayout
+
+    def __init__(self, storage: Storage, checkpoint: Checkpoint, entry: PartEntry) -> None:
+        """Reads the header; raises PartDamaged when it is not the one the manifest names."""
+        path = checkpoint.path(entry)
+        self.source = f"{storage.address}/{path}"
+        try:
+            self._file: OpenFile = storage.open(path)
+        except NotThere:
+            raise PartDamaged(f"{self.source} is missing") from None
+        try:
+            if self._file.size != entry.size:
+                raise PartDamaged(
+                    f"{self.source} has {self._file.size} bytes instead of {entry.size}"
+                )
+            self.header, self.layout = read_header(self._first_bytes(), source=self.source)
+            self._check(checkpoint, entry)
+        except BaseException:
+            self._file.__exit__(None, None, None)
+            raise
+
+    def read(self, begin: int, end: int) -> memoryview:
+        """Bytes from the part's beginning, as the layout's places give them."""
+        return self._file.read(begin, end)
+
+    def _first_bytes(self) -> memoryview:
+        size = self._file.size
+        first = self._file.read(0, min(size, FIRST_READ))
+        needed = LENGTH + int.from_bytes(first[:LENGTH], "little")
+        if len(first) < needed <= min(size, LENGTH + LARGEST_HEADER):
+            return self._file.read(0, needed)
+        return first
+
+    def _check(self, checkpoint: Checkpoint, entry: PartEntry) -> None:
+        said = (self.header.step, self.header.kind, self.header.index, self.header.count)
+        meant = (checkpoint.step, entry.kind, entry.index, entry.count)
+        if said != meant or self.layout.size != entry.size:
+            raise PartDamaged(f"{self.source} is another part than the manifest names")
+
+    def __enter__(self) -> StoredPart:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._file.__exit__(kind, error, trace)

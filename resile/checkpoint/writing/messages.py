@@ -1,0 +1,125 @@
+"""What a keeper orders of the carrier, and what it hears back."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+__all__ = [
+    "Failed",
+    "Finished",
+    "Moved",
+    "Numbered",
+    "Order",
+    "Progress",
+    "Publication",
+    "Published",
+    "Receive",
+    "Send",
+    "Target",
+    "Told",
+    "Write",
+    "Written",
+]
+
+
+class Target(msgspec.Struct, frozen=True, kw_only=True):
+    """Where a checkpoint goes, and which one it is."""
+
+    url: str
+    step: int
+    attempt: str
+    """The name of this try to write it: the same for all its writers and for no other."""
+
+    options: dict[str, Any] = {}
+    """For storage that is not a plain folder."""
+
+    patience: float = 300.0
+    """For how many seconds storage that fails is tried again, and missing parts are waited for."""
+
+
+class Publication(msgspec.Struct, frozen=True, kw_only=True):
+    """What the one writer has to know that makes the checkpoint exist, and prunes old ones."""
+
+    world: int
+    replicas: int
+    job: str = ""
+    round: int = 0
+    keep: int = 0
+    """How many of the newest to leave; 0 for all."""
+
+
+class Write(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+    """Write the parts in slots; comes with the slots' descriptors, which hold them.
+
+    With a publication the carrier then waits for the parts of all other writers and publishes.
+    """
+
+    target: Target
+    lengths: tuple[int, ...]
+    publication: Publication | None = None
+
+
+class Send(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+    """Send a slot's bytes; comes with the slot's and the connection's descriptors."""
+
+    length: int
+
+
+class Receive(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+    """Fill a slot; comes with the slot's and the connection's descriptors."""
+
+    length: int
+
+
+Order = Write | Send | Receive
+
+
+class Numbered(msgspec.Struct, frozen=True):
+    """An order on its way."""
+
+    number: int
+    order: Order
+
+
+class Written(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+    """The parts are on storage; their slots are free again."""
+
+    size: int
+    seconds: float
+
+
+class Published(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+    """A checkpoint exists."""
+
+    step: int
+    size: int
+    seconds: float
+    """From the order on, waiting for other nodes included."""
+
+
+class Moved(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+    """All bytes went from or to another node."""
+
+
+class Failed(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+    """It did not work, and why."""
+
+    reason: str
+
+
+Finished = Written | Published | Moved | Failed
+
+
+class Progress(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+    """A word on what is going on: storage is in trouble and is tried again."""
+
+    text: str
+
+
+class Told(msgspec.Struct, frozen=True):
+    """A word from the carrier about an order."""
+
+    number: int
+    word: Finished | Progress

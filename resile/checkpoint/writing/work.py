@@ -1,0 +1,195 @@
+"""What the carrier's process does with its orders.
+
+Parts are written one order after the other: storage is rarely faster for being asked twice at once.
+Publishing waits for other nodes and moving bytes for other machines, so each has its own thread.
+Whatever goes wrong with an order is told to the owner and ends there; the next one goes on.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import queue
+import socket
+import sys
+import threading
+import time
+from collections.abc import Callable
+
+from resile.checkpoint import packets
+from resile.checkpoint.commit import publish, write_part
+from resile.checkpoint.errors import CheckpointError
+from resile.checkpoint.memory import map_memory
+from resile.checkpoint.moving import pull, push
+from resile.checkpoint.patience import Patience
+from resile.checkpoint.prune import prune
+from resile.checkpoint.shelf import Shelf
+from resile.checkpoint.slots import BEGIN
+from resile.checkpoint.storage import open_storage
+from resile.checkpoint.writing.messages import (
+    Failed,
+    Finished,
+    Moved,
+    Order,
+    Progress,
+    Publication,
+    Published,
+    Receive,
+    Send,
+    Target,
+    Told,
+    Write,
+    Written,
+)
+
+__all__ = ["Work"]
+
+_FOREVER = 1e9
+"""Seconds: added to the clock of who waits, it is late whatever its patience was."""
+
+Tell = Callable[[Finished | Progress], None]
+
+
+class Work:
+    """Carries out orders and tells the owner about each."""
+
+    def __init__(self, line: socket.socket) -> None:
+        self._line = line
+        self._telling = threading.Lock()
+        self._writes: queue.Queue[Callable[[], None]] = queue.Queue()
+        self._publishing: dict[threading.Event, Target] = {}
+        self._unfinished = 0
+        self._changed = threading.Condition()
+        threading.Thread(target=self._write_all, name="write", daemon=True).start()
+
+    def begin(self, number: int, order: Order, descriptors: list[int]) -> None:
+        """Start on an order; returns at once."""
+
+        def tell(word: Finished | Progress) -> None:
+            with self._telling, contextlib.suppress(OSError):
+                packets.send(self._line, Told(number, word))
+
+        if isinstance(order, Write):
+            self._count(1)
+            self._writes.put(lambda: self._write(order, descriptors, tell))
+        else:
+            self._in_thread(lambda: _told(tell, lambda: _move(order, descriptors)))
+
+    def finish(self) -> None:
+        """Return when everything that was to be written is written, or could not be."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._unfinished == 0)
+
+    def _count(self, change: int) -> None:
+        with self._changed:
+            self._unfinished += change
+            self._changed.notify_all()
+
+    @staticmethod
+    def _in_thread(action: Callable[[], object]) -> None:
+        threading.Thread(target=action, daemon=True).start()
+
+    def _write_all(self) -> None:
+        while True:
+            self._writes.get()()
+
+    def _write(self, order: Write, descriptors: list[int], tell: Tell) -> None:
+        well = _told(tell, lambda: _write_parts(order, descriptors, tell))
+        publication = order.publication
+        if well and publication is not None:
+            self._in_thread(lambda: self._publish(order.target, publication, tell))
+        else:
+            self._count(-1)
+
+    def _publish(self, target: Target, publication: Publication, tell: Tell) -> None:
+        """A checkpoint whose parts do not come is given up once a later one exists: a node that was
+        lost meanwhile will never write them."""
+        overtaken = threading.Event()
+        self._publishing[overtaken] = target
+        try:
+            if _told(tell, lambda: _publish(target, publication, tell, overtaken)):
+                for other, older in list(self._publishing.items()):
+                    if older.url == target.url and older.step < target.step:
+                        other.set()
+        finally:
+            del self._publishing[overtaken]
+            self._count(-1)
+
+
+def _told(tell: Tell, action: Callable[[], Finished]) -> bool:
+    """Do it and tell how it ended; returns whether it went well."""
+    try:
+        tell(action())
+    except (CheckpointError, OSError) as error:
+        tell(Failed(reason=str(error)))
+    except Exception as error:
+        # A bug, or a storage library's own idea of an error: the next order goes on all the same.
+        tell(Failed(reason=f"{type(error).__name__}: {error}"))
+        sys.excepthook(type(error), error, error.__traceback__)
+    else:
+        return True
+    return False
+
+
+def _write_parts(order: Write, descriptors: list[int], tell: Tell) -> Written:
+    started = time.monotonic()
+    target = order.target
+    try:
+        storage = open_storage(target.url, **target.options)
+        for descriptor, length in zip(descriptors, order.lengths, strict=True):
+            with (
+                map_memory(descriptor, writable=False) as mapping,
+                memoryview(mapping) as whole,
+                whole[BEGIN : BEGIN + length] as part,
+            ):
+                write_part(
+                    storage,
+                    part,
+                    attempt=target.attempt,
+                    patience=Patience(target.patience),
+                    tell=lambda text: tell(Progress(text=text)),
+                )
+    finally:
+        for descriptor in descriptors:
+            os.close(descriptor)
+    return Written(size=sum(order.lengths), seconds=time.monotonic() - started)
+
+
+def _publish(
+    target: Target, publication: Publication, tell: Tell, overtaken: threading.Event
+) -> Published:
+    started = time.monotonic()
+    storage = open_storage(target.url, **target.options)
+    manifest = publish(
+        storage,
+        step=target.step,
+        world=publication.world,
+        replicas=publication.replicas,
+        attempt=target.attempt,
+        job=publication.job,
+        round=publication.round,
+        patience=Patience(
+            target.patience, clock=lambda: time.monotonic() + _FOREVER * overtaken.is_set()
+        ),
+        tell=lambda text: tell(Progress(text=text)),
+    )
+    published = Published(
+        step=manifest.step, size=manifest.size, seconds=time.monotonic() - started
+    )
+    if publication.keep > 0:
+        try:
+            prune(Shelf(storage), keep=publication.keep)
+        except CheckpointError as error:
+            tell(Progress(text=f"old checkpoints could not be removed: {error}"))
+    return published
+
+
+def _move(order: Send | Receive, descriptors: list[int]) -> Moved:
+    slot, line = descriptors
+    try:
+        with socket.socket(fileno=line) as connection:
+            move = push if isinstance(order, Send) else pull
+            move(slot, connection, length=order.length)
+    finally:
+        os.close(slot)
+    return Moved()

@@ -1,0 +1,113 @@
+"""A ledger's folder as it is read back: per stream its rounds, in the order they happened.
+
+Workers of a round write the round's name. A name that comes again from a rank that it already has
+is another round: under plain torchrun names repeat, and so do they when a script is simply started
+again. Rounds are put in order by the clocks of the machines that wrote them, so these have to agree
+to less than a round lasts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import msgspec
+
+from resile.ledger.errors import LedgerDamaged, NoLedger
+from resile.ledger.lines import ENDING, Begin, Line, Trained, decode_line
+
+__all__ = ["Round", "Stream", "Turn", "read_ledger"]
+
+
+@dataclass(frozen=True)
+class Turn:
+    """What one worker did in one round."""
+
+    begin: Begin
+    steps: list[Trained] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Round:
+    """Workers that trained together."""
+
+    turns: dict[int, Turn]
+    """By rank; a worker that did not come to a step may be absent."""
+
+    @property
+    def name(self) -> str:
+        """What its workers wrote."""
+        return self._any.begin.round
+
+    @property
+    def step(self) -> int | None:
+        """The step it resumed from; None if it began from nothing."""
+        return self._any.begin.step
+
+    @property
+    def of(self) -> str | None:
+        """The round that trained the step it resumed from, if that is known."""
+        return self._any.begin.of
+
+    @property
+    def _any(self) -> Turn:
+        return next(iter(self.turns.values()))
+
+
+@dataclass(frozen=True)
+class Stream:
+    """One kind of data that a job trained."""
+
+    name: str
+    rounds: list[Round]
+    """From the first to the last."""
+
+
+def read_ledger(folder: Path) -> list[Stream]:
+    """Everything in a folder; raises :class:`NoLedger` and :class:`LedgerDamaged`."""
+    turns: dict[str, list[Turn]] = {}
+    for path in sorted(folder.glob(f"*{ENDING}")):
+        for turn in _turns(path):
+            turns.setdefault(turn.begin.stream, []).append(turn)
+    if not turns:
+        raise NoLedger(f"there is no ledger in {folder}")
+    return [Stream(name, _rounds(turns[name])) for name in sorted(turns)]
+
+
+def _rounds(turns: list[Turn]) -> list[Round]:
+    rounds: list[Round] = []
+    latest: dict[str, Round] = {}
+    for turn in sorted(turns, key=lambda turn: turn.begin.time):
+        known = latest.get(turn.begin.round)
+        if known is None or turn.begin.rank in known.turns:
+            known = latest[turn.begin.round] = Round({})
+            rounds.append(known)
+        known.turns[turn.begin.rank] = turn
+    return rounds
+
+
+def _turns(path: Path) -> Iterator[Turn]:
+    turn: Turn | None = None
+    for line in _lines(path):
+        if isinstance(line, Begin):
+            if turn is not None:
+                yield turn
+            turn = Turn(line)
+        elif turn is None:
+            raise LedgerDamaged(f"{path}: steps come before the line that says whose they are")
+        else:
+            turn.steps.append(line)
+    if turn is not None:
+        yield turn
+
+
+def _lines(path: Path) -> Iterator[Line]:
+    with open(path, "rb") as file:
+        for number, text in enumerate(file, start=1):
+            if not text.endswith(b"\n"):
+                return  # cut off by a crash: what it would have said was never relied upon
+            try:
+                yield decode_line(text)
+            except msgspec.DecodeError as error:
+                raise LedgerDamaged(f"{path}, line {number}, is not a ledger's: {error}") from None

@@ -1,0 +1,128 @@
+"""A worker's side of the ledger: one small append a step, written before anyone relies on it.
+
+The line of a step goes to the kernel in one write when the step is recorded, so it survives the
+worker however that ends; only the machine's own end can take it. Nothing is written before there
+is something to say, and a forked child (a loader's worker) never writes into its parent's file.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from resile.ledger.errors import LedgerUnusable
+from resile.ledger.lines import ENDING, Begin, Line, encode_line, trained
+
+__all__ = ["FOLDER_VARIABLE", "Ledger", "round_name"]
+
+FOLDER_VARIABLE = "RESILE_LEDGER"
+"""The environment variable that names the ledger's folder and so turns it on."""
+
+
+class Ledger:
+    """What one worker process trains of one stream of data.
+
+    ``length`` is how many indices an epoch has, ``drops`` whether the last incomplete global batch
+    is left out. Rank, world and round are the environment's unless they are given.
+    """
+
+    def __init__(
+        self,
+        folder: str | os.PathLike[str],
+        stream: str = "data",
+        *,
+        length: int | None = None,
+        drops: bool = False,
+        rank: int | None = None,
+        world: int | None = None,
+        round: str | None = None,
+    ) -> None:
+        self._folder = Path(folder)
+        self._stream = stream
+        self._length = length
+        self._drops = drops
+        self._rank = int(os.environ.get("RANK", "0")) if rank is None else rank
+        self._world = int(os.environ.get("WORLD_SIZE", "1")) if world is None else world
+        self._process_round = round_name(os.environ) if round is None else round
+        self._begun = 0
+        self._file: int | None = None
+        self._owner = 0
+
+    @property
+    def round(self) -> str:
+        """Who trains now: to be kept with the state, for :meth:`resumed` to name it."""
+        again = f"#{self._begun}" if self._begun > 1 else ""
+        return self._process_round + again
+
+    def resumed(self, step: int | None, *, of: str | None = None) -> None:
+        """State was restored whose last step is ``step``, trained by round ``of``.
+
+        Steps after it that were trained before do not count any more. None: nothing was restored,
+        and nothing that was trained before counts.
+        """
+        self._begun += 1
+        self._append(
+            Begin(
+                stream=self._stream,
+                round=self.round,
+                rank=self._rank,
+                world=self._world,
+                time=time.time(),
+                step=step,
+                of=of,
+                length=self._length,
+                drops=self._drops,
+            )
+        )
+
+    def record(
+        self, step: int, epoch: int, indices: Sequence[int], *, total: int | None = None
+    ) -> None:
+        """This worker trained ``indices`` in ``step``, as its share of ``total``."""
+        if not self._begun:
+            self.resumed(None)
+        self._append(trained(step, epoch, indices=indices, total=total))
+
+    def close(self) -> None:
+        """Give the file back."""
+        if self._file is not None and self._owner == os.getpid():
+            os.close(self._file)
+        self._file = None
+
+    def _append(self, line: Line) -> None:
+        data = encode_line(line)
+        try:
+            if os.write(self._opened(), data) != len(data):
+                raise OSError(0, "the disk is full")
+        except OSError as error:
+            raise LedgerUnusable(
+                f"the ledger cannot be written to {self._folder}: {error.strerror}; "
+                f"unset ${FOLDER_VARIABLE} to train without one"
+            ) from None
+
+    def _opened(self) -> int:
+        if self._file is None or self._owner != os.getpid():
+            self._folder.mkdir(parents=True, exist_ok=True)
+            stream = re.sub(r"[^A-Za-z0-9._-]+", "_", self._stream)
+            name = f"{stream}-{time.time_ns()}-rank{self._rank}-{os.getpid()}{ENDING}"
+            flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_CLOEXEC
+            self._file = os.open(self._folder / name, flags, 0o644)
+            self._owner = os.getpid()
+        return self._file
+
+
+def round_name(environment: Mapping[str, str]) -> str:
+    """A name that the workers of a round share and no other round has.
+
+    Under Resile each round has a store of its own. Under plain torchrun only the count of restarts
+    and the world size tell rounds apart, which the reader makes up for.
+    """
+    run = environment.get("TORCHELASTIC_RUN_ID", "none")
+    store = f"{environment.get('MASTER_ADDR', '')}:{environment.get('MASTER_PORT', '')}"
+    if number := environment.get("RESILE_ROUND"):
+        return f"{run}@{store}/{number}"
+    restarts = environment.get("TORCHELASTIC_RESTART_COUNT", "0")
+    return f"{run}@{store}/{restarts}/{environment.get('WORLD_SIZE', '1')}"

@@ -1,0 +1,182 @@
+"""Take a live state and copy it into a part's bytes: the only work that training waits for.
+
+``take`` decides what goes where, without touching a tensor's elements: what all ranks have alike is
+shared out among the node's workers, slices of DTensors and random states go into this rank's own
+part. ``Portion.write`` copies straight into the buffer. Nothing is agreed with other ranks: all of
+them come to the same split from the same names, shapes and placements.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from resile.checkpoint.part import PartHeader, PartKind, PartLayout, Slice, lay_out
+from resile.train.checkpoint.dtypes import TYPES
+from resile.train.checkpoint.encoding import STATELESS, encode
+from resile.train.checkpoint.rng import random_states
+from resile.train.checkpoint.sharding import Locator, is_dtensor, is_storable
+from resile.train.checkpoint.shares import share_out
+from resile.train.checkpoint.tree import Names, StateTree, TensorNames, has_state
+from resile.train.checkpoint.values import Path
+
+__all__ = ["Capture", "Captured", "Portion"]
+
+ROOM = 4096
+"""Headers are given room in steps of this, and a quarter more than they need, so that a part keeps
+its size while counters and learning rates change their length."""
+
+
+@dataclass(frozen=True, eq=False)
+class Portion:
+    """One part before it is written: what it will say, and the live tensors."""
+
+    header: PartHeader
+    tensors: Mapping[str, Any]
+    layout: PartLayout
+
+    @property
+    def size(self) -> int:
+        """Bytes it needs."""
+        return self.layout.size
+
+    @torch.no_grad()  # type: ignore[untyped-decorator]
+    def write(self, buffer: memoryview) -> PartLayout:
+        """Copy all of it to the beginning of ``buffer``, the header last."""
+        for name, place in self.layout.places.items():
+            count = place.end - place.begin
+            if count:
+                dtype = TYPES[place.slice.dtype]
+                room = torch.frombuffer(
+                    buffer, dtype=dtype, count=count // dtype.itemsize, offset=place.begin
+                )
+                room.view(place.slice.shape).copy_(self.tensors[name])
+        buffer[: len(self.layout.header)] = self.layout.header
+        return self.layout
+
+
+@dataclass(frozen=True, eq=False)
+class Captured:
+    """One worker's share of one step."""
+
+    replica: Portion
+    rank: Portion
+
+
+class Capture:
+    """Takes the state of one worker, again and again; remembers what stays the same."""
+
+    def __init__(
+        self, *, rank: int = 0, world: int = 1, local_rank: int = 0, local_world: int = 1
+    ) -> None:
+        self._rank = rank
+        self._world = world
+        self._local_rank = local_rank
+        self._local_world = local_world
+        self._names = Names()
+        self._locator = Locator(world)
+        self._sizes: dict[str, int] = {}
+        self._owners: dict[str, int] = {}
+        self._rooms: dict[PartKind, int] = {}
+
+    @torch.no_grad()  # type: ignore[untyped-decorator]
+    def take(self, state: Mapping[str, Any], *, step: int) -> Captured:
+        """What this worker saves of ``state``. The tensors are live: write before they change."""
+        tree = StateTree(state, self._names)
+        common, own = self._located(tree.tensors)
+        mine = self._share(common)
+        private = _Private(taken=tree.tensors)
+        values = private.encode(tree.per_rank)
+        own.update(self._located(private.tensors)[0])
+        tensors = {**tree.tensors, **private.tensors}
+        return Captured(
+            replica=self._portion(
+                PartHeader(
+                    step=step,
+                    kind=PartKind.REPLICA,
+                    index=self._local_rank,
+                    count=self._local_world,
+                    world=self._world,
+                    slices=mine,
+                    values=tree.values if self._local_rank == 0 else None,
+                ),
+                tensors,
+            ),
+            rank=self._portion(
+                PartHeader(
+                    step=step,
+                    kind=PartKind.RANK,
+                    index=self._rank,
+                    count=self._world,
+                    world=self._world,
+                    slices=own,
+                    values=values,
+                ),
+                tensors,
+            ),
+        )
+
+    def _located(self, tensors: Mapping[str, Any]) -> tuple[dict[str, Slice], dict[str, Slice]]:
+        """What every rank has alike, and what only this one has."""
+        common: dict[str, Slice] = {}
+        own: dict[str, Slice] = {}
+        for name, tensor in tensors.items():
+            located = self._locator.locate(tensor, name)
+            if located is not None:
+                (common if located.everywhere else own)[name] = located.slice
+        return common, own
+
+    def _share(self, common: Mapping[str, Slice]) -> dict[str, Slice]:
+        """Of what all have alike, what this worker copies."""
+        sizes = {name: one.size for name, one in common.items()}
+        if sizes != self._sizes:
+            self._sizes, self._owners = sizes, share_out(sizes, self._local_world)
+        return {name: one for name, one in common.items() if self._owners[name] == self._local_rank}
+
+    def _portion(self, header: PartHeader, tensors: Mapping[str, Any]) -> Portion:
+        layout = lay_out(header, room=self._rooms.get(header.kind, 0))
+        if len(layout.header) > self._rooms.get(header.kind, 0):
+            needed = len(layout.header) * 5 // 4
+            self._rooms[header.kind] = needed + -needed % ROOM
+            layout = lay_out(header, room=self._rooms[header.kind])
+        local = {name: _local(tensors[name]) for name in header.slices}
+        return Portion(header, local, layout)
+
+
+class _Private:
+    """What only this rank has and no other can use as its own: random states, states of objects
+    that are per rank."""
+
+    def __init__(self, *, taken: Iterable[str]) -> None:
+        self._names = TensorNames(taken)
+
+    @property
+    def tensors(self) -> dict[str, Any]:
+        return self._names.tensors
+
+    def encode(self, objects: Mapping[str, Any]) -> dict[str, Any]:
+        """The values of a rank part."""
+        states = {path: one.state_dict() for path, one in objects.items()}
+        return {
+            "random": encode(random_states(), keeper=self, path=("rank", "random")),
+            "objects": {
+                path: encode(state, keeper=self, path=("rank", path))
+                for path, state in states.items()
+            },
+        }
+
+    def tensor(self, tensor: Any, path: Path) -> str | None:
+        """Called while encoding."""
+        local = _local(tensor)
+        return self._names.name(local, path) if is_storable(local) else None
+
+    def object(self, value: Any, path: Path) -> Any:
+        """Called while encoding."""
+        return encode(value.state_dict(), keeper=self, path=path) if has_state(value) else STATELESS
+
+
+def _local(tensor: Any) -> Any:
+    return tensor.to_local() if is_dtensor(tensor) else tensor

@@ -1,0 +1,343 @@
+"""What a training script uses: restore once, call ``step`` after every step.
+
+    ckpt = Checkpointer("checkpoints/", every=50, keep=3)
+    start = ckpt.restore(state)
+    for step in range(start, n):
+        ...
+        ckpt.step(step, state)
+
+A snapshot is a copy into memory that survives the worker; a checkpoint is a snapshot that another
+process writes to storage. All workers of a job call these in the same order, as they do
+collectives, and a step must contain at least one collective of all of them (any DDP or FSDP step
+does): by that nobody is more than a step ahead.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+import time
+from collections.abc import Iterator
+from types import TracebackType
+from typing import Any
+
+from resile.checkpoint.commit import new_attempt
+from resile.checkpoint.keeping import (
+    Hello,
+    KeeperClient,
+    KeeperError,
+    LocalKeeper,
+    SnapshotMemory,
+    Status,
+)
+from resile.checkpoint.storage import Storage, open_storage
+from resile.train.checkpoint.agreement import Agreement, Place, open_agreement
+from resile.train.checkpoint.choosing import Source
+from resile.train.checkpoint.handover import Handover
+from resile.train.checkpoint.policy import Auto, Choice, Costs, choose_interval
+from resile.train.checkpoint.resuming import Resumed, resume
+from resile.train.checkpoint.saving import Saver
+
+__all__ = ["Checkpointer"]
+
+RECORD = "resile"
+"""The key of our own record beside the script's state."""
+
+_POLL = 0.02
+
+
+class Checkpointer:
+    """Snapshots and checkpoints of one training state.
+
+    ``directory``: a folder that all nodes share, or a URL (s3://…, gs://…); None: memory only.
+    ``every``: steps between snapshots, or :class:`Auto`. ``checkpoint_every``: steps between
+    checkpoints on storage, a multiple of ``every``; every snapshot if not given. ``keep``: how many
+    checkpoints stay on storage, 0 for all. ``trust``: unpickle what the state needs unpickled.
+    """
+
+    def __init__(
+        self,
+        directory: str | os.PathLike[str] | None,
+        *,
+        every: int | Auto = 50,
+        checkpoint_every: int | None = None,
+        keep: int = 3,
+        trust: bool = False,
+        storage_options: dict[str, Any] | None = None,
+        quiet: bool = False,
+    ) -> None:
+        _check(every, checkpoint_every, keep)
+        self._every = every
+        self._checkpoint_every = checkpoint_every
+        self._keep = keep
+        self._trust = trust
+        self._quiet = quiet
+        self._storage: Storage | None = None
+        if directory is not None:
+            self._storage = open_storage(os.fspath(directory), **(storage_options or {}))
+        self._place = Place.from_environment()
+        self._memory: SnapshotMemory | None = _open_memory(self._place, self._tell)
+        self._agreement: Agreement | None = None
+        self._saver: Saver | None = None
+        self._costs = Costs()
+        self._interval = every if isinstance(every, int) else every.first
+        self._due: int | None = None
+        self._snapshots = 0
+        self._reserved = False
+        self._last_step_at: float | None = None
+        self._trouble = ""
+        self._saved = -1
+        self._handover: Handover | None = None
+        self.resumed = Resumed(Source.NOWHERE)
+        """Where the last :meth:`restore` found its state."""
+
+    # --- restoring --------------------------------------------------------------------------
+
+    def restore(self, state: dict[str, Any], *, strict: bool = True) -> int:
+        """Put the newest consistent state back into ``state``; returns the step to go on with.
+
+        0 if there is nothing to restore. ``strict=False`` leaves alone what does not fit.
+        """
+        if self._agreement is not None:
+            raise RuntimeError("restore is called once, before the first step")
+        self._agreement = open_agreement(self._place)
+        record = {"seconds": 0.0, "failures": 0}
+        whole = {**state, RECORD: record}
+        self.resumed = resume(
+            whole,
+            agreement=self._agreement,
+            memory=self._memory,
+            storage=self._storage,
+            strict=strict,
+            trust=self._trust,
+        )
+        state.update((key, whole[key]) for key in state)
+        step = self.resumed.step
+        if self.resumed.source is not Source.NOWHERE:
+            self._costs.seconds = record["seconds"]
+            self._costs.failures = int(record["failures"]) + 1
+        self._begin(step)
+        self._say_resumed()
+        return step
+
+    def _begin(self, step: int) -> None:
+        """Training goes on from ``step``."""
+        agreement = self._agreement
+        assert agreement is not None
+        attempt = agreement.decide("attempt", lambda: new_attempt(self._place.round), str)
+        if self._memory is not None:
+            self._memory.resumed(step)
+            self._find_next_node(agreement, self._memory)
+            self._handover = Handover(agreement, self._memory)
+        self._saver = Saver(
+            self._place,
+            memory=self._memory,
+            storage=self._storage,
+            attempt=attempt,
+            keep=self._keep,
+            tell=self._tell,
+        )
+        self._due = (step // self._interval + 1) * self._interval
+
+    def _find_next_node(self, agreement: Agreement, memory: SnapshotMemory) -> None:
+        """Copies of this node's own parts go to the next node; planned anew in each round."""
+        place = self._place
+        if not place.leads_node:
+            return
+        next_node = ""
+        if place.nodes > 1:
+            agreement.say(f"address/{place.group_rank}", memory.address)
+            next_node = agreement.hear(f"address/{(place.group_rank + 1) % place.nodes}", str)
+        memory.peers(next_node)
+
+    def _say_resumed(self) -> None:
+        for problem in self.resumed.problems:
+            self._tell(f"not used: {problem}")
+        if self.resumed.source is not Source.NOWHERE:
+            resumed = self.resumed
+            self._tell(
+                f"resumed at step {resumed.step} from {resumed.source.value} "
+                f"in {resumed.seconds:.3f} s"
+            )
+
+    # --- saving -----------------------------------------------------------------------------
+
+    def step(self, step: int, state: dict[str, Any]) -> None:
+        """Say that ``step`` is done; saves ``state`` if that is due."""
+        done = step + 1
+        _advance(state)
+        if isinstance(state.get("step"), int):
+            state["step"] = done
+        self._note_time()
+        if not self._reserved:
+            self._reserved = True
+            self._ready_saver().reserve(self._whole(state), step=done)
+        if done >= self._next_due():
+            self._save(done, state, durable=self._checkpoint_due(done))
+        if self._handover is not None and self._handover.is_due(done):
+            self._hand_over(done, state, self._handover)
+        self._last_step_at = time.monotonic()
+
+    def save(self, step: int, state: dict[str, Any], *, timeout: float = 600.0) -> None:
+        """Save ``state`` after ``step`` now, and wait until it is on storage.
+
+        All workers call it for the same step. Raises TimeoutError if it did not come to that.
+        """
+        self._save(step + 1, state, durable=True)
+        self.wait(timeout)
+
+    def wait(self, timeout: float = 600.0) -> None:
+        """Wait until everything that was to be written by this node is written."""
+        deadline = time.monotonic() + timeout
+        while self._memory is not None and self._memory.status().writing:
+            if time.monotonic() > deadline:
+                raise TimeoutError(f"storage took longer than {timeout:g} s")
+            time.sleep(_POLL)
+
+    def status(self) -> Status:
+        """How the writing to storage is going on this node."""
+        return Status() if self._memory is None else self._memory.status()
+
+    def close(self) -> None:
+        """Let everything go; what is on its way to storage is still written."""
+        if self._memory is not None:
+            self._memory.close()
+            self._memory = None
+
+    def __enter__(self) -> Checkpointer:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def _save(self, done: int, state: dict[str, Any], *, durable: bool) -> None:
+        started = time.monotonic()
+        with self._survivable(done):
+            self._ready_saver().snapshot(self._whole(state), step=done, durable=durable)
+            self._saved = done
+        self._costs.note_stall(time.monotonic() - started)
+        self._plan_next(done)
+        self._report_trouble()
+
+    def _hand_over(self, done: int, state: dict[str, Any], handover: Handover) -> None:
+        """A planned change is near, and this is the step that everybody saves for it."""
+        if self._saved != done or self._storage is not None:
+            self._save(done, state, durable=True)
+        with self._survivable(done):
+            handover.hold(done)
+
+    @contextlib.contextmanager
+    def _survivable(self, done: int) -> Iterator[None]:
+        """A snapshot that fails is said and not fatal: the agent is gone, and so are we soon."""
+        try:
+            yield
+        except KeeperError as error:
+            self._tell(f"no snapshot of step {done}: {error}")
+
+    def _whole(self, state: dict[str, Any]) -> dict[str, Any]:
+        record = {"seconds": self._costs.seconds, "failures": self._costs.failures}
+        return {**state, RECORD: record}
+
+    def _ready_saver(self) -> Saver:
+        if self._saver is None:
+            raise RuntimeError("call restore(state) before the first step: it also prepares saving")
+        return self._saver
+
+    # --- when -------------------------------------------------------------------------------
+
+    def _checkpoint_due(self, done: int) -> bool:
+        every = self._checkpoint_every
+        return every is None or done % every < self._interval
+
+    def _note_time(self) -> None:
+        if self._last_step_at is not None:
+            self._costs.note_step(time.monotonic() - self._last_step_at)
+
+    def _plan_next(self, done: int) -> None:
+        """With a fixed interval everybody knows; else rank 0 chooses, and the others hear it."""
+        self._snapshots += 1
+        if isinstance(self._every, int):
+            self._due = (done // self._every + 1) * self._every
+            return
+        self._due = None
+        if self._place.rank == 0:
+            choice = choose_interval(self._every, self._costs)
+            self._say_choice(choice)
+            self._interval = choice.steps
+            self._agree().say(f"due/{self._snapshots}", done + choice.steps)
+
+    def _next_due(self) -> int:
+        """Rank 0 said it before its next collective, so here nobody ever waits for it."""
+        if self._due is None:
+            self._due = self._agree().hear(f"due/{self._snapshots}", int)
+        return self._due
+
+    def _agree(self) -> Agreement:
+        assert self._agreement is not None
+        return self._agreement
+
+    def _say_choice(self, choice: Choice) -> None:
+        if abs(choice.steps - self._interval) > 0.2 * self._interval:
+            self._tell(f"snapshots {choice.reason}")
+
+    # --- telling ----------------------------------------------------------------------------
+
+    def _report_trouble(self) -> None:
+        """Storage trouble is said once, by the worker that speaks for its node."""
+        if self._memory is None or not self._place.leads_node:
+            return
+        with contextlib.suppress(KeeperError):
+            trouble = self._memory.status().trouble
+            if trouble and trouble != self._trouble:
+                self._tell(trouble, everywhere=True)
+            self._trouble = trouble
+
+    def _tell(self, text: str, *, everywhere: bool = False) -> None:
+        if not self._quiet and (everywhere or self._place.rank == 0):
+            print(f"resile: {text}", file=sys.stderr, flush=True)
+
+
+def _check(every: int | Auto, checkpoint_every: int | None, keep: int) -> None:
+    if isinstance(every, int) and every < 1:
+        raise ValueError(f"every is a number of steps, 1 or more, or Auto(); not {every}")
+    if keep < 0:
+        raise ValueError(f"keep is how many checkpoints stay, 0 for all; not {keep}")
+    if checkpoint_every is None:
+        return
+    if isinstance(every, int) and (checkpoint_every < 1 or checkpoint_every % every):
+        raise ValueError(
+            f"checkpoint_every ({checkpoint_every}) is a multiple of every ({every}): what is "
+            "written to storage is a snapshot"
+        )
+
+
+def _advance(state: dict[str, Any]) -> None:
+    """Tell samplers and datasets that the samples of a step are trained."""
+    for value in state.values():
+        advance = getattr(value, "advance", None)
+        if callable(advance):
+            advance()
+
+
+def _open_memory(place: Place, tell: Any) -> SnapshotMemory:
+    worker = Hello(
+        rank=place.rank,
+        local_rank=place.local_rank,
+        world=place.world,
+        nproc=place.local_world,
+        round=place.round,
+    )
+    with contextlib.suppress(KeeperError):
+        if client := KeeperClient.from_environment(worker):
+            return client
+    tell(
+        "no agent keeps this worker's snapshots: after a crash it restores from storage "
+        "(start it with 'resile run' to restore from memory)"
+    )
+    return LocalKeeper(worker)

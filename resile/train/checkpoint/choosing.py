@@ -1,0 +1,114 @@
+"""Which step to go on from: a pure decision over what all nodes hold and what storage has.
+
+The newest step that is whole wins; between memory and storage of the same step, memory. Parts of
+one step count together only if they were taken in the same round: a step that was lost and trained
+again has other bytes, even where most of it is the same.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from enum import Enum
+
+import msgspec
+
+from resile.checkpoint.keeping import Held, Label
+from resile.checkpoint.part import PartKind
+from resile.train.checkpoint.completeness import is_complete, replica_count
+
+__all__ = ["Choice", "NodeInventory", "Source", "choose", "held_choices"]
+
+
+class Source(str, Enum):
+    """Where a step comes from."""
+
+    MEMORY = "memory"
+    STORAGE = "storage"
+    NOWHERE = "nowhere"
+
+
+class NodeInventory(msgspec.Struct, frozen=True, kw_only=True):
+    """What one node holds, and where its keeper is."""
+
+    address: str = ""
+    parts: tuple[Held, ...] = ()
+
+
+class Needed(msgspec.Struct, frozen=True, kw_only=True):
+    """A part of the chosen step and the nodes that hold it, by group rank."""
+
+    label: Label
+    holders: tuple[int, ...]
+
+
+class Choice(msgspec.Struct, frozen=True, kw_only=True):
+    """The step to go on from, the same for all workers."""
+
+    source: Source
+    step: int = 0
+    parts: tuple[Needed, ...] = ()
+    """For memory: all that is needed, and who has it."""
+
+    addresses: tuple[str, ...] = ()
+    """For memory: the keepers' addresses, by group rank."""
+
+    problem: str = ""
+    """Why there is nothing, if that needs saying."""
+
+
+class _Line(msgspec.Struct, frozen=True):
+    """A label as completeness looks at it."""
+
+    kind: PartKind
+    index: int
+    count: int
+    world: int
+
+
+def choose(
+    nodes: Sequence[NodeInventory], *, stored: Iterable[int], refused: frozenset[tuple[Source, int]]
+) -> Choice:
+    """The newest whole step; ``refused`` were tried in vain. ``stored``: steps on storage."""
+    in_memory = [one for one in held_choices(nodes) if (Source.MEMORY, one.step) not in refused]
+    on_storage = [step for step in stored if (Source.STORAGE, step) not in refused]
+    best = in_memory[0] if in_memory else None
+    latest = max(on_storage, default=None)
+    if best is not None and (latest is None or best.step >= latest):
+        return best
+    if latest is not None:
+        return Choice(source=Source.STORAGE, step=latest)
+    return Choice(source=Source.NOWHERE)
+
+
+def held_choices(nodes: Sequence[NodeInventory]) -> list[Choice]:
+    """All steps that the nodes' memories hold together, the newest first."""
+    moments: dict[tuple[int, int], dict[Label, list[int]]] = defaultdict(lambda: defaultdict(list))
+    for group_rank, node in enumerate(nodes):
+        for held in node.parts:
+            moments[held.label.step, held.label.round][held.label].append(group_rank)
+    addresses = tuple(node.address for node in nodes)
+    return [
+        Choice(
+            source=Source.MEMORY,
+            step=step,
+            parts=_needed(moments[step, round_]),
+            addresses=addresses,
+        )
+        for step, round_ in sorted(moments, reverse=True)
+        if is_complete([_line(label) for label in moments[step, round_]])
+    ]
+
+
+def _needed(holders: dict[Label, list[int]]) -> tuple[Needed, ...]:
+    """The rank parts, and the replica parts of that split which is whole."""
+    count = replica_count([_line(label) for label in holders])
+    return tuple(
+        Needed(label=label, holders=tuple(nodes))
+        for label, nodes in sorted(holders.items(), key=lambda item: item[0].place.name)
+        if label.place.kind is PartKind.RANK or label.place.count == count
+    )
+
+
+def _line(label: Label) -> _Line:
+    return _Line(label.place.kind, label.place.index, label.place.count, label.world)

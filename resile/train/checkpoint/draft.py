@@ -1,0 +1,132 @@
+"""What a restore will do, worked out before anything is touched.
+
+Every difference between the state and the checkpoint is noted first; only when there is none (or
+the user does not mind) are elements copied, straight into the live tensors, and only then are
+objects given their state. A checkpoint that does not fit therefore changes nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from enum import IntEnum
+from typing import Any
+
+import torch
+from torch.nn.parameter import is_lazy
+
+from resile.checkpoint.errors import CheckpointError
+from resile.train.checkpoint.errors import StateMismatch
+from resile.train.checkpoint.sharding import is_dtensor
+from resile.train.checkpoint.sources import Sources, Stored
+from resile.train.checkpoint.values import Path, named
+
+__all__ = ["Draft", "Turn"]
+
+
+class Turn(IntEnum):
+    """The order in which objects get their state. Loading a scheduler may set the optimizer's
+    learning rates, so optimizers come after everything else."""
+
+    MODULE = 0
+    OBJECT = 1
+    OPTIMIZER = 2
+    VALUE = 3
+
+
+class Draft:
+    """Wanted tensors, later deeds, and what does not fit."""
+
+    def __init__(self, sources: Sources, *, strict: bool, trust: bool) -> None:
+        self.sources = sources
+        self.strict = strict
+        self.trust = trust
+        self.problems: list[str] = []
+        self._targets: dict[str, tuple[Stored, Any]] = {}
+        self._filled: dict[int, tuple[str, str]] = {}
+        self._deeds: list[tuple[Turn, str, Callable[[], object]]] = []
+
+    def problem(self, path: Path, what: str) -> None:
+        """Something does not fit."""
+        self.problems.append(f"{named(path)}: {what}")
+
+    def compare(self, live: Iterable[Any], saved: Iterable[Any], path: Path) -> None:
+        """Note the keys that only one side has."""
+        ours, theirs = dict.fromkeys(live), dict.fromkeys(saved)
+        for key in ours:
+            if key not in theirs:
+                self.problem((*path, str(key)), "in the state, but not in the checkpoint")
+        for key in theirs:
+            if key not in ours:
+                self.problem((*path, str(key)), "in the checkpoint, but not in the state")
+
+    def fill(self, target: Any, name: str, path: Path) -> bool:
+        """Have a live tensor filled; False, and a problem noted, if the saved one does not fit."""
+        stored = self.sources.stored(name)
+        trouble = _difference(target, stored)
+        earlier = self._filled.get(id(target))
+        if trouble is None and earlier is not None and earlier[0] != name:
+            trouble = f"one tensor with {earlier[1]} in the state, but two in the checkpoint"
+        if trouble is not None:
+            self.problem(path, trouble)
+            return False
+        if earlier is None:
+            self._filled[id(target)] = (name, named(path))
+            self._targets[f"{named(path)}#{len(self._targets)}"] = (stored, target)
+        return True
+
+    def make(self, name: str, path: Path, *, like: Any = None) -> Any:
+        """A new tensor that will be filled: on the device and with the placement of ``like``, if
+        that has the same shape; else in one piece on the CPU."""
+        stored = self.sources.stored(name)
+        if isinstance(like, torch.Tensor) and tuple(like.shape) == stored.shape:
+            made = torch.empty_like(like, dtype=stored.dtype, requires_grad=False)
+        else:
+            made = torch.empty(stored.shape, dtype=stored.dtype)
+        self.fill(made, name, path)
+        return made
+
+    def later(self, turn: Turn, path: Path, deed: Callable[[], object]) -> None:
+        """Do this once all tensors are filled."""
+        self._deeds.append((turn, named(path), deed))
+
+    @torch.no_grad()  # type: ignore[untyped-decorator]
+    def carry_out(self) -> None:
+        """Fill all tensors, then do all deeds; raises StateMismatch, with nothing done, if
+        something does not fit and should."""
+        if self.problems and self.strict:
+            raise StateMismatch(self.problems)
+        self._read()
+        for _, path, deed in sorted(self._deeds, key=lambda one: one[0]):
+            try:
+                deed()
+            except CheckpointError:
+                raise
+            except Exception as error:
+                raise StateMismatch([f"{path}: {error}"]) from error
+
+    def _read(self) -> None:
+        sharded = {}
+        for key, (stored, target) in self._targets.items():
+            if stored.sharded or is_dtensor(target):
+                sharded[key] = (stored, target)
+            else:
+                target.detach().copy_(stored.chunks[0].whole())
+        if sharded:
+            from resile.train.checkpoint.resharding import reshard
+
+            reshard(
+                {key: stored for key, (stored, _) in sharded.items()},
+                {key: target for key, (_, target) in sharded.items()},
+            )
+
+
+def _difference(target: Any, stored: Stored) -> str | None:
+    if is_lazy(target):
+        return "has no shape yet; run one forward before restoring"
+    if target.device.type == "meta":
+        return "is on the meta device; give the model memory (to_empty) before restoring"
+    if tuple(target.shape) != stored.shape:
+        return f"shape {list(target.shape)} in the state, {list(stored.shape)} in the checkpoint"
+    if target.dtype != stored.dtype:
+        return f"{target.dtype} in the state, {stored.dtype} in the checkpoint"
+    return None

@@ -1,0 +1,187 @@
+"""A state as data for JSON: the writing half of :mod:`resile.train.checkpoint.values`.
+
+Types are told apart exactly, not by ``isinstance``: a subclass may carry more than its base, so it
+counts as a kind of its own. What cannot be read back without the user's trust is said when it is
+written, not only when it is missed.
+"""
+
+from __future__ import annotations
+
+import base64
+import io
+import logging
+import math
+import sys
+from collections import OrderedDict
+from collections.abc import Callable
+from typing import Any, Final, Protocol
+
+import torch
+
+from resile.train.checkpoint import arrays
+from resile.train.checkpoint.errors import UnsupportedState
+from resile.train.checkpoint.values import Path, named
+
+__all__ = ["STATELESS", "Keeper", "encode"]
+
+DEEPEST = 200
+"""JSON's readers give up somewhere beyond; a state this deep is one that contains itself."""
+
+STATELESS: Final = object()
+"""Says of a value that it is no object with a state of its own."""
+
+_INT64 = 1 << 63
+_log = logging.getLogger("resile")
+_untrusted: set[type] = set()
+
+
+class Keeper(Protocol):
+    """Where tensors go while a state is encoded, and who knows about objects."""
+
+    def tensor(self, tensor: Any, path: Path, /) -> str | None:
+        """Keep a tensor; its name, or None if it cannot be kept as one."""
+
+    def object(self, value: Any, path: Path, /) -> Any:
+        """An object's state, encoded; :data:`STATELESS` if it is not one that has state."""
+
+
+def encode(value: Any, *, keeper: Keeper, path: Path = ()) -> Any:
+    """As data for JSON. Raises :class:`UnsupportedState` for what cannot be written at all."""
+    kind = type(value)
+    simple = _SIMPLE.get(kind)
+    if simple is not None:
+        return simple(value)
+    if len(path) > DEEPEST:
+        raise UnsupportedState(f"{'.'.join(path[:6])}… is nested too deeply, or contains itself")
+    nested = _NESTED.get(kind)
+    if nested is not None:
+        return nested(value, keeper, path)
+    if isinstance(value, torch.Tensor):
+        name = keeper.tensor(value, path)
+        return _write_other(value, path) if name is None else {"$tensor": name}
+    found = keeper.object(value, path)
+    if found is not STATELESS:
+        return found
+    if "numpy" in sys.modules and arrays.is_array(value):
+        return _write_array(value, keeper, path)
+    if "numpy" in sys.modules and arrays.is_scalar(value):
+        dtype, raw = arrays.write_scalar(value)
+        return {"$numpy": [dtype, _text(raw)]}
+    return _write_other(value, path)
+
+
+def _write_int(value: int) -> Any:
+    return value if -_INT64 <= value < _INT64 else {"$int": str(value)}
+
+
+def _write_float(value: float) -> Any:
+    return value if math.isfinite(value) else {"$float": repr(value)}
+
+
+def _write_str(value: str) -> Any:
+    return value if _is_text(value) else {"$str": _text(value.encode("utf-8", "surrogatepass"))}
+
+
+def _write_items(value: Any, keeper: Keeper, path: Path) -> list[Any]:
+    return [encode(one, keeper=keeper, path=(*path, str(index))) for index, one in enumerate(value)]
+
+
+def _items_writer(tag: str) -> Callable[[Any, Keeper, Path], Any]:
+    return lambda value, keeper, path: {tag: _write_items(value, keeper, path)}
+
+
+def _write_dict(value: dict[Any, Any], keeper: Keeper, path: Path) -> Any:
+    if all(type(key) is str and key[:1] != "$" and _is_text(key) for key in value):
+        return {key: encode(one, keeper=keeper, path=(*path, key)) for key, one in value.items()}
+    return {"$dict": _write_pairs(value, keeper, path)}
+
+
+def _write_ordered(value: OrderedDict[Any, Any], keeper: Keeper, path: Path) -> Any:
+    return {"$ordered": _write_pairs(value, keeper, path)}
+
+
+def _write_pairs(value: dict[Any, Any], keeper: Keeper, path: Path) -> list[list[Any]]:
+    return [
+        [encode(key, keeper=_KEYS, path=path), encode(one, keeper=keeper, path=(*path, str(key)))]
+        for key, one in value.items()
+    ]
+
+
+def _write_array(value: Any, keeper: Keeper, path: Path) -> Any:
+    tensor = arrays.as_tensor(value)
+    name = None if tensor is None else keeper.tensor(tensor, path)
+    if name is not None:
+        return {"$array": name}
+    raw = arrays.write_array(value)
+    return _write_other(value, path) if raw is None else {"$npy": _text(raw)}
+
+
+def _write_other(value: Any, path: Path) -> Any:
+    """By ``torch.save``; a warning, once for each type, if it will need the user's trust."""
+    kind = f"{type(value).__module__}.{type(value).__qualname__}"
+    file = io.BytesIO()
+    try:
+        torch.save(value, file)
+    except Exception as error:
+        raise UnsupportedState(
+            f"{named(path)} is a {kind}, which cannot be saved ({error}); "
+            "give it state_dict and load_state_dict, or save what it is made from"
+        ) from error
+    if type(value) not in _untrusted:
+        try:
+            torch.load(io.BytesIO(file.getvalue()), weights_only=True)
+        except Exception:
+            _untrusted.add(type(value))
+            _log.warning(
+                "%s is a %s: it is saved, but can only be restored with trust=True",
+                named(path),
+                kind,
+            )
+    return {"$torch": [kind, _text(file.getvalue())]}
+
+
+_SIMPLE: dict[type, Callable[[Any], Any]] = {
+    type(None): lambda value: value,
+    bool: lambda value: value,
+    int: _write_int,
+    float: _write_float,
+    str: _write_str,
+    bytes: lambda value: {"$bytes": _text(value)},
+    bytearray: lambda value: {"$bytearray": _text(value)},
+    complex: lambda value: {"$complex": [repr(value.real), repr(value.imag)]},
+    range: lambda value: {"$range": [str(n) for n in (value.start, value.stop, value.step)]},
+    torch.Size: lambda value: {"$size": list(value)},
+    torch.dtype: lambda value: {"$dtype": str(value).removeprefix("torch.")},
+    torch.device: lambda value: {"$device": str(value)},
+}
+
+_NESTED: dict[type, Callable[[Any, Keeper, Path], Any]] = {
+    list: _write_items,
+    tuple: _items_writer("$tuple"),
+    set: _items_writer("$set"),
+    frozenset: _items_writer("$frozenset"),
+    dict: _write_dict,
+    OrderedDict: _write_ordered,
+}
+
+
+def _text(raw: bytes | bytearray) -> str:
+    return base64.b64encode(raw).decode()
+
+
+def _is_text(value: str) -> bool:
+    """Whether it can be written as UTF-8; half of a surrogate pair cannot."""
+    return value.isascii() or not any("\ud800" <= letter <= "\udfff" for letter in value)
+
+
+class _Keys:
+    """The keeper of a dictionary's keys: tensors have no business there."""
+
+    def tensor(self, _tensor: Any, path: Path) -> str | None:
+        raise UnsupportedState(f"{named(path)} has a tensor as a key")
+
+    def object(self, _value: Any, _path: Path) -> Any:
+        return STATELESS
+
+
+_KEYS = _Keys()

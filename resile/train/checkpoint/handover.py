@@ -1,0 +1,46 @@
+"""Before a planned change all workers save the same step and hold, so that no step is lost.
+
+The agent asks on a page of shared memory. Once every worker of the job has been asked, rank 0 says
+in the round's store which step it will be: the next one. It says so before that step's collective,
+and the others look after it, so all of them know in time, without a message in ordinary steps.
+"""
+
+from __future__ import annotations
+
+import time
+
+from resile.checkpoint.keeping import SnapshotMemory
+from resile.train.checkpoint.agreement import Agreement
+
+__all__ = ["Handover"]
+
+_KEY = "handover"
+_LOOK = 0.01
+
+
+class Handover:
+    """One worker's part in the planned change of a round, if one comes."""
+
+    def __init__(self, agreement: Agreement, memory: SnapshotMemory) -> None:
+        self._agreement = agreement
+        self._memory = memory
+        self._page = memory.watch()
+        self._chosen = False
+
+    def is_due(self, done: int) -> bool:
+        """Whether the step that was just done is the one to save; looked at after every step."""
+        place = self._agreement.place
+        if not self._page.is_asked(place.round):
+            return False
+        if self._agreement.said(_KEY):
+            return self._agreement.hear(_KEY, int) == done
+        if place.rank == 0 and self._page.may_choose(place.round) and not self._chosen:
+            self._chosen = True
+            self._agreement.say(_KEY, done + 1)
+        return False
+
+    def hold(self, done: int) -> None:
+        """Say that the step is saved, and wait: the change ends this process, or is called off."""
+        self._memory.hold(done)
+        while self._page.is_asked(self._agreement.place.round):
+            time.sleep(_LOOK)

@@ -1,0 +1,132 @@
+"""Put an optimizer's state back: by parameter names, whatever exists already.
+
+State that the optimizer has is filled in place. What it has not yet (Adam before its first step)
+is made from the parameter: the same shape, device and placement. The optimizer's own
+``load_state_dict`` comes last, with everything in place, so its hooks run and nothing is copied.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import nn
+from torch.optim import Optimizer
+
+from resile.train.checkpoint.draft import Draft, Turn
+from resile.train.checkpoint.optimizers import parameters_of
+from resile.train.checkpoint.resolvers import Made
+from resile.train.checkpoint.sharding import is_dtensor
+from resile.train.checkpoint.values import Path, decode, entries
+
+__all__ = ["draft_optimizer"]
+
+
+def draft_optimizer(
+    draft: Draft,
+    optimizer: Optimizer,
+    *,
+    names: Sequence[str] | Sequence[int],
+    saved: Any,
+    path: Path,
+) -> None:
+    """Note what has to be done; ``names`` are those of its parameters."""
+    parts = entries(saved)
+    states = entries(parts.get("state")) if parts else None
+    if parts is None or states is None or not isinstance(parts.get("param_groups"), list):
+        draft.problem(path, "an optimizer in the state, but something else in the checkpoint")
+        return
+    resolver = Made(draft, {})
+    groups = decode(
+        parts["param_groups"],
+        resolver=resolver,
+        path=(*path, "param_groups"),
+        trust=draft.trust,
+    )
+    known = [name for group in groups for name in group["params"]]
+    if known and isinstance(known[0], str) != isinstance(names[0] if names else "", str):
+        # One of the two was saved or is restored without its model: their order is all there is.
+        names = known if len(known) == len(names) else names
+    draft.compare(names, known, (*path, "parameters"))
+    parameters = dict(zip(names, parameters_of(optimizer), strict=True))
+    numbers = {name: number for number, name in enumerate(names)}
+    loaded = {
+        "state": {
+            numbers[name]: _state_of(
+                draft, optimizer, parameters[name], state, (*path, "state", name)
+            )
+            for name, state in states.items()
+            if name in numbers
+        },
+        "param_groups": _matched(optimizer, groups, names),
+    }
+    draft.later(Turn.OPTIMIZER, path, lambda: _load(optimizer, loaded))
+
+
+def _matched(
+    optimizer: Optimizer, groups: list[dict[str, Any]], names: Sequence[Any]
+) -> list[dict[str, Any]]:
+    """For each live group the saved one that has its parameters; itself if none has."""
+    by_name = {name: group for group in groups for name in group["params"]}
+    matched = []
+    number = 0
+    for index, live in enumerate(optimizer.param_groups):
+        count = len(live["params"])
+        numbers = range(number, number + count)
+        own = next((by_name[names[n]] for n in numbers if names[n] in by_name), None)
+        if own is None and not count and index < len(groups):
+            own = groups[index]
+        matched.append({**(live if own is None else own), "params": list(numbers)})
+        number += count
+    return matched
+
+
+def _state_of(
+    draft: Draft, optimizer: Optimizer, parameter: nn.Parameter, saved: Any, path: Path
+) -> Any:
+    live = optimizer.state.get(parameter, {})
+    text = tuple(map(str, path))
+    return decode(saved, resolver=_StateOf(draft, parameter, live), path=text, trust=draft.trust)
+
+
+class _StateOf:
+    """The tensors of one parameter's state."""
+
+    def __init__(self, draft: Draft, parameter: nn.Parameter, live: Mapping[str, Any]) -> None:
+        self._draft = draft
+        self._parameter = parameter
+        self._live = live
+
+    def tensor(self, name: str, path: Path) -> Any:
+        key = path[-1]
+        live = self._live.get(key)
+        stored = self._draft.sources.stored(name)
+        if isinstance(live, torch.Tensor) and (live.dtype, tuple(live.shape)) == (
+            stored.dtype,
+            stored.shape,
+        ):
+            self._draft.fill(live, name, path)
+            return live
+        # torch keeps the count of steps on the CPU, whatever the parameter's device and shape.
+        like = None if key == "step" else self._parameter
+        fits = like is not None and tuple(like.shape) == stored.shape
+        if is_dtensor(self._parameter) and stored.shape and not fits:
+            self._draft.problem(
+                path, "a state of another shape than its parameter; step the optimizer once before"
+            )
+        return self._draft.make(name, path, like=like)
+
+    def array(self, name: str, path: Path) -> Any:
+        return self._draft.make(name, path).numpy()
+
+
+def _load(optimizer: Optimizer, loaded: dict[str, Any]) -> None:
+    optimizer.load_state_dict(loaded)
+    # torch casts state to its parameter's type; what was saved in another type was meant so.
+    parameters = parameters_of(optimizer)
+    for number, state in loaded["state"].items():
+        live = optimizer.state[parameters[number]]
+        for key, value in state.items():
+            if isinstance(value, torch.Tensor) and live[key].dtype != value.dtype:
+                live[key] = value.to(live[key].device)

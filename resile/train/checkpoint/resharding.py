@@ -1,0 +1,126 @@
+"""Slices that were saved into slices that are wanted, for any two ways of sharding.
+
+torch.distributed.checkpoint's planner works out which saved slice overlaps which wanted one;
+:class:`PartsReader` is its storage. The planner is asked directly, without ``load``: nothing is
+gathered from other ranks, and an error arrives as it was raised. Only what is sharded comes here,
+as the import is a large one.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Mapping
+from math import prod
+from typing import Any
+
+import torch
+from torch.distributed.checkpoint import DefaultLoadPlanner, StorageReader
+from torch.distributed.checkpoint.metadata import (
+    ChunkStorageMetadata,
+    Metadata,
+    TensorProperties,
+    TensorStorageMetadata,
+)
+from torch.distributed.checkpoint.planner import LoadPlan, LoadPlanner, ReadItem
+from torch.futures import Future
+
+from resile.checkpoint.errors import PartDamaged
+from resile.train.checkpoint.sources import Chunk, Stored
+
+__all__ = ["PartsReader", "reshard"]
+
+
+class PartsReader(StorageReader):  # type: ignore[misc]
+    """Parts as a storage of torch.distributed.checkpoint, which reads from them what it planned."""
+
+    def __init__(self, stored: Mapping[str, Stored]) -> None:
+        self._stored = stored
+
+    def read_metadata(self, *_: Any, **__: Any) -> Metadata:
+        """Every tensor with its slices."""
+        return Metadata({key: _metadata(one) for key, one in self._stored.items()})
+
+    def read_data(self, plan: LoadPlan, planner: LoadPlanner) -> Future[None]:
+        """Copy what was planned, in the order in which it lies in the parts."""
+        chunks = {id(item): self._chunk(item) for item in plan.items}
+        parts = {id(c.part): number for number, c in enumerate(chunks.values())}
+
+        def place(item: ReadItem) -> tuple[int, int]:
+            chunk = chunks[id(item)]
+            return parts[id(chunk.part)], chunk.place.begin
+
+        for item in sorted(plan.items, key=place):
+            target = planner.resolve_tensor(item).detach()
+            target.copy_(_piece(chunks[id(item)], item))
+            planner.commit_tensor(item, target)
+        done: Future[None] = Future()
+        done.set_result(None)
+        return done
+
+    def _chunk(self, item: ReadItem) -> Chunk:
+        number: int = item.storage_index.index
+        return self._stored[item.storage_index.fqn].chunks[number]
+
+    def reset(self, checkpoint_id: str | os.PathLike[str] | None = None) -> None:
+        """Nothing is remembered between reads."""
+
+    def set_up_storage_reader(
+        self, metadata: Metadata, is_coordinator: bool, *args: Any, **kwargs: Any
+    ) -> None:
+        """Nothing to set up: the parts are open."""
+
+    def prepare_local_plan(self, plan: LoadPlan) -> LoadPlan:
+        """As planned."""
+        return plan
+
+    def prepare_global_plan(self, plans: list[LoadPlan]) -> list[LoadPlan]:
+        """As planned."""
+        return plans
+
+    @classmethod
+    def validate_checkpoint_id(cls, _: str | os.PathLike[str]) -> bool:
+        """Parts are given, not looked up by an address."""
+        return False
+
+
+@torch.no_grad()  # type: ignore[untyped-decorator]
+def reshard(stored: Mapping[str, Stored], targets: Mapping[str, Any]) -> None:
+    """Fill each target, a tensor or this rank's slice of a DTensor, from the stored tensor of the
+    same key."""
+    reader = PartsReader(stored)
+    planner = DefaultLoadPlanner(flatten_state_dict=False, flatten_sharded_tensors=False)
+    planner.set_up_planner(dict(targets), reader.read_metadata(), is_coordinator=True)
+    plan = planner.create_local_plan()
+    _check_coverage(plan, targets)
+    reader.read_data(plan, planner)
+
+
+def _metadata(stored: Stored) -> TensorStorageMetadata:
+    chunks = [
+        ChunkStorageMetadata(offsets=torch.Size(chunk.offsets), sizes=torch.Size(chunk.shape))
+        for chunk in stored.chunks
+    ]
+    properties = TensorProperties(dtype=stored.dtype)
+    return TensorStorageMetadata(properties, torch.Size(stored.shape), chunks)
+
+
+def _piece(chunk: Chunk, item: ReadItem) -> Any:
+    """The elements wanted of a chunk. Only the rows that have them are read."""
+    if not chunk.shape:
+        return chunk.whole()
+    piece = chunk.rows(item.storage_offsets[0], item.lengths[0])
+    for dimension in range(1, len(chunk.shape)):
+        piece = piece.narrow(dimension, item.storage_offsets[dimension], item.lengths[dimension])
+    return piece
+
+
+def _check_coverage(plan: LoadPlan, targets: Mapping[str, Any]) -> None:
+    """The planner does not mind a gap between slices; whoever trains on would."""
+    covered: Counter[str] = Counter()
+    for item in plan.items:
+        covered[item.dest_index.fqn] += prod(item.lengths)
+    for key, target in targets.items():
+        local = target.to_local() if hasattr(target, "to_local") else target
+        if covered[key] < local.numel():
+            raise PartDamaged(f"the parts do not have all elements of {key}")

@@ -1,0 +1,99 @@
+"""Where a decoded tree gets its tensors: a new one, the live one in the same place, or this rank's.
+
+Tensors are given out before they are filled: :class:`~resile.train.checkpoint.draft.Draft` does
+that for all of them together.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import torch
+
+from resile.checkpoint.errors import PartDamaged
+from resile.train.checkpoint import arrays
+from resile.train.checkpoint.draft import Draft
+from resile.train.checkpoint.dtypes import TYPES
+from resile.train.checkpoint.sources import OpenPart, read_elements
+from resile.train.checkpoint.values import Path
+
+__all__ = ["InPlace", "Made", "OfRank", "tensors_by_path"]
+
+
+class Made:
+    """New tensors, each like the live one in the same place."""
+
+    def __init__(self, draft: Draft, live: Mapping[Path, Any]) -> None:
+        self._draft = draft
+        self._live = live
+
+    def tensor(self, name: str, path: Path) -> Any:
+        return self._draft.make(name, path, like=self._live.get(path))
+
+    def array(self, name: str, path: Path) -> Any:
+        return self._draft.make(name, path).numpy()
+
+
+class InPlace:
+    """The live tensors themselves; a new one where there is none, or something else."""
+
+    def __init__(self, draft: Draft, live: Mapping[Path, Any]) -> None:
+        self._draft = draft
+        self._live = live
+
+    def tensor(self, name: str, path: Path) -> Any:
+        live = self._live.get(path)
+        if not isinstance(live, torch.Tensor):
+            return self._draft.make(name, path)
+        self._draft.fill(live, name, path)
+        return live
+
+    def array(self, name: str, path: Path) -> Any:
+        live = self._live.get(path)
+        stored = self._draft.sources.stored(name)
+        if live is not None and not isinstance(live, torch.Tensor):
+            view = arrays.as_tensor(live)
+            fits = view is not None and (view.dtype, tuple(view.shape)) == (
+                stored.dtype,
+                stored.shape,
+            )
+            if fits and arrays.shares_memory(live, view):
+                self._draft.fill(view, name, path)
+                return live
+        return self._draft.make(name, path).numpy()
+
+
+class OfRank:
+    """The tensors that belong to one rank alone, read at once: they are small."""
+
+    def __init__(self, part: OpenPart) -> None:
+        self._part = part
+
+    def tensor(self, name: str, _path: Path) -> Any:
+        place = self._part.layout.places.get(name)
+        if place is None:
+            raise PartDamaged(f"{self._part.header.name} names {name}, but does not have it")
+        return read_elements(
+            self._part,
+            place.begin,
+            place.end,
+            dtype=TYPES[place.slice.dtype],
+            shape=place.slice.shape,
+        ).clone()
+
+    def array(self, name: str, path: Path) -> Any:
+        return self.tensor(name, path).numpy()
+
+
+def tensors_by_path(value: Any, path: Path = ()) -> Iterator[tuple[Path, Any]]:
+    """The tensors and arrays in dictionaries, lists and tuples."""
+    if isinstance(value, torch.Tensor) or ("numpy" in sys.modules and arrays.is_array(value)):
+        yield path, value
+    elif isinstance(value, dict):
+        for key, one in value.items():
+            yield from tensors_by_path(one, (*path, str(key)))
+    elif isinstance(value, (list, tuple)):
+        for index, one in enumerate(value):
+            yield from tensors_by_path(one, (*path, str(index)))

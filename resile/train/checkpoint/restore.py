@@ -1,0 +1,197 @@
+"""Put a saved step back into a script's live state, at any world size, without a collective.
+
+The saved tree of values is walked beside the live state. Modules and optimizers are matched name by
+name; anything else with ``load_state_dict`` gets what its ``state_dict`` gave; tensors in plain
+dictionaries are filled in place; plain values (a step counter) are replaced in the script's own
+dictionary. Random streams come last, so that nothing in between moves them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from torch import nn
+from torch.optim import Optimizer
+
+from resile.checkpoint.errors import PartDamaged
+from resile.train.checkpoint.draft import Draft, Turn
+from resile.train.checkpoint.optimizer_loading import draft_optimizer
+from resile.train.checkpoint.resolvers import InPlace, Made, OfRank, tensors_by_path
+from resile.train.checkpoint.rng import Stream, is_generator, set_random_states
+from resile.train.checkpoint.sources import OpenPart, Sources
+from resile.train.checkpoint.tree import PER_RANK, Names, find_modules, has_state, is_per_rank
+from resile.train.checkpoint.values import Path, decode, entries, named, tagged
+
+__all__ = ["Restored", "restore"]
+
+
+@dataclass(frozen=True)
+class Restored:
+    """What came of it."""
+
+    step: int
+    world: int
+    """The world size that saved it."""
+
+    left_alone: tuple[str, ...]
+    """What did not fit and was left as it is; always empty with ``strict``."""
+
+
+def restore(
+    state: dict[str, Any],
+    parts: Iterable[OpenPart],
+    *,
+    rank: int = 0,
+    strict: bool = True,
+    trust: bool = False,
+) -> Restored:
+    """Put all of a step back, as rank ``rank``. ``parts``: all that the step needs.
+
+    Raises NoCheckpoint if parts are missing, StateMismatch if the state is another one (then
+    nothing is changed), NotTrusted for values that need ``trust``, PartDamaged for broken ones.
+    """
+    sources = Sources(parts)
+    draft = Draft(sources, strict=strict, trust=trust)
+    random = _random_states(sources, rank)
+    _Restoration(draft, state, rank).draft_all(state)
+    draft.carry_out()
+    if random is not None:
+        set_random_states(random)
+    return Restored(sources.step, len(sources.ranks), tuple(draft.problems))
+
+
+def _random_states(sources: Sources, rank: int) -> dict[str, Any] | None:
+    """Those of the same rank; a rank that was not there before goes on with its own."""
+    if rank >= len(sources.ranks):
+        return None
+    part = sources.ranks[rank]
+    found: dict[str, Any] = decode(part.header.values["random"], resolver=OfRank(part))
+    return found
+
+
+class _Restoration:
+    """Walks live state and saved tree side by side."""
+
+    def __init__(self, draft: Draft, state: dict[str, Any], rank: int) -> None:
+        self._draft = draft
+        self._rank = rank
+        self._names = Names()
+        self._modules = dict(find_modules(state))
+
+    def draft_all(self, state: dict[str, Any]) -> None:
+        saved = self._draft.sources.values
+        if entries(saved) is None:
+            raise PartDamaged("the checkpoint has no tree of values")
+        self._container(state, saved, ())
+
+    def _container(self, live: Any, saved: Any, path: Path) -> None:
+        """A dictionary or list with objects in it: both sides have the same keys."""
+        found = entries(saved) if isinstance(live, dict) else _elements(saved)
+        if found is None:
+            self._draft.problem(path, f"a {type(live).__name__} in the state, not so when saved")
+            return
+        ours = live if isinstance(live, dict) else dict(enumerate(live))
+        self._draft.compare(ours, found, path)
+        for key, value in ours.items():
+            if key in found:
+                self._one(live, key, value=value, saved=found[key], path=(*path, str(key)))
+
+    def _one(self, container: Any, key: Any, *, value: Any, saved: Any, path: Path) -> None:
+        if is_per_rank(value):
+            self._per_rank(Stream(value) if is_generator(value) else value, saved, path)
+        elif isinstance(value, nn.Module):
+            self._module(value, saved, path)
+        elif isinstance(value, Optimizer):
+            names = self._names.parameters.of(value, self._modules)
+            draft_optimizer(self._draft, value, names=names, saved=saved, path=path)
+        elif has_state(value):
+            self._object(value, saved, path)
+        elif isinstance(value, tuple) and _has_objects(value):
+            items = list(value)
+            self._container(items, saved, path)
+            self._draft.later(Turn.VALUE, path, lambda: container.__setitem__(key, tuple(items)))
+        elif _has_objects(value):
+            self._container(value, saved, path)
+        else:
+            self._plain(container, key, value=value, saved=saved, path=path)
+
+    def _module(self, module: nn.Module, saved: Any, path: Path) -> None:
+        found = entries(saved)
+        if found is None:
+            self._draft.problem(path, "a module in the state, but something else when saved")
+            return
+        live = self._names.modules.tensors(module)
+        self._draft.compare(live, found, path)
+        loaded = {}
+        for name, (raw, value) in live.items():
+            loaded[raw] = value
+            if name in found:
+                one, where = found[name], (*path, name)
+                if tagged(one) == "$tensor" and hasattr(value, "dtype"):
+                    self._draft.fill(value, one["$tensor"], where)
+                else:
+                    loaded[raw] = self._decode_new(one, {}, where)
+        self._draft.later(Turn.MODULE, path, partial(module.load_state_dict, loaded))
+
+    def _object(self, value: Any, saved: Any, path: Path) -> None:
+        if tagged(saved) == PER_RANK:
+            self._draft.problem(path, "was saved for each rank; set resile_per_rank = True on it")
+            return
+        live = dict(tensors_by_path(value.state_dict(), path))
+        state = self._decode_new(saved, live, path)
+        self._draft.later(Turn.OBJECT, path, partial(value.load_state_dict, state))
+
+    def _per_rank(self, value: Any, saved: Any, path: Path) -> None:
+        """All ranks' states together if it can take them; else the one of the same rank."""
+        ranks = self._draft.sources.ranks
+        if tagged(saved) != PER_RANK:
+            self._draft.problem(path, "for each rank in the state, but saved once for all")
+            return
+        states = [self._decode_of_rank(part, named(path)) for part in ranks]
+        if hasattr(value, "load_rank_states"):
+            self._draft.later(Turn.OBJECT, path, partial(value.load_rank_states, states))
+        elif self._rank < len(states):
+            state = states[self._rank]
+            self._draft.later(Turn.OBJECT, path, partial(value.load_state_dict, state))
+
+    def _decode_of_rank(self, part: OpenPart, path: str) -> Any:
+        objects = part.header.values["objects"]
+        if path not in objects:
+            raise PartDamaged(f"{part.header.name} has no state of {path}")
+        return decode(objects[path], resolver=OfRank(part), trust=self._draft.trust)
+
+    def _plain(self, container: Any, key: Any, *, value: Any, saved: Any, path: Path) -> None:
+        live = dict(tensors_by_path(value, path))
+        resolver = InPlace(self._draft, live)
+        new = decode(saved, resolver=resolver, path=path, trust=self._draft.trust)
+        if isinstance(value, dict) and isinstance(new, dict):
+            self._draft.later(Turn.VALUE, path, partial(_refill_dict, value, new))
+        elif isinstance(value, list) and isinstance(new, list):
+            self._draft.later(Turn.VALUE, path, partial(value.__setitem__, slice(None), new))
+        else:
+            self._draft.later(Turn.VALUE, path, partial(container.__setitem__, key, new))
+
+    def _decode_new(self, saved: Any, live: dict[Path, Any], path: Path) -> Any:
+        resolver = Made(self._draft, live)
+        return decode(saved, resolver=resolver, path=path, trust=self._draft.trust)
+
+
+def _elements(saved: Any) -> dict[int, Any] | None:
+    items = saved["$tuple"] if tagged(saved) == "$tuple" else saved
+    return dict(enumerate(items)) if isinstance(items, list) else None
+
+
+def _has_objects(value: Any) -> bool:
+    if isinstance(value, dict):
+        return any(_has_objects(one) for one in value.values())
+    if isinstance(value, (list, tuple)):
+        return any(_has_objects(one) for one in value)
+    return has_state(value) or is_per_rank(value)
+
+
+def _refill_dict(live: dict[Any, Any], new: dict[Any, Any]) -> None:
+    live.clear()
+    live.update(new)

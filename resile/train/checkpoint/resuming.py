@@ -1,0 +1,231 @@
+"""Finding the newest state there is and putting it back, all workers of a round together.
+
+Every node says what its memory holds, rank 0 chooses (``choosing``), everybody reads what it needs:
+from its own node's memory, by way of it from another node's, or from storage. If anybody finds a
+part damaged or gone, all turn to the next best step together.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from resile.checkpoint.errors import (
+    CheckpointError,
+    NoCheckpoint,
+    NotThere,
+    PartDamaged,
+    StorageTrouble,
+)
+from resile.checkpoint.keeping import KeeperError, SnapshotMemory
+from resile.checkpoint.keeping import OpenPart as HeldPart
+from resile.checkpoint.part import read_header
+from resile.checkpoint.patience import Patience, insist
+from resile.checkpoint.shelf import Checkpoint, Depth, Shelf
+from resile.checkpoint.storage import Storage
+from resile.checkpoint.stored_part import StoredPart
+from resile.train.checkpoint.agreement import Agreement
+from resile.train.checkpoint.choosing import Choice, Needed, NodeInventory, Source, choose
+from resile.train.checkpoint.errors import StateMismatch
+from resile.train.checkpoint.restore import restore
+from resile.train.checkpoint.sources import OpenPart
+
+__all__ = ["Resumed", "resume"]
+
+log = logging.getLogger("resile.train")
+
+
+@dataclass(frozen=True)
+class Resumed:
+    """Where training goes on from."""
+
+    source: Source
+    step: int = 0
+    seconds: float = 0.0
+    problems: tuple[str, ...] = ()
+    """What was tried before and could not be used."""
+
+
+class _Verdict(msgspec.Struct, frozen=True):
+    """How a worker fared with a choice."""
+
+    problem: str = ""
+    final: bool = False
+    """Trying another step cannot help: the state is another one, or not trusted."""
+
+
+class MemoryPart:
+    """A part in memory as ``restore`` reads it."""
+
+    def __init__(self, held: HeldPart) -> None:
+        self.header, self.layout = read_header(held.buffer, source=held.label.name)
+        self._buffer = held.buffer
+
+    def read(self, begin: int, end: int) -> memoryview:
+        """Without a copy."""
+        return self._buffer[begin:end]
+
+
+def resume(
+    state: dict[str, Any],
+    *,
+    agreement: Agreement,
+    memory: SnapshotMemory | None,
+    storage: Storage | None,
+    strict: bool,
+    trust: bool,
+) -> Resumed:
+    """Put the newest consistent state back into ``state``; the same step on all workers."""
+    started = time.monotonic()
+    nodes = _exchange_inventories(agreement, memory)
+    shelf = None if storage is None else Shelf(storage)
+    problems: list[str] = []
+    refused: set[tuple[Source, int]] = set()
+    while True:
+        turn = len(refused)
+        choice = agreement.decide(
+            f"choice/{turn}", lambda: _choose(nodes, shelf, frozenset(refused)), Choice
+        )
+        if choice.source is Source.NOWHERE:
+            _refuse_to_forget(problems)
+            return Resumed(choice.source)
+        reading = _Reading(agreement, memory, shelf)
+        mine = reading.attempt(state, choice, strict=strict, trust=trust)
+        verdict = _common_verdict(agreement, turn, mine)
+        if not verdict.problem:
+            seconds = time.monotonic() - started
+            return Resumed(choice.source, choice.step, seconds, tuple(problems))
+        if verdict.final:
+            raise reading.error or StateMismatch(verdict.problem)
+        problems.append(f"step {choice.step} in {choice.source.value}: {verdict.problem}")
+        refused.add((choice.source, choice.step))
+
+
+def _refuse_to_forget(problems: list[str]) -> None:
+    """Starting from scratch although there is something would throw it away in the end."""
+    if problems:
+        raise NoCheckpoint(
+            "there are saved steps, but none can be used; mend or remove them to start anew: "
+            + "; ".join(problems)
+        )
+
+
+def _exchange_inventories(
+    agreement: Agreement, memory: SnapshotMemory | None
+) -> list[NodeInventory]:
+    """All nodes', on rank 0; elsewhere none are needed."""
+    place = agreement.place
+    if place.leads_node:
+        mine = NodeInventory()
+        if memory is not None:
+            with contextlib.suppress(KeeperError):
+                mine = NodeInventory(address=memory.address, parts=memory.inventory())
+        agreement.say(f"inventory/{place.group_rank}", mine)
+    if place.rank != 0:
+        return []
+    return [agreement.hear(f"inventory/{node}", NodeInventory) for node in range(place.nodes)]
+
+
+def _choose(
+    nodes: list[NodeInventory], shelf: Shelf | None, refused: frozenset[tuple[Source, int]]
+) -> Choice:
+    """What rank 0 decides. A step counts as stored if its manifest and its sizes are right."""
+    stored: list[int] = []
+    if shelf is not None:
+        tried = {step for source, step in refused if source is Source.STORAGE}
+        stored = insist(lambda: _newest_stored(shelf, tried), Patience(), tell=log.warning)
+    return choose(nodes, stored=stored, refused=refused)
+
+
+def _newest_stored(shelf: Shelf, tried: set[int]) -> list[int]:
+    """The newest step on storage whose sizes are right, if there is one."""
+    with contextlib.suppress(NotThere):
+        for checkpoint in shelf.checkpoints():
+            if checkpoint.step not in tried and not shelf.damages(checkpoint, Depth.SIZES):
+                return [checkpoint.step]
+    return []
+
+
+def _common_verdict(agreement: Agreement, turn: int, mine: _Verdict) -> _Verdict:
+    """Good if it is for all; else the first problem, final if anybody's is."""
+    verdicts = agreement.gather(f"verdict/{turn}", mine, _Verdict)
+
+    def judge() -> _Verdict:
+        bad = [
+            msgspec.structs.replace(one, problem=f"rank {rank}: {one.problem}")
+            for rank, one in enumerate(verdicts or ())
+            if one.problem
+        ]
+        return next((one for one in bad if one.final), bad[0] if bad else _Verdict())
+
+    return agreement.decide(f"verdicts/{turn}", judge, _Verdict)
+
+
+class _Reading:
+    """One worker's attempt at one choice."""
+
+    def __init__(
+        self, agreement: Agreement, memory: SnapshotMemory | None, shelf: Shelf | None
+    ) -> None:
+        self._place = agreement.place
+        self._memory = memory
+        self._shelf = shelf
+        self.error: CheckpointError | None = None
+
+    def attempt(
+        self, state: dict[str, Any], choice: Choice, *, strict: bool, trust: bool
+    ) -> _Verdict:
+        """Put it back; says what went wrong rather than raising, so that nobody is left waiting."""
+        try:
+            with ExitStack() as opened:
+                parts = list(self._parts(choice, opened))
+                restore(state, parts, rank=self._place.rank, strict=strict, trust=trust)
+        except (PartDamaged, KeeperError, NoCheckpoint, StorageTrouble) as error:
+            return _Verdict(str(error))
+        except CheckpointError as error:
+            self.error = error
+            return _Verdict(str(error), final=True)
+        return _Verdict()
+
+    def _parts(self, choice: Choice, opened: ExitStack) -> Iterator[OpenPart]:
+        if choice.source is Source.MEMORY:
+            for needed in choice.parts:
+                held = self._held(needed, choice.addresses)
+                opened.enter_context(held)
+                yield MemoryPart(held)
+            return
+        assert self._shelf is not None
+        checkpoint = self._checked(self._shelf.at(choice.step))
+        for entry in checkpoint.manifest.parts:
+            yield opened.enter_context(StoredPart(self._shelf.storage, checkpoint, entry))
+
+    def _held(self, needed: Needed, addresses: tuple[str, ...]) -> HeldPart:
+        """From this node's memory, or brought there from another node's."""
+        if self._memory is None:
+            raise NoCheckpoint("this node has no snapshots")
+        if self._place.group_rank in needed.holders:
+            return self._memory.open(needed.label)
+        reasons = []
+        for holder in needed.holders:
+            try:
+                return self._memory.fetch(addresses[holder], needed.label)
+            except CheckpointError as error:
+                reasons.append(str(error))
+        raise NoCheckpoint(f"{needed.label.name} cannot be had: {'; '.join(reasons)}")
+
+    def _checked(self, checkpoint: Checkpoint) -> Checkpoint:
+        """Its checksums; every worker reads its share of the parts."""
+        assert self._shelf is not None
+        manifest = checkpoint.manifest
+        share = manifest.parts[self._place.rank :: self._place.world]
+        mine = Checkpoint(checkpoint.folder, msgspec.structs.replace(manifest, parts=share))
+        if damages := self._shelf.damages(mine):
+            raise NoCheckpoint("; ".join(damages))
+        return checkpoint

@@ -1,0 +1,176 @@
+"""Saving a step: copy it into memory that outlives the worker, and have it written from there.
+
+The copy is all that training waits for. Where memory has no room a due checkpoint is written to
+storage at once, by this worker, and training waits for that.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from resile.checkpoint.commit import publish, write_part
+from resile.checkpoint.errors import CheckpointError, NoRoom
+from resile.checkpoint.keeping import Accepted, Busy, Publication, SnapshotMemory
+from resile.checkpoint.part import PartKind
+from resile.checkpoint.prune import prune
+from resile.checkpoint.shelf import Shelf
+from resile.checkpoint.storage import Storage
+from resile.train.checkpoint.agreement import Place
+from resile.train.checkpoint.capture import Capture, Captured, Portion
+
+__all__ = ["Saver"]
+
+_PAUSE = 0.01
+"""Between two looks whether a writer is free: short beside any write to storage."""
+
+_WORTH_SAYING = 0.1
+"""Seconds that training waited for storage before anybody is told."""
+
+
+class Saver:
+    """Saves one worker's state, as often as it is told."""
+
+    def __init__(
+        self,
+        place: Place,
+        *,
+        memory: SnapshotMemory | None,
+        storage: Storage | None,
+        attempt: str,
+        keep: int,
+        tell: Callable[[str], None],
+    ) -> None:
+        self._place = place
+        self._memory = memory
+        self._storage = storage
+        self._attempt = attempt
+        self._keep = keep
+        self._tell = tell
+        self._capture = Capture(
+            rank=place.rank,
+            world=place.world,
+            local_rank=place.local_rank,
+            local_world=place.local_world,
+        )
+
+    @property
+    def has_memory(self) -> bool:
+        """Whether snapshots are possible; once there was no room there is none any more."""
+        return self._memory is not None
+
+    def reserve(self, state: Mapping[str, Any], *, step: int) -> None:
+        """Have the memory ready before the first snapshot is due."""
+        if self._memory is None:
+            return
+        captured = self._capture.take(state, step=step)
+        self._with_room(lambda memory: _reserve(memory, captured))
+
+    def snapshot(self, state: Mapping[str, Any], *, step: int, durable: bool) -> None:
+        """Copy ``state`` into memory; ``durable``: have it written to storage as well."""
+        captured = self._capture.take(state, step=step)
+        in_memory = self._with_room(lambda memory: self._fill(memory, captured, step))
+        if durable and self._storage is not None:
+            if in_memory:
+                self._persist(step)
+            else:
+                self._write_here(captured, step)
+
+    def _with_room(self, use: Callable[[SnapshotMemory], None]) -> bool:
+        """Use the memory; False if there is none, or no room in it, which is said once."""
+        if self._memory is None:
+            return False
+        try:
+            use(self._memory)
+        except NoRoom as error:
+            self._memory = None
+            instead = "checkpoints are written while training waits" if self._storage else "none"
+            self._tell(f"no snapshots in memory: {error}; instead: {instead}")
+            return False
+        return True
+
+    def _fill(self, memory: SnapshotMemory, captured: Captured, step: int) -> None:
+        waited = 0.0
+        for kind, portion in _portions(captured):
+            begun = memory.begin(kind, step=step, size=portion.size)
+            waited += begun.waited
+            portion.write(begun.buffer)
+            memory.complete(kind)
+        self._say_waited(waited, step)
+
+    def _persist(self, step: int) -> None:
+        """Order the writing; waits while an earlier step of the same part is still written."""
+        assert self._memory is not None
+        assert self._storage is not None
+        started = time.monotonic()
+        while True:
+            answer: Accepted | Busy = self._memory.persist(
+                self._storage.address,
+                step=step,
+                kinds=self._kinds(),
+                attempt=self._attempt,
+                publication=self._publication(),
+            )
+            if isinstance(answer, Accepted):
+                break
+            time.sleep(_PAUSE)
+        self._say_waited(time.monotonic() - started, step)
+
+    def _kinds(self) -> tuple[PartKind, ...]:
+        """What all nodes have alike is written by one of them."""
+        if self._place.group_rank == 0:
+            return (PartKind.REPLICA, PartKind.RANK)
+        return (PartKind.RANK,)
+
+    def _publication(self) -> Publication | None:
+        if self._place.rank != 0:
+            return None
+        return Publication(
+            world=self._place.world,
+            replicas=self._place.local_world,
+            job=os.environ.get("TORCHELASTIC_RUN_ID", ""),
+            round=self._place.round,
+            keep=self._keep,
+        )
+
+    def _write_here(self, captured: Captured, step: int) -> None:
+        """Without snapshots: write to storage now, one part at a time."""
+        assert self._storage is not None
+        try:
+            for kind, portion in _portions(captured):
+                if kind in self._kinds():
+                    buffer = memoryview(bytearray(portion.size))
+                    portion.write(buffer)
+                    write_part(self._storage, buffer, attempt=self._attempt)
+            if publication := self._publication():
+                publish(
+                    self._storage,
+                    step=step,
+                    world=publication.world,
+                    replicas=publication.replicas,
+                    attempt=self._attempt,
+                    job=publication.job,
+                    round=publication.round,
+                )
+                if self._keep:
+                    prune(Shelf(self._storage), keep=self._keep)
+        except CheckpointError as error:
+            self._tell(f"no checkpoint of step {step}: {error}")
+
+    def _say_waited(self, seconds: float, step: int) -> None:
+        if seconds >= _WORTH_SAYING:
+            self._tell(
+                f"training waited {seconds:.1f} s at step {step} for storage, which is still "
+                "writing an earlier one: checkpoint less often, or to something faster"
+            )
+
+
+def _reserve(memory: SnapshotMemory, captured: Captured) -> None:
+    for kind, portion in _portions(captured):
+        memory.reserve_ahead(kind, portion.size)
+
+
+def _portions(captured: Captured) -> tuple[tuple[PartKind, Portion], ...]:
+    return (PartKind.REPLICA, captured.replica), (PartKind.RANK, captured.rank)

@@ -1,0 +1,91 @@
+"""Where a tensor's local elements lie in the whole tensor.
+
+Plain tensors are whole. Of a DTensor each rank has a slice; torch.distributed.checkpoint says which
+one, for any mesh and for uneven and empty shards. A DTensor that every rank has whole is as good as
+a plain one. torch.distributed.tensor is large: it is never imported here, as a script without it
+has no DTensors.
+"""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from resile.checkpoint.part import Slice
+from resile.train.checkpoint.dtypes import NAMES
+from resile.train.checkpoint.errors import UnsupportedState
+
+__all__ = ["Located", "Locator", "is_dtensor", "is_storable"]
+
+
+@dataclass(frozen=True)
+class Located:
+    """What this rank has of a tensor."""
+
+    slice: Slice
+    everywhere: bool
+    """Whether every rank has the same."""
+
+
+class Locator:
+    """Finds slices; remembers them by shape and placement, as they are asked for at every step."""
+
+    def __init__(self, world: int) -> None:
+        self._world = world
+        self._plain: dict[tuple[Any, ...], Located] = {}
+        self._sharded: dict[tuple[Any, ...], tuple[Any, Located | None]] = {}
+
+    def locate(self, tensor: Any, name: str) -> Located | None:
+        """None if this rank has nothing of it: a DTensor on other ranks' mesh."""
+        if is_dtensor(tensor):
+            return self._locate_dtensor(tensor, name)
+        key = (tensor.dtype, tensor.shape)
+        found = self._plain.get(key)
+        if found is None:
+            shape = tuple(tensor.shape)
+            found = Located(Slice(dtype=NAMES[tensor.dtype], shape=shape), everywhere=True)
+            self._plain[key] = found
+        return found
+
+    def _locate_dtensor(self, tensor: Any, name: str) -> Located | None:
+        mesh = tensor.device_mesh
+        key = (id(mesh), tensor.placements, tensor.shape, tensor.dtype)
+        if key not in self._sharded:
+            # The mesh is kept beside the answer, so that its identity is not taken by another.
+            self._sharded[key] = (mesh, self._slice_of(tensor, name))
+        return self._sharded[key][1]
+
+    def _slice_of(self, tensor: Any, name: str) -> Located | None:
+        if any(placement.is_partial() for placement in tensor.placements):
+            raise UnsupportedState(
+                f"{name} is a DTensor whose ranks hold parts of a sum; redistribute it first"
+            )
+        mesh = tensor.device_mesh
+        dtype, whole = NAMES[tensor.dtype], tuple(tensor.shape)
+        if all(one.is_replicate() for one in tensor.placements) and mesh.size() == self._world:
+            return Located(Slice(dtype=dtype, shape=whole), everywhere=True)
+        if mesh.get_coordinate() is None:
+            return None
+        (chunk,) = tensor.__create_chunk_list__()
+        shape = tuple(chunk.sizes)
+        if tuple(tensor.to_local().shape) != shape:
+            raise UnsupportedState(f"{name} is a DTensor whose local tensor is not its slice")
+        offsets = tuple(chunk.offsets)
+        return Located(Slice(dtype=dtype, shape=shape, whole=whole, offsets=offsets), False)
+
+
+def is_dtensor(tensor: Any) -> bool:
+    """Whether it is one slice of a distributed tensor."""
+    module = sys.modules.get("torch.distributed.tensor")
+    return module is not None and isinstance(tensor, module.DTensor)
+
+
+def is_storable(tensor: Any) -> bool:
+    """Whether it is nothing but a block of elements of a type that parts have a name for."""
+    if is_dtensor(tensor):
+        return tensor.dtype in NAMES
+    plain = type(tensor).__torch_dispatch__ is torch.Tensor.__torch_dispatch__
+    return plain and tensor.layout is torch.strided and tensor.dtype in NAMES

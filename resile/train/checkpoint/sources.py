@@ -1,0 +1,158 @@
+"""The parts of one step, opened, as one store of whole tensors.
+
+A tensor is kept in one piece (replica parts) or in slices (rank parts); where two ranks kept the
+same slice, one of them is enough. What a rank part has without a place in a whole tensor belongs to
+that rank alone.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import torch
+
+from resile.checkpoint.errors import NoCheckpoint, PartDamaged
+from resile.checkpoint.part import PartHeader, PartKind, PartLayout, Placed
+from resile.train.checkpoint.completeness import missing_parts, replica_count
+from resile.train.checkpoint.dtypes import TYPES
+
+__all__ = ["Chunk", "OpenPart", "Sources", "Stored", "read_elements"]
+
+
+class OpenPart(Protocol):
+    """A part that can be read, in memory or on storage."""
+
+    @property
+    def header(self) -> PartHeader: ...
+    @property
+    def layout(self) -> PartLayout: ...
+    def read(self, begin: int, end: int) -> memoryview:
+        """Bytes from the part's beginning; without a copy where it is in memory."""
+
+
+@dataclass(frozen=True, eq=False)
+class Chunk:
+    """A piece of a tensor and where its bytes are."""
+
+    part: OpenPart
+    place: Placed
+    offsets: tuple[int, ...]
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Its extents."""
+        return self.place.slice.shape
+
+    def rows(self, begin: int, count: int) -> Any:
+        """A tensor of some of its rows (the first dimension), over the part's own bytes."""
+        shape = self.shape
+        row = (self.place.end - self.place.begin) // shape[0]
+        start = self.place.begin + begin * row
+        return read_elements(
+            self.part, start, start + count * row, dtype=self.dtype, shape=(count, *shape[1:])
+        )
+
+    def whole(self) -> Any:
+        """A tensor of all of it, over the part's own bytes."""
+        return read_elements(
+            self.part, self.place.begin, self.place.end, dtype=self.dtype, shape=self.shape
+        )
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """The type of its elements."""
+        return TYPES[self.place.slice.dtype]
+
+
+@dataclass(frozen=True)
+class Stored:
+    """A whole tensor as it was saved."""
+
+    dtype: torch.dtype
+    shape: tuple[int, ...]
+    chunks: list[Chunk] = field(default_factory=list)
+
+    @property
+    def sharded(self) -> bool:
+        """Whether it is not simply one piece."""
+        return len(self.chunks) != 1 or self.chunks[0].shape != self.shape
+
+
+class Sources:
+    """All parts of one step. Raises :class:`NoCheckpoint` if some that are needed are not there."""
+
+    def __init__(self, parts: Iterable[OpenPart]) -> None:
+        opened = list(parts)
+        steps = sorted({part.header.step for part in opened})
+        absent = missing_parts([part.header for part in opened])
+        if absent or len(steps) > 1:
+            raise NoCheckpoint(
+                f"step {', '.join(map(str, steps)) or 'none'} cannot be restored: "
+                + (f"{', '.join(absent)} missing" if absent else "these are parts of several steps")
+            )
+        (self.step,) = steps
+        self.ranks = _in_order(opened, PartKind.RANK, opened[0].header.world)
+        replicas = replica_count([part.header for part in opened])
+        assert replicas is not None
+        self.replicas = _in_order(opened, PartKind.REPLICA, replicas)
+        self._stored: dict[str, Stored] = {}
+        self._seen: set[tuple[str, tuple[int, ...], tuple[int, ...]]] = set()
+        for part in (*self.replicas, *self.ranks):
+            for name, place in part.layout.places.items():
+                self._add(name, place, part)
+
+    @property
+    def values(self) -> Any:
+        """The tree of values that every rank has alike."""
+        return self.replicas[0].header.values
+
+    def stored(self, name: str) -> Stored:
+        """The tensor of a name."""
+        try:
+            return self._stored[name]
+        except KeyError:
+            raise PartDamaged(
+                f"the checkpoint of step {self.step} names the tensor {name}, but no part has it: "
+                "did the ranks save different states?"
+            ) from None
+
+    def _add(self, name: str, place: Placed, part: OpenPart) -> None:
+        one = place.slice
+        if part.header.kind is PartKind.RANK and one.whole is None:
+            return
+        offsets = one.offsets or (0,) * len(one.shape)
+        whole = one.shape if one.whole is None else one.whole
+        known = self._stored.setdefault(name, Stored(TYPES[one.dtype], whole))
+        if known.shape != whole or known.dtype != TYPES[one.dtype]:
+            raise PartDamaged(f"{part.header.name} has {name} in another shape than other parts")
+        key = (name, offsets, one.shape)
+        if key not in self._seen and (one.size or whole == one.shape):
+            self._seen.add(key)
+            known.chunks.append(Chunk(part, place, offsets))
+
+
+def _in_order(parts: Sequence[OpenPart], kind: PartKind, count: int) -> list[OpenPart]:
+    found = {
+        part.header.index: part
+        for part in reversed(parts)
+        if part.header.kind is kind and part.header.count == count
+    }
+    return [found[index] for index in range(count)]
+
+
+def read_elements(
+    part: OpenPart, begin: int, end: int, *, dtype: torch.dtype, shape: tuple[int, ...]
+) -> Any:
+    """A tensor over a part's bytes; to be copied from, never written to."""
+    if begin == end:
+        return torch.empty(shape, dtype=dtype)
+    data = part.read(begin, end)
+    if not data.readonly:
+        return torch.frombuffer(data, dtype=dtype).view(shape)
+    with warnings.catch_warnings():
+        # torch warns of buffers that cannot be written to; nobody writes to this one.
+        warnings.filterwarnings("ignore", message="The given buffer is not writable")
+        return torch.frombuffer(data, dtype=dtype).view(shape)

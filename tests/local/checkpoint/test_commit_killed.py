@@ -1,0 +1,100 @@
+"""The commit protocol killed with SIGKILL at every single operation, in a real process."""
+
+from __future__ import annotations
+
+import os
+import signal
+import traceback
+from pathlib import Path
+
+import pytest
+
+from resile.checkpoint.errors import NoCheckpoint
+from resile.checkpoint.local_storage import LocalStorage
+from resile.checkpoint.prune import prune
+from resile.checkpoint.shelf import Shelf
+from resile.checkpoint.storage import read_whole
+from tests.unit.checkpoint.faults import Fault, faulty_system
+from tests.unit.checkpoint.parts import parts_of, save
+
+
+def run_killed(storage: LocalStorage, at: int, fault: Fault, *, pruning: bool = False) -> bool:
+    """Save step 20 in a child that is killed at an operation; False if it came to its end."""
+    child = os.fork()
+    if child == 0:
+        try:
+            with faulty_system(at, fault):
+                prune(Shelf(storage), keep=1) if pruning else save(storage, 20)
+            os._exit(0)
+        except BaseException:
+            traceback.print_exc()
+            os._exit(1)
+    _, status = os.waitpid(child, 0)
+    if os.WIFSIGNALED(status):
+        assert os.WTERMSIG(status) == signal.SIGKILL
+        return True
+    assert os.WEXITSTATUS(status) == 0, "it was neither killed nor did it succeed"
+    return False
+
+
+def assert_whole(shelf: Shelf, step: int) -> None:
+    checkpoint = shelf.at(step)
+    assert shelf.damages(checkpoint) == []
+    found = [read_whole(shelf.storage, checkpoint.path(part)) for part in checkpoint.manifest.parts]
+    assert found == [bytes(part) for part in parts_of(step)]
+
+
+@pytest.mark.parametrize("fault", [Fault.KILLED, Fault.KILLED_TORN], ids=lambda f: f.name)
+def test_a_kill_at_any_operation_leaves_the_previous_checkpoint_and_all_or_nothing_of_the_new_one(
+    tmp_path: Path, fault: Fault
+) -> None:
+    at = outcomes = 0
+    while True:
+        storage = LocalStorage(tmp_path / str(at))
+        shelf = Shelf(storage)
+        save(storage, 10)
+        if not run_killed(storage, at, fault):
+            break
+        assert_whole(shelf, 10)
+        try:
+            assert_whole(shelf, 20)
+            outcomes |= 2
+        except NoCheckpoint:
+            outcomes |= 1
+        save(storage, 20, attempt="a2")
+        assert_whole(shelf, 20)
+        assert shelf.newest_whole().step == 20
+        at += 1
+    assert at > 40, "every operation of seven files was met"
+    assert outcomes == 3, "some kills came before the manifest's name and some after"
+
+
+def test_remains_of_killed_writes_are_pruned_and_nothing_else(tmp_path: Path) -> None:
+    storage = LocalStorage(tmp_path)
+    for at in (5, 9, 20, 33):
+        assert run_killed(storage, at, Fault.KILLED_TORN)
+    save(storage, 20, attempt="a2")
+    assert list(tmp_path.rglob("*.tmp"))
+    prune(Shelf(storage), keep=1, remains_age=-1.0)
+    assert not list(tmp_path.rglob("*.tmp"))
+    assert {path.name.split(".")[1] for path in tmp_path.rglob("*.safetensors")} == {"a2"}
+    assert_whole(Shelf(storage), 20)
+
+
+def test_pruning_killed_at_any_operation_leaves_only_whole_checkpoints(tmp_path: Path) -> None:
+    at = 0
+    while True:
+        storage = LocalStorage(tmp_path / str(at))
+        shelf = Shelf(storage)
+        for step in (10, 20, 30):
+            save(storage, step)
+        if not run_killed(storage, at, Fault.KILLED, pruning=True):
+            break
+        for checkpoint in shelf.checkpoints():
+            assert_whole(shelf, checkpoint.step)
+        assert_whole(shelf, 30)
+        prune(shelf, keep=1, remains_age=-1.0)
+        files = [path for path in (tmp_path / str(at)).rglob("*") if path.is_file()]
+        assert {path.parent.name for path in files} == {"step-000000030"}
+        at += 1
+    assert at > 10

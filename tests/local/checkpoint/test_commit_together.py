@@ -1,0 +1,61 @@
+"""Writers in processes of their own that meet nowhere but on storage."""
+
+from __future__ import annotations
+
+import os
+import traceback
+from collections.abc import Callable
+from pathlib import Path
+
+from resile.checkpoint.commit import publish, write_part
+from resile.checkpoint.local_storage import LocalStorage
+from resile.checkpoint.patience import Patience
+from resile.checkpoint.prune import prune
+from resile.checkpoint.shelf import Shelf
+from tests.unit.checkpoint.parts import REPLICAS, WORLD, rank_part, replica_part
+
+STEPS = range(10, 210, 10)
+PATIENCE = Patience(60.0, first_pause=0.001, longest_pause=0.01)
+
+
+def start(work: Callable[[], None]) -> int:
+    child = os.fork()
+    if child:
+        return child
+    try:
+        work()
+        os._exit(0)
+    except BaseException:
+        traceback.print_exc()
+        os._exit(1)
+
+
+def test_writers_commit_and_prune_many_steps_at_their_own_pace(tmp_path: Path) -> None:
+    storage = LocalStorage(tmp_path)
+
+    def write_rank(rank: int) -> None:
+        for step in STEPS:
+            write_part(storage, rank_part(step, rank), attempt="a1", patience=PATIENCE)
+
+    def write_replica_and_publish() -> None:
+        for step in STEPS:
+            write_part(storage, replica_part(step), attempt="a1", patience=PATIENCE)
+            publish(
+                storage,
+                step=step,
+                world=WORLD,
+                replicas=REPLICAS,
+                attempt="a1",
+                patience=PATIENCE,
+            )
+            prune(Shelf(storage), keep=2)
+
+    children = [start(lambda rank=rank: write_rank(rank)) for rank in range(WORLD)]
+    children.append(start(write_replica_and_publish))
+    for child in children:
+        _, status = os.waitpid(child, 0)
+        assert os.waitstatus_to_exitcode(status) == 0
+    shelf = Shelf(storage)
+    assert [one.step for one in shelf.checkpoints()] == [200, 190]
+    assert all(shelf.damages(one) == [] for one in shelf.checkpoints())
+    assert not list(tmp_path.rglob("*.tmp"))

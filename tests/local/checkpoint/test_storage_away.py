@@ -1,0 +1,69 @@
+"""Storage that goes away in the middle and comes back."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+
+import pytest
+
+from resile.checkpoint.commit import publish, write_part
+from resile.checkpoint.errors import StorageTrouble
+from resile.checkpoint.local_storage import LocalStorage
+from resile.checkpoint.patience import Patience
+from resile.checkpoint.shelf import Shelf
+from tests.unit.checkpoint.parts import HASTY, REPLICAS, WORLD, parts_of, save
+
+LONG = Patience(60.0, longest_pause=0.05)
+
+
+def send_away(folder: Path) -> None:
+    """In its place there is a link that leads into nothing, as a lost mount looks to a writer."""
+    folder.rename(folder.with_name("away"))
+    folder.symlink_to(folder.with_name("nowhere") / "deeper")
+
+
+def bring_back(folder: Path) -> None:
+    folder.unlink()
+    folder.with_name("away").rename(folder)
+
+
+def test_a_write_goes_on_when_storage_is_back(tmp_path: Path) -> None:
+    folder = tmp_path / "checkpoints"
+    storage = LocalStorage(folder)
+    save(storage, 10)
+    send_away(folder)
+    troubled = threading.Event()
+    failed: list[BaseException] = []
+
+    def run() -> None:
+        try:
+            for part in parts_of(20):
+                write_part(
+                    storage, part, attempt="a1", patience=LONG, tell=lambda _: troubled.set()
+                )
+            publish(storage, step=20, world=WORLD, replicas=REPLICAS, attempt="a1", patience=LONG)
+        except BaseException as error:
+            failed.append(error)
+
+    writer = threading.Thread(target=run)
+    writer.start()
+    assert troubled.wait(60.0)
+    bring_back(folder)
+    writer.join(60.0)
+    assert not writer.is_alive()
+    assert failed == []
+    shelf = Shelf(storage)
+    assert shelf.newest_whole().step == 20
+    assert shelf.damages(shelf.at(10)) == []
+
+
+def test_storage_that_stays_away_is_given_up_with_its_name(tmp_path: Path) -> None:
+    folder = tmp_path / "checkpoints"
+    storage = LocalStorage(folder)
+    save(storage, 10)
+    send_away(folder)
+    with pytest.raises(StorageTrouble, match=str(folder)):
+        save(storage, 20, patience=HASTY)
+    bring_back(folder)
+    assert Shelf(storage).newest_whole().step == 10

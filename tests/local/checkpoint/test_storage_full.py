@@ -1,0 +1,63 @@
+"""A disk that is really full."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from resile.checkpoint.commit import write_part
+from resile.checkpoint.errors import StorageRefused
+from resile.checkpoint.local_storage import LocalStorage
+from resile.checkpoint.part import PartHeader, PartKind, Slice
+from resile.checkpoint.shelf import Shelf
+from tests.unit.checkpoint.parts import HASTY, make_part, noise, save
+
+SIZE = 1 << 20
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A file system of one MiB."""
+    where = tmp_path / "disk"
+    where.mkdir()
+    if shutil.which("mount") is None:
+        pytest.skip("there is no 'mount' here")
+    mount = ["mount", "-t", "tmpfs", "-o", f"size={SIZE}", "tmpfs", str(where)]
+    done = subprocess.run(mount, capture_output=True, text=True, check=False)
+    if done.returncode:
+        pytest.skip(f"this user may not mount a file system: {done.stderr.strip()}")
+    yield where
+    subprocess.run(["umount", str(where)], check=True)
+
+
+def large_part(step: int, size: int) -> memoryview:
+    header = PartHeader(
+        step=step,
+        kind=PartKind.RANK,
+        index=0,
+        count=1,
+        world=1,
+        slices={"a": Slice(dtype="U8", shape=(size,))},
+    )
+    return make_part(header, contents={"a": noise("a", size)})
+
+
+def test_a_full_disk_is_said_and_costs_neither_the_previous_checkpoint_nor_the_next(
+    small_disk: Path,
+) -> None:
+    storage = LocalStorage(small_disk)
+    save(storage, 10)
+    with pytest.raises(StorageRefused) as raised:
+        write_part(storage, large_part(20, 2 * SIZE), attempt="a1", patience=HASTY)
+    said = str(raised.value)
+    assert "No space left on device" in said
+    assert "rank-00000-of-00001.a1.safetensors" in said
+    assert "MiB are free there" in said
+    assert not list(small_disk.rglob("*.tmp")), "the torn file gave its room back"
+    assert Shelf(storage).newest_whole().step == 10
+    save(storage, 20)
+    assert Shelf(storage).newest_whole().step == 20

@@ -1,0 +1,227 @@
+"""Nothing that was snapshotted is lost, and what is restored is the same to the bit."""
+
+from __future__ import annotations
+
+import os
+import signal
+from pathlib import Path
+
+import pytest
+
+from resile.checkpoint.shelf import Shelf
+from resile.checkpoint.storage import open_storage
+from tests.local.commands import wait_for
+from tests.local.jobs import Job, Step
+
+SCRIPT = str(Path(__file__).parent / "scripts" / "trainer.py")
+STEPS = 60
+
+
+class Trained(Job):
+    """A job of the script beside this file."""
+
+    def train(self, *flags: str, nproc: int = 2, steps: int = STEPS, **environment: str) -> None:
+        environment.setdefault("CHECKPOINTS", str(self.folder / "checkpoints"))
+        self.start(
+            "--max-restarts",
+            "5",
+            *flags,
+            script=SCRIPT,
+            nproc=nproc,
+            STEPS=str(steps),
+            RESULT=str(self.folder / "result"),
+            **environment,
+        )
+
+    def reached(self, step: int, *, world: int, round: int = 0) -> int:
+        """Wait until a step is done by all ranks; returns the round."""
+
+        def found() -> int:
+            done = [r for r in self.records() if (r.what, r.step, r.world) == ("step", step, world)]
+            rounds = {r.round for r in done if r.round > round}
+            return max((n for n in rounds if sum(r.round == n for r in done) == world), default=0)
+
+        return wait_for(found, f"step {step} with {world} workers:\n{self.nodes[0].output}")
+
+    def copied(self, step: int, *, nodes: int) -> int:
+        """Wait until every node has a copy of its own parts of a step elsewhere; the round."""
+
+        def found() -> int:
+            there = [r for r in self.records() if r.what == "copied" and r.step >= step]
+            return max((r.round for r in there if len({r.rank for r in there}) == nodes), default=0)
+
+        return wait_for(found, f"copies of step {step}:\n{self.nodes[0].output}")
+
+    def hurry(self) -> None:
+        """From now on steps take no longer than they must."""
+        (self.folder / "hurry").touch()
+
+    def resumptions(self) -> list[Step]:
+        return [r for r in self.records() if r.what.startswith("resumed") and r.rank == 0]
+
+    @property
+    def result(self) -> str:
+        return wait_for(
+            lambda: (self.folder / "result").exists() and (self.folder / "result").read_text(),
+            f"the result:\n{self.nodes[0].output[-5000:]}",
+        )
+
+
+@pytest.fixture
+def trained(tmp_path: Path):  # type: ignore[no-untyped-def]
+    """A job that is ended with the test."""
+    made = Trained(tmp_path)
+    try:
+        yield made
+    finally:
+        made.close()
+
+
+@pytest.fixture(scope="module")
+def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """What training comes to when nothing happens."""
+    job = Trained(tmp_path_factory.mktemp("undisturbed"))
+    try:
+        job.train(nproc=1)
+        assert job.nodes[0].wait() == 0, job.nodes[0].output
+        return job.result
+    finally:
+        job.close()
+
+
+def test_killed_workers_go_on_from_their_nodes_memory(trained: Trained, undisturbed: str) -> None:
+    trained.train(CHECKPOINTS="")
+    latest = 0
+    for step in (12, 27, 41):
+        latest = trained.reached(step, world=2, round=latest)
+        os.kill(trained.pid_of(step % 2, round=latest), signal.SIGKILL)
+    assert trained.nodes[0].wait() == 0, trained.nodes[0].output
+    resumed = trained.resumptions()[1:]
+    assert [r.what for r in resumed] == ["resumed from memory"] * 3
+    assert [r.step for r in resumed] == [10, 25, 40]
+    assert trained.result == undisturbed
+
+
+def test_a_lost_node_costs_no_step_that_was_snapshotted(trained: Trained, undisturbed: str) -> None:
+    for _ in range(2):
+        trained.train("--nnodes", "1:2", nproc=1, CHECKPOINTS="", PAUSE="0.05")
+    latest = trained.copied(10, nodes=2)
+    for process in trained.nodes[1].family():
+        process.kill()
+    trained.reached(STEPS - 1, world=1, round=latest)
+    assert trained.nodes[0].wait() == 0
+    last = trained.resumptions()[-1]
+    assert (last.what, last.world) == ("resumed from memory", 1)
+    assert last.step >= 10
+    assert trained.result == undisturbed
+
+
+def test_slices_of_a_lost_node_come_from_its_neighbours_memory(trained: Trained) -> None:
+    for _ in range(2):
+        trained.train("--nnodes", "1:2", nproc=1, CHECKPOINTS="", SHARDED="1", PAUSE="0.05")
+    latest = trained.copied(10, nodes=2)
+    for process in trained.nodes[0].family():
+        process.kill()
+    trained.reached(STEPS - 1, world=1, round=latest)
+    assert trained.nodes[1].wait() == 0, trained.nodes[1].output
+    last = trained.resumptions()[-1]
+    assert (last.what, last.world) == ("resumed from memory", 1)
+    assert last.step >= 10
+    assert trained.result
+
+
+def test_a_new_node_gets_its_state_from_those_who_have_it(
+    trained: Trained, undisturbed: str
+) -> None:
+    trained.train("--nnodes", "1:2", nproc=1, CHECKPOINTS="", PAUSE="0.5")
+    first = trained.reached(12, world=1)
+    trained.train("--nnodes", "1:2", nproc=1, CHECKPOINTS="", PAUSE="0.5")
+    trained.trains(world=2, after=first)
+    trained.hurry()
+    assert [node.wait() for node in trained.nodes] == [0, 0]
+    assert trained.resumptions()[-1].what == "resumed from memory"
+    assert trained.result == undisturbed
+
+
+def test_a_job_that_was_killed_altogether_goes_on_from_storage(
+    trained: Trained, undisturbed: str
+) -> None:
+    trained.train()
+    trained.reached(22, world=2)
+    shelf = Shelf(open_storage(trained.folder / "checkpoints"))
+    wait_for(lambda: shelf.steps()[:1] and shelf.steps()[0] >= 15, "a checkpoint")
+    trained.close()
+    trained.nodes.clear()
+    newest = shelf.newest_whole().step
+    trained.port = Job(trained.folder).port
+    trained.train(nproc=1)
+    assert trained.nodes[0].wait() == 0, trained.nodes[0].output
+    last = trained.resumptions()[-1]
+    assert (last.what, last.step, last.world) == ("resumed from storage", newest, 1)
+    assert trained.result == undisturbed
+
+
+def test_a_damaged_checkpoint_is_named_and_the_one_before_is_used(
+    trained: Trained, undisturbed: str
+) -> None:
+    trained.train(steps=30)
+    assert trained.nodes[0].wait() == 0, trained.nodes[0].output
+    shelf = Shelf(open_storage(trained.folder / "checkpoints"))
+    assert [one.step for one in shelf.checkpoints()] == [30, 25, 20]
+    newest = shelf.at(30)
+    victim = trained.folder / "checkpoints" / newest.path(newest.manifest.parts[-1])
+    data = bytearray(victim.read_bytes())
+    data[len(data) // 2] ^= 1
+    victim.write_bytes(data)
+    trained.nodes.clear()
+    trained.train(nproc=1)
+    assert trained.nodes[0].wait() == 0, trained.nodes[0].output
+    last = trained.resumptions()[-1]
+    assert (last.what, last.step) == ("resumed from storage", 25)
+    assert newest.manifest.parts[-1].name in trained.nodes[0].output
+    assert trained.result == undisturbed
+
+
+def lost_steps(trained: Trained) -> list[int]:
+    """Steps that rank 0 trained more than once."""
+    steps = [r.step for r in trained.records() if r.what == "trained" and r.rank == 0]
+    return sorted({step for step in steps if steps.count(step) > 1})
+
+
+def test_a_node_that_joins_costs_no_step_at_all(trained: Trained, undisturbed: str) -> None:
+    trained.train("--nnodes", "1:2", nproc=1, CHECKPOINTS="", EVERY="1000", PAUSE="0.5")
+    first = trained.reached(3, world=1)
+    trained.train("--nnodes", "1:2", nproc=1, CHECKPOINTS="", EVERY="1000", PAUSE="0.5")
+    trained.trains(world=2, after=first)
+    trained.hurry()
+    assert [node.wait() for node in trained.nodes] == [0, 0]
+    assert lost_steps(trained) == []
+    assert trained.result == undisturbed
+
+
+def test_a_node_that_is_asked_to_leave_costs_no_step_at_all(
+    trained: Trained, undisturbed: str
+) -> None:
+    for _ in range(2):
+        trained.train("--nnodes", "1:2", nproc=1, CHECKPOINTS="", EVERY="1000", PAUSE="0.05")
+    latest = trained.reached(7, world=2)
+    trained.nodes[0].signal(signal.SIGTERM)
+    assert trained.nodes[0].wait() == 80
+    trained.trains(world=1, after=latest)
+    trained.hurry()
+    assert trained.nodes[1].wait() == 0
+    assert lost_steps(trained) == []
+    assert trained.result == undisturbed
+
+
+def test_the_only_node_saves_before_it_leaves(trained: Trained, undisturbed: str) -> None:
+    trained.train(EVERY="1000", PAUSE="0.05")
+    trained.reached(7, world=2)
+    trained.nodes[0].signal(signal.SIGTERM)
+    assert trained.nodes[0].wait() == 80
+    trained.nodes.clear()
+    trained.train(EVERY="1000")
+    assert trained.nodes[0].wait() == 0
+    assert trained.resumptions()[-1].what == "resumed from storage"
+    assert lost_steps(trained) == []
+    assert trained.result == undisturbed

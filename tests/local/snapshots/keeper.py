@@ -1,0 +1,24 @@
+"""A keeper in a process of its own, as an agent is one: ``keeper.py HOST TOKEN``.
+
+Prints the name of its socket and its address for peers, and ends when its input does.
+"""
+
+from __future__ import annotations
+
+import sys
+
+from resile.agent.snapshots import Snapshots
+from resile.checkpoint.keeping import Hello, KeeperClient
+
+
+def main() -> None:
+    snapshots = Snapshots(sys.argv[1], token=sys.argv[2])
+    asking = KeeperClient(snapshots.name, Hello(rank=0, local_rank=0, world=1, nproc=1))
+    print(snapshots.name, asking.address, flush=True)
+    asking.close()
+    sys.stdin.read()
+    snapshots.close()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,94 @@
+"""Parts and whole checkpoints made without torch, for tests of what happens to them."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+
+from resile.checkpoint.commit import publish, write_part
+from resile.checkpoint.manifest import Manifest
+from resile.checkpoint.part import PartHeader, PartKind, Slice, lay_out
+from resile.checkpoint.patience import Patience
+from resile.checkpoint.storage import Storage
+
+HASTY = Patience(seconds=0.0)
+"""One try."""
+
+WORLD, REPLICAS = 2, 1
+
+
+def noise(seed: str, size: int) -> bytes:
+    """Bytes that differ for each seed."""
+    return hashlib.shake_128(seed.encode()).digest(size)
+
+
+def make_part(header: PartHeader, *, contents: Mapping[str, bytes]) -> memoryview:
+    """A part as it would lie in memory."""
+    layout = lay_out(header)
+    data = bytearray(layout.size)
+    data[: len(layout.header)] = layout.header
+    for name, place in layout.places.items():
+        data[place.begin : place.end] = contents[name]
+    return memoryview(data)
+
+
+def rank_part(step: int, rank: int, *, world: int = WORLD, seed: str = "") -> memoryview:
+    """A rank's slice of one sharded tensor, 3 rows of ``world`` times 3."""
+    header = PartHeader(
+        step=step,
+        kind=PartKind.RANK,
+        index=rank,
+        count=world,
+        world=world,
+        slices={
+            "model.shard": Slice(
+                dtype="F32", shape=(3, 5), whole=(3 * world, 5), offsets=(3 * rank, 0)
+            )
+        },
+    )
+    return make_part(header, contents={"model.shard": noise(f"{seed}/{step}/{rank}", 60)})
+
+
+def replica_part(step: int, index: int = 0, *, count: int = REPLICAS, seed: str = "") -> memoryview:
+    """One tensor that every node has alike."""
+    name = f"model.weight{index}"
+    header = PartHeader(
+        step=step,
+        kind=PartKind.REPLICA,
+        index=index,
+        count=count,
+        world=WORLD,
+        slices={name: Slice(dtype="F32", shape=(10, 10))},
+        values={"step": step},
+    )
+    return make_part(header, contents={name: noise(f"{seed}/{step}/replica{index}", 400)})
+
+
+def parts_of(step: int, *, seed: str = "") -> list[memoryview]:
+    """All parts of a step's checkpoint."""
+    ranks = [rank_part(step, rank, seed=seed) for rank in range(WORLD)]
+    return [*ranks, replica_part(step, seed=seed)]
+
+
+def save(
+    storage: Storage,
+    step: int,
+    *,
+    attempt: str = "a1",
+    seed: str = "",
+    patience: Patience = HASTY,
+    created: float | None = None,
+) -> Manifest:
+    """Run the whole protocol, as all writers one after the other."""
+    for part in parts_of(step, seed=seed):
+        write_part(storage, part, attempt=attempt, patience=patience)
+    clock = {} if created is None else {"now": lambda: created}
+    return publish(
+        storage,
+        step=step,
+        world=WORLD,
+        replicas=REPLICAS,
+        attempt=attempt,
+        patience=patience,
+        **clock,
+    )

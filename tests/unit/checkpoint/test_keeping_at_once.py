@@ -1,0 +1,52 @@
+"""One writes and others read all the time: whatever can be opened is whole."""
+
+from __future__ import annotations
+
+import threading
+
+from resile.checkpoint.keeping import Hello, KeeperClient, KeeperRefused
+from resile.checkpoint.keeping.holdings import Holdings
+from resile.checkpoint.keeping.keeper import Keeper
+from resile.checkpoint.keeping.server import KeeperServer
+from resile.checkpoint.writing import Carrier
+from tests.local.snapshots.parts import is_whole, save
+
+STEPS = 150
+READERS = 2
+
+
+def test_readers_see_whole_parts_only_and_the_writer_goes_on() -> None:
+    keeper = Keeper(Holdings(), Carrier())
+    server = KeeperServer(keeper)
+    worker = Hello(rank=0, local_rank=0, world=1, nproc=1, round=1)
+    writing = KeeperClient(server.name, worker)
+    over = threading.Event()
+    torn: list[str] = []
+
+    def read() -> None:
+        memory = KeeperClient(server.name, worker)
+        while not over.is_set():
+            for held in memory.inventory():
+                try:
+                    part = memory.open(held.label)
+                except KeeperRefused:
+                    continue  # it was overwritten meanwhile
+                with part:
+                    if not is_whole(held.label, part.buffer):
+                        torn.append(held.label.name)
+        memory.close()
+
+    readers = [threading.Thread(target=read) for _ in range(READERS)]
+    for reader in readers:
+        reader.start()
+    try:
+        for step in range(STEPS):
+            save(writing, worker, step=step, data=100_000 + 1000 * step)
+    finally:
+        over.set()
+        for reader in readers:
+            reader.join()
+        writing.close()
+        server.close()
+        keeper.close()
+    assert torn == []

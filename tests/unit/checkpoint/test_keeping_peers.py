@@ -1,0 +1,273 @@
+"""Keepers of several nodes: copies, fetching, and who is let in."""
+
+from __future__ import annotations
+
+import logging
+import socket
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from resile.checkpoint.errors import NoRoom
+from resile.checkpoint.keeping import Hello, KeeperClient, KeeperRefused, Label
+from resile.checkpoint.keeping.errors import PeerTrouble
+from resile.checkpoint.keeping.holdings import Holdings
+from resile.checkpoint.keeping.keeper import Keeper
+from resile.checkpoint.keeping.peers import Peers, frames
+from resile.checkpoint.keeping.peers.asking import copy_to, fetch_from
+from resile.checkpoint.keeping.peers.frames import (
+    AnswerDecoder,
+    Challenge,
+    GoOn,
+    No,
+    Offer,
+    Proof,
+    Torn,
+)
+from resile.checkpoint.keeping.peers.proof import introduce
+from resile.checkpoint.keeping.server import KeeperServer
+from resile.checkpoint.writing import Carrier
+from tests.local.commands import wait_for
+from tests.local.snapshots.parts import RANK, REPLICA, is_whole, label_of, part_bytes, save, steps
+
+TOKEN = "a token that nobody can guess"
+
+
+class Node:
+    """One node's keeper, and its one worker."""
+
+    def __init__(self, rank: int, *, token: str = TOKEN, limit: int | None = None) -> None:
+        self.news: list[str] = []
+        self.holdings, self.carrier = Holdings(limit=limit), Carrier()
+        self.peers = Peers(
+            "127.0.0.1",
+            token=token,
+            holdings=self.holdings,
+            carrier=self.carrier,
+            news=lambda level, text: self.news.append(f"{logging.getLevelName(level)} {text}"),
+        )
+        self.keeper = Keeper(self.holdings, self.carrier, neighbours=self.peers)
+        self.server = KeeperServer(self.keeper)
+        self.worker = Hello(rank=rank, local_rank=0, world=2, nproc=1, round=1)
+        self.memory = KeeperClient(self.server.name, self.worker)
+
+    def save(self, step: int, data: int = 10_000) -> Label:
+        return save(self.memory, self.worker, step=step, data=data)
+
+    def has(self, label: Label) -> bool:
+        return any(held.label == label for held in self.memory.inventory())
+
+    def copy(self, label: Label, to: Node, *, carrier: Carrier | None = None) -> bool:
+        return copy_to(
+            to.peers.address,
+            label,
+            token=TOKEN,
+            holdings=self.holdings,
+            carrier=carrier or self.carrier,
+        )
+
+    def close(self) -> None:
+        self.memory.close()
+        self.server.close()
+        self.keeper.close()
+
+
+MakeNode = Callable[..., Node]
+
+
+@pytest.fixture
+def make() -> Iterator[MakeNode]:
+    made: list[Node] = []
+
+    def one(rank: int, *, token: str = TOKEN, limit: int | None = None) -> Node:
+        made.append(Node(rank, token=token, limit=limit))
+        return made[-1]
+
+    yield one
+    for node in made:
+        node.close()
+
+
+def test_rank_parts_are_copied_to_the_next_node(make: MakeNode) -> None:
+    first, second = make(0), make(1)
+    first.memory.peers(next=second.peers.address)
+    label = first.save(10, data=3_000_000)
+    wait_for(lambda: second.has(label), "the copy")
+    wait_for(lambda: first.memory.status().copied == 10, "the status")
+    (held,) = second.memory.inventory()
+    assert held.is_copy
+    with second.memory.open(label) as part:
+        assert is_whole(label, part.buffer)
+
+
+def test_replica_parts_are_not_copied(make: MakeNode) -> None:
+    first, second = make(0), make(1)
+    first.memory.peers(next=second.peers.address)
+    save(first.memory, first.worker, step=10, kind=REPLICA)
+    label = first.save(10)
+    wait_for(lambda: second.has(label), "the copy")
+    assert steps(second.memory, REPLICA) == []
+
+
+def test_a_new_neighbour_gets_what_is_held_already(make: MakeNode) -> None:
+    first, second = make(0), make(1)
+    label = first.save(10)
+    first.memory.peers(next=second.peers.address)
+    wait_for(lambda: second.has(label), "the copy")
+
+
+def test_a_node_alone_sends_to_nobody(make: MakeNode) -> None:
+    node = make(0)
+    node.memory.peers(next=node.peers.address)
+    node.save(10)
+    assert node.memory.status().copied is None
+    assert node.news == []
+
+
+def test_what_a_node_lacks_is_fetched_from_another(make: MakeNode) -> None:
+    first, second = make(0), make(1)
+    label = first.save(10, data=3_000_000)
+    with second.memory.fetch(first.peers.address, label) as part:
+        assert is_whole(label, part.buffer)
+    assert second.has(label)
+
+
+def test_what_nobody_has_cannot_be_fetched(make: MakeNode) -> None:
+    first, second = make(0), make(1)
+    with pytest.raises(KeeperRefused, match=r"step 10 of rank-00000-of-00002 is not held here"):
+        second.memory.fetch(first.peers.address, label_of(first.worker, RANK, 10))
+
+
+def test_a_keeper_that_is_gone_cannot_be_asked(make: MakeNode) -> None:
+    first, second = make(0), make(1)
+    label = first.save(10)
+    first.keeper.close()
+    with pytest.raises(KeeperRefused, match=r"the keeper at 127\.0\.0\.1:"):
+        second.memory.fetch(first.peers.address, label)
+
+
+def test_a_copy_that_does_not_fit_is_refused_and_told_once(make: MakeNode) -> None:
+    first, second = make(0), make(1, limit=1 << 20)
+    first.memory.peers(next=second.peers.address)
+    for step in (10, 20):
+        first.save(step, data=3_000_000)
+        wait_for(lambda: "needs 3.0 MiB" in first.memory.status().copy_trouble, "the refusal")
+    first.save(30)
+    wait_for(lambda: first.memory.status().copied == 30, "a copy that fits")
+    assert first.memory.status().copy_trouble == ""
+    assert len(first.news) == 1
+    assert "was not copied to another node" in first.news[0]
+
+
+def test_fetching_what_does_not_fit_says_so(make: MakeNode) -> None:
+    first, second = make(0), make(1, limit=1 << 20)
+    label = first.save(10, data=3_000_000)
+    with pytest.raises(NoRoom, match="needs"):
+        second.memory.fetch(first.peers.address, label)
+
+
+def test_another_jobs_token_is_refused_on_both_sides(make: MakeNode) -> None:
+    first, stranger = make(0), make(1, token="the token of another job")
+    label = first.save(10)
+    with pytest.raises(KeeperRefused, match="the job's token is another one"):
+        stranger.memory.fetch(first.peers.address, label)
+    first.memory.peers(next=stranger.peers.address)
+    wait_for(lambda: "token" in first.memory.status().copy_trouble, "the refusal")
+    assert stranger.memory.inventory() == ()
+
+
+def test_a_listener_without_the_token_cannot_pose_as_a_keeper() -> None:
+    caller, called = socket.socketpair()
+    with caller, called:
+        frames.send(called, Challenge(b"n" * 32))
+        frames.send(called, Proof(b"", b"a guess"))
+        with pytest.raises(PeerTrouble, match="does not know the job's token"):
+            introduce(caller, TOKEN)
+
+
+def test_who_says_nothing_of_sense_is_hung_up_on(make: MakeNode) -> None:
+    node = make(0)
+    host, _, port = node.peers.address.rpartition(":")
+    for words in (b"\xff\xff\xff\xff", b"\0\0\0\x02hi", b"GET / HTTP/1.1\r\n\r\n"):
+        with socket.create_connection((host, int(port)), timeout=10) as connection:
+            frames.receive(connection, AnswerDecoder)
+            connection.sendall(words)
+            assert _hung_up(connection)
+
+
+def _hung_up(connection: socket.socket) -> bool:
+    try:
+        return connection.recv(100) == b""
+    except ConnectionResetError:
+        return True
+
+
+def _offer(node: Node, label: Label, size: int) -> socket.socket:
+    """A connection on which the part's bytes are awaited; its slot may still be in use at first."""
+    host, _, port = node.peers.address.rpartition(":")
+
+    def accepted() -> socket.socket | None:
+        connection = socket.create_connection((host, int(port)), timeout=30)
+        introduce(connection, TOKEN)
+        frames.send(connection, Offer(label=label, size=size))
+        if isinstance(frames.receive(connection, AnswerDecoder), GoOn):
+            return connection
+        connection.close()
+        return None
+
+    connection = wait_for(accepted, "a place for the offer")
+    assert connection is not None
+    return connection
+
+
+def test_a_copy_that_breaks_off_does_not_exist_and_the_one_before_stays(make: MakeNode) -> None:
+    first, second = make(0), make(1)
+    before = first.save(10)
+    assert first.copy(before, second)
+    torn = label_of(first.worker, RANK, 20)
+    content = part_bytes(torn, 50_000)
+    with _offer(second, torn, len(content)) as connection:
+        connection.sendall(content[:20_000])
+    after = label_of(first.worker, RANK, 30)
+    with _offer(second, after, len(content)) as connection:
+        connection.sendall(content)
+        frames.send(connection, Torn())
+        answer = frames.receive(connection, AnswerDecoder)
+        assert answer == No(reason="it changed while it was sent")
+    assert steps(second.memory) == [10]
+    with second.memory.open(before) as part:
+        assert is_whole(before, part.buffer)
+
+
+def test_an_older_part_never_replaces_a_newer_one(make: MakeNode) -> None:
+    first, second = make(0), make(1)
+    old, new = first.save(10), first.save(20)
+    assert first.copy(new, second)
+    with pytest.raises(PeerTrouble, match="step 20 of rank-00000-of-00002 is newer and kept here"):
+        first.copy(old, second)
+    assert steps(second.memory) == [20]
+
+
+def test_a_part_overwritten_while_it_is_sent_is_given_up(make: MakeNode) -> None:
+    first, second = make(0), make(1)
+    label = first.save(10, data=20_000_000)
+
+    class Overtaken(Carrier):
+        """Overwrites what it was to send."""
+
+        def submit(self, order, descriptors, hear):  # type: ignore[no-untyped-def]
+            first.save(20, data=20_000_000)
+            first.save(30, data=20_000_000)
+            first.carrier.submit(order, descriptors, hear)
+
+    assert not first.copy(label, second, carrier=Overtaken())
+    assert steps(second.memory) == []
+
+
+def test_a_part_is_fetched_once_a_node(make: MakeNode) -> None:
+    first, second = make(0), make(1)
+    label = first.save(10)
+    fetch_from(first.peers.address, label, token=TOKEN, holdings=second.holdings)
+    first.keeper.neighbours.close()
+    with second.memory.fetch(first.peers.address, label) as part:
+        assert is_whole(label, part.buffer)

@@ -1,0 +1,111 @@
+"""Object stores through fsspec: the store in memory, and what is said when there is no driver."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator
+
+import pytest
+
+from resile.checkpoint import object_storage
+from resile.checkpoint.errors import BadAddress, NotThere, StorageRefused, StorageTrouble
+from resile.checkpoint.prune import prune
+from resile.checkpoint.shelf import Shelf
+from resile.checkpoint.storage import Storage, open_storage, read_whole
+from resile.checkpoint.stored_part import StoredPart
+from tests.unit.checkpoint.parts import noise, parts_of, save
+
+fsspec = pytest.importorskip("fsspec")
+
+
+@pytest.fixture
+def storage() -> Iterator[Storage]:
+    storage = open_storage("memory://bucket/run")
+    yield storage
+    fsspec.filesystem("memory").store.clear()
+
+
+def test_the_whole_protocol_runs_on_an_object_store(storage: Storage) -> None:
+    for step in (10, 20, 30):
+        save(storage, step)
+    shelf = Shelf(storage)
+    newest = shelf.newest_whole()
+    assert newest.step == 30
+    for entry, part in zip(newest.manifest.parts, parts_of(30), strict=True):
+        with StoredPart(storage, newest, entry) as stored:
+            assert stored.read(0, entry.size) == part
+    assert prune(shelf, keep=1).steps == (20, 10)
+    assert shelf.steps() == [30]
+
+
+def test_a_large_file_is_uploaded_in_blocks(
+    storage: Storage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(object_storage, "BLOCK", 1000)
+    data = noise("large", 4321)
+    storage.write("a/b", [memoryview(data)[at : at + 700] for at in range(0, 4321, 700)])
+    assert read_whole(storage, "a/b") == data
+
+
+def test_what_is_not_there_is_said_by_its_address(storage: Storage) -> None:
+    with pytest.raises(NotThere, match="memory://bucket/run/a/none"):
+        storage.open("a/none")
+    with pytest.raises(NotThere, match="memory://bucket/run"):
+        storage.list()
+    storage.delete(["a/none"])
+
+
+def test_an_object_that_is_shorter_than_it_was_is_trouble(storage: Storage) -> None:
+    storage.write("a", [memoryview(b"12345")])
+    with storage.open("a") as file:
+        storage.write("a", [memoryview(b"123")])
+        with pytest.raises(StorageTrouble, match="ends before byte 5"):
+            file.read(0, 5)
+
+
+@pytest.mark.parametrize(
+    ("raised", "expected"),
+    [
+        (PermissionError("Access Denied"), StorageRefused),
+        (FileNotFoundError("no such bucket"), StorageRefused),
+        (ConnectionError("reset"), StorageTrouble),
+        (RuntimeError("the driver's own"), StorageTrouble),
+    ],
+    ids=lambda one: getattr(one, "__name__", type(one).__name__),
+)
+def test_whatever_a_driver_raises_names_the_object(
+    storage: Storage, monkeypatch: pytest.MonkeyPatch, raised: Exception, expected: type
+) -> None:
+    def refuse(*_: object) -> None:
+        raise raised
+
+    monkeypatch.setattr(storage._fs, "pipe_file", refuse)
+    with pytest.raises(StorageTrouble, match=f"memory://bucket/run/a: {raised}") as found:
+        storage.write("a", [memoryview(b"x")])
+    assert type(found.value) is expected
+
+
+def test_an_unknown_kind_of_storage_is_refused_with_examples() -> None:
+    with pytest.raises(BadAddress, match=r"'nosuch://x' is not a storage.*s3://bucket/folder"):
+        open_storage("nosuch://x")
+
+
+@pytest.mark.parametrize(
+    ("address", "driver", "extra"),
+    [("s3://b/x", "s3fs", "resile[s3]"), ("gs://b/x", "gcsfs", "resile[gcs]")],
+)
+def test_a_missing_driver_is_said_with_the_extra_that_brings_it(
+    address: str, driver: str, extra: str
+) -> None:
+    program = (
+        f"import sys; sys.modules[{driver!r}] = None\n"
+        "from resile.checkpoint.storage import open_storage\n"
+        "from resile.checkpoint.errors import BadAddress\n"
+        f"try: open_storage({address!r})\n"
+        "except BadAddress as error: print(error)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
+    assert f"install {extra}" in done.stdout

@@ -1,0 +1,97 @@
+"""Before a planned change everybody saves the same step; nobody has to, nobody waits long."""
+
+from __future__ import annotations
+
+from resile.wire.messages import Handover, HandoverStep
+from tests.unit.master.model import Model, PretendAgent
+
+
+def told(agent: PretendAgent, kind: type) -> int:
+    return sum(isinstance(message, kind) for message in agent.told)
+
+
+def events(model: Model) -> list[str]:
+    return [event.kind for event in model.membership.journal.events]
+
+
+def test_members_save_before_a_newcomer_is_taken() -> None:
+    model = Model(min_nodes=1, max_nodes=3, last_call=1)
+    first, second = model.join(saves=True), model.join(saves=True)
+    model.advance(1)
+    model.join()
+    model.advance(0.2)
+    assert model.membership.round.number == 2
+    assert len(model.running) == 3
+    assert events(model).index("HandedOver") < len(events(model)) - 1
+    assert (told(first, Handover), told(second, Handover)) == (1, 1)
+
+
+def test_the_step_is_chosen_by_one_node_once_all_know() -> None:
+    model = Model(min_nodes=1, max_nodes=3, last_call=1)
+    agents = [model.join(saves=True), model.join(saves=True)]
+    model.advance(1)
+    model.join()
+    model.advance(0.2)
+    assert sorted(told(agent, HandoverStep) for agent in agents) == [0, 1]
+
+
+def test_workers_that_cannot_save_are_not_waited_for() -> None:
+    model = Model(min_nodes=1, max_nodes=3, last_call=1)
+    model.join(saves=True), model.join(saves=False)
+    model.advance(1)
+    model.join()
+    model.advance(0.2)
+    assert len(model.running) == 3
+    assert "HandedOver" not in events(model)
+
+
+def test_workers_that_take_too_long_are_waited_for_only_so_long() -> None:
+    model = Model(min_nodes=1, max_nodes=3, last_call=1, handover_timeout=10)
+    model.join(saves=True), model.join(saves=True, slow=True)
+    model.advance(1)
+    model.join()
+    model.advance(9)
+    assert model.membership.round.number == 1, "training goes on meanwhile"
+    model.advance(2)
+    assert len(model.running) == 3
+    assert "1 of 2 nodes saved in time" in model.membership.journal.events[-3].text
+
+
+def test_a_node_that_is_asked_to_leave_goes_when_all_have_saved() -> None:
+    model = Model(min_nodes=1, max_nodes=2)
+    first, second = model.join(saves=True), model.join(saves=True)
+    model.ask_to_leave(second)
+    assert model.running == {first.name}
+    assert "all 2 nodes hold step 7" in " ".join(e.text for e in model.membership.journal.events)
+
+
+def test_a_node_that_does_not_train_may_leave_at_once() -> None:
+    model = Model(min_nodes=1, max_nodes=1)
+    first, spare = model.join(saves=True), model.join(saves=True)
+    model.ask_to_leave(spare)
+    assert spare.name not in model.agents
+    assert model.running == {first.name}
+    assert model.membership.round.number == 1
+
+
+def test_a_loss_in_the_middle_ends_the_preparation() -> None:
+    model = Model(min_nodes=1, max_nodes=3, last_call=1)
+    first, second = model.join(saves=True), model.join(saves=True, slow=True)
+    model.advance(1)
+    third = model.join()
+    model.advance(0.2)
+    model.kill(second)
+    model.advance(1)
+    assert model.running == {first.name, third.name}
+
+
+def test_a_master_that_returns_prepares_the_change_again() -> None:
+    model = Model(min_nodes=1, max_nodes=2, last_call=0)
+    first = model.join(saves=True, slow=True)
+    model.join()
+    model.advance(0.2)
+    model.crash_master()
+    first.slow = False
+    model.reconnect_all()
+    model.advance(1)
+    assert len(model.running) == 2
