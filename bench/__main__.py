@@ -21,6 +21,8 @@ from bench.results import MeasureResult, Run, Strip, load, now, save, this_machi
 from bench.scale.curves import plot_curves
 from bench.scale.sweep import assessed, sweep
 from bench.scale.systems import SYSTEMS
+from bench.shards.compare import assessed_shards, compare
+from bench.shards.systems import SHARD_SYSTEMS
 from bench.targets import OURS
 
 RESULTS = Path(__file__).with_name("results")
@@ -157,6 +159,22 @@ def scale(sizes: list[int], peer_sizes: list[int], times: int, peers: list[str],
     run = Run("scale", started, machine, measures, skipped=skipped)
     save(run, out / "scale.json")
     plot_curves(run, out / "scale.png")
+    print_run(run, console)
+
+
+@cli.command()
+@click.option("--seconds", default=10.0, show_default=True, help="How long each trial leases.")
+@click.option("--times", default=3, show_default=True, type=click.IntRange(min=1))
+@peers_option
+@out_option
+def shards(seconds: float, times: int, peers: list[str], out: Path) -> None:
+    """Shards leased by one master with 64 clients."""
+    started, machine = now(), this_machine()
+    systems, skipped = prepared([one for one in SHARD_SYSTEMS if one.family in peers], console)
+    trials = compare(systems, times=times, seconds=seconds, console=console)
+    run = Run("shards", started, machine, assessed_shards(trials, systems), skipped=skipped)
+    save(run, out / "shards.json")
+    draw(run, out / "shards.png")
     print_run(run, console)
 
 

@@ -21,7 +21,9 @@ COMMANDS = {
     "events": ("resile.cli.events", "Print what happened in a job, and why."),
     "scale": ("resile.cli.scale", "Change how many nodes a role has."),
     "get": ("resile.cli.get", "Print a job's manifest with its status."),
+    "data": ("resile.cli.data", "Prove that each sample was trained exactly once."),
     "delete": ("resile.cli.delete", "End a job and forget it."),
+    "ckpt": ("resile.cli.ckpt", "List, check, prune and export checkpoints."),
     "master": ("resile.cli.master", "Run a job's master by hand."),
 }
 

@@ -25,7 +25,7 @@ from resile.cli.elasticity import build_elasticity, parse_conf
 from resile.cli.logging import set_up_logging
 from resile.cli.torchrun_flags import given_but_ignored, ignored_options, torchrun_option
 from resile.job.elasticity import Elasticity
-from resile.wire.auth import AuthError, client_tls, given_token, shared_token
+from resile.wire.auth import TOKEN_FILE_VARIABLE, AuthError, client_tls, given_token, shared_token
 from resile.wire.bounds import is_name
 from resile.wire.client import Access
 from resile.wire.endpoint import (
@@ -37,6 +37,7 @@ from resile.wire.endpoint import (
     parse_endpoint,
 )
 from resile.wire.launching import KEPT_VARIABLE
+from resile.wire.shards_client import AUTHORITY_VARIABLE
 from resile.wire.statedir import StateDirError, remove_run_folder, run_folder
 
 log = logging.getLogger("resile.agent")
@@ -259,7 +260,7 @@ def _about_this_node(flags: dict[str, Any]) -> dict[str, Any]:
         "role": _one_line("--role", flags["role"]),
         "node_rank": _number_in("RESILE_NODE_RANK") if node_rank is None else node_rank,
         "generation": _number_in("RESILE_NODE_ID"),
-        "environment": dict(os.environ),
+        "environment": {**os.environ, **_for_workers(flags)},
         "logs": _logs(flags),
         "preload": Preload.parse(flags["preload"]),
         "virtual_local_rank": flags["virtual_local_rank"],
@@ -268,6 +269,12 @@ def _about_this_node(flags: dict[str, Any]) -> dict[str, Any]:
         "connect_timeout": flags["connect_timeout"],
         "error_file": Path(error_file) if error_file else None,
     }
+
+
+def _for_workers(flags: dict[str, Any]) -> dict[str, str]:
+    """How workers that speak to the master themselves find what this node was given by flags."""
+    given = {TOKEN_FILE_VARIABLE: flags["token_file"], AUTHORITY_VARIABLE: flags["tls_ca"]}
+    return {name: str(Path(path).absolute()) for name, path in given.items() if path}
 
 
 def _one_line(source: str, name: str) -> str:

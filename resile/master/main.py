@@ -27,11 +27,15 @@ from resile.master.membership import Membership
 from resile.master.records import JOB_KEY, JobRecord, decode_memory
 from resile.master.register import Register
 from resile.master.service import MasterService
+from resile.master.shards import ShardBook
+from resile.master.shards_desk import ShardDesk
 from resile.master.stores import Store
 from resile.wire.client import AGENT_PATH
 from resile.wire.doorkeeper import Doorkeeper
 from resile.wire.endpoint import Endpoint
 from resile.wire.server import AgentEndpoint
+from resile.wire.shards import SHARDS_PATH
+from resile.wire.shards_server import ShardEndpoint
 
 log = logging.getLogger("resile.master")
 
@@ -117,7 +121,9 @@ async def _service(config: MasterConfig, store: Store) -> MasterService:
         now = time.monotonic()
         register = Register.restore(memory, now=now, wall_offset=wall_offset)
         membership = Membership.restore(register, now=now)
-        return MasterService(membership, store, board=memory.board)
+        shards = ShardBook(register.journal, memory.shards, now=now)
+        shards.expect_back(proof_at=now + register.elasticity.lease)
+        return MasterService(membership, store, board=memory.board, shards=shards)
     job = JobRecord(
         job=config.job or "", elasticity=config.elasticity, agreed=config.job is not None
     )
@@ -133,6 +139,7 @@ async def _listen(
     door = Doorkeeper(config.token)
     app = door.application()
     app.router.add_get(AGENT_PATH, AgentEndpoint(service).serve)
+    app.router.add_get(SHARDS_PATH, ShardEndpoint(ShardDesk(service)).serve)
     add_routes(app, service)
     if config.logs is not None:
         add_log_routes(app, config.logs)

@@ -13,6 +13,7 @@ import msgspec
 
 from resile.job.elasticity import Elasticity
 from resile.job.status import JobStatus
+from resile.master.shards_records import DatasetRecords, decode_shards
 from resile.wire.messages import FailureReport, NodeInfo, Outcome, StoreAddress
 
 
@@ -122,6 +123,7 @@ class Memory(msgspec.Struct, frozen=True, kw_only=True):
     nodes: tuple[NodeRecord, ...] = ()
     events: tuple[EventRecord, ...] = ()
     board: BoardRecord = BoardRecord()
+    shards: tuple[DatasetRecords, ...] = ()
 
 
 def decode_memory(stored: dict[str, bytes]) -> Memory | None:
@@ -147,4 +149,5 @@ def decode_memory(stored: dict[str, bytes]) -> Memory | None:
         board=(
             decode(stored[BOARD_KEY], type=BoardRecord) if BOARD_KEY in stored else BoardRecord()
         ),
+        shards=tuple(decode_shards(stored)),
     )

@@ -20,13 +20,17 @@ from resile.master.board import Board
 from resile.master.journal import Instructions
 from resile.master.membership import Membership
 from resile.master.records import BoardRecord, EventRecord
+from resile.master.shards import ShardBook
 from resile.master.stores import Store
 from resile.wire.messages import (
     Fence,
     Fenced,
     FromAgent,
+    HandedOver,
+    HandoverTold,
     Hello,
     Leave,
+    Leaving,
     Ready,
     Refused,
     Renew,
@@ -49,9 +53,15 @@ class MasterService:
     """Implements :class:`resile.wire.server.PeerHandler` on top of a :class:`Membership`."""
 
     def __init__(
-        self, membership: Membership, store: Store, *, board: BoardRecord | None = None
+        self,
+        membership: Membership,
+        store: Store,
+        *,
+        board: BoardRecord | None = None,
+        shards: ShardBook | None = None,
     ) -> None:
         self.membership = membership
+        self.shards = shards or ShardBook(membership.journal)
         self.board = Board(membership, board or BoardRecord())
         self.peers: dict[int, Peer] = {}
         self.emptied_at: float | None = time.monotonic()
@@ -89,8 +99,8 @@ class MasterService:
         self._inbox.append(happening)
         self._wake.set()
 
-    async def carry_out(self, wish: Callable[[float], T]) -> T:
-        """Have something done in the one task; returns its result once its records are kept."""
+    def promise(self, wish: Callable[[float], T]) -> asyncio.Future[T]:
+        """Have something done in the one task; its result comes once its records are kept."""
         answer: asyncio.Future[T] = asyncio.get_running_loop().create_future()
 
         def happen(now: float) -> None:
@@ -101,7 +111,11 @@ class MasterService:
                     answer.set_exception(error)
 
         self.post(happen)
-        return await answer
+        return answer
+
+    async def carry_out(self, wish: Callable[[float], T]) -> T:
+        """As :meth:`promise`, and wait for it."""
+        return await self.promise(wish)
 
     async def events_after(self, seq: int, *, patience: float) -> list[EventRecord]:
         """The kept events after ``seq``; waits for the first up to ``patience`` seconds."""
@@ -132,12 +146,14 @@ class MasterService:
             for happening in inbox:
                 happening(now)
             self.membership.tick(now)
+            self.shards.tick(now)
             await self._act(self.membership.instructions())
 
     async def _something(self) -> None:
         """Wait for a happening or the next deadline."""
         now = time.monotonic()
-        deadline = self.membership.next_deadline(now)
+        deadlines = (self.membership.next_deadline(now), self.shards.next_deadline())
+        deadline = min((one for one in deadlines if one is not None), default=None)
         timeout = None if deadline is None else max(0.0, deadline - now)
         try:
             await asyncio.wait_for(self._wake.wait(), timeout)
@@ -233,6 +249,12 @@ class MasterService:
                 return membership.succeeded(fence, now=now)
             case WorkersReached(reached=reached, missing=missing):
                 return membership.reached(fence, reached, missing, now=now)
+            case HandoverTold(able=able):
+                return membership.handover_told(fence, able=able, now=now)
+            case HandedOver(step=step):
+                return membership.handed_over(fence, step, now=now)
+            case Leaving(reason=reason):
+                return membership.leaving(fence, reason, now=now)
             case Leave(reason=reason):
                 membership.left(fence, reason, now=now)
                 return None

@@ -92,12 +92,19 @@ class AgentConnection:
 
 async def connect(access: Access) -> AgentConnection:
     """Open a connection; the caller has to greet with :func:`greet` next."""
+    return AgentConnection(*await open_socket(access, AGENT_PATH, largest=MAX_FRAME))
+
+
+async def open_socket(
+    access: Access, path: str, *, largest: int
+) -> tuple[aiohttp.ClientSession, aiohttp.ClientWebSocketResponse[bool]]:
+    """A WebSocket to ``path``; raises a :class:`WireError` that says why there is none."""
     session = aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=None))
     try:
         opening = session.ws_connect(
-            access.url(AGENT_PATH),
+            access.url(path),
             headers=authorization(access.token),
-            max_msg_size=MAX_FRAME,
+            max_msg_size=largest,
             ssl=access.tls or True,
             timeout=aiohttp.ClientWSTimeout(ws_close=CLOSE_TIMEOUT),
         )
@@ -111,7 +118,7 @@ async def connect(access: Access) -> AgentConnection:
     except BaseException:
         await session.close()
         raise
-    return AgentConnection(session, socket)
+    return session, socket
 
 
 def _refusal(error: aiohttp.WSServerHandshakeError, endpoint: Endpoint) -> RefusedByPeer:

@@ -13,13 +13,17 @@ read, and as many as a master handles in ten milliseconds."""
 class SpeechRate:
     """Counts one peer's messages. ``now`` is any clock that does not go back."""
 
-    def __init__(self, now: float) -> None:
-        self._left = float(BURST)
+    def __init__(
+        self, now: float, *, per_second: float = MESSAGES_PER_SECOND, burst: int = BURST
+    ) -> None:
+        self.per_second = per_second
+        self._burst = float(burst)
+        self._left = self._burst
         self._counted_at = now
 
     def allows(self, now: float) -> bool:
         """Count one message; False when the peer has said too much."""
-        refill = (now - self._counted_at) * MESSAGES_PER_SECOND
-        self._left = min(float(BURST), self._left + refill) - 1
+        refill = (now - self._counted_at) * self.per_second
+        self._left = min(self._burst, self._left + refill) - 1
         self._counted_at = now
         return self._left >= 0

@@ -19,7 +19,7 @@ from aiohttp import web
 from resile.wire.codec import MAX_FRAME, decode_from_agent, encode_from_master, spoken_protocol
 from resile.wire.errors import BadFrame
 from resile.wire.messages import PROTOCOL, AgentFrame, FromAgent, FromMaster, Hello, Refused
-from resile.wire.rate import MESSAGES_PER_SECOND, SpeechRate
+from resile.wire.rate import SpeechRate
 
 HELLO_TIMEOUT = 5.0
 """An agent greets in its first millisecond; whoever does not is no agent."""
@@ -146,20 +146,27 @@ class AgentEndpoint:
 class Speech:
     """What a peer says, frame by frame, as far as it keeps to size, kind and pace."""
 
-    def __init__(self, socket: web.WebSocketResponse) -> None:
+    def __init__(
+        self,
+        socket: web.WebSocketResponse,
+        *,
+        rate: SpeechRate | None = None,
+        largest: int = MAX_FRAME,
+    ) -> None:
         self._socket = socket
-        self._rate = SpeechRate(time.monotonic())
+        self._rate = rate or SpeechRate(time.monotonic())
+        self._largest = largest
 
     async def next(self) -> bytes | None:
         """The next binary frame; None when the connection has ended."""
         while True:
             message = await self._socket.receive()
             if not self._rate.allows(time.monotonic()):
-                limit = f"{MESSAGES_PER_SECOND:g} messages a second"
+                limit = f"{self._rate.per_second:g} messages a second"
                 raise BadFrame(f"more than {limit} are not accepted")
             match message.type:
                 case aiohttp.WSMsgType.BINARY:
-                    return _small_enough(message.data)
+                    return _small_enough(message.data, self._largest)
                 case aiohttp.WSMsgType.PING:
                     await self._answer(message.data)
                 case aiohttp.WSMsgType.PONG:
@@ -174,9 +181,9 @@ class Speech:
             await self._socket.pong(ping)
 
 
-def _small_enough(data: bytes) -> bytes:
-    if len(data) > MAX_FRAME:
-        raise BadFrame(f"a message of {len(data)} bytes is over the limit of {MAX_FRAME}")
+def _small_enough(data: bytes, largest: int) -> bytes:
+    if len(data) > largest:
+        raise BadFrame(f"a message of {len(data)} bytes is over the limit of {largest}")
     return data
 
 

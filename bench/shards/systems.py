@@ -1,0 +1,99 @@
+"""What to type for each system's master and for a process that plays some of its clients."""
+
+import secrets
+import sys
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from bench.launchers import HOST, Command
+from bench.peers import dlrover_environment, resile_program
+
+_HERE = Path(__file__).parent
+
+
+@dataclass(frozen=True)
+class Window:
+    """When shards are counted, on the clock that all processes of a machine share."""
+
+    begin: float
+    seconds: float
+
+
+class ShardSystem(ABC):
+    """A master, and clients for it."""
+
+    name: str
+    family: str
+    label: str
+
+    @abstractmethod
+    def prepare(self) -> None:
+        """Install what is missing; raises Unavailable."""
+
+    @abstractmethod
+    def service(self, *, port: int, folder: Path) -> Command:
+        """The master, to listen on a port."""
+
+    @abstractmethod
+    def clients(self, count: int, *, first: int, port: int, window: Window) -> Command:
+        """So many clients from number ``first`` on; prints {"shards": count} at the end."""
+
+
+@dataclass(frozen=True)
+class ResileShards(ShardSystem):
+    """`resile master` with its default store: every lease is kept before it is answered."""
+
+    name: str = "resile"
+    family: str = "resile"
+    label: str = "Resile"
+    token: str = field(default_factory=lambda: secrets.token_urlsafe(32))
+
+    def prepare(self) -> None:
+        resile_program()
+
+    def service(self, *, port: int, folder: Path) -> Command:
+        argv = [resile_program(), "master", "--endpoint", f"{HOST}:{port}", "--job", "shards"]
+        return Command(argv, {"RESILE_TOKEN": self.token, "RESILE_HOME": str(folder)})
+
+    def clients(self, count: int, *, first: int, port: int, window: Window) -> Command:
+        argv = [sys.executable, "-m", "bench.shards.resile_clients"]
+        argv += _flags(count, first=first, port=port, window=window)
+        return Command(argv, {"RESILE_TOKEN": self.token})
+
+
+@dataclass(frozen=True)
+class DlroverShards(ShardSystem):
+    """DLRover's local master, which keeps nothing."""
+
+    name: str = "dlrover"
+    family: str = "dlrover"
+    label: str = "DLRover"
+
+    def prepare(self) -> None:
+        dlrover_environment()
+
+    def service(self, *, port: int, folder: Path) -> Command:
+        del folder
+        argv = [self._python(), "-u", "-m", "dlrover.python.master.main", "--platform", "local"]
+        return Command([*argv, "--job_name", "shards", "--port", str(port), "--node_num", "1"])
+
+    def clients(self, count: int, *, first: int, port: int, window: Window) -> Command:
+        script = [self._python(), str(_HERE / "dlrover_clients.py")]
+        return Command([*script, *_flags(count, first=first, port=port, window=window)])
+
+    def _python(self) -> str:
+        return str(dlrover_environment() / "python")
+
+
+SHARD_SYSTEMS: tuple[ShardSystem, ...] = (DlroverShards(), ResileShards())
+
+
+def _flags(count: int, *, first: int, port: int, window: Window) -> list[str]:
+    return [
+        *("--clients", str(count)),
+        *("--first", str(first)),
+        *("--port", str(port)),
+        *("--begin", str(window.begin)),
+        *("--seconds", str(window.seconds)),
+    ]

@@ -1,0 +1,132 @@
+"""``resile data check``: what a job's ledger proves about its data."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+if TYPE_CHECKING:
+    from resile.ledger.verdict import EpochVerdict, Found, StreamVerdict, Verdict
+
+SHOWN = 10
+"""Faults of a kind that are printed for a person; json has more of them."""
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+def data() -> None:
+    """Prove that each sample was trained exactly once."""
+
+
+@data.command(context_settings={"help_option_names": ["-h", "--help"]})
+@click.argument("ledger", metavar="JOB|FOLDER")
+@click.option(
+    "--epochs", type=click.IntRange(1), metavar="N", help="So many epochs have to be complete."
+)
+@click.option(
+    "--output", "-o", type=click.Choice(["text", "json"]), default="text", show_default=True
+)
+def check(ledger: str, epochs: int | None, output: str) -> None:
+    """Prove from a ledger that each index of each epoch was trained exactly once.
+
+    A ledger is written by the workers of a job whose environment has RESILE_LEDGER=FOLDER. Steps
+    that were trained and lost by a crash do not count; their repetition does. The exit code is 1
+    if an index counts twice, is missing, or was not written down; the last epoch may be under way.
+
+    \b
+    Examples:
+      resile data check digits
+      resile data check /shared/ledger --epochs 3
+      resile data check /shared/ledger -o json
+    """
+    from resile.ledger import LedgerError, read_ledger
+    from resile.ledger import check as judge
+
+    try:
+        verdict = judge(read_ledger(_folder(ledger)), epochs=epochs)
+    except LedgerError as error:
+        raise click.ClickException(str(error)) from None
+    if output == "json":
+        _print_json(verdict)
+    else:
+        for stream in verdict.streams:
+            _print_stream(stream)
+    if not verdict.sound:
+        sys.exit(1)
+
+
+def _folder(name: str) -> Path:
+    """A folder as it is, or the one that a job's manifest names."""
+    from resile.ledger import FOLDER_VARIABLE
+
+    if Path(name).is_dir():
+        return Path(name)
+    if "/" in name:
+        raise click.ClickException(f"there is no folder {name}")
+    from resile.cli.reader import find_job
+    from resile.job.manifest import job_from_data
+
+    manifest = find_job(name).picture().manifest
+    roles = job_from_data(manifest).spec.roles.values() if manifest else ()
+    for role in roles:
+        if named := role.environment.get(FOLDER_VARIABLE):
+            return Path(named)
+    raise click.ClickException(
+        f"the job '{name}' keeps no ledger; its workers write one if the env of their role in the "
+        f"manifest has {FOLDER_VARIABLE}: FOLDER"
+    )
+
+
+def _print_json(verdict: Verdict) -> None:
+    import msgspec
+
+    told = {"sound": verdict.sound, **msgspec.to_builtins(verdict)}
+    click.echo(msgspec.json.format(msgspec.json.encode(told)).decode())
+
+
+def _print_stream(stream: StreamVerdict) -> None:
+    click.echo(
+        f"{stream.name}: {stream.steps} steps count, {stream.lost} were lost and trained again, "
+        f"{stream.rounds} rounds"
+    )
+    for epoch in stream.epochs:
+        click.echo(f"  epoch {epoch.epoch}: {_summary(epoch)}")
+        _print_found("trained more than once", epoch.repeats, epoch.repeated)
+        _print_found("not in the data", epoch.strays, epoch.outside)
+        if not epoch.sound and epoch.gaps:
+            click.echo(f"    never trained: {_ranges(epoch.gaps)}")
+    for fault in stream.faults[:SHOWN]:
+        click.echo(f"  {fault}")
+    if len(stream.faults) > SHOWN:
+        click.echo(f"  … and {len(stream.faults) - SHOWN} more like these")
+
+
+def _summary(epoch: EpochVerdict) -> str:
+    from resile.ledger.verdict import Extent
+
+    if not epoch.sound:
+        return f"NOT exactly once: {epoch.trained} of {epoch.length} trained"
+    if epoch.extent is Extent.OPEN:
+        return f"under way, {epoch.trained} of {epoch.length} trained so far, each once"
+    dropped = f"; {epoch.dropped} dropped at the end" if epoch.dropped else ""
+    return f"complete, each of {epoch.trained} trained exactly once{dropped}"
+
+
+def _print_found(what: str, found: list[Found], count: int) -> None:
+    if not count:
+        return
+    click.echo(f"    {count} {what}:")
+    for one in found[:SHOWN]:
+        places = "; ".join(
+            f"step {place.step} by rank {place.rank} in round {place.round}" for place in one.places
+        )
+        click.echo(f"      index {one.index}: {places}")
+    if count > SHOWN:
+        click.echo(f"      … and {count - SHOWN} more")
+
+
+def _ranges(gaps: list[tuple[int, int]]) -> str:
+    told = [str(a) if b - a == 1 else f"{a} to {b - 1}" for a, b in gaps[:SHOWN]]
+    return ", ".join(told) + (" and more" if len(gaps) > SHOWN else "")

@@ -1,0 +1,93 @@
+"""Workers' requests for data, carried to the shard book by the master's one task.
+
+A worker of a round is heard only while its round runs; that is all that fences it. Clients without
+rounds are watched by their connections: whoever does not come back within the grace is gone.
+"""
+
+from __future__ import annotations
+
+from resile.master.records import RoundPhase
+from resile.master.service import MasterService
+from resile.master.shards import Taker
+from resile.wire.shards import (
+    Begin,
+    FromWorker,
+    Introduce,
+    Lease,
+    NotAccepted,
+    NotYet,
+    ToWorker,
+)
+
+ASK_AGAIN_FOR_ROUND = 0.05
+"""A round that does not run ends its workers, or runs again in a moment."""
+
+
+class Visit:
+    """One worker's connection."""
+
+    def __init__(self, worker: Introduce) -> None:
+        self.worker = worker
+        self.taker = Taker(worker.client, worker.round)
+
+
+class ShardDesk:
+    """Implements :class:`resile.wire.shards_server.ShardHandler`."""
+
+    def __init__(self, service: MasterService) -> None:
+        self._service = service
+        self._visits: dict[str, Visit] = {}
+
+    def arrived(self, worker: Introduce) -> Visit:
+        """A worker connected."""
+        visit = Visit(worker)
+        if worker.round is None:
+            self._visits[worker.client] = visit
+            self._service.post(lambda _now: self._service.shards.is_back(worker.client))
+        return visit
+
+    async def answer(self, connection: object, request: FromWorker) -> ToWorker:
+        """Decide in the one task; returns when what was decided is kept."""
+        assert isinstance(connection, Visit)
+        visit = connection
+        return await self._service.promise(lambda now: self._decide(visit, request, now))
+
+    def departed(self, connection: object) -> None:
+        """A worker's connection is gone."""
+        assert isinstance(connection, Visit)
+        client = connection.worker.client
+        if self._visits.get(client) is connection:
+            del self._visits[client]
+            grace = self._service.membership.elasticity.connection_grace
+            self._service.post(
+                lambda now: self._service.shards.gone_from(client, proof_at=now + grace)
+            )
+
+    def _decide(self, visit: Visit, request: FromWorker, now: float) -> ToWorker:
+        if refusal := self._why_fenced(visit.worker):
+            return refusal
+        book = self._service.shards
+        match request:
+            case Begin():
+                return book.begin(visit.taker, request, now=now)
+            case Lease():
+                return book.lease(visit.taker, request, now=now)
+            case _:
+                return NotAccepted(reason=f"{type(request).__name__} has no meaning here")
+
+    def _why_fenced(self, worker: Introduce) -> NotAccepted | NotYet | None:
+        """Why a worker of a round gets nothing, if so."""
+        if worker.round is None:
+            return None
+        latest = self._service.membership.round
+        if worker.round < latest.number or self._service.membership.job.outcome:
+            reason = f"round {worker.round} is over; the job is at round {latest.number}"
+            return NotAccepted(reason=reason, stale=True)
+        if worker.round > latest.number:
+            return NotAccepted(reason=f"there is no round {worker.round} yet")
+        if latest.phase is not RoundPhase.RUNNING:
+            reason = f"round {worker.round} is {latest.phase.value}"
+            return NotYet(after=ASK_AGAIN_FOR_ROUND, reason=reason)
+        if worker.rank >= latest.world_size:
+            return NotAccepted(reason=f"round {worker.round} has no rank {worker.rank}")
+        return None

@@ -1,0 +1,99 @@
+"""What of the leased datasets survives a master: what was begun, how far it was handed out, and
+each client's last answer.
+
+Three kinds of record, so that a lease costs two small writes whatever the size of the dataset: the
+large one, with what was done when the dataset was begun, is written once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import lru_cache
+from urllib.parse import quote
+
+import msgspec
+
+from resile.wire.shards import DatasetSpec, Done, PoolState, Shard
+
+SHARDS_PREFIX = "shards/"
+_BEGUN, _POOL, _CLIENT = "begun/", "pool/", "client/"
+
+
+class BegunRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """A dataset as it was begun."""
+
+    dataset: str
+    spec: DatasetSpec
+    epoch: int
+    digest: str
+    done: Done
+    round: int | None = None
+    """None: without rounds."""
+
+    generation: int = 0
+
+
+class PoolRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """How far a dataset is handed out."""
+
+    dataset: str
+    pool: PoolState
+
+
+class ClientRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """One client of a dataset: its last request, what it got, and what it still holds."""
+
+    dataset: str
+    client: str
+    number: int
+    answer: tuple[Shard, ...] = ()
+    held: tuple[Shard, ...] = ()
+    """Without rounds: leased and not yet done."""
+
+
+class DatasetRecords(msgspec.Struct, kw_only=True):
+    """All records of one dataset."""
+
+    begun: BegunRecord
+    pool: PoolRecord | None = None
+    clients: list[ClientRecord] = msgspec.field(default_factory=list)
+
+
+def begun_key(dataset: str) -> str:
+    """The store's key of what was begun."""
+    return f"{SHARDS_PREFIX}{_BEGUN}{_quoted(dataset)}"
+
+
+def pool_key(dataset: str) -> str:
+    """The store's key of a dataset's pool."""
+    return f"{SHARDS_PREFIX}{_POOL}{_quoted(dataset)}"
+
+
+def client_key(dataset: str, client: str) -> str:
+    """The store's key of a dataset's client."""
+    return f"{SHARDS_PREFIX}{_CLIENT}{_quoted(dataset)}/{_quoted(client)}"
+
+
+def decode_shards(stored: Mapping[str, bytes]) -> list[DatasetRecords]:
+    """The datasets behind a store's keys."""
+    decode = msgspec.msgpack.decode
+    found: dict[str, DatasetRecords] = {}
+    for value in _below(stored, _BEGUN):
+        begun = decode(value, type=BegunRecord)
+        found[begun.dataset] = DatasetRecords(begun=begun)
+    for value in _below(stored, _POOL):
+        pool = decode(value, type=PoolRecord)
+        found[pool.dataset].pool = pool
+    for value in _below(stored, _CLIENT):
+        client = decode(value, type=ClientRecord)
+        found[client.dataset].clients.append(client)
+    return list(found.values())
+
+
+def _below(stored: Mapping[str, bytes], kind: str) -> list[bytes]:
+    return [stored[key] for key in stored if key.startswith(SHARDS_PREFIX + kind)]
+
+
+@lru_cache(maxsize=10_000)
+def _quoted(name: str) -> str:
+    return quote(name, safe="")

@@ -1,0 +1,73 @@
+"""ElasticBatchSampler: the same samples in the k-th global batch, whatever the world size."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sized
+from pathlib import Path
+
+from resile.train.data.elastic import ElasticWalk
+from resile.train.data.errors import DataMistake
+from resile.train.data.place import rank_and_world
+
+__all__ = ["ElasticBatchSampler"]
+
+
+class ElasticBatchSampler(ElasticWalk):
+    """Lists of indices for ``DataLoader(dataset, batch_sampler=...)``.
+
+    ``global_batch`` is the number of samples of a training step over all ranks, and stays what it
+    is when the world changes. A rank's share of it comes as one list, or as several of at most
+    ``micro_batch``. Shares differ by at most one sample; :meth:`shares` tells all of them. A rank
+    without a share in a global batch (the last one, or any when there are more ranks than samples)
+    gets no list for it, never an empty one.
+    """
+
+    def __init__(
+        self,
+        dataset: Sized,
+        *,
+        global_batch: int,
+        micro_batch: int | None = None,
+        num_replicas: int | None = None,
+        rank: int | None = None,
+        shuffle: bool = True,
+        seed: int = 0,
+        drop_last: bool = False,
+        pad: bool = False,
+        name: str | None = None,
+        ledger: str | Path | None = None,
+    ) -> None:
+        for what, value in (("global_batch", global_batch), ("micro_batch", micro_batch)):
+            if value is not None and value < 1:
+                raise DataMistake(f"{what}={value} has to be at least 1")
+        rank, world = rank_and_world(rank, num_replicas)
+        super().__init__(
+            dataset,
+            global_batch=global_batch,
+            rank=rank,
+            world=world,
+            shuffle=shuffle,
+            seed=seed,
+            drop_last=drop_last,
+            pad=pad,
+            name=name,
+            ledger=ledger,
+        )
+        self.micro_batch = micro_batch
+
+    def __iter__(self) -> Iterator[list[int]]:
+        """What is left of the epoch, as far as it is this rank's."""
+        walk = self._walk()
+        return (batch for share in walk for batch in self._pieces(share))
+
+    def __len__(self) -> int:
+        """How many lists the current iteration has in all, from where it began."""
+        return sum(times * self._pieces_of(size) for times, size in self._share_sizes())
+
+    def _pieces(self, share: list[int]) -> Iterator[list[int]]:
+        step = self.micro_batch or max(len(share), 1)
+        for start in range(0, len(share), step):
+            yield share[start : start + step]
+
+    def _pieces_of(self, size: int) -> int:
+        return -(-size // (self.micro_batch or max(size, 1)))

@@ -1,0 +1,230 @@
+"""What both samplers are: a walk through the epochs' orders that any number of ranks can continue.
+
+Two places are kept apart. What was *read* is an iterator's own: a DataLoader takes indices long
+before they are trained. What was *completed* is the position that is saved, and only
+:meth:`ElasticWalk.advance` moves it, when a training step is done. After a crash the walk goes on
+from what was completed, so what was merely read is read again and nothing is skipped.
+
+``set_epoch`` may be called or not. A script that calls it decides which epoch it is in; one that
+never does goes through epoch after epoch by itself.
+
+What can go wrong: a script that trains without anybody calling ``advance`` (the Checkpointer does,
+for whatever is in its state) saves a position that never moves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sized
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+import torch
+from torch.utils.data import Sampler
+
+from resile.train.data.cut import Cut, share_of, shares_of
+from resile.train.data.errors import DataMistake
+from resile.train.data.ledger import next_name, open_ledger
+from resile.train.data.order import EpochOrder, epoch_order
+from resile.train.data.position import Position
+
+__all__ = ["ElasticWalk"]
+
+BLOCK = 1 << 14
+"""Positions whose indices are computed together: enough to cost little each, a few ms in all."""
+
+
+@dataclass(frozen=True)
+class _Reading:
+    """An epoch that was read to its end. If a step was trained since it was begun, whoever reads on
+    is ahead of training and wants the epoch after it; else it was read for its own sake."""
+
+    epoch: int
+    steps: int
+    """Trained when it was begun."""
+
+
+class ElasticWalk(Sampler):  # type: ignore[misc]  # torch is not followed by mypy
+    """Global batches of epoch after epoch, and this rank's share of each."""
+
+    def __init__(
+        self,
+        dataset: Sized,
+        *,
+        global_batch: int,
+        rank: int,
+        world: int,
+        shuffle: bool,
+        seed: int,
+        drop_last: bool,
+        pad: bool,
+        name: str | None,
+        ledger: str | Path | None,
+    ) -> None:
+        if drop_last and pad:
+            raise DataMistake(
+                "drop_last=True leaves the last incomplete batch out and pad=True fills it up: "
+                "choose one"
+            )
+        self.dataset = dataset
+        self.rank, self.num_replicas = rank, world
+        self.global_batch = global_batch
+        length = len(dataset)
+        self._cut = Cut(length=length, size=global_batch, drop_last=drop_last, pad=pad)
+        self._position = Position(seed=seed, length=length, shuffle=shuffle)
+        self._begin = 0
+        self._epochs_set = False
+        self._read: _Reading | None = None
+        self._ledger = open_ledger(
+            ledger, name or next_name(), length=length, drops=drop_last, rank=rank, world=world
+        )
+
+    # --- the position -----------------------------------------------------------------------
+
+    @property
+    def epoch(self) -> int:
+        """The epoch that is being trained: where a script's loop over epochs goes on."""
+        return self._position.epoch
+
+    @property
+    def completed(self) -> int:
+        """Samples of this epoch that the whole job has trained."""
+        return self._position.completed
+
+    @property
+    def finished(self) -> bool:
+        """Whether nothing is left of this epoch."""
+        return not self._cut.count(self._position.completed)
+
+    def set_epoch(self, epoch: int) -> None:
+        """Begin an epoch; of the epoch that is being trained, or was restored, keep the place."""
+        self._epochs_set = True
+        if epoch > self._position.epoch:
+            self._settle()
+        if epoch != self._position.epoch:
+            self._turn_to(epoch)
+        self._read = None
+
+    def advance(self, samples: int | None = None) -> None:
+        """A training step is done: the next global batch, or ``samples`` of them, are trained.
+
+        ``samples`` counts those of all ranks and is a whole number of global batches, unless the
+        epoch ends before. After the end of an epoch that was set nothing more is counted.
+        """
+        if self.finished and not self._epochs_set and self._cut.count(0):
+            self._turn_to(self._position.epoch + 1)
+        start = self._position.completed
+        stop = self._after(start, self.global_batch if samples is None else samples)
+        if stop == start:
+            return
+        steps = self._position.steps + 1
+        self._record(steps, start, stop)
+        self._position = msgspec.structs.replace(
+            self._position,
+            completed=stop,
+            steps=steps,
+            trained_by=self._ledger.round if self._ledger else None,
+        )
+
+    def state_dict(self) -> dict[str, object]:
+        """The position, the same on all ranks."""
+        return self._position.saved()
+
+    def load_state_dict(self, state: Mapping[str, object]) -> None:
+        """Go on from a saved position, whatever the world size was there."""
+        self._position = self._position.restored(state)
+        self._begin = self._position.completed
+        self._read = None
+        if self._ledger is not None:
+            self._ledger.resumed(self._position.steps or None, of=self._position.trained_by)
+
+    def shares(self) -> list[int]:
+        """How many samples of the next global batch to be trained each rank has."""
+        return shares_of(self._cut.count(self._position.completed), self.num_replicas)
+
+    def sizes_ahead(self) -> Iterator[int]:
+        """The sizes of the global batches that an iteration begun right after this goes through."""
+        begin = self._position.completed if self._epoch_to_read() == self._position.epoch else 0
+        return (count for _, count in self._cut.batches(begin, self._cut.length))
+
+    def _settle(self) -> None:
+        """Count the incomplete last global batch if this rank read to the end and had no share in
+        it: the others trained it, and all ranks have to count the same steps."""
+        read = self._read is not None and self._read.epoch == self._position.epoch
+        last = 0 < self._cut.count(self._position.completed) < self.global_batch
+        if read and last and not self.shares()[self.rank]:
+            self.advance()
+
+    def _turn_to(self, epoch: int) -> None:
+        self._position = msgspec.structs.replace(self._position, epoch=epoch, completed=0)
+        self._begin = 0
+
+    def _after(self, start: int, samples: int) -> int:
+        """The position after a step."""
+        end = self._cut.end(start)
+        if samples < 0 or (start + samples < end and samples % self.global_batch):
+            raise DataMistake(
+                f"samples={samples} is not a whole number of global batches of "
+                f"{self.global_batch}, the samples of all ranks in one batch"
+            )
+        return min(start + samples, end)
+
+    def _record(self, step: int, start: int, stop: int) -> None:
+        """Write down what this rank trained; what only fills up a batch does not count."""
+        if self._ledger is None:
+            return
+        shares = [self._share(cursor, count) for cursor, count in self._cut.batches(start, stop)]
+        positions = torch.cat(shares)
+        indices = self._order(self._position.epoch).at(positions[positions < stop])
+        self._ledger.record(step, self._position.epoch, indices.tolist(), total=stop - start)
+
+    # --- the walk ---------------------------------------------------------------------------
+
+    def _walk(self) -> Iterator[list[int]]:
+        """This rank's share of one global batch after the other, to the end of an epoch."""
+        epoch = self._epoch_to_read()
+        self._begin = self._position.completed if epoch == self._position.epoch else 0
+        return self._shares_from(epoch, self._begin)
+
+    def _epoch_to_read(self) -> int:
+        epoch = self._position.epoch
+        if self._epochs_set:
+            return epoch
+        ahead = self._read is not None and self._read.steps < self._position.steps
+        following = self._read.epoch + 1 if self._read and ahead else 0
+        return max(epoch + self.finished, following)
+
+    def _shares_from(self, epoch: int, begin: int) -> Iterator[list[int]]:
+        order, steps = self._order(epoch), self._position.steps
+        waiting: list[torch.Tensor] = []
+        held = 0
+        for cursor, count in self._cut.batches(begin, self._cut.length):
+            waiting.append(self._share(cursor, count))
+            held += len(waiting[-1])
+            if held >= BLOCK:
+                yield from _indices(order, waiting)
+                waiting, held = [], 0
+        if waiting:
+            yield from _indices(order, waiting)
+        self._read = _Reading(epoch, steps)
+
+    def _share(self, cursor: int, count: int) -> torch.Tensor:
+        """The positions that are this rank's of a global batch."""
+        start, stop = share_of(count, self.num_replicas, rank=self.rank)
+        return torch.arange(cursor + start, cursor + stop)
+
+    def _share_sizes(self) -> Iterator[tuple[int, int]]:
+        """Of what an iteration yields: how many shares there are of which size."""
+        for times, count in self._cut.kinds(self._begin):
+            start, stop = share_of(count, self.num_replicas, rank=self.rank)
+            yield times, stop - start
+
+    def _order(self, epoch: int) -> EpochOrder:
+        position = self._position
+        return epoch_order(position.length, position.seed, epoch=epoch, shuffle=position.shuffle)
+
+
+def _indices(order: EpochOrder, shares: list[torch.Tensor]) -> Iterator[list[int]]:
+    indices = order.at(torch.cat(shares) % order.length)
+    for piece in indices.split([len(share) for share in shares]):
+        yield piece.tolist()

@@ -1,0 +1,119 @@
+"""Files with a record a line: text and JSON lines, and what CSV shares with them.
+
+Where each record begins is found once, when the file is opened; then any record costs one read.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from array import array
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from resile.train.data.errors import RecordDamaged
+from resile.train.data.readers.base import Reader
+from resile.train.data.readers.openfile import OpenFile
+
+__all__ = ["JSONLinesReader", "LineReader", "TextReader"]
+
+RUN = 1 << 20
+"""About as many bytes of neighbouring records are read at once."""
+
+
+class LineReader(Reader):
+    """Records that are runs of whole lines."""
+
+    def __init__(self, path: str | Path, *, encoding: str) -> None:
+        self._file = OpenFile(Path(path))
+        self._encoding = encoding
+        self._starts, self._stops = array("q"), array("q")
+        for start, stop in self._index():
+            self._starts.append(start)
+            self._stops.append(stop)
+
+    @abstractmethod
+    def _index(self) -> Iterator[tuple[int, int]]:
+        """Where each record begins and ends, its line break included."""
+
+    @abstractmethod
+    def _parsed(self, text: str, index: int) -> Any:
+        """A record from its text without its line break."""
+
+    def __len__(self) -> int:
+        return len(self._starts)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({str(self._file.path)!r})"
+
+    def _lines(self) -> Iterator[tuple[int, bytes]]:
+        """Every line of the file, and where it begins."""
+        with open(self._file.path, "rb") as file:
+            start = 0
+            for line in file:
+                yield start, line
+                start += len(line)
+
+    def _records(self, start: int, stop: int) -> Iterator[Any]:
+        while start < stop:
+            begin = self._starts[start]
+            until = start + 1
+            while until < stop and self._stops[until] - begin <= RUN:
+                until += 1
+            data = self._file.read(begin, self._stops[until - 1])
+            for index in range(start, until):
+                yield self._parsed(
+                    self._text(
+                        data[self._starts[index] - begin : self._stops[index] - begin], index
+                    ),
+                    index,
+                )
+            start = until
+
+    def _text(self, data: bytes, index: int) -> str:
+        try:
+            text = data.decode(self._encoding)
+        except UnicodeDecodeError as error:
+            raise self._damage(
+                index, f"is not {self._encoding}: {error.reason} at its byte {error.start}"
+            ) from None
+        return text.removesuffix("\n").removesuffix("\r")
+
+    def _damage(self, index: int, what: str) -> RecordDamaged:
+        return RecordDamaged(
+            f"{self._file.path}, record {index} at byte {self._starts[index]}, {what}"
+        )
+
+
+class TextReader(LineReader):
+    """A line is a record, empty ones too; without its line break."""
+
+    def __init__(self, path: str | Path, *, encoding: str = "utf-8") -> None:
+        super().__init__(path, encoding=encoding)
+
+    def _index(self) -> Iterator[tuple[int, int]]:
+        for start, line in self._lines():
+            yield start, start + len(line)
+
+    def _parsed(self, text: str, index: int) -> str:  # noqa: ARG002
+        return text
+
+
+class JSONLinesReader(LineReader):
+    """A line is a JSON value; empty lines are none."""
+
+    def __init__(self, path: str | Path, *, encoding: str = "utf-8") -> None:
+        super().__init__(path, encoding=encoding)
+
+    def _index(self) -> Iterator[tuple[int, int]]:
+        for start, line in self._lines():
+            if not line.isspace():
+                yield start, start + len(line)
+
+    def _parsed(self, text: str, index: int) -> Any:
+        try:
+            return msgspec.json.decode(text)
+        except msgspec.DecodeError as error:
+            raise self._damage(index, f"is not JSON: {error}") from None

@@ -1,0 +1,54 @@
+"""A file that is read by place, in any process.
+
+Reads name their place, so threads and forked processes that share the descriptor do not disturb
+each other; a reader that is pickled opens the file again. A file that has become shorter since it
+was opened is found out and named, not read past.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from resile.train.data.errors import DataMistake, RecordDamaged
+
+__all__ = ["OpenFile"]
+
+
+class OpenFile:
+    """A local file, open for reading."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._descriptor = _open(path)
+        self.size = os.fstat(self._descriptor).st_size
+
+    def read(self, start: int, stop: int) -> bytes:
+        """The bytes from ``start`` up to ``stop``; raises :class:`RecordDamaged` if they are not
+        all there."""
+        pieces: list[bytes] = []
+        while start < stop:
+            piece = os.pread(self._descriptor, stop - start, start)
+            if not piece:
+                raise RecordDamaged(f"{self.path} ends at byte {start}, before byte {stop}")
+            pieces.append(piece)
+            start += len(piece)
+        return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+
+    def __getstate__(self) -> tuple[Path, int]:
+        return self.path, self.size
+
+    def __setstate__(self, state: tuple[Path, int]) -> None:
+        self.path, self.size = state
+        self._descriptor = _open(self.path)
+
+    def __del__(self) -> None:
+        if hasattr(self, "_descriptor"):
+            os.close(self._descriptor)
+
+
+def _open(path: Path) -> int:
+    try:
+        return os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError as error:
+        raise DataMistake(f"{path} cannot be read: {error.strerror}") from None

@@ -1,0 +1,7 @@
+"""RecordIO, ElasticDL's format of record files: read and written."""
+
+from resile.train.data.readers.recordio.chunk import Compression
+from resile.train.data.readers.recordio.reader import RecordIOReader
+from resile.train.data.readers.recordio.writer import RecordIOWriter
+
+__all__ = ["Compression", "RecordIOReader", "RecordIOWriter"]

@@ -1,0 +1,101 @@
+"""Snappy's framed stream, around the blocks that pyarrow packs and unpacks.
+
+A stream is frames: a byte for the kind, three for the length, the content. Content of compressed
+and of plain data begins with a masked CRC-32C of what it stands for. That is written as it has to
+be; it is not checked on reading, as a RecordIO chunk has a checksum over all of it.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from functools import cache
+from typing import Any
+
+from resile.train.data.readers.arrowlib import load
+
+__all__ = ["compress", "decompress"]
+
+IDENTIFIER = b"\xff\x06\x00\x00sNaPpY"
+COMPRESSED, PLAIN = 0x00, 0x01
+FIRST_SKIPPABLE = 0x80
+FRAME = 1 << 16
+"""The most that a frame may stand for."""
+
+_CHECKSUM = struct.Struct("<I")
+
+
+def compress(data: bytes) -> bytes:
+    """A whole stream."""
+    codec = _codec()
+    frames = [IDENTIFIER]
+    for start in range(0, len(data), FRAME):
+        piece = data[start : start + FRAME]
+        packed = codec.compress(piece, asbytes=True)
+        kind, content = (COMPRESSED, packed) if len(packed) < len(piece) else (PLAIN, piece)
+        length = (_CHECKSUM.size + len(content)).to_bytes(3, "little")
+        frames += (bytes([kind]), length, _CHECKSUM.pack(_masked_crc(piece)), content)
+    return b"".join(frames)
+
+
+def decompress(data: bytes) -> bytes:
+    """What a whole stream stands for; raises ValueError."""
+    return b"".join(_pieces(data))
+
+
+def _pieces(data: bytes) -> Iterator[bytes]:
+    codec = _codec()
+    if not data.startswith(IDENTIFIER):
+        raise ValueError("it is not a snappy stream")
+    at = 0
+    while at < len(data):
+        kind, length = data[at], int.from_bytes(data[at + 1 : at + 4], "little")
+        content = data[at + 4 : at + 4 + length]
+        at += 4 + length
+        if len(content) != length:
+            raise ValueError("a snappy frame is cut off")
+        if kind == COMPRESSED:
+            block = content[_CHECKSUM.size :]
+            yield codec.decompress(block, decompressed_size=_plain_size(block), asbytes=True)
+        elif kind == PLAIN:
+            yield content[_CHECKSUM.size :]
+        elif kind < FIRST_SKIPPABLE:
+            raise ValueError(f"a snappy frame has the unknown kind {kind}")
+
+
+def _plain_size(block: bytes) -> int:
+    """The size that a block says it has, seven bits a byte."""
+    size = shift = 0
+    for byte in block[:5]:
+        size |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            break
+        shift += 7
+    if size > FRAME:
+        raise ValueError("a snappy frame is larger than it may be")
+    return size
+
+
+def _codec() -> Any:
+    return load("pyarrow", what="snappy in RecordIO").Codec("snappy")
+
+
+def _masked_crc(data: bytes) -> int:
+    crc = 0xFFFFFFFF
+    table = _crc_table()
+    for byte in data:
+        crc = table[(crc ^ byte) & 0xFF] ^ (crc >> 8)
+    crc ^= 0xFFFFFFFF
+    return (((crc >> 15) | (crc << 17)) + 0xA282EAD8) & 0xFFFFFFFF
+
+
+@cache
+def _crc_table() -> list[int]:
+    """CRC-32C, which the standard library does not have."""
+    table = []
+    for byte in range(256):
+        crc = byte
+        for _ in range(8):
+            crc = (crc >> 1) ^ (0x82F63B78 if crc & 1 else 0)
+        table.append(crc)
+    return table

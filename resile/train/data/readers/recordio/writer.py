@@ -1,0 +1,78 @@
+"""Writing RecordIO files: readable by whatever reads ElasticDL's.
+
+A chunk is written when it is full and at the end; a writer that is killed leaves whole chunks and
+at most one that is cut off at the end.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import TracebackType
+
+from resile.train.data.errors import DataMistake
+from resile.train.data.readers.recordio.chunk import LARGEST, Compression, pack
+
+__all__ = ["RecordIOWriter"]
+
+CHUNK = 1 << 20
+"""Bytes of records in a chunk: to read one record all of its chunk is unpacked."""
+
+
+class RecordIOWriter:
+    """Writes records to a new file; a context manager."""
+
+    def __init__(
+        self,
+        path: str | Path,
+        *,
+        compression: Compression | str = Compression.GZIP,
+        chunk_size: int = CHUNK,
+    ) -> None:
+        self._compression = _chosen(compression)
+        if not 1 <= chunk_size <= LARGEST:
+            raise DataMistake(f"chunk_size={chunk_size} has to be from 1 to {LARGEST}")
+        self._chunk_size = chunk_size
+        self._waiting: list[bytes] = []
+        self._size = 0
+        self._file = open(path, "wb")  # noqa: SIM115
+
+    def write(self, record: bytes) -> None:
+        """Append a record, which may be empty."""
+        if len(record) > LARGEST:
+            raise DataMistake(f"a record of {len(record)} bytes is too long for RecordIO")
+        if self._waiting and self._size + len(record) > self._chunk_size:
+            self._flush()
+        self._waiting.append(bytes(record))
+        self._size += len(record)
+
+    def close(self) -> None:
+        """Write what is left."""
+        if not self._file.closed:
+            self._flush()
+            self._file.close()
+
+    def __enter__(self) -> RecordIOWriter:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def _flush(self) -> None:
+        if self._waiting:
+            self._file.write(pack(self._waiting, compression=self._compression))
+        self._waiting, self._size = [], 0
+
+
+def _chosen(compression: Compression | str) -> Compression:
+    if isinstance(compression, Compression):
+        return compression
+    try:
+        return Compression[compression.upper()]
+    except KeyError:
+        names = ", ".join(one.name.lower() for one in Compression)
+        raise DataMistake(f"compression={compression!r} has to be one of {names}") from None

@@ -1,0 +1,196 @@
+"""Who gives a rank its shards: the job's master, or, where there is none, a split made beforehand.
+
+Under a master shards are leased as they are needed. Without one (plain torchrun, one process) every
+rank counts through the same epoch and takes a run of it: the same records count, each once, but
+nobody takes over from a slow rank, and a stream is divided by its partitions.
+"""
+
+from __future__ import annotations
+
+import concurrent.futures
+import os
+from collections.abc import Callable, Sequence
+from typing import Protocol, TypeAlias
+
+import msgspec
+
+from resile.train.data.errors import DataMistake
+from resile.train.data.sharded_line import ShardLine, begin, refusal_of
+from resile.train.data.sharded_plan import Plan, share
+from resile.wire.client import Access
+from resile.wire.shards import (
+    MOST_SHARDS,
+    Begin,
+    DatasetSpec,
+    EpochOver,
+    Introduce,
+    Lease,
+    Leased,
+    Shard,
+    ToWorker,
+    digest_of,
+    why_unfit,
+)
+from resile.wire.shards_client import worker_access
+from resile.wire.shards_pool import Pool
+from resile.wire.shards_spans import Spans
+
+__all__ = ["Leaser", "Opening", "Promise", "StaticLeaser", "checked_spec", "leaser_for", "quotas"]
+
+Promise: TypeAlias = Callable[[], list[Shard]]
+"""Shards that were asked for; calling it waits for them. None at all: there are no more."""
+
+
+class Opening(msgspec.Struct, frozen=True, kw_only=True):
+    """What a rank is about to take from."""
+
+    dataset: str
+    spec: DatasetSpec
+    epoch: int
+    generation: int
+    done: Sequence[Spans]
+    before: int
+    """Records that the ranks before this one take, where the split is made beforehand."""
+
+    quota: int | None
+    """Records this rank takes then; None: without an end."""
+
+
+class Leaser(Protocol):
+    """Gives shards of one epoch at a time."""
+
+    def begin(self, opening: Opening) -> None:
+        """Get ready to give."""
+
+    def ask(self, records: int) -> Promise:
+        """Ask for at most so many records; one promise at a time."""
+
+
+class MasterLeaser:
+    """The job's master."""
+
+    def __init__(self, line: ShardLine, *, rank: int) -> None:
+        self._line = line
+        self._rank = rank
+        self._number = 0
+        self._opening: Opening | None = None
+
+    def begin(self, opening: Opening) -> None:
+        """Begin at the master; waits for rank 0, which says for all what is done."""
+        self._opening = opening
+        done = tuple(spans.encode() for spans in opening.done)
+        request = Begin(
+            dataset=opening.dataset,
+            epoch=opening.epoch,
+            generation=opening.generation,
+            spec=opening.spec,
+            digest=digest_of(opening.spec, epoch=opening.epoch, done=opening.done),
+            done=done if self._rank == 0 else None,
+        )
+        begin(self._line, request)
+
+    def ask(self, records: int) -> Promise:
+        """Send the request now; the answer is waited for when it is needed."""
+        assert self._opening is not None
+        self._number += 1
+        request = Lease(
+            dataset=self._opening.dataset,
+            epoch=self._opening.epoch,
+            generation=self._opening.generation,
+            number=self._number,
+            records=records,
+            shards=MOST_SHARDS,
+        )
+        answer = self._line.ask(request)
+        return lambda: _shards_of(answer)
+
+
+def _shards_of(answer: concurrent.futures.Future[ToWorker]) -> list[Shard]:
+    match answer.result():
+        case Leased(shards=shards):
+            return list(shards)
+        case EpochOver():
+            return []
+        case other:
+            raise refusal_of(other)
+
+
+class StaticLeaser:
+    """No master: this rank's run of the epoch."""
+
+    def __init__(self, *, rank: int, world: int) -> None:
+        self._rank = rank
+        self._world = world
+        self._partitions: list[int] = []
+        self._pool: Pool | None = None
+        self._left: int | None = 0
+
+    def begin(self, opening: Opening) -> None:
+        """Pass over what the ranks before this one take."""
+        spec, done = opening.spec, opening.done
+        if spec.partitions:
+            self._partitions = list(range(self._rank, spec.partitions, self._world))
+            if not self._partitions:
+                raise DataMistake(
+                    f"a stream of {spec.partitions} partitions cannot be shared by {self._world} "
+                    "ranks without a master: run under 'resile run'"
+                )
+            done = [done[partition] for partition in self._partitions]
+            spec = msgspec.structs.replace(spec, partitions=len(self._partitions))
+        self._pool = Pool(spec, epoch=opening.epoch, done=done)
+        self._left = opening.quota
+        passed = 0
+        while passed < opening.before and not self._pool.exhausted:
+            over = self._pool.take(records=opening.before - passed, shards=MOST_SHARDS)
+            passed += sum(len(shard) for shard in over)
+
+    def ask(self, records: int) -> Promise:
+        """Take at once."""
+        assert self._pool is not None
+        wanted = records if self._left is None else min(records, self._left)
+        taken: list[Shard] = []
+        while wanted and not taken and not self._pool.exhausted:
+            taken = self._pool.take(records=wanted, shards=MOST_SHARDS)
+        if self._left is not None:
+            self._left -= sum(len(shard) for shard in taken)
+        if self._partitions:
+            taken = [Shard(self._partitions[s.partition], s.start, s.stop) for s in taken]
+        return lambda: taken
+
+
+def checked_spec(spec: DatasetSpec) -> DatasetSpec:
+    """``spec`` itself; raises :class:`DataMistake` for what no master would take."""
+    if why := why_unfit(spec):
+        raise DataMistake(f"this dataset cannot be leased: {why}")
+    return spec
+
+
+def quotas(left: int | None, *, rank: int, world: int, plan: Plan | None) -> tuple[int, int | None]:
+    """What the ranks before this one take, and what this one does; ``plan`` None: apart."""
+    if left is None:
+        return 0, None
+    if plan is None:
+        taken = [share(left, rank=one, world=world) for one in range(rank + 1)]
+    else:
+        taken = [plan.quota(one) or 0 for one in range(rank + 1)]
+    return sum(taken[:-1]), taken[-1]
+
+
+def leaser_for(*, rank: int, world: int) -> Leaser:
+    """The master, if this is a worker of a round that has one; else the static split."""
+    access = worker_access(os.environ)
+    number = os.environ.get("RESILE_ROUND")
+    if access is None or number is None:
+        return StaticLeaser(rank=rank, world=world)
+    return MasterLeaser(_line_of_process(access, round=int(number), rank=rank), rank=rank)
+
+
+_lines: dict[tuple[int, int], ShardLine] = {}
+"""By process and rank: a forked child finds none of its own and makes one."""
+
+
+def _line_of_process(access: Access, *, round: int, rank: int) -> ShardLine:
+    key = (os.getpid(), rank)
+    if key not in _lines:
+        _lines[key] = ShardLine(access, Introduce(client=f"rank-{rank}", round=round, rank=rank))
+    return _lines[key]

@@ -1,0 +1,117 @@
+"""The master's end of the workers' wire: a connection each, its requests answered in order.
+
+The next request of a worker is read when the last one is answered, so a worker that asks too fast
+slows down itself alone; what it sends meanwhile waits in the network's buffers, and is bounded by
+them. Limits of size and pace are those of the agents' connections, with larger numbers.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import Protocol
+
+import aiohttp
+from aiohttp import web
+
+from resile.wire.errors import BadFrame
+from resile.wire.rate import SpeechRate
+from resile.wire.server import HELLO_TIMEOUT, LAST_WORDS_TIMEOUT, Speech
+from resile.wire.shards import (
+    MAX_SHARDS_FRAME,
+    REQUESTS_AT_ONCE,
+    REQUESTS_PER_SECOND,
+    SHARDS_PROTOCOL,
+    FromWorker,
+    Introduce,
+    NotAccepted,
+    ShardAnswer,
+    ShardRequest,
+    ToWorker,
+    decode_request,
+    encode_shard_frame,
+)
+
+
+class ShardHandler(Protocol):
+    """What the master does with workers' requests."""
+
+    def arrived(self, worker: Introduce) -> object:
+        """A worker introduced itself; what is returned stands for its connection."""
+
+    async def answer(self, connection: object, request: FromWorker) -> ToWorker:
+        """The answer, once all that has to be kept is kept."""
+
+    def departed(self, connection: object) -> None:
+        """The connection is gone."""
+
+
+class ShardEndpoint:
+    """The WebSocket route for workers."""
+
+    def __init__(self, handler: ShardHandler) -> None:
+        self._handler = handler
+
+    async def serve(self, request: web.Request) -> web.WebSocketResponse:
+        """One connection, from upgrade to loss."""
+        socket = web.WebSocketResponse(
+            max_msg_size=2 * MAX_SHARDS_FRAME,
+            compress=False,
+            timeout=LAST_WORDS_TIMEOUT,
+            autoping=False,
+        )
+        await socket.prepare(request)
+        rate = SpeechRate(time.monotonic(), per_second=REQUESTS_PER_SECOND, burst=REQUESTS_AT_ONCE)
+        speech = Speech(socket, rate=rate, largest=MAX_SHARDS_FRAME)
+        try:
+            connection = self._handler.arrived(await _introduction(speech))
+            try:
+                await self._converse(socket, speech, connection)
+            finally:
+                self._handler.departed(connection)
+        except BadFrame as error:
+            await _say(socket, ShardAnswer(0, NotAccepted(reason=_line(error))))
+        except (ConnectionError, aiohttp.ClientError):
+            return socket
+        await socket.close()
+        return socket
+
+    async def _converse(
+        self, socket: web.WebSocketResponse, speech: Speech, connection: object
+    ) -> None:
+        while (data := await speech.next()) is not None:
+            asked = decode_request(data)
+            if isinstance(asked.body, Introduce):
+                raise BadFrame("a worker introduces itself once a connection")
+            answer = await self._handler.answer(connection, asked.body)
+            await socket.send_bytes(encode_shard_frame(ShardAnswer(asked.id, answer)))
+
+
+async def _introduction(speech: Speech) -> Introduce:
+    try:
+        data = await asyncio.wait_for(speech.next(), HELLO_TIMEOUT)
+    except asyncio.TimeoutError:
+        raise BadFrame(f"no introduction within {HELLO_TIMEOUT:g} s") from None
+    if data is None:
+        raise BadFrame("the connection ended before an introduction")
+    request: ShardRequest = decode_request(data)
+    if not isinstance(request.body, Introduce):
+        raise BadFrame(f"the first frame must introduce, not {type(request.body).__name__}")
+    if request.body.protocol != SHARDS_PROTOCOL:
+        raise BadFrame(
+            f"this master speaks version {SHARDS_PROTOCOL} about shards and the worker version "
+            f"{request.body.protocol}: install the same version of resile on all nodes"
+        )
+    return request.body
+
+
+async def _say(socket: web.WebSocketResponse, answer: ShardAnswer) -> None:
+    try:
+        await asyncio.wait_for(socket.send_bytes(encode_shard_frame(answer)), LAST_WORDS_TIMEOUT)
+    except (ConnectionError, aiohttp.ClientError, asyncio.TimeoutError):
+        return
+
+
+def _line(error: Exception) -> str:
+    """A complaint may quote what was sent; an answer is one line."""
+    return "".join(c if c.isprintable() else " " for c in str(error))[:1000]
