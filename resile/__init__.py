@@ -10,13 +10,44 @@ import importlib
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from resile.train.batch import ElasticTrainer
+    from resile.train.checkpoint.checkpointer import Checkpointer
+    from resile.train.checkpoint.policy import Auto
+    from resile.train.data import (
+        ElasticBatchSampler,
+        ElasticSampler,
+        ShardClient,
+        ShardedDataset,
+        open_dataset,
+    )
     from resile.train.progress import report
 
 __version__ = "0.1.0"
 
-__all__ = ["__version__", "report"]
+__all__ = [
+    "__version__",
+    "Auto",
+    "Checkpointer",
+    "ElasticBatchSampler",
+    "ElasticSampler",
+    "ElasticTrainer",
+    "ShardClient",
+    "ShardedDataset",
+    "open_dataset",
+    "report",
+]
 
-_HOMES = {"report": "resile.train.progress"}
+_HOMES = {
+    "Auto": "resile.train.checkpoint.policy",
+    "Checkpointer": "resile.train.checkpoint.checkpointer",
+    "ElasticBatchSampler": "resile.train.data",
+    "ElasticSampler": "resile.train.data",
+    "ElasticTrainer": "resile.train.batch",
+    "ShardClient": "resile.train.data",
+    "ShardedDataset": "resile.train.data",
+    "open_dataset": "resile.train.data",
+    "report": "resile.train.progress",
+}
 
 
 def __getattr__(name: str) -> object:

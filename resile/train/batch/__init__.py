@@ -1,0 +1,17 @@
+"""The elastic batch: the same gradient, on however many ranks there are."""
+
+from resile.train.batch.errors import BatchError, BatchMistake, PlanBroken
+from resile.train.batch.globalbatch import GlobalBatch
+from resile.train.batch.learning_rate import LinearScaling, SqrtScaling, scaled
+from resile.train.batch.trainer import ElasticTrainer
+
+__all__ = [
+    "BatchError",
+    "BatchMistake",
+    "ElasticTrainer",
+    "GlobalBatch",
+    "LinearScaling",
+    "PlanBroken",
+    "SqrtScaling",
+    "scaled",
+]

@@ -1,0 +1,53 @@
+"""What a step adds up beside the gradient: the loss, and how much it is a mean over.
+
+Both stay on the loss's device, so that nothing waits for the device unless somebody asks.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from resile.train.batch.exchange import Exchange
+
+__all__ = ["Tally"]
+
+
+class Tally:
+    """The sums of one step on one rank."""
+
+    def __init__(self, exchange: Exchange) -> None:
+        self._exchange = exchange
+        self._loss: Any = None
+        self._count: Any = None
+        self._factor: Any = 1.0
+        self._mean: float | None = None
+
+    def add(self, loss: Any, weight: Any, *, count: Any) -> None:
+        """One pass; a filler's loss is not looked at, it may be anything."""
+        dtype = _precise(loss)
+        if self._loss is None:
+            self._loss, self._count = loss.new_zeros((2,), dtype=dtype)
+        if weight is not None:
+            self._loss = self._loss + loss.detach().to(dtype) * weight
+            self._count = self._count + count
+
+    def rescaled(self, expected: int, *, world: int) -> Any:
+        """What the gradient has to be multiplied with to be the mean over all counts.
+
+        A collective. Nothing counted at all gives a gradient of nothing.
+        """
+        total = self._exchange.mean(self._count.clone()) * world
+        self._factor = torch.where(total > 0, expected / total, torch.zeros_like(total))
+        return self._factor
+
+    def mean_loss(self) -> float:
+        """The loss over the whole global batch. A collective the first time it is asked for."""
+        if self._mean is None:
+            self._mean = float(self._exchange.mean(self._loss.clone()) * self._factor)
+        return self._mean
+
+
+def _precise(loss: Any) -> Any:
+    return torch.float32 if loss.device.type == "mps" else torch.float64

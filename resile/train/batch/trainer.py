@@ -1,0 +1,181 @@
+"""ElasticTrainer: the same gradient at any world size.
+
+    loader = DataLoader(data, batch_sampler=ElasticBatchSampler(data, global_batch=128))
+    trainer = ElasticTrainer(model, optimizer)
+
+    for batches in trainer.steps(loader):
+        for x, y in batches:
+            trainer.backward(loss_fn(model(x), y))
+        trainer.step()
+
+``steps`` goes through the global batches, ``batches`` through this rank's micro-batches of one.
+``backward`` weighs, accumulates, and exchanges gradients in the last pass. When the inner loop is
+over, the gradient on every rank is the mean over the samples of the whole global batch: clip it,
+look at it, or let ``step`` apply it.
+
+What can go wrong: a forward outside of the inner loop that takes gradients belongs to no pass. Its
+gradient is not weighted, and with DDP it may start an exchange that the other ranks do not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import nullcontext
+from typing import Any, Literal, get_args
+
+from torch.nn.utils import clip_grad_norm_
+
+from resile.train.batch.ahead import plans, sampler_of
+from resile.train.batch.errors import BatchMistake, PlanBroken
+from resile.train.batch.exchange import exchange_of, has_collective_forward
+from resile.train.batch.globalbatch import GlobalBatch
+from resile.train.batch.learning_rate import scaled
+from resile.train.batch.tally import Tally
+
+__all__ = ["ElasticTrainer"]
+
+Reduction = Literal["mean", "sum"]
+MeanOver = Literal["samples", "counts"]
+Passes = Literal["auto", "equal"]
+
+
+class ElasticTrainer:
+    """Trains whole global batches, on however many ranks there are.
+
+    ``reduction`` says what the script's loss is of a micro-batch: the mean over its samples, or
+    their sum. With ``mean_over="counts"`` the gradient is the mean over something else than
+    samples, such as tokens: ``backward`` is told the ``count`` of each micro-batch. That takes one
+    more small exchange a step. Prefer ``reduction="sum"`` with it: the mean of a micro-batch in
+    which nothing counts is not a number.
+
+    ``scaler`` is a ``torch.amp.GradScaler``. ``learning_rate`` gives the factor of the learning
+    rate for a global batch, see :class:`LinearScaling`. ``passes="equal"`` is for models whose
+    forward waits for other ranks; FSDP2 and SyncBatchNorm are known to and need not be told.
+    """
+
+    def __init__(
+        self,
+        model: Any,
+        optimizer: Any,
+        *,
+        reduction: Reduction = "mean",
+        mean_over: MeanOver = "samples",
+        scaler: Any = None,
+        learning_rate: Callable[[int], float] | None = None,
+        passes: Passes = "auto",
+    ) -> None:
+        _check("reduction", reduction, get_args(Reduction))
+        _check("mean_over", mean_over, get_args(MeanOver))
+        _check("passes", passes, get_args(Passes))
+        self.model, self.optimizer, self.scaler = model, optimizer, scaler
+        self._reduction, self._mean_over = reduction, mean_over
+        self._learning_rate = learning_rate
+        self._exchange = exchange_of(model)
+        self._equal_passes = (
+            passes == "equal" or self._exchange.equal_passes or has_collective_forward(model)
+        )
+        self._open: GlobalBatch | None = None
+        self._tally: Tally | None = None
+        self._batch_size = 0
+
+    def steps(self, loader: Any) -> Iterator[GlobalBatch]:
+        """The global batches of what is left of the epoch, the same number on all ranks."""
+        sampler = sampler_of(loader)
+        self._check_world(sampler.num_replicas)
+        self._batch_size = sampler.global_batch
+        ahead = plans(sampler, equal_passes=self._equal_passes)
+        batches = iter(loader)
+        for plan in ahead:
+            self._open = GlobalBatch(plan, self._exchange, loader=loader, batches=batches)
+            self._tally = Tally(self._exchange)
+            yield self._open
+            self._whole()
+        if next(batches, self) is not self:
+            raise PlanBroken("the loader gives more batches than its sampler's epoch has")
+
+    def backward(self, loss: Any, *, count: Any = None) -> None:
+        """Add the gradient of one micro-batch, by its share of the global batch.
+
+        ``count`` is for ``mean_over="counts"`` alone: how many the loss is the mean (or sum) over,
+        a number or a tensor with one.
+        """
+        if self._open is None or self._tally is None:
+            raise BatchMistake(
+                "there is no global batch to train: iterate over trainer.steps(loader)"
+            )
+        self._check_count(count)
+        plan = self._open.plan
+        now = self._open.begin_backward()
+        counted = now.samples if count is None else count
+        weight = plan.weight_of_sum() * (counted if self._reduction == "mean" else 1)
+        weighted = loss * (0.0 if now.filler else weight)
+        (weighted if self.scaler is None else self.scaler.scale(weighted)).backward()
+        self._tally.add(loss, None if now.filler else weight, count=counted)
+        if now.last and self._mean_over == "counts":
+            self._rescale(self._tally.rescaled(plan.samples, world=plan.world))
+
+    def clip(self, max_norm: float, **options: Any) -> Any:
+        """Clip the whole gradient by its norm, unscaled; gives the norm it had.
+
+        Comes after the loop over the micro-batches; ``options`` are ``clip_grad_norm_``'s.
+        """
+        self._whole()
+        if self.scaler is not None:
+            self.scaler.unscale_(self.optimizer)
+        return clip_grad_norm_(self.model.parameters(), max_norm, **options)
+
+    def step(self) -> None:
+        """Apply the gradient and clear it. A script may as well do both itself."""
+        self._whole()
+        rule = self._learning_rate
+        with scaled(self.optimizer, rule, batch=self._batch_size) if rule else nullcontext():
+            if self.scaler is None:
+                self.optimizer.step()
+            else:
+                self.scaler.step(self.optimizer)
+                self.scaler.update()
+        self.optimizer.zero_grad()
+
+    def loss(self) -> float:
+        """The mean loss over the last global batch, on all ranks.
+
+        Waits for the other ranks and for the device: all ranks call it, or none, and not
+        necessarily every step.
+        """
+        self._whole()
+        assert self._tally is not None
+        return self._tally.mean_loss()
+
+    def _whole(self) -> None:
+        if self._open is None or not self._open.whole:
+            raise BatchMistake(
+                "the global batch is not complete: go through all of its micro-batches, with "
+                "trainer.backward(loss) for each"
+            )
+
+    def _rescale(self, factor: Any) -> None:
+        for group in self.optimizer.param_groups:
+            for parameter in group["params"]:
+                if parameter.grad is not None:
+                    parameter.grad.mul_(factor)
+
+    def _check_world(self, shares: int) -> None:
+        if self._exchange.world not in (None, shares):
+            raise BatchMistake(
+                f"the sampler cuts a global batch into {shares} shares, but gradients are averaged "
+                f"over {self._exchange.world} ranks: give the sampler "
+                f"num_replicas={self._exchange.world}"
+            )
+
+    def _check_count(self, count: Any) -> None:
+        if (count is None) == (self._mean_over == "counts"):
+            raise BatchMistake(
+                'mean_over="counts" wants trainer.backward(loss, count=...)'
+                if count is None
+                else 'count= is for mean_over="counts": ElasticTrainer(..., mean_over="counts")'
+            )
+
+
+def _check(name: str, value: str, allowed: tuple[str, ...]) -> None:
+    if value not in allowed:
+        raise BatchMistake(f"{name}={value!r} has to be one of {', '.join(map(repr, allowed))}")
