@@ -5,7 +5,6 @@ A world runs one function on all of its ranks and is gone when that has returned
 
 from __future__ import annotations
 
-import multiprocessing
 import os
 import time
 from collections.abc import Callable
@@ -16,18 +15,17 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
+from tests.local.warm import warm
+
 PATIENCE = 120.0
 """Seconds; ranks that wait for each other for that long wait for ever."""
-
-_context = multiprocessing.get_context("forkserver")
-_context.set_forkserver_preload(["resile.train.batch", "torch._dynamo", "torch.distributed.fsdp"])
 
 
 def run_world(world: int, job: Callable[..., None], *args: Any, folder: Path) -> None:
     """Run ``job(*args)`` on so many ranks; fails if one of them does, or hangs."""
     store = folder / f"store-{len(list(folder.glob('store-*')))}"
     ranks = [
-        _context.Process(target=_rank, args=(rank, world, str(store), job, args), daemon=True)
+        warm.Process(target=_rank, args=(rank, world, str(store), job, args), daemon=True)
         for rank in range(world)
     ]
     for process in ranks:

@@ -3,42 +3,70 @@
 from __future__ import annotations
 
 import os
-import subprocess
+import runpy
 import sys
+import time
+import traceback
+from multiprocessing.process import BaseProcess
 from pathlib import Path
 
+from tests.local.warm import warm
+
 SCRIPTS = Path(__file__).parent / "scripts"
-ROOT = Path(__file__).parents[3]
-PATIENCE = 240
-"""Seconds; several processes import torch at once on a machine that may be busy."""
+PATIENCE = 240.0
+"""Seconds; a machine that is busy with other tests is slow."""
 
 
 def run_ranks(script: str, *args: str, world: int, meeting: Path, **environment: str) -> None:
     """Run a script on ``world`` ranks to its end; fails with their output if one of them does."""
+    folder = meeting.parent
+    outputs = [folder.with_name(f"{folder.name}-rank{rank}.log") for rank in range(world)]
     processes = [
-        subprocess.Popen(
-            [sys.executable, str(SCRIPTS / script), *args],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            env={
-                **os.environ,
-                "PYTHONPATH": str(ROOT),
-                "OMP_NUM_THREADS": "1",
-                "RANK": str(rank),
-                "WORLD_SIZE": str(world),
-                "MEETING": str(meeting),
-                **environment,
-            },
+        warm.Process(
+            target=_run,
+            args=(
+                [str(SCRIPTS / script), *args],
+                {
+                    "OMP_NUM_THREADS": "1",
+                    "RANK": str(rank),
+                    "WORLD_SIZE": str(world),
+                    "MEETING": str(meeting),
+                    **environment,
+                },
+                str(output),
+            ),
         )
-        for rank in range(world)
+        for rank, output in enumerate(outputs)
     ]
+    for process in processes:
+        process.start()
     try:
-        outputs = [process.communicate(timeout=PATIENCE)[0] for process in processes]
+        deadline = time.monotonic() + PATIENCE
+        for process in processes:
+            process.join(max(deadline - time.monotonic(), 0))
+        failed = [rank for rank, process in enumerate(processes) if process.exitcode != 0]
     finally:
         for process in processes:
-            process.kill()
-            process.wait()
-    failed = [rank for rank, process in enumerate(processes) if process.returncode]
-    assert not failed, "\n".join(f"--- rank {rank}\n{outputs[rank][-3000:]}" for rank in failed)
+            _end(process)
+    said = [f"--- rank {rank}\n{outputs[rank].read_text()[-3000:]}" for rank in failed]
+    assert not failed, "\n".join(said)
+
+
+def _run(argv: list[str], environment: dict[str, str], output: str) -> None:
+    """A rank: the script as the main program, its output in a file."""
+    os.environ.update(environment)
+    sys.argv = argv
+    with open(output, "w") as file:
+        os.dup2(file.fileno(), 1)
+        os.dup2(file.fileno(), 2)
+    try:
+        runpy.run_path(argv[0], run_name="__main__")
+    except BaseException:
+        traceback.print_exc()
+        raise
+
+
+def _end(process: BaseProcess) -> None:
+    if process.is_alive():
+        process.kill()
+    process.join()
