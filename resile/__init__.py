@@ -20,6 +20,8 @@ if TYPE_CHECKING:
         ShardedDataset,
         open_dataset,
     )
+    from resile.train.migrate.migrator import migrator
+    from resile.train.migrate.variable import MigratableVariable
     from resile.train.progress import report
 
 __version__ = "0.1.0"
@@ -31,8 +33,10 @@ __all__ = [
     "ElasticBatchSampler",
     "ElasticSampler",
     "ElasticTrainer",
+    "MigratableVariable",
     "ShardClient",
     "ShardedDataset",
+    "migrator",
     "open_dataset",
     "report",
 ]
@@ -43,8 +47,10 @@ _HOMES = {
     "ElasticBatchSampler": "resile.train.data",
     "ElasticSampler": "resile.train.data",
     "ElasticTrainer": "resile.train.batch",
+    "MigratableVariable": "resile.train.migrate.variable",
     "ShardClient": "resile.train.data",
     "ShardedDataset": "resile.train.data",
+    "migrator": "resile.train.migrate.migrator",
     "open_dataset": "resile.train.data",
     "report": "resile.train.progress",
 }

@@ -24,6 +24,8 @@ COMMANDS = {
     "data": ("resile.cli.data", "Prove that each sample was trained exactly once."),
     "delete": ("resile.cli.delete", "End a job and forget it."),
     "ckpt": ("resile.cli.ckpt", "List, check, prune and export checkpoints."),
+    "prestop": ("resile.cli.prestop", "Hook before a pod stops: have its training saved."),
+    "poststart": ("resile.cli.poststart", "Hook after a pod's start: note when it was."),
     "master": ("resile.cli.master", "Run a job's master by hand."),
 }
 

@@ -127,6 +127,7 @@ class Nursery:
             argv=spec.command.argv(),
             environ=dict(spec.env),
             cwd=spec.cwd,
+            hooked=not spec.command.why_cold(),
         )
         worker = await reign.process.spawn(spawn, (spec.stdin, spec.stdout, spec.stderr))
         worker.reason = why_cold or worker.reason

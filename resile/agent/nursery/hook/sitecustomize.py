@@ -6,7 +6,8 @@ up, and finds this file. Here the process stops to be a nursery. A forked worker
 and the interpreter goes on where it was: it puts the script's folder on `sys.path`, reads the
 script and runs it. So nothing about running a script is imitated; a warm worker *is* a
 `python script.py`, with imports already done. (Run as a file, with nothing to be found on
-PYTHONPATH, it is a nursery for cold workers.)
+PYTHONPATH, it is a nursery for cold workers; those that are Python come by here on their own
+start-up, for the one finder that all workers have.)
 
 Two dangers. If anything here failed with an exception, `site` would report it and go on to run
 the user's script in the nursery: hence every failure ends the process. And if this file were not
@@ -75,11 +76,23 @@ def _stand_aside() -> BaseException | None:
     return None
 
 
+def _be_a_cold_worker() -> None:
+    _load_inside()
+    from _resile_nursery.cold import begin  # type: ignore[import-not-found]
+
+    begin(os.environ)
+    for name in [name for name in sys.modules if name.startswith("_resile_nursery")]:
+        del sys.modules[name]
+
+
 if _TASK == "trial":
     os._exit(17)
 if _TASK:
     _OUTCOME = _stand_aside() if __name__ == "sitecustomize" else None
-    _become_nursery(int(_TASK))
+    if _TASK == "cold":
+        _be_a_cold_worker()
+    else:
+        _become_nursery(int(_TASK))
     if _OUTCOME is not None:
         # Usually an ImportError, because there is none; `site` knows what to do with each kind.
         raise _OUTCOME

@@ -37,7 +37,8 @@ class Prepare(NamedTuple):
 class Spawn(NamedTuple):
     """Start a worker. Three descriptors travel along: its stdin, stdout and stderr.
 
-    A worker that cannot be warm runs `argv` instead; `warm` says whether warm is wanted at all.
+    A worker that cannot be warm runs `argv` instead; `warm` says whether warm is wanted at all,
+    `hooked` whether a cold one is a Python that comes upon our hook.
     """
 
     request: int
@@ -45,6 +46,7 @@ class Spawn(NamedTuple):
     argv: list[str]
     environ: dict[str, str]
     cwd: str
+    hooked: bool
 
 
 class OpenStore(NamedTuple):

@@ -13,8 +13,9 @@ import os
 import sys
 from typing import NamedTuple, NoReturn
 
-from . import linux, signals, store
+from . import cold, linux, signals, store
 from .importing import Warmth
+from .latecomer import come_last
 from .line import Line, LineEnded
 from .messages import Echo, HostStore, Spawn
 from .recorder import Recorder
@@ -57,6 +58,8 @@ def grow_up(line: Line, heritage: Heritage) -> None:
     _take_streams(descriptors)
     _take_place({**heritage.added, **task.environ} if task.warm else task.environ, task.cwd)
     if not task.warm:
+        if task.hooked:
+            cold.show_hook(os.environ)
         _become(task.argv)
     _be_as_new(heritage)
 
@@ -89,6 +92,7 @@ def _be_as_new(heritage: Heritage) -> None:
             stream.write(text)
     if heritage.report_fd >= 0:
         sys.meta_path.insert(0, Recorder(heritage.parent, heritage.report_fd))
+    come_last()
     signals.unblock()
 
 

@@ -1,0 +1,29 @@
+"""How a cold worker that is Python comes by what warm ones inherit: a finder, and nothing else.
+
+It is started with the hook's folder at the front of PYTHONPATH, as a nursery is; the hook takes
+that back before the script can see it.
+"""
+
+import os
+from collections.abc import MutableMapping
+
+from .latecomer import come_last
+
+_HOOK = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "hook")
+
+
+def show_hook(environ: MutableMapping[str, str]) -> None:
+    """Let the interpreter that is about to start come upon the hook."""
+    given = environ.get("PYTHONPATH")
+    environ["PYTHONPATH"] = os.pathsep.join([_HOOK, given] if given else [_HOOK])
+    environ["RESILE_NURSERY"] = "cold"
+
+
+def begin(environ: MutableMapping[str, str]) -> None:
+    """In the worker: undo that, and give it the finder."""
+    rest = environ["PYTHONPATH"].partition(os.pathsep)[2]
+    if rest:
+        environ["PYTHONPATH"] = rest
+    else:
+        del environ["PYTHONPATH"]
+    come_last()

@@ -1,0 +1,80 @@
+"""``resile prestop``: the hook before a pod's stop. Asks training to save, and waits for it."""
+
+from __future__ import annotations
+
+import time
+
+import click
+
+from resile.checkpoint.errors import CheckpointError
+from resile.cli.migration_log import HookLog, files_option
+from resile.train.migrate.signals import MigrationFiles, Signal, read_signal, write_word
+
+LOOK = 0.1
+
+
+@click.command(context_settings={"help_option_names": ["-h", "--help"]})
+@files_option
+@click.option(
+    "--timeout",
+    type=click.FloatRange(min=0.0, min_open=True),
+    default=25.0,
+    show_default=True,
+    metavar="SECONDS",
+    help="How long to wait for the save. A pod has terminationGracePeriodSeconds in all, 30 if its "
+    "spec does not say.",
+)
+def prestop(signal_path: str | None, timeout: float) -> None:
+    """Have the training save its state and stop; returns when that is done.
+
+    Asks by the word 'save' in the signal file. All workers then save one step and end; the word
+    becomes 'resume'. The story is in preStop.log beside it. Meant for the preStop hook of a pod,
+    of one or of all; usable anywhere.
+
+    \b
+    Examples:
+      resile prestop
+      resile prestop --timeout 110
+      MIGRATION_SIGNAL_PATH=/mnt/signal resile prestop
+    """
+    files = MigrationFiles.from_environment(signal=signal_path)
+    with HookLog(files.prestop_log) as log:
+        log.stamp("stop")
+        try:
+            before = read_signal(files.signal)
+            if before is Signal.RESUME:
+                log.note("saved already, nothing to do")
+                return
+            write_word(files.signal, Signal.SAVE.value)
+            log.note("saving ckpts...")
+            _conclude(_wait(files, timeout), files, log=log, timeout=timeout)
+        except (CheckpointError, OSError) as error:
+            log.note(f"failed: {error}")
+            raise click.ClickException(str(error)) from None
+
+
+def _wait(files: MigrationFiles, timeout: float) -> Signal:
+    """What the file says when it no longer says 'save', or in the end."""
+    deadline = time.monotonic() + timeout
+    while (found := read_signal(files.signal)) is Signal.SAVE and time.monotonic() < deadline:
+        time.sleep(LOOK)
+    return found
+
+
+def _conclude(found: Signal, files: MigrationFiles, *, log: HookLog, timeout: float) -> None:
+    if found is Signal.RESUME:
+        log.note("finish ckpts!")
+    elif found is Signal.INIT:
+        log.note("nothing saved")
+        raise click.ClickException(
+            "nothing was saved: training had just begun, was over, or could not write "
+            "(its own output says which); an earlier save is as it was"
+        )
+    else:
+        # Taken back, or training that comes to it late would stop when nobody expects it.
+        write_word(files.signal, Signal.INIT.value)
+        log.note(f"gave up after {timeout:g} s")
+        raise click.ClickException(
+            f"training did not save within {timeout:g} s (--timeout): does it run, listen, and use "
+            f"{files.signal}? An earlier save is as it was"
+        )

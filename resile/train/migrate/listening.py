@@ -1,0 +1,107 @@
+"""How a request reaches all workers before any of them acts on it.
+
+A thread of rank 0 looks at the signal file, and only this one: no two workers can read different
+words. It tells the others through the round's store; their threads answer that they have heard it.
+When all have, rank 0 may choose the step. A step at which nothing is asked costs the training loop
+the look at one variable.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable
+
+from resile.checkpoint.errors import CheckpointError
+from resile.train.checkpoint.agreement import Agreement
+
+__all__ = ["Listener"]
+
+log = logging.getLogger("resile.train")
+
+_ASKED = "asked"
+_STEP = "step"
+
+
+class Listener:
+    """One worker's part in the next request."""
+
+    def __init__(
+        self,
+        agreement: Agreement,
+        decisions: Agreement,
+        *,
+        is_requested: Callable[[], bool],
+        interval: float,
+    ) -> None:
+        """``agreement`` is the thread's own, ``decisions`` the training loop's: the two never wait
+        for each other. ``is_requested`` is asked on rank 0 only."""
+        self._agreement = agreement
+        self._decisions = decisions
+        self._is_requested = is_requested
+        self._interval = interval
+        self._asked = False
+        self._everybody_heard = False
+        self._chosen = False
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="resile-migrator", daemon=True)
+
+    def start(self) -> None:
+        """Begin to listen, in the background."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Listen no more."""
+        self._ended.set()
+        self._thread.join(timeout=2 * self._interval)
+
+    def is_asked(self) -> bool:
+        """Whether a save is coming; looked at in every step."""
+        return self._asked
+
+    def is_due(self, done: int) -> bool:
+        """Whether the step that was just done is the one to save.
+
+        Rank 0 says which it will be before the next step's collective, the others look after it:
+        nobody can miss it.
+        """
+        if not self._asked:
+            return False
+        if self._decisions.said(_STEP):
+            return self._decisions.hear(_STEP, int) == done
+        if self._everybody_heard and not self._chosen:
+            self._chosen = True
+            if self._decisions.place.world == 1:
+                return True
+            self._decisions.say(_STEP, done + 1)
+        return False
+
+    def _run(self) -> None:
+        try:
+            if self._decisions.place.rank == 0:
+                self._ask()
+            else:
+                self._hear()
+        except (OSError, RuntimeError, CheckpointError) as error:
+            # The store is gone: so is rank 0, and with it the round. Or the volume is.
+            log.info("no longer listening for migration: %s", error)
+
+    def _ask(self) -> None:
+        while not self._is_requested():
+            if self._ended.wait(self._interval):
+                return
+        self._agreement.say(_ASKED, True)
+        self._asked = True
+        waiting = set(range(1, self._agreement.place.world))
+        while waiting:
+            waiting = {rank for rank in waiting if not self._agreement.said(f"heard/{rank}")}
+            if waiting and self._ended.wait(self._interval / 10):
+                return
+        self._everybody_heard = True
+
+    def _hear(self) -> None:
+        while not self._agreement.said(_ASKED):
+            if self._ended.wait(self._interval):
+                return
+        self._asked = True
+        self._agreement.say(f"heard/{self._agreement.place.rank}", True)

@@ -1,0 +1,32 @@
+"""Jobs that are moved, and what an undisturbed one comes to."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.local.migrate.moving import Moved
+
+
+@pytest.fixture
+def moved(tmp_path: Path) -> Iterator[Moved]:
+    """A job that is ended with the test."""
+    made = Moved(tmp_path)
+    try:
+        yield made
+    finally:
+        made.close()
+
+
+@pytest.fixture(scope="session")
+def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """What two workers come to when nothing happens."""
+    job = Moved(tmp_path_factory.mktemp("undisturbed"))
+    try:
+        job.train()
+        assert job.nodes[0].wait() == 0, job.nodes[0].output
+        return job.result
+    finally:
+        job.close()
