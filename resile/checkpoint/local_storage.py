@@ -21,7 +21,6 @@ import stat
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from types import TracebackType
 
 from resile.checkpoint.errors import NotThere, StorageRefused, StorageTrouble
 from resile.checkpoint.names import TEMPORARY_ENDING
@@ -136,12 +135,7 @@ class _LocalFile:
     def __enter__(self) -> OpenFile:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         # Views that were given out keep the mapping; it goes when the last of them does.
         self._mapped = None
         os.close(self._fd)

@@ -18,7 +18,6 @@ import time
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from datetime import datetime
-from types import TracebackType
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -155,12 +154,7 @@ class _Object:
     def __enter__(self) -> OpenFile:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         """Nothing is held between requests."""
 
 

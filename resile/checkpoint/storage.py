@@ -13,7 +13,6 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Protocol
 from urllib.parse import unquote, urlsplit
 
@@ -50,12 +49,7 @@ class OpenFile(Protocol):
 
     def __enter__(self) -> OpenFile: ...
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None: ...
+    def __exit__(self, *error: object) -> None: ...
 
 
 class Storage(Protocol):

@@ -6,8 +6,6 @@ are asked for are fetched.
 
 from __future__ import annotations
 
-from types import TracebackType
-
 from resile.checkpoint.errors import NotThere, PartDamaged
 from resile.checkpoint.manifest import PartEntry
 from resile.checkpoint.part import LARGEST_HEADER, PartHeader, PartLayout, read_header
@@ -67,10 +65,5 @@ class StoredPart:
     def __enter__(self) -> StoredPart:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self._file.__exit__(kind, error, trace)
+    def __exit__(self, *error: object) -> None:
+        self._file.__exit__(*error)

@@ -10,7 +10,6 @@ import fcntl
 import time
 from contextlib import suppress
 from pathlib import Path
-from types import TracebackType
 
 import click
 
@@ -55,10 +54,5 @@ class HookLog:
     def __enter__(self) -> HookLog:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self._file.close()

@@ -19,7 +19,6 @@ import os
 import sys
 import time
 from collections.abc import Iterator
-from types import TracebackType
 from typing import Any
 
 from resile.checkpoint.commit import new_attempt
@@ -208,12 +207,7 @@ class Checkpointer:
     def __enter__(self) -> Checkpointer:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.close()
 
     def _save(self, done: int, state: dict[str, Any], *, durable: bool) -> None:

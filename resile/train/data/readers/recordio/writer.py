@@ -7,7 +7,6 @@ at most one that is cut off at the end.
 from __future__ import annotations
 
 from pathlib import Path
-from types import TracebackType
 
 from resile.train.data.errors import DataMistake
 from resile.train.data.readers.recordio.chunk import LARGEST, Compression, pack
@@ -54,12 +53,7 @@ class RecordIOWriter:
     def __enter__(self) -> RecordIOWriter:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.close()
 
     def _flush(self) -> None:
