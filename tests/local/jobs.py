@@ -50,6 +50,14 @@ class NodeProcess(Command):
             return [own, *own.children(recursive=True)]
         return []
 
+    def kill(self) -> list[int]:
+        """kill -9 of the agent and everything below it, at once; returns who that was."""
+        family = self.family()
+        for process in family:
+            with suppress(psutil.NoSuchProcess):
+                process.kill()
+        return [process.pid for process in family]
+
 
 @dataclass
 class Job:
@@ -185,9 +193,7 @@ class Job:
         """End everything by pid."""
         self.records()
         for node in self.nodes:
-            for process in node.family():
-                with suppress(psutil.NoSuchProcess):
-                    process.kill()
+            node.kill()
             node.process.wait()
         for pid in [*self.master_pids(), *self.seen]:
             with suppress(ProcessLookupError):

@@ -19,6 +19,10 @@ __all__ = ["Listener"]
 
 log = logging.getLogger("resile.train")
 
+_FAREWELL = 10.0
+"""Seconds for a last look at the store. An interpreter that ends while a thread is in the middle of
+one is aborted, so this is well above what a busy machine needs."""
+
 _ASKED = "asked"
 _STEP = "step"
 
@@ -53,7 +57,7 @@ class Listener:
     def stop(self) -> None:
         """Listen no more."""
         self._ended.set()
-        self._thread.join(timeout=2 * self._interval)
+        self._thread.join(timeout=_FAREWELL)
 
     def is_asked(self) -> bool:
         """Whether a save is coming; looked at in every step."""

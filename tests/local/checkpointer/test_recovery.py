@@ -106,8 +106,7 @@ def test_a_lost_node_costs_no_step_that_was_snapshotted(trained: Trained, undist
     for _ in range(2):
         trained.train("--nnodes", "1:2", nproc=1, CHECKPOINTS="", PAUSE="0.05")
     latest = trained.copied(10, nodes=2)
-    for process in trained.nodes[1].family():
-        process.kill()
+    trained.nodes[1].kill()
     trained.reached(STEPS - 1, world=1, round=latest)
     assert trained.nodes[0].wait() == 0
     last = trained.resumptions()[-1]
@@ -120,8 +119,7 @@ def test_slices_of_a_lost_node_come_from_its_neighbours_memory(trained: Trained)
     for _ in range(2):
         trained.train("--nnodes", "1:2", nproc=1, CHECKPOINTS="", SHARDED="1", PAUSE="0.05")
     latest = trained.copied(10, nodes=2)
-    for process in trained.nodes[0].family():
-        process.kill()
+    trained.nodes[0].kill()
     trained.reached(STEPS - 1, world=1, round=latest)
     assert trained.nodes[1].wait() == 0, trained.nodes[1].output
     last = trained.resumptions()[-1]

@@ -8,6 +8,7 @@ import json
 import os
 import sys
 import time
+from pathlib import Path
 
 import torch
 import torch.distributed as dist
@@ -15,6 +16,7 @@ import torch.distributed as dist
 RANK, ROUND = int(os.environ["RANK"]), int(os.environ["RESILE_ROUND"])
 STEPS = int(os.environ.get("STEPS", "1000000"))
 PAUSE = float(os.environ.get("PAUSE", "0.02"))
+FINISH = os.environ.get("FINISH", "")
 TROUBLE = os.environ.get("TROUBLE", "")
 TROUBLED = int(os.environ.get("TROUBLE_ROUNDS", "1")) >= ROUND
 TROUBLED_RANK = int(os.environ.get("TROUBLE_RANK", "1"))
@@ -59,5 +61,7 @@ for step in range(STEPS):
     dist.all_reduce(total)
     assert int(total.item()) == dist.get_world_size(), total
     record(step)
+    if FINISH and Path(FINISH).exists():
+        break  # for jobs of one worker: several might see it at different steps
     time.sleep(PAUSE)
 dist.destroy_process_group()

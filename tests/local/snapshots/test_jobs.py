@@ -70,10 +70,7 @@ def test_a_lost_nodes_parts_are_in_another_nodes_memory(training: Job) -> None:
 
     first = wait_for(both, "copies in both directions")
     copied = {rank: noted(training, "status", first, rank)["copied"] for rank in (0, 1)}
-    lost = nodes[1].family()
-    pids = [process.pid for process in lost]
-    for process in lost:
-        process.kill()
+    pids = nodes[1].kill()
     second = wait_for(lambda: [n for n in rounds(training) if n > first], "the next round")[-1]
     held = noted(training, "held", second, 0)
     copies = [one for one in held if one["copy"] and one["round"] == first]
@@ -109,10 +106,7 @@ def test_after_a_kill_of_the_whole_job_no_memory_is_left(training: Job) -> None:
     node = training.start("--nnodes", "1", script=TRAINER)
     wait_for(lambda: rounds(training), "a round")
     wait_for(lambda: step(training, rounds(training)[-1]) >= 3, "some snapshots")
-    everybody = node.family()
-    pids = [process.pid for process in everybody]
-    assert node.pid in holders(pids)
-    for process in everybody:
-        process.kill()
+    assert holders([node.pid]) == [node.pid]
+    pids = node.kill()
     wait_for(lambda: not any(is_alive(pid) for pid in pids), "the end of all")
     assert holders(pids) == []

@@ -7,10 +7,7 @@ import subprocess
 import sys
 import urllib.error
 import urllib.request
-from contextlib import suppress
 from typing import Any
-
-import psutil
 
 from resile.wire.auth import authorization
 from tests.local.commands import wait_for
@@ -66,9 +63,7 @@ class TorchrunJob(Job):
 
     def kill_node(self, node: NodeProcess) -> None:
         """What the loss of a machine looks like: all its processes are gone at once."""
-        for process in node.family():
-            with suppress(psutil.NoSuchProcess):
-                process.kill()
+        node.kill()
 
     def status(self) -> dict[str, Any]:
         """What the master says about the job, once one answers."""

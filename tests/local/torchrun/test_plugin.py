@@ -40,10 +40,12 @@ def test_a_node_that_joins_is_taken_into_a_larger_world(job: TorchrunJob) -> Non
 
 def test_a_node_too_many_is_a_spare_and_ends_well_with_the_job(job: TorchrunJob) -> None:
     job.master()
-    node = job.torchrun(STEPS="200")
+    finish = job.folder / "finish"
+    node = job.torchrun(FINISH=str(finish))
     job.trains(world=1)
     spare = job.torchrun()
     spare.says("waiting as a spare")
+    finish.touch()
     assert node.wait() == 0, node.output
     assert spare.wait() == 0, spare.output
     assert "the job succeeded without this node" in spare.output

@@ -27,6 +27,10 @@ LARGEST = (1 << 32) - 1
 
 _HEADER = struct.Struct("<IIIII")
 HEADER_SIZE = _HEADER.size
+
+BEST_RATIO = 1100
+"""gzip packs no better than 1032 to 1. The number of records has no checksum: a wrong one must not
+make anybody reserve memory for it."""
 _LENGTH = struct.Struct("<I")
 
 
@@ -59,6 +63,8 @@ class Header:
             raise ValueError(f"begins with {magic:#010x} and not with {MAGIC:#010x}")
         if compression not in list(Compression):
             raise ValueError(f"has the unknown compression {compression}")
+        if records * _LENGTH.size > size * BEST_RATIO:
+            raise ValueError(f"cannot have {records} records in {size} bytes")
         return cls(checksum, Compression(compression), size, records)
 
 
