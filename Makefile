@@ -35,6 +35,8 @@ bench: $(STAMP)
 	$(BIN)/python -m bench launch
 	$(BIN)/python -m bench steady
 	$(BIN)/python -m bench scale
+	$(BIN)/python -m bench shards
+	$(BIN)/python -m bench checkpoints
 	$(BIN)/python -m bench plot
 	$(BIN)/python -m bench publish
 

@@ -10,8 +10,10 @@ import click
 from rich.console import Console
 
 from bench.campaign import Campaign, chosen_launchers, prepared
+from bench.checkpoints.catalogue import CHECKPOINTS
+from bench.checkpoints.systems import CHECKPOINT_SYSTEMS
 from bench.document import publish as write_results
-from bench.launchers import LAUNCHERS
+from bench.launchers import LAUNCHERS, Launcher
 from bench.measures import LAUNCH, RECOVERY, STEADY, Experiment
 from bench.picture import draw_pictures
 from bench.plots import plot as draw
@@ -109,23 +111,23 @@ def _options(experiments: Sequence[Experiment], *, noun: str, times: int) -> Cal
 
 @cli.command()
 @_options(RECOVERY, noun="kills", times=5)
-def recovery(**options: Any) -> None:
+def recovery(peers: Sequence[str], **options: Any) -> None:
     """Kill workers, nodes and masters; time to the last rank's next step."""
-    _measure("recovery", RECOVERY, **options)
+    _measure("recovery", RECOVERY, candidates=chosen_launchers(peers), **options)
 
 
 @cli.command()
 @_options(LAUNCH, noun="launches", times=5)
-def launch(**options: Any) -> None:
+def launch(peers: Sequence[str], **options: Any) -> None:
     """Launch to first step, with 2 and with 8 workers on a node."""
-    _measure("launch", LAUNCH, **options)
+    _measure("launch", LAUNCH, candidates=chosen_launchers(peers), **options)
 
 
 @cli.command()
 @_options(STEADY, noun="windows", times=3)
-def steady(**options: Any) -> None:
+def steady(peers: Sequence[str], **options: Any) -> None:
     """CPU of agents and masters while training goes on."""
-    _measure("steady", STEADY, **options)
+    _measure("steady", STEADY, candidates=chosen_launchers(peers), **options)
 
 
 @cli.command()
@@ -179,6 +181,14 @@ def shards(seconds: float, times: int, peers: list[str], out: Path) -> None:
 
 
 @cli.command()
+@_options(CHECKPOINTS, noun="times", times=5)
+def checkpoints(peers: Sequence[str], **options: Any) -> None:
+    """What saving costs training, and restoring after a kill or a lost node."""
+    systems = [one for one in CHECKPOINT_SYSTEMS if one.family in peers]
+    _measure("checkpoints", CHECKPOINTS, candidates=systems, **options)
+
+
+@cli.command()
 @out_option
 def show(out: Path) -> None:
     """Print the tables of saved runs."""
@@ -217,7 +227,7 @@ def _measure(
     command: str,
     experiments: Sequence[Experiment],
     *,
-    peers: Sequence[str],
+    candidates: Sequence[Launcher],
     times: int,
     only: Sequence[str],
     out: Path,
@@ -225,7 +235,7 @@ def _measure(
 ) -> None:
     """Run experiments, saving after each one, so that an interrupted run keeps what it has."""
     started, machine = now(), this_machine()
-    launchers, skipped = prepared(chosen_launchers(peers), console)
+    launchers, skipped = prepared(candidates, console)
     campaign = Campaign(launchers, times, console, keep=keep_logs)
     measures: list[MeasureResult] = []
     strips: list[Strip] = []

@@ -7,7 +7,7 @@ median and is no yardstick.
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -76,6 +76,27 @@ class ShareOfBest(Bound):
         share = ours / best.median
         text = f"{share:.3f} of {best.label}'s {best.median:.3g}, wanted at most {self.share:.3f}"
         return Verdict(share <= self.share, text)
+
+
+@dataclass(frozen=True)
+class TimesOf(Bound):
+    """At most so many times the median of each of the named others, where those have one."""
+
+    factors: Mapping[str, float]
+    wanted: str
+
+    def _judge(self, ours: float, others: Sequence[Series]) -> Verdict:
+        able = [
+            one for one in others if one.launcher in self.factors and not math.isinf(one.median)
+        ]
+        if not able:
+            return Verdict(None, "nothing to compare with has a figure")
+        ratios = [(one, ours / one.median, self.factors[one.launcher]) for one in able]
+        text = ", ".join(
+            f"{ratio:.2f} times {one.label}'s {one.median:.3g} (at most {factor:g})"
+            for one, ratio, factor in ratios
+        )
+        return Verdict(all(ratio <= factor for _, ratio, factor in ratios), text)
 
 
 @dataclass(frozen=True)

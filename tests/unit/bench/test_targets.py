@@ -6,7 +6,7 @@ import pytest
 
 from bench.results import Outcome, Series
 from bench.scale.sweep import relative_growth
-from bench.targets import AtMost, ShareOfBest, Shown
+from bench.targets import AtMost, ShareOfBest, Shown, TimesOf
 
 
 def series(family: str, *values: float | None) -> Series:
@@ -56,3 +56,13 @@ def test_growth_is_one_for_n_log_n_and_more_for_squares() -> None:
     assert relative_growth({n: 3 * n * math.log(n) for n in sizes}) == pytest.approx(1.0)
     assert relative_growth({n: float(n) for n in sizes}) < 1
     assert relative_growth({n: float(n * n) for n in sizes}) > 1
+
+
+def test_a_figure_is_held_against_each_of_the_named_others() -> None:
+    target = TimesOf({"copy": 1.3, "dlrover": 1.0}, "near a copy, no more than DLRover's")
+    others = [series("copy", 1.0), series("dlrover", 1.1), series("torch-save", 0.1)]
+    assert target.judge([*others, series("resile", 1.05)]).met
+    met, text = target.judge([*others, series("resile", 1.2)])
+    assert met is False
+    assert "1.20 times Copy's 1 (at most 1.3)" in text
+    assert target.judge([series("copy", None), series("resile", 1.0)]).met is None
