@@ -1,0 +1,25 @@
+"""The Hugging Face ``Trainer``, made elastic: one call before ``trainer.train()``.
+
+    from resile import Checkpointer
+    from resile.train.huggingface import make_elastic
+
+    trainer = Trainer(model=model, args=args, train_dataset=dataset)
+    make_elastic(trainer, Checkpointer("checkpoints/", every=50))
+    trainer.train()
+
+Needs transformers (``pip install 'resile[huggingface]'``).
+"""
+
+try:
+    import transformers as _transformers  # noqa: F401
+except ImportError as error:
+    raise ImportError(
+        "resile.train.huggingface needs transformers and accelerate: "
+        "pip install 'resile[huggingface]'"
+    ) from error
+
+from resile.train.huggingface.callback import ElasticCallback
+from resile.train.huggingface.elastic import make_elastic
+from resile.train.huggingface.errors import TrainerMistake
+
+__all__ = ["ElasticCallback", "TrainerMistake", "make_elastic"]

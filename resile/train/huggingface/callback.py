@@ -1,0 +1,118 @@
+"""The callback: restores at the beginning of training, saves at the end of a step when due.
+
+The Trainer has drawn up its plan (steps of an epoch, steps in all) before any callback is asked, as
+if it began at the beginning. After restoring, the callback corrects what the Trainer reads later:
+how many steps there are in all, and from which step the logged loss is a mean.
+
+What can go wrong: random numbers. To begin an epoch draws one, so after resuming in the middle of
+an epoch the random states are put back once more, right before the first step. A collator that
+draws random numbers has drawn those of its first batch by then, and they are other ones.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from transformers import TrainerCallback
+
+from resile.train.checkpoint.checkpointer import Checkpointer
+from resile.train.checkpoint.choosing import Source
+from resile.train.checkpoint.rng import random_states, set_random_states
+from resile.train.data import ElasticSampler
+from resile.train.huggingface.data import Rest
+from resile.train.huggingface.errors import TrainerMistake
+from resile.train.huggingface.record import TrainerRecord
+from resile.train.progress import report
+
+__all__ = ["ElasticCallback"]
+
+
+class ElasticCallback(TrainerCallback):  # type: ignore[misc]  # transformers is not followed
+    """Brings a Trainer's state back, and keeps it. Made by ``make_elastic``."""
+
+    def __init__(
+        self, trainer: Any, checkpointer: Checkpointer, *, sampler: ElasticSampler, rest: Rest
+    ) -> None:
+        self._trainer = trainer
+        self._checkpointer = checkpointer
+        self._sampler = sampler
+        self._rest = rest
+        self._state: dict[str, Any] = {}
+        self._random: dict[str, Any] | None = None
+
+    # --- what the Trainer calls -------------------------------------------------------------
+
+    def on_train_begin(self, args: Any, state: Any, control: Any, **parts: Any) -> None:
+        """Everything is built: put the newest consistent state into it."""
+        if self._state:
+            raise TrainerMistake("an elastic Trainer trains once: make a new one to train again")
+        if state.global_step:
+            raise TrainerMistake(
+                "train(resume_from_checkpoint=...) and make_elastic both resume: leave the first "
+                "out, the newest state is found without it"
+            )
+        self._state = self._parts(parts)
+        self._checkpointer.restore(self._state)
+        if self._checkpointer.resumed.source is Source.NOWHERE:
+            return
+        if self._sampler.completed and not self._sampler.finished:
+            self._random = random_states()
+        self._correct_plan(args, state)
+        if state.global_step >= state.max_steps:
+            self._rest.over = True
+            control.should_training_stop = True
+
+    def on_step_begin(self, args: Any, state: Any, control: Any, **parts: Any) -> None:
+        """The loader has begun its epoch by now, which drew a random number."""
+        del args, state, control, parts
+        if self._random is not None:
+            set_random_states(self._random)
+            self._random = None
+
+    def on_step_end(self, args: Any, state: Any, control: Any, **parts: Any) -> None:
+        """A step is done."""
+        del args, control, parts
+        self._checkpointer.step(state.global_step - 1, self._state)
+        state.epoch = self._epochs_done()
+        report(state.global_step)
+
+    def on_train_end(self, args: Any, state: Any, control: Any, **parts: Any) -> None:
+        """What is on its way to storage is still written."""
+        del args, state, control, parts
+        self._checkpointer.close()
+
+    # --- what is done -----------------------------------------------------------------------
+
+    def _parts(self, parts: dict[str, Any]) -> dict[str, Any]:
+        optimizer = parts["optimizer"]
+        state = {
+            "model": parts["model"],
+            "optimizer": getattr(optimizer, "optimizer", optimizer),
+            "scheduler": parts["lr_scheduler"],
+            "sampler": self._sampler,
+            "trainer": TrainerRecord(self._trainer),
+            "step": 0,
+        }
+        scaler = getattr(self._trainer.accelerator, "scaler", None)
+        return state if scaler is None else {**state, "scaler": scaler}
+
+    def _correct_plan(self, args: Any, state: Any) -> None:
+        """Epochs are what was asked for, steps only follow from them, unless steps were."""
+        state.epoch = self._epochs_done()
+        if args.max_steps <= 0:
+            sampler, rounded = self._sampler, math.floor if args.dataloader_drop_last else math.ceil
+            of_an_epoch = max(1, rounded(len(sampler.dataset) / sampler.global_batch))
+            done = sampler.epoch * of_an_epoch
+            done += math.ceil(sampler.completed / sampler.global_batch)
+            total = math.ceil(args.num_train_epochs * of_an_epoch)
+            state.max_steps = state.global_step + max(0, total - done)
+        # The Trainer's own; it is set right before training begins and has no other access.
+        self._trainer._globalstep_last_logged = state.global_step
+        self._trainer._initial_global_step = state.global_step
+
+    def _epochs_done(self) -> float:
+        sampler = self._sampler
+        if sampler.finished:
+            return float(sampler.epoch + 1)
+        return sampler.epoch + sampler.completed / len(sampler.dataset)

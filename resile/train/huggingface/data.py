@@ -1,0 +1,87 @@
+"""The Trainer's training data in an order that any number of workers can continue.
+
+The Trainer counts its way through an epoch from the beginning, and a callback cannot tell it
+otherwise. So the place in the data is not the Trainer's: the loader it is given begins where
+training stopped, and the epoch in which it was resumed is simply shorter. For that to work every
+update takes the same number of micro batches: an incomplete last one is filled up, or left out with
+``dataloader_drop_last``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sized
+from typing import Any, cast
+
+from torch.utils.data import DataLoader, IterableDataset, Sampler
+
+from resile.train.data import ElasticSampler
+from resile.train.data.errors import DataMistake
+
+__all__ = ["Rest", "accumulation_for", "elastic_sampler", "loader_over"]
+
+
+class Rest(Sampler):  # type: ignore[misc]  # torch is not followed by mypy
+    """What is left to train. It has no ``set_epoch``: the Trainer's count of epochs begins anew
+    whenever training is resumed, the sampler's does not."""
+
+    def __init__(self, sampler: ElasticSampler) -> None:
+        self._sampler = sampler
+        self.over = False
+        """Whether training is complete: the Trainer looks only after its first step."""
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(()) if self.over else iter(self._sampler)
+
+    def __len__(self) -> int:
+        return len(self._sampler)
+
+
+def accumulation_for(global_batch: int, *, micro_batch: int, world: int) -> int:
+    """Micro batches of each worker in an update, so that it comes closest to ``global_batch``."""
+    if global_batch < 1:
+        raise DataMistake(f"global_batch={global_batch} has to be at least 1")
+    return max(1, round(global_batch / (micro_batch * world)))
+
+
+def elastic_sampler(trainer: Any) -> ElasticSampler:
+    """An epoch of the Trainer's training data, as its arguments want it."""
+    args, dataset = trainer.args, trainer.train_dataset
+    if dataset is None or isinstance(dataset, IterableDataset) or not hasattr(dataset, "__len__"):
+        raise DataMistake(
+            "train_dataset has to have a length and indices (no IterableDataset): only then is "
+            "there a place in it to come back to"
+        )
+    strategy = getattr(args, "train_sampling_strategy", "random")
+    if strategy not in ("random", "sequential"):
+        raise DataMistake(
+            f"train_sampling_strategy='{strategy}' has an order that depends on the number of "
+            "workers; use 'random' or 'sequential'"
+        )
+    return ElasticSampler(
+        cast(Sized, dataset),
+        batch_size=args.train_batch_size * args.gradient_accumulation_steps,
+        num_replicas=args.world_size,
+        rank=args.process_index,
+        shuffle=strategy == "random",
+        seed=args.seed if args.data_seed is None else args.data_seed,
+        drop_last=args.dataloader_drop_last,
+        pad=not args.dataloader_drop_last,
+        name="train",
+    )
+
+
+def loader_over(rest: Rest, *, like: Any, batch_size: int) -> Any:
+    """A loader of the same data in the same way, but in our order. The Trainer itself moves what
+    comes from it to the device."""
+    return DataLoader(
+        like.dataset,
+        batch_size=batch_size,
+        sampler=rest,
+        collate_fn=like.collate_fn,
+        num_workers=like.num_workers,
+        pin_memory=like.pin_memory,
+        worker_init_fn=like.worker_init_fn,
+        multiprocessing_context=like.multiprocessing_context,
+        prefetch_factor=like.prefetch_factor,
+        persistent_workers=like.persistent_workers,
+    )

@@ -1,0 +1,68 @@
+"""``make_elastic``: what is to be changed on a Trainer before it trains."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import Any
+
+from resile.train.checkpoint.checkpointer import Checkpointer
+from resile.train.huggingface.callback import ElasticCallback
+from resile.train.huggingface.data import Rest, accumulation_for, elastic_sampler, loader_over
+from resile.train.huggingface.errors import TrainerMistake
+
+__all__ = ["make_elastic"]
+
+
+def make_elastic(
+    trainer: Any, checkpointer: Checkpointer, *, global_batch: int | None = None
+) -> ElasticCallback:
+    """Let ``trainer.train()`` go on from the newest consistent state, at any world size.
+
+    ``global_batch``: samples of an update over all workers; gradient accumulation is set so that it
+    stays what it is when the world changes. Without it the arguments decide, and an update has more
+    samples with more workers. Call it once, before ``train``. Raises DataMistake, TrainerMistake.
+    """
+    args = trainer.args
+    _check(trainer)
+    if global_batch is not None:
+        args.gradient_accumulation_steps = accumulation_for(
+            global_batch, micro_batch=args.train_batch_size, world=args.world_size
+        )
+        _say_if_uneven(args, global_batch)
+    sampler = elastic_sampler(trainer)
+    rest = Rest(sampler)
+    usual_loader = trainer.get_train_dataloader
+
+    def get_train_dataloader() -> Any:
+        return loader_over(rest, like=usual_loader(), batch_size=args.train_batch_size)
+
+    trainer.get_train_dataloader = get_train_dataloader
+    callback = ElasticCallback(trainer, checkpointer, sampler=sampler, rest=rest)
+    trainer.add_callback(callback)
+    return callback
+
+
+def _check(trainer: Any) -> None:
+    if getattr(trainer, "is_deepspeed_enabled", False):
+        raise TrainerMistake("deepspeed keeps its state to itself: use DDP or FSDP2 instead")
+    started = int(os.environ.get("WORLD_SIZE", "1"))
+    if trainer.args.world_size != started:
+        raise TrainerMistake(
+            f"{started} workers were started, but the Trainer knows of {trainer.args.world_size}: "
+            "each would train for itself. Without accelerators, set use_cpu=True in "
+            "TrainingArguments"
+        )
+    if any(isinstance(one, ElasticCallback) for one in trainer.callback_handler.callbacks):
+        raise TrainerMistake("make_elastic is called once for a Trainer")
+
+
+def _say_if_uneven(args: Any, wanted: int) -> None:
+    found = args.train_batch_size * args.gradient_accumulation_steps * args.world_size
+    if found != wanted and args.process_index == 0:
+        print(
+            f"resile: global_batch={wanted} cannot be cut into micro batches of "
+            f"{args.train_batch_size} for {args.world_size} workers; it is {found} now",
+            file=sys.stderr,
+            flush=True,
+        )

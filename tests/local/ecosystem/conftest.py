@@ -1,0 +1,19 @@
+"""Jobs that are ended with their test."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.local.ecosystem.disturbed import Disturbed
+
+
+@pytest.fixture
+def disturbed(tmp_path: Path) -> Iterator[Disturbed]:
+    made = Disturbed(tmp_path)
+    try:
+        yield made
+    finally:
+        made.close()

@@ -1,0 +1,73 @@
+"""The examples run as they are."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.local.commands import PATIENCE, wait_for
+from tests.local.jobs import Job
+
+EXAMPLES = Path(__file__).parents[3] / "examples"
+
+Run = Callable[..., str]
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Iterator[Run]:
+    """Run an example to its end; returns what it printed."""
+    job = Job(tmp_path)
+
+    def run_example(name: str, *args: str, nproc: int) -> str:
+        script = str(EXAMPLES / name / "train.py")
+        node = job.start(script=script, args=args, nproc=nproc, endpoint=False)
+        wait_for(
+            lambda: node.process.poll() is not None, f"the end of {name}", timeout=2 * PATIENCE
+        )
+        assert node.process.returncode == 0, node.output
+        return node.output
+
+    try:
+        yield run_example
+    finally:
+        job.close()
+
+
+def losses(output: str) -> list[float]:
+    """In the order in which they were printed."""
+    return [float(found) for found in re.findall(r"loss = ([\d.]+)", output)]
+
+
+def test_digits_are_learned(run: Run, tmp_path: Path) -> None:
+    pytest.importorskip("sklearn")
+    output = run("digits", "--checkpoint", str(tmp_path / "digits.pt"), nproc=2)
+    accuracy = re.search(r"accuracy = ([\d.]+) after 300 steps", output)
+    assert accuracy is not None, output
+    assert float(accuracy[1]) > 0.9
+
+
+def test_a_sharded_transformer_goes_on_with_another_number_of_workers(
+    run: Run, tmp_path: Path
+) -> None:
+    folder = ("--checkpoints", str(tmp_path / "checkpoints"))
+    first = run("fsdp", "--steps", "60", *folder, nproc=2)
+    assert "training with 2 workers from step 0" in first
+    second = run("fsdp", "--steps", "120", *folder, nproc=1)
+    assert "training with 1 workers from step 60" in second
+    assert losses(second)[-1] < 0.7 * losses(first)[-1] < losses(first)[0]
+
+
+def test_the_hugging_face_trainer_learns_and_knows_when_it_is_done(
+    run: Run, tmp_path: Path
+) -> None:
+    pytest.importorskip("transformers")
+    pytest.importorskip("accelerate")
+    folder = ("--checkpoints", str(tmp_path / "checkpoints"))
+    first = run("huggingface", *folder, "--epochs", "2", nproc=2)
+    assert first.count("trained 64 steps, 2 epochs") == 1
+    second = run("huggingface", *folder, "--epochs", "4", nproc=1)
+    assert "trained 128 steps, 4 epochs" in second
+    assert "resumed at step 60 from storage" in second
