@@ -55,6 +55,28 @@ class Opening(msgspec.Struct, frozen=True, kw_only=True):
     quota: int | None
     """Records this rank takes then; None: without an end."""
 
+    def begin_request(self, *, rank: int) -> Begin:
+        """What a rank says to the master first: rank 0 what is done, the others its digest."""
+        return Begin(
+            dataset=self.dataset,
+            epoch=self.epoch,
+            generation=self.generation,
+            spec=self.spec,
+            digest=digest_of(self.spec, epoch=self.epoch, done=self.done),
+            done=tuple(spans.encode() for spans in self.done) if rank == 0 else None,
+        )
+
+    def lease_request(self, number: int, *, records: int) -> Lease:
+        """Ask for at most so many records."""
+        return Lease(
+            dataset=self.dataset,
+            epoch=self.epoch,
+            generation=self.generation,
+            number=number,
+            records=records,
+            shards=MOST_SHARDS,
+        )
+
 
 class Leaser(Protocol):
     """Gives shards of one epoch at a time."""
@@ -78,30 +100,13 @@ class MasterLeaser:
     def begin(self, opening: Opening) -> None:
         """Begin at the master; waits for rank 0, which says for all what is done."""
         self._opening = opening
-        done = tuple(spans.encode() for spans in opening.done)
-        request = Begin(
-            dataset=opening.dataset,
-            epoch=opening.epoch,
-            generation=opening.generation,
-            spec=opening.spec,
-            digest=digest_of(opening.spec, epoch=opening.epoch, done=opening.done),
-            done=done if self._rank == 0 else None,
-        )
-        begin(self._line, request)
+        begin(self._line, opening.begin_request(rank=self._rank))
 
     def ask(self, records: int) -> Promise:
         """Send the request now; the answer is waited for when it is needed."""
         assert self._opening is not None
         self._number += 1
-        request = Lease(
-            dataset=self._opening.dataset,
-            epoch=self._opening.epoch,
-            generation=self._opening.generation,
-            number=self._number,
-            records=records,
-            shards=MOST_SHARDS,
-        )
-        answer = self._line.ask(request)
+        answer = self._line.ask(self._opening.lease_request(self._number, records=records))
         return lambda: _shards_of(answer)
 
 

@@ -17,7 +17,6 @@ from resile.master.shards_records import decode_shards
 from resile.train.data.sharded import Pace, ShardedDataset
 from resile.train.data.sharded_leasers import Opening, Promise
 from resile.wire.shards import (
-    MOST_SHARDS,
     Begin,
     Begun,
     EpochOver,
@@ -26,7 +25,6 @@ from resile.wire.shards import (
     NotYet,
     Shard,
     ToWorker,
-    digest_of,
 )
 
 
@@ -80,28 +78,14 @@ class BookLeaser:
 
     def begin(self, opening: Opening) -> None:
         self.opening = opening
-        request = Begin(
-            dataset=opening.dataset,
-            epoch=opening.epoch,
-            generation=opening.generation,
-            spec=opening.spec,
-            digest=digest_of(opening.spec, epoch=opening.epoch, done=opening.done),
-            done=tuple(spans.encode() for spans in opening.done) if self.rank == 0 else None,
-        )
+        request = opening.begin_request(rank=self.rank)
         answer = self.master.begin(self.taker, request)
         assert isinstance(answer, Begun), answer
 
     def ask(self, records: int) -> Promise:
         assert self.opening is not None
         self.number += 1
-        request = Lease(
-            dataset=self.opening.dataset,
-            epoch=self.opening.epoch,
-            generation=self.opening.generation,
-            number=self.number,
-            records=records,
-            shards=MOST_SHARDS,
-        )
+        request = self.opening.lease_request(self.number, records=records)
         answer = self.master.lease(self.taker, request)
         if self.is_answer_lost():
             self.master.dies_and_returns()
