@@ -6,7 +6,8 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from bench.launchers import HOST, Command
+from bench.launchers import Command
+from bench.masters import dlrover_master, dlrover_python, resile_master
 from bench.peers import dlrover_environment, resile_program
 
 _HERE = Path(__file__).parent
@@ -44,9 +45,8 @@ class ResileMaster(System):
         resile_program()
 
     def service(self, agents: int, *, port: int, folder: Path) -> Command:
-        argv = [resile_program(), "master", "--endpoint", f"{HOST}:{port}", "--job", "scale"]
-        argv += ["--nnodes", f"{agents - 1}:{agents}"]
-        return Command(argv, {"RESILE_TOKEN": self.token, "RESILE_HOME": str(folder)})
+        flags = ("--job", "scale", "--nnodes", f"{agents - 1}:{agents}")
+        return resile_master(*flags, port=port, folder=folder, token=self.token)
 
     def crowd(self, agents: int, *, port: int) -> Command:
         argv = [sys.executable, "-m", "bench.scale.resile_agents", *_flags(agents, port)]
@@ -85,15 +85,10 @@ class DlroverMaster(System):
 
     def service(self, agents: int, *, port: int, folder: Path) -> Command:
         del folder
-        argv = [self._python(), "-u", "-m", "dlrover.python.master.main", "--platform", "local"]
-        argv += ["--job_name", "scale", "--port", str(port), "--node_num", str(agents)]
-        return Command(argv)
+        return dlrover_master(job="scale", port=port, nodes=agents)
 
     def crowd(self, agents: int, *, port: int) -> Command:
-        return Command([self._python(), str(_HERE / "dlrover_agents.py"), *_flags(agents, port)])
-
-    def _python(self) -> str:
-        return str(dlrover_environment() / "python")
+        return Command([dlrover_python(), str(_HERE / "dlrover_agents.py"), *_flags(agents, port)])
 
 
 SYSTEMS: tuple[System, ...] = (C10dStore(), DlroverMaster(), ResileMaster())

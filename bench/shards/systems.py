@@ -6,7 +6,8 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from bench.launchers import HOST, Command
+from bench.launchers import Command
+from bench.masters import dlrover_master, dlrover_python, resile_master
 from bench.peers import dlrover_environment, resile_program
 
 _HERE = Path(__file__).parent
@@ -53,8 +54,7 @@ class ResileShards(ShardSystem):
         resile_program()
 
     def service(self, *, port: int, folder: Path) -> Command:
-        argv = [resile_program(), "master", "--endpoint", f"{HOST}:{port}", "--job", "shards"]
-        return Command(argv, {"RESILE_TOKEN": self.token, "RESILE_HOME": str(folder)})
+        return resile_master("--job", "shards", port=port, folder=folder, token=self.token)
 
     def clients(self, count: int, *, first: int, port: int, window: Window) -> Command:
         argv = [sys.executable, "-m", "bench.shards.resile_clients"]
@@ -75,15 +75,11 @@ class DlroverShards(ShardSystem):
 
     def service(self, *, port: int, folder: Path) -> Command:
         del folder
-        argv = [self._python(), "-u", "-m", "dlrover.python.master.main", "--platform", "local"]
-        return Command([*argv, "--job_name", "shards", "--port", str(port), "--node_num", "1"])
+        return dlrover_master(job="shards", port=port, nodes=1)
 
     def clients(self, count: int, *, first: int, port: int, window: Window) -> Command:
-        script = [self._python(), str(_HERE / "dlrover_clients.py")]
+        script = [dlrover_python(), str(_HERE / "dlrover_clients.py")]
         return Command([*script, *_flags(count, first=first, port=port, window=window)])
-
-    def _python(self) -> str:
-        return str(dlrover_environment() / "python")
 
 
 SHARD_SYSTEMS: tuple[ShardSystem, ...] = (DlroverShards(), ResileShards())
