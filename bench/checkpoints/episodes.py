@@ -33,8 +33,6 @@ from bench.launchers import Launcher, Shape
 from bench.timeline import fresh, recovery
 
 SAVES = 6
-STEPS_BETWEEN_SAVES = 50
-"""As often as Resile's Checkpointer saves by default; what it makes ready, it does before."""
 WRITTEN_SAVES = 5
 STEPS_BETWEEN_WRITES = 60
 """Far enough apart that there are also steps with nothing being written."""
@@ -46,7 +44,7 @@ _DLROVER_SOCKETS = Path("/tmp/ckpt_sock")
 
 def stalled(launcher: Launcher, findings: Findings, *, megabytes: int) -> None:
     """Save a few times into memory (or as the system can); how long each stopped training."""
-    plan = Plan(megabytes=megabytes, every=STEPS_BETWEEN_SAVES)
+    plan = Plan(megabytes=megabytes)
     with _training(launcher, ONE_BY_TWO, plan=plan, keep=findings.keep) as job:
         job.wait_for_steps(world=2, steps=SAVES * plan.every + 1, within=SAVING_BOUND)
         found = stalls(_records(job))

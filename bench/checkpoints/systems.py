@@ -15,7 +15,8 @@ class Plan:
     """What the script is to do."""
 
     megabytes: int = 200
-    every: int = 10
+    every: int = 50
+    """Steps between saves: as many as with Resile's Checkpointer by default."""
     durable: bool = False
     """Saves go to storage; what only ever saves to storage does so anyway."""
     compute: bool = False

@@ -10,7 +10,8 @@ from __future__ import annotations
 import os
 import struct
 
-from resile.checkpoint.memory import PAGE, create, grow, map_memory
+from resile.checkpoint.mapping import map_memory
+from resile.checkpoint.memory import PAGE, create, grow
 
 __all__ = ["HandoverDesk", "HandoverPage"]
 

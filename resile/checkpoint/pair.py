@@ -8,9 +8,7 @@ takes back the lock. A slot that is being written to storage is never overwritte
 from __future__ import annotations
 
 import fcntl
-import mmap
 import os
-import threading
 import time
 import weakref
 from collections.abc import Sequence
@@ -18,7 +16,7 @@ from dataclasses import dataclass, field
 
 from resile.checkpoint import slots
 from resile.checkpoint.errors import CheckpointError
-from resile.checkpoint.memory import map_memory, populate
+from resile.checkpoint.mapping import Mapping
 from resile.checkpoint.slots import BEGIN, Control, Label
 
 __all__ = ["Begun", "SlotHeld", "SlotPair"]
@@ -45,12 +43,11 @@ class SlotPair:
     """Fills slots. The descriptors become its own, and must not be shared with another pair."""
 
     descriptors: Sequence[int]
-    _mappings: list[mmap.mmap] = field(init=False)
+    _mappings: list[Mapping] = field(init=False)
     _open: tuple[int, Control] | None = field(init=False, default=None)
-    _populating: threading.Thread | None = field(init=False, default=None)
 
     def __post_init__(self) -> None:
-        self._mappings = [map_memory(one, writable=True) for one in self.descriptors]
+        self._mappings = [Mapping(one, writable=True) for one in self.descriptors]
         _pairs.add(self)
 
     @property
@@ -58,17 +55,12 @@ class SlotPair:
         """Bytes that a part may have; none in a forked child, which has to get its own."""
         if not self.descriptors:
             return -1
-        return min(len(mapping) for mapping in self._mappings) - BEGIN
+        return min(mapping.size for mapping in self._mappings) - BEGIN
 
     def populate(self) -> None:
-        """Make the pages ready in the background, so that the first copy costs what later do."""
-        mappings = list(self._mappings)
-        self._populating = threading.Thread(
-            target=lambda: all(populate(mapping) for mapping in mappings),
-            name="resile-populate",
-            daemon=True,
-        )
-        self._populating.start()
+        """Make the pages ready, so that the first copy costs what later ones do."""
+        for mapping in list(self._mappings):
+            mapping.populate()
 
     def begin(self, label: Label, size: int, *, timeout: float | None = None) -> Begun:
         """Memory for a part of ``size`` bytes, in the slot that is missed least.
@@ -84,8 +76,7 @@ class SlotPair:
         control = slots.begun(label, length=size)
         slots.write_control(self.descriptors[number], control)
         self._open = number, control
-        view = memoryview(self._mappings[number])[BEGIN : BEGIN + size]
-        return Begun(view, waited)
+        return Begun(self._mappings[number].view[BEGIN : BEGIN + size], waited)
 
     def complete(self) -> Label:
         """The part is all there."""
@@ -122,8 +113,6 @@ class SlotPair:
     def close(self) -> None:
         """Give the descriptors back. Mappings go when the last view of them does."""
         self.abandon()
-        if self._populating is not None:
-            self._populating.join()
         _pairs.discard(self)
         self._mappings.clear()
         self.let_go()

@@ -20,10 +20,21 @@ from resile.checkpoint.keeping.messages import Held
 from resile.checkpoint.room import Room, check_room, find_room
 from resile.checkpoint.slots import BEGIN, Control, Label, Place, SlotState
 
-__all__ = ["Filling", "Holdings", "outdated"]
+__all__ = ["Filling", "Holdings", "Reservation", "outdated"]
 
 GRAIN = 256 * 1024
 """Slots grow by so much at least: a part whose values grow a little fits again."""
+
+
+@dataclass(frozen=True)
+class Reservation:
+    """A pair of slots with room for a part."""
+
+    descriptors: list[int]
+    """The caller's to close."""
+
+    grown: bool
+    """Whether some of the memory is new."""
 
 
 @dataclass(frozen=True)
@@ -56,12 +67,12 @@ class Holdings:
         self._allocating = threading.Lock()
         """Taken first, for as long as allocating takes: what is free is not promised twice."""
 
-    def reserve(self, place: Place, size: int) -> list[int]:
-        """Descriptors of both slots, for who fills them; raises :class:`NoRoom`."""
+    def reserve(self, place: Place, size: int) -> Reservation:
+        """Both slots, for who fills them; raises :class:`NoRoom`."""
         with self._allocating:
             pair = self._pair(place)
-            self._grow(pair, size)
-            return [memory.same_memory(slot) for slot in pair]
+            grown = self._grow(pair, size)
+            return Reservation([memory.same_memory(slot) for slot in pair], grown=grown)
 
     def fill(self, label: Label, size: int) -> Filling | None:
         """A slot for a part from elsewhere, marked as being written; None if it is in use.
@@ -171,13 +182,15 @@ class Holdings:
 
     def _grow(
         self, pair: Sequence[int], size: int, *, how: Callable[[int, int], None] = memory.grow
-    ) -> None:
+    ) -> bool:
+        """Give slots room for a part of ``size`` bytes; whether they had too little."""
         wanted = BEGIN + -(-size // GRAIN) * GRAIN
         growth = sum(max(0, wanted - os.fstat(slot).st_size) for slot in pair)
         if growth:
             check_room(size, growth, room=self._room())
             for slot in pair:
                 how(slot, wanted)
+        return growth > 0
 
     def _room(self) -> Room:
         room = find_room()

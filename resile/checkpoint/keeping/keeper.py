@@ -48,7 +48,7 @@ from resile.checkpoint.keeping.messages import (
 from resile.checkpoint.keeping.writings import Writings
 from resile.checkpoint.memory import same_memory
 from resile.checkpoint.slots import Label, Place
-from resile.checkpoint.writing import Carrier, Write
+from resile.checkpoint.writing import Carrier, Gather, Write
 
 __all__ = ["Keeper", "Neighbourhood", "News", "NoNeighbours"]
 
@@ -229,11 +229,19 @@ class Keeper:
         with self._lock:
             self._current.add(place)
         try:
-            return Reserved(), self.holdings.reserve(place, request.size)
+            reservation = self.holdings.reserve(place, request.size)
         except NoRoom as error:
             with self._lock:
                 self._current.discard(place)
             return NotEnoughRoom(reason=str(error)), []
+        if reservation.grown:
+            self._gather(reservation.descriptors)
+        return Reserved(), reservation.descriptors
+
+    def _gather(self, slots: list[int]) -> None:
+        """New memory is given out at once in small pages, and put together in large ones later:
+        then workers that restore from it map it for next to nothing."""
+        self.carrier.submit(Gather(), [os.dup(slot) for slot in slots], lambda _: None)
 
     def _open(self, label: Label) -> Reply:
         held = self.holdings.hold(label)

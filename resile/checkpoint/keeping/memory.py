@@ -48,7 +48,7 @@ from resile.checkpoint.keeping.messages import (
     Watch,
     Watched,
 )
-from resile.checkpoint.memory import map_memory
+from resile.checkpoint.mapping import map_memory
 from resile.checkpoint.pair import Begun, SlotPair
 from resile.checkpoint.part import PartKind
 from resile.checkpoint.slots import BEGIN, Label
@@ -68,8 +68,7 @@ class OpenPart:
         self.label = label
         self.size = size
         self._descriptor = descriptor
-        mapping = map_memory(descriptor, writable=False)
-        self.buffer = memoryview(mapping)[BEGIN : BEGIN + size]
+        self.buffer = map_memory(descriptor, writable=False)[BEGIN : BEGIN + size]
         """Valid as long as somebody holds it, whole until this part is closed."""
 
     def close(self) -> None:
@@ -97,7 +96,9 @@ class SnapshotMemory(ABC):
     def __init__(self, worker: Hello) -> None:
         self.worker = worker
         self._pairs: dict[PartKind, SlotPair] = {}
-        self._ahead: dict[PartKind, threading.Thread] = {}
+        self._ahead: threading.Thread | None = None
+        self._reserved_ahead = threading.Event()
+        self._reserved_ahead.set()
 
     @abstractmethod
     def _ask(self, request: Request) -> tuple[Answer, Sequence[int]]:
@@ -110,9 +111,9 @@ class SnapshotMemory(ABC):
     # --- filling ----------------------------------------------------------------------------
 
     def reserve(self, kind: PartKind, size: int) -> None:
-        """Have memory for parts of up to ``size`` bytes, made ready in the background.
+        """Have memory for parts of up to ``size`` bytes; raises :class:`NoRoom`.
 
-        Raises :class:`NoRoom`. ``begin`` calls it if need be.
+        ``begin`` calls it if need be.
         """
         pair = self._pairs.get(kind)
         if pair is not None and pair.capacity >= size:
@@ -121,25 +122,31 @@ class SnapshotMemory(ABC):
         if pair is not None:
             pair.close()
         self._pairs[kind] = SlotPair(descriptors)
-        self._pairs[kind].populate()
 
-    def reserve_ahead(self, kind: PartKind, size: int) -> None:
+    def reserve_ahead(self, sizes: Mapping[PartKind, int]) -> None:
         """The same without waiting for it, so that the first snapshot costs what the later ones do.
 
         Trouble is not told here: ``begin`` will meet it again. Other requests wait meanwhile.
         """
+        reserved = self._reserved_ahead = threading.Event()
 
         def reserve() -> None:
-            with contextlib.suppress(CheckpointError):
-                self.reserve(kind, size)
+            try:
+                for kind, size in sizes.items():
+                    with contextlib.suppress(CheckpointError):
+                        self.reserve(kind, size)
+                pairs = list(self._pairs.values())
+            finally:
+                reserved.set()
+            for pair in pairs:
+                pair.populate()
 
-        self._ahead[kind] = threading.Thread(target=reserve, name="resile-reserve", daemon=True)
-        self._ahead[kind].start()
+        self._ahead = threading.Thread(target=reserve, name="resile-reserve", daemon=True)
+        self._ahead.start()
 
     def begin(self, kind: PartKind, *, step: int, size: int, timeout: float | None = None) -> Begun:
         """Memory for this worker's part of ``step``; see :meth:`SlotPair.begin`."""
-        if kind in self._ahead:
-            self._ahead.pop(kind).join()
+        self._reserved_ahead.wait()
         self.reserve(kind, size)
         worker = self.worker
         label = Label(place=worker.place(kind), step=step, round=worker.round, world=worker.world)
@@ -258,8 +265,8 @@ class SnapshotMemory(ABC):
         return answer, descriptors
 
     def _close_pairs(self) -> None:
-        for thread in self._ahead.values():
-            thread.join()
+        if self._ahead is not None:
+            self._ahead.join()
         for pair in self._pairs.values():
             pair.close()
         self._pairs.clear()

@@ -9,6 +9,7 @@ from resile.checkpoint.writing.carrier import Carrier
 from resile.checkpoint.writing.messages import (
     Failed,
     Finished,
+    Gather,
     Moved,
     Order,
     Progress,
@@ -25,6 +26,7 @@ __all__ = [
     "Carrier",
     "Failed",
     "Finished",
+    "Gather",
     "Moved",
     "Order",
     "Progress",

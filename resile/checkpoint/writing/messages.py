@@ -9,6 +9,8 @@ import msgspec
 __all__ = [
     "Failed",
     "Finished",
+    "Gather",
+    "Gathered",
     "Moved",
     "Numbered",
     "Order",
@@ -73,7 +75,11 @@ class Receive(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     length: int
 
 
-Order = Write | Send | Receive
+class Gather(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+    """Put the pages of slots together into large ones; comes with the slots' descriptors."""
+
+
+Order = Write | Send | Receive | Gather
 
 
 class Numbered(msgspec.Struct, frozen=True):
@@ -109,7 +115,11 @@ class Failed(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     reason: str
 
 
-Finished = Written | Published | Moved | Failed
+class Gathered(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+    """The pages are as large as they can be."""
+
+
+Finished = Written | Published | Moved | Gathered | Failed
 
 
 class Progress(msgspec.Struct, frozen=True, kw_only=True, tag=True):

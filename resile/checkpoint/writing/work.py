@@ -19,7 +19,7 @@ from collections.abc import Callable
 from resile.checkpoint import packets
 from resile.checkpoint.commit import publish, write_part
 from resile.checkpoint.errors import CheckpointError
-from resile.checkpoint.memory import map_memory
+from resile.checkpoint.mapping import gather, map_memory
 from resile.checkpoint.moving import pull, push
 from resile.checkpoint.patience import Patience
 from resile.checkpoint.prune import prune
@@ -29,6 +29,8 @@ from resile.checkpoint.storage import open_storage
 from resile.checkpoint.writing.messages import (
     Failed,
     Finished,
+    Gather,
+    Gathered,
     Moved,
     Order,
     Progress,
@@ -72,6 +74,8 @@ class Work:
         if isinstance(order, Write):
             self._count(1)
             self._writes.put(lambda: self._write(order, descriptors, tell))
+        elif isinstance(order, Gather):
+            self._in_thread(lambda: _told(tell, lambda: _gather(descriptors)))
         else:
             self._in_thread(lambda: _told(tell, lambda: _move(order, descriptors)))
 
@@ -138,8 +142,7 @@ def _write_parts(order: Write, descriptors: list[int], tell: Tell) -> Written:
         storage = open_storage(target.url, **target.options)
         for descriptor, length in zip(descriptors, order.lengths, strict=True):
             with (
-                map_memory(descriptor, writable=False) as mapping,
-                memoryview(mapping) as whole,
+                map_memory(descriptor, writable=False) as whole,
                 whole[BEGIN : BEGIN + length] as part,
             ):
                 write_part(
@@ -182,6 +185,16 @@ def _publish(
         except CheckpointError as error:
             tell(Progress(text=f"old checkpoints could not be removed: {error}"))
     return published
+
+
+def _gather(descriptors: list[int]) -> Gathered:
+    try:
+        for descriptor in descriptors:
+            gather(descriptor)
+    finally:
+        for descriptor in descriptors:
+            os.close(descriptor)
+    return Gathered()
 
 
 def _move(order: Send | Receive, descriptors: list[int]) -> Moved:

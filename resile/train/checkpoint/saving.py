@@ -168,8 +168,7 @@ class Saver:
 
 
 def _reserve(memory: SnapshotMemory, captured: Captured) -> None:
-    for kind, portion in _portions(captured):
-        memory.reserve_ahead(kind, portion.size)
+    memory.reserve_ahead({kind: portion.size for kind, portion in _portions(captured)})
 
 
 def _portions(captured: Captured) -> tuple[tuple[PartKind, Portion], ...]:

@@ -94,7 +94,7 @@ def test_both_kinds_are_held_apart(memory: SnapshotMemory) -> None:
 
 
 def test_memory_can_be_reserved_ahead(memory: SnapshotMemory) -> None:
-    memory.reserve_ahead(RANK, 2_000_000)
+    memory.reserve_ahead({RANK: 2_000_000})
     save(memory, WORKER, step=10, data=1_000_000)
     assert steps(memory) == [10]
 
