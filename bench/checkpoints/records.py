@@ -73,15 +73,15 @@ def stalls(records: Iterable[SavingRecord]) -> Stalls | None:
 def slowdown(records: Sequence[SavingRecord]) -> float | None:
     """How much longer steps take while storage is written, in percent.
 
-    Steps before the first save are left out, because everything is new to them, and steps in which
-    the writing ended, because they belong to neither side.
+    The first half of the steps before the first save is left out, because everything is new to
+    them, and so are steps in which the writing ended, because they belong to neither side.
     """
     writing: list[float] = []
     idle: list[float] = []
     for rank in {record.rank for record in records}:
         mine = [record for record in records if record.rank == rank]
         first = next((place for place, record in enumerate(mine) if record.due), len(mine))
-        for before, record in pairwise(mine[first:]):
+        for before, record in pairwise(mine[first // 2 :]):
             if record.writing:
                 writing.append(record.took)
             elif not before.writing and not before.due:

@@ -58,12 +58,15 @@ def test_without_a_save_there_is_no_stall() -> None:
     assert stalls(both(0, (0, 0), due=False)) is None
 
 
-def test_steps_are_compared_with_those_after_the_first_save_while_nothing_is_written() -> None:
-    warm_up = [record(0, took=9.0), record(1, took=9.0, due=True)]
-    writing = [record(2 + n, took=0.03, writing=True) for n in range(ENOUGH_STEPS)]
+def test_steps_are_compared_with_those_while_nothing_is_written() -> None:
+    half = ENOUGH_STEPS // 2
+    new = [record(n, took=9.0) for n in range(half)]
+    settled = [record(half + n, took=0.02) for n in range(half)]
+    save = [record(2 * half, took=0.02, due=True)]
+    writing = [record(20 + n, took=0.03, writing=True) for n in range(ENOUGH_STEPS)]
     ending = [record(50, took=5.0)]
-    idle = [record(51 + n, took=0.02) for n in range(ENOUGH_STEPS)]
-    assert slowdown([*warm_up, *writing, *ending, *idle]) == pytest.approx(50)
+    idle = [record(51 + n, took=0.02) for n in range(half)]
+    assert slowdown([*new, *settled, *save, *writing, *ending, *idle]) == pytest.approx(50)
 
 
 def test_too_few_steps_on_one_side_say_nothing() -> None:
