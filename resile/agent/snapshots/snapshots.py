@@ -7,7 +7,8 @@ import logging
 import time
 
 from resile.checkpoint.keeping.holdings import Holdings
-from resile.checkpoint.keeping.keeper import Keeper, Neighbourhood, NoNeighbours
+from resile.checkpoint.keeping.keeper import Keeper
+from resile.checkpoint.keeping.neighbourhood import Neighbourhood, NoNeighbours
 from resile.checkpoint.keeping.peers import Peers
 from resile.checkpoint.keeping.server import KeeperServer
 from resile.checkpoint.writing import Carrier

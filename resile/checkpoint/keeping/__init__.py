@@ -3,13 +3,14 @@
 Under an agent the keeper is a service in the agent's process and outlives workers
 (`KeeperServer`, `KeeperClient`); without one a worker keeps its own (`LocalKeeper`). Both are a
 `SnapshotMemory` to who uses them. The modules: `messages` is what is asked and answered,
-`holdings` the memory itself, `keeper` the answers, `peers` the copies on other nodes.
+`holdings` the memory itself, `keeper` the answers, `opened` and `headers` what a worker gets,
+`neighbourhood` what a keeper wants of other nodes, `peers` the copies there.
 """
 
 from resile.checkpoint.keeping.client import KeeperClient
 from resile.checkpoint.keeping.errors import KeeperError, KeeperGone, KeeperRefused
 from resile.checkpoint.keeping.local import LocalKeeper
-from resile.checkpoint.keeping.memory import OpenPart, SnapshotMemory
+from resile.checkpoint.keeping.memory import SnapshotMemory
 from resile.checkpoint.keeping.messages import (
     Accepted,
     Busy,
@@ -20,6 +21,7 @@ from resile.checkpoint.keeping.messages import (
     Status,
     Target,
 )
+from resile.checkpoint.keeping.opened import OpenPart
 from resile.checkpoint.pair import Begun, SlotHeld
 from resile.checkpoint.slots import Label, Place
 

@@ -11,11 +11,13 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 
 from resile.checkpoint import memory, slots
 from resile.checkpoint.errors import NoRoom
+from resile.checkpoint.keeping.errors import KeeperRefused
 from resile.checkpoint.keeping.messages import Held
 from resile.checkpoint.room import Room, check_room, find_room
 from resile.checkpoint.slots import BEGIN, Control, Label, Place, SlotState
@@ -112,7 +114,7 @@ class Holdings:
     def hold(self, label: Label) -> tuple[int, int] | None:
         """A descriptor that holds this part's slot, and the part's size; None if it is not here."""
         with self._table:
-            for slot, control in self._slots():
+            for slot, control in self._slots_of(label.place):
                 own = slots.hold(slot) if _whole(control) == label else None
                 if own is None:
                     continue
@@ -121,13 +123,32 @@ class Holdings:
                 os.close(own)
         return None
 
+    def hold_all(self, labels: Iterable[Label]) -> list[tuple[int, int]]:
+        """The same for several parts; raises :class:`KeeperRefused`, with none held, if one is not
+        here."""
+        with ExitStack() as undo:
+            holds = []
+            for label in labels:
+                held = self.hold(label)
+                if held is None:
+                    raise KeeperRefused(f"{label.name} is not in this node's memory")
+                undo.callback(os.close, held[0])
+                holds.append(held)
+            undo.pop_all()
+        return holds
+
     def glance(self, label: Label) -> tuple[int, Control] | None:
         """The same without holding it: compare its control record before and after reading."""
         with self._table:
-            for slot, control in self._slots():
+            for slot, control in self._slots_of(label.place):
                 if _whole(control) == label:
                     return memory.same_memory(slot), control
         return None
+
+    def afford(self, size: int) -> None:
+        """Raise :class:`NoRoom` unless so many bytes more fit."""
+        with self._allocating:
+            check_room(size, size, room=self._room())
 
     def discard_after(self, step: int) -> None:
         """Forget whole parts of later steps, as far as nobody uses them."""
@@ -169,7 +190,10 @@ class Holdings:
             os.close(slot)
 
     def _slots(self) -> list[tuple[int, Control]]:
-        return [(slot, slots.read_control(slot)) for p in self._pairs.values() for slot in p]
+        return [found for place in self._pairs for found in self._slots_of(place)]
+
+    def _slots_of(self, place: Place) -> list[tuple[int, Control]]:
+        return [(slot, slots.read_control(slot)) for slot in self._pairs.get(place, ())]
 
     def _pair(self, place: Place) -> tuple[int, int]:
         if self._closed:

@@ -13,19 +13,22 @@ import os
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Protocol
 
 from resile.checkpoint.errors import NoRoom
 from resile.checkpoint.handover import HandoverDesk
-from resile.checkpoint.keeping.errors import PeerTrouble
+from resile.checkpoint.keeping import headers
+from resile.checkpoint.keeping.errors import KeeperRefused, PeerTrouble
 from resile.checkpoint.keeping.holdings import Holdings
 from resile.checkpoint.keeping.messages import (
+    AT_ONCE,
     Accepted,
     Answer,
     Busy,
     Completed,
     Done,
     Fetch,
+    FetchHeaders,
+    Headers,
     Hello,
     Holding,
     Inventory,
@@ -45,79 +48,18 @@ from resile.checkpoint.keeping.messages import (
     Watched,
     Welcome,
 )
+from resile.checkpoint.keeping.neighbourhood import Neighbourhood, NoNeighbours
 from resile.checkpoint.keeping.writings import Writings
 from resile.checkpoint.memory import same_memory
 from resile.checkpoint.slots import Label, Place
 from resile.checkpoint.writing import Carrier, Gather, Write
 
-__all__ = ["Keeper", "Neighbourhood", "News", "NoNeighbours"]
+__all__ = ["Keeper", "News"]
 
 News = Callable[[int, str], None]
 """A level of the logging module, and a line."""
 
 Reply = tuple[Answer, list[int]]
-
-
-class Neighbourhood(Protocol):
-    """Other nodes' keepers."""
-
-    @property
-    def address(self) -> str:
-        """Where they reach this one; empty if they do not."""
-        ...
-
-    @property
-    def next(self) -> str:
-        """Where copies go; empty for nowhere."""
-        ...
-
-    @property
-    def copied(self) -> int | None:
-        """The latest step that was copied."""
-        ...
-
-    @property
-    def trouble(self) -> str:
-        """Why the latest copy did not come about; empty if it did."""
-        ...
-
-    def turn_to(self, address: str) -> None:
-        """Send copies there from now on; empty for nowhere."""
-        ...
-
-    def send(self, label: Label) -> None:
-        """Copy a part to the next node in the background."""
-        ...
-
-    def fetch(self, address: str, label: Label) -> None:
-        """Get a part into this node's memory; raises :class:`PeerTrouble`, :class:`NoRoom`."""
-        ...
-
-    def close(self) -> None:
-        """Stop listening and sending."""
-        ...
-
-
-class NoNeighbours:
-    """A keeper that is alone."""
-
-    address = ""
-    next = ""
-    copied = None
-    trouble = ""
-
-    def turn_to(self, address: str) -> None:
-        """There is nobody to send to."""
-
-    def send(self, label: Label) -> None:
-        """There is nobody to send to."""
-
-    def fetch(self, address: str, label: Label) -> None:
-        """Nothing can be had."""
-        raise PeerTrouble(f"{label.name} is at {address}, and this node has no agent to fetch it")
-
-    def close(self) -> None:
-        """There is nothing to end."""
 
 
 @dataclass
@@ -142,6 +84,7 @@ class Keeper:
             if number > self._round:
                 self._round, self._current = number, set()
                 self._desk.new_round(number)
+                self.neighbours.settle()
 
     def answer(self, worker: Hello, request: Request) -> Reply:
         """The answer and its descriptors, which are the caller's to send and to close."""
@@ -155,8 +98,8 @@ class Keeper:
                 return self._reserve(worker, request)
             case List():
                 return Inventory(parts=tuple(self.holdings.inventory())), []
-            case Open(label=label):
-                return self._open(label)
+            case Open(labels=labels):
+                return self._open(labels)
             case Completed(label=label):
                 return self._completed(label), []
             case Persist():
@@ -171,6 +114,8 @@ class Keeper:
                 return Done(), []
             case Fetch(address=address, label=label):
                 return self._fetch(address, label)
+            case FetchHeaders(address=address, labels=labels):
+                return self._fetch_headers(address, labels)
             case Watch():
                 return self._watched(worker)
             case Holding(step=step):
@@ -178,6 +123,7 @@ class Keeper:
                     self._desk.holds(worker.local_rank, step)
                 return Done(), []
             case Resumed(step=step):
+                self.neighbours.settle()
                 self.holdings.discard_after(step)
                 return Done(), []
 
@@ -243,12 +189,14 @@ class Keeper:
         then workers that restore from it map it for next to nothing."""
         self.carrier.submit(Gather(), [os.dup(slot) for slot in slots], lambda _: None)
 
-    def _open(self, label: Label) -> Reply:
-        held = self.holdings.hold(label)
-        if held is None:
-            return _refused(f"{label.name} is not in this node's memory"), []
-        descriptor, size = held
-        return Opened(size=size), [descriptor]
+    def _open(self, labels: tuple[Label, ...]) -> Reply:
+        if len(labels) > AT_ONCE:
+            return _refused(f"{len(labels)} parts at once; at most {AT_ONCE} are opened"), []
+        try:
+            holds = self.holdings.hold_all(labels)
+        except KeeperRefused as error:
+            return _refused(str(error)), []
+        return Opened(sizes=tuple(size for _, size in holds)), [held for held, _ in holds]
 
     def _completed(self, label: Label) -> Done:
         self.neighbours.send(label)
@@ -267,15 +215,11 @@ class Keeper:
         busy = self._writings.begin(places, step)
         if busy is not None:
             return Busy(step=busy)
-        holds: list[tuple[int, int]] = []
-        for label in labels:
-            held = self.holdings.hold(label)
-            if held is None:
-                self._writings.give_up(places, step)
-                for descriptor, _ in holds:
-                    os.close(descriptor)
-                return _refused(f"{label.name} is not in this node's memory")
-            holds.append(held)
+        try:
+            holds = self.holdings.hold_all(labels)
+        except KeeperRefused as error:
+            self._writings.give_up(places, step)
+            return _refused(str(error))
         order = Write(
             target=request.target,
             lengths=tuple(length for _, length in holds),
@@ -292,7 +236,18 @@ class Keeper:
             return NotEnoughRoom(reason=str(error)), []
         except PeerTrouble as error:
             return _refused(str(error)), []
-        return self._open(label)
+        return self._open((label,))
+
+    def _fetch_headers(self, address: str, labels: tuple[Label, ...]) -> Reply:
+        if len(labels) > AT_ONCE:
+            return _refused(f"{len(labels)} headers at once; at most {AT_ONCE} are fetched"), []
+        try:
+            found = self.neighbours.headers(address, labels)
+            return Headers(lengths=tuple(map(len, found))), [headers.pack(found)]
+        except NoRoom as error:
+            return NotEnoughRoom(reason=str(error)), []
+        except PeerTrouble as error:
+            return _refused(str(error)), []
 
 
 def _refused(reason: str) -> Refused:

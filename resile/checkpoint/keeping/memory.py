@@ -1,8 +1,9 @@
 """A worker's view of its node's snapshots, whoever keeps them.
 
 `SnapshotMemory` is what a checkpointer uses: fill memory in turn (``begin``, ``complete``), see
-what is held (``inventory``, ``open``, ``fetch``), have it written (``persist``, ``status``). The
-two kinds of it differ in one method: how a request reaches the keeper.
+what is held here (``inventory``, ``open_all``) and elsewhere (``headers``, ``fetch``), have it
+written (``persist``, ``status``). The two kinds of it differ in one method: how a request reaches
+the keeper.
 """
 
 from __future__ import annotations
@@ -12,20 +13,25 @@ import os
 import threading
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, TypeVar
 
 from resile.checkpoint.errors import CheckpointError, NoRoom
 from resile.checkpoint.handover import HandoverPage
+from resile.checkpoint.keeping import headers
 from resile.checkpoint.keeping.errors import KeeperRefused
 from resile.checkpoint.keeping.messages import (
+    AT_ONCE,
     Accepted,
     Answer,
     Busy,
     Completed,
     Done,
     Fetch,
+    FetchHeaders,
+    Headers,
     Held,
     Hello,
     Holding,
@@ -48,40 +54,17 @@ from resile.checkpoint.keeping.messages import (
     Watch,
     Watched,
 )
-from resile.checkpoint.mapping import map_memory
+from resile.checkpoint.keeping.opened import OpenPart, opened_parts, received
 from resile.checkpoint.pair import Begun, SlotPair
 from resile.checkpoint.part import PartKind
-from resile.checkpoint.slots import BEGIN, Label
+from resile.checkpoint.slots import Label
 
-__all__ = ["OpenPart", "SnapshotMemory"]
+__all__ = ["SnapshotMemory"]
 
 _LOOK = 0.02
 """Seconds between two looks at the status."""
 
 A = TypeVar("A")
-
-
-class OpenPart:
-    """A part in memory, to read. It cannot be overwritten until it is closed."""
-
-    def __init__(self, label: Label, descriptor: int, *, size: int) -> None:
-        self.label = label
-        self.size = size
-        self._descriptor = descriptor
-        self.buffer = map_memory(descriptor, writable=False)[BEGIN : BEGIN + size]
-        """Valid as long as somebody holds it, whole until this part is closed."""
-
-    def close(self) -> None:
-        """Let the slot go."""
-        if self._descriptor >= 0:
-            os.close(self._descriptor)
-            self._descriptor = -1
-
-    def __enter__(self) -> OpenPart:
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self.close()
 
 
 class SnapshotMemory(ABC):
@@ -171,8 +154,19 @@ class SnapshotMemory(ABC):
 
     def open(self, label: Label) -> OpenPart:
         """A part on this node; raises :class:`KeeperRefused` if it is not there (any more)."""
-        answer, (descriptor,) = self._expect(Opened, Open(label=label))
-        return OpenPart(label, descriptor, size=answer.size)
+        return self.open_all((label,))[0]
+
+    def open_all(self, labels: Sequence[Label]) -> list[OpenPart]:
+        """Several parts on this node, all or none, with as few requests as can be; raises
+        :class:`KeeperRefused` if one is not there (any more)."""
+        with ExitStack() as undo:
+            parts = []
+            for some in _batches(labels):
+                answer, descriptors = self._expect(Opened, Open(labels=some))
+                for part in opened_parts(some, answer.sizes, descriptors=descriptors):
+                    parts.append(undo.enter_context(part))
+            undo.pop_all()
+        return parts
 
     def fetch(self, address: str, label: Label) -> OpenPart:
         """The same from another node's keeper, by way of this node's memory.
@@ -180,8 +174,22 @@ class SnapshotMemory(ABC):
         Raises :class:`KeeperRefused` with the reason, or :class:`NoRoom`. Fetched once a node,
         however many of its workers ask.
         """
-        answer, (descriptor,) = self._expect(Opened, Fetch(address=address, label=label))
-        return OpenPart(label, descriptor, size=answer.size)
+        answer, descriptors = self._expect(Opened, Fetch(address=address, label=label))
+        return opened_parts((label,), answer.sizes, descriptors=descriptors)[0]
+
+    def headers(self, address: str, labels: Sequence[Label]) -> list[bytes]:
+        """What parts at another node's keeper say of themselves, without their bytes: a part's
+        first bytes as far as its header goes, nothing for a part that is not there (any more).
+
+        Raises :class:`KeeperRefused` with the reason, or :class:`NoRoom`. Asked for once a node.
+        """
+        found: list[bytes] = []
+        for some in _batches(labels):
+            request = FetchHeaders(address=address, labels=some)
+            answer, descriptors = self._expect(Headers, request)
+            received(descriptors, 1)
+            found += headers.unpack(descriptors[0], answer.lengths)
+        return found
 
     def resumed(self, step: int) -> None:
         """Training goes on from ``step``: later parts on this node are forgotten."""
@@ -270,6 +278,11 @@ class SnapshotMemory(ABC):
         for pair in self._pairs.values():
             pair.close()
         self._pairs.clear()
+
+
+def _batches(labels: Sequence[Label]) -> Iterator[tuple[Label, ...]]:
+    for begin in range(0, len(labels), AT_ONCE):
+        yield tuple(labels[begin : begin + AT_ONCE])
 
 
 def _absolute(url: str) -> str:

@@ -12,12 +12,15 @@ from resile.checkpoint.slots import Label, Place
 from resile.checkpoint.writing.messages import Publication, Target
 
 __all__ = [
+    "AT_ONCE",
     "Accepted",
     "Answer",
     "Busy",
     "Completed",
     "Done",
     "Fetch",
+    "FetchHeaders",
+    "Headers",
     "Held",
     "Hello",
     "Holding",
@@ -41,6 +44,9 @@ __all__ = [
     "Watched",
     "Welcome",
 ]
+
+AT_ONCE = 200
+"""Parts in one request: their descriptors come in one packet, and the kernel takes 253."""
 
 
 class Held(msgspec.Struct, frozen=True, kw_only=True):
@@ -85,9 +91,9 @@ class List(msgspec.Struct, frozen=True, tag=True):
 
 
 class Open(msgspec.Struct, frozen=True, kw_only=True, tag=True):
-    """A part's memory, to read."""
+    """The memory of parts, to read; all of them or none."""
 
-    label: Label
+    labels: tuple[Label, ...]
 
 
 class Completed(msgspec.Struct, frozen=True, kw_only=True, tag=True):
@@ -122,6 +128,13 @@ class Fetch(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     label: Label
 
 
+class FetchHeaders(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+    """What parts in the memory of the keeper at ``address`` say of themselves."""
+
+    address: str
+    labels: tuple[Label, ...]
+
+
 class Resumed(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     """Training goes on from ``step``: whatever is later belongs to a life that is over."""
 
@@ -150,6 +163,7 @@ Request = (
     | StatusWanted
     | Peers
     | Fetch
+    | FetchHeaders
     | Resumed
 )
 
@@ -181,9 +195,16 @@ class Inventory(msgspec.Struct, frozen=True, kw_only=True, tag=True):
 
 
 class Opened(msgspec.Struct, frozen=True, kw_only=True, tag=True):
-    """Comes with one descriptor, which holds the slot until it is closed."""
+    """Comes with a descriptor a part, which holds its slot until it is closed."""
 
-    size: int
+    sizes: tuple[int, ...]
+
+
+class Headers(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+    """Comes with one descriptor: memory in which the headers lie one after the other."""
+
+    lengths: tuple[int, ...]
+    """0 for a part that is not held there."""
 
 
 class Watched(msgspec.Struct, frozen=True, tag=True):
@@ -232,12 +253,12 @@ class Refused(msgspec.Struct, frozen=True, kw_only=True, tag=True):
 
 
 Answer = (
-    Watched
-    | Welcome
+    Welcome
     | Reserved
     | NotEnoughRoom
     | Inventory
     | Opened
+    | Headers
     | Watched
     | Done
     | Accepted

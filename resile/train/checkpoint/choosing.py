@@ -7,7 +7,7 @@ again has other bytes, even where most of it is the same.
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from enum import Enum
 
@@ -15,9 +15,18 @@ import msgspec
 
 from resile.checkpoint.keeping import Held, Label
 from resile.checkpoint.part import PartKind
-from resile.train.checkpoint.completeness import is_complete, replica_count
+from resile.train.checkpoint.completeness import is_complete
 
-__all__ = ["Choice", "NodeInventory", "Source", "choose", "held_choices"]
+__all__ = [
+    "Choice",
+    "Needed",
+    "NodeInventory",
+    "Source",
+    "choose",
+    "held_choices",
+    "in_turn",
+    "wanted_by",
+]
 
 
 class Source(str, Enum):
@@ -48,7 +57,8 @@ class Choice(msgspec.Struct, frozen=True, kw_only=True):
     source: Source
     step: int = 0
     parts: tuple[Needed, ...] = ()
-    """For memory: all that is needed, and who has it."""
+    """For memory: all that is needed, and who has it. The replica parts may be there several times,
+    split in different ways; each node takes one (:func:`wanted_by`)."""
 
     addresses: tuple[str, ...] = ()
     """For memory: the keepers' addresses, by group rank."""
@@ -100,13 +110,33 @@ def held_choices(nodes: Sequence[NodeInventory]) -> list[Choice]:
     ]
 
 
+def wanted_by(node: int, choice: Choice) -> tuple[Needed, ...]:
+    """What the workers of a node (a group rank) look at: all rank parts, and the replica parts in
+    that split of which the node has the most itself."""
+    lacking: Counter[int] = Counter()
+    for one in choice.parts:
+        if one.label.place.kind is PartKind.REPLICA:
+            lacking[one.label.place.count] += node not in one.holders
+    split = min(lacking, key=lambda count: (lacking[count], count), default=None)
+    return tuple(
+        one
+        for one in choice.parts
+        if one.label.place.kind is PartKind.RANK or one.label.place.count == split
+    )
+
+
+def in_turn(holders: Iterable[int], *, node: int, nodes: int) -> list[int]:
+    """Whom a node asks first, and whom then: those after it, so that not all ask the same one."""
+    return sorted(set(holders), key=lambda holder: (holder - node) % nodes)
+
+
 def _needed(holders: dict[Label, list[int]]) -> tuple[Needed, ...]:
-    """The rank parts, and the replica parts of that split which is whole."""
-    count = replica_count([_line(label) for label in holders])
+    """The rank parts, and the replica parts of every split that is whole."""
+    splits = Counter(label.place.count for label in holders if label.place.kind is PartKind.REPLICA)
     return tuple(
         Needed(label=label, holders=tuple(nodes))
         for label, nodes in sorted(holders.items(), key=lambda item: item[0].place.name)
-        if label.place.kind is PartKind.RANK or label.place.count == count
+        if label.place.kind is PartKind.RANK or splits[label.place.count] == label.place.count
     )
 
 

@@ -1,15 +1,16 @@
 """What a restore will do, worked out before anything is touched.
 
 Every difference between the state and the checkpoint is noted first; only when there is none (or
-the user does not mind) are elements copied, straight into the live tensors, and only then are
-objects given their state. A checkpoint that does not fit therefore changes nothing.
+the user does not mind), and when all bytes that are needed have come, are elements copied, straight
+into the live tensors, and only then are objects given their state. A checkpoint that does not fit,
+or a part that cannot be had any more, therefore changes nothing.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from enum import IntEnum
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch.nn.parameter import is_lazy
@@ -17,8 +18,11 @@ from torch.nn.parameter import is_lazy
 from resile.checkpoint.errors import CheckpointError
 from resile.train.checkpoint.errors import StateMismatch
 from resile.train.checkpoint.sharding import is_dtensor
-from resile.train.checkpoint.sources import Sources, Stored
+from resile.train.checkpoint.sources import Chunk, Sources, Stored, bring
 from resile.train.checkpoint.values import Path, named
+
+if TYPE_CHECKING:
+    from resile.train.checkpoint.resharding import Resharding
 
 __all__ = ["Draft", "Turn"]
 
@@ -105,19 +109,30 @@ class Draft:
                 raise StateMismatch([f"{path}: {error}"]) from error
 
     def _read(self) -> None:
-        sharded = {}
+        whole: list[tuple[Chunk, Any]] = []
+        sharded: dict[str, tuple[Stored, Any]] = {}
         for key, (stored, target) in self._targets.items():
             if stored.sharded or is_dtensor(target):
                 sharded[key] = (stored, target)
             else:
-                target.detach().copy_(stored.chunks[0].whole())
-        if sharded:
-            from resile.train.checkpoint.resharding import reshard
+                whole.append((stored.chunks[0], target))
+        resharding = _resharding(sharded) if sharded else None
+        bring(chunk for chunk, _ in whole)
+        if resharding is not None:
+            bring(resharding.chunks)
+        for chunk, target in whole:
+            target.detach().copy_(chunk.whole())
+        if resharding is not None:
+            resharding.carry_out()
 
-            reshard(
-                {key: stored for key, (stored, _) in sharded.items()},
-                {key: target for key, (_, target) in sharded.items()},
-            )
+
+def _resharding(wanted: dict[str, tuple[Stored, Any]]) -> Resharding:
+    from resile.train.checkpoint.resharding import Resharding
+
+    return Resharding(
+        {key: stored for key, (stored, _) in wanted.items()},
+        {key: target for key, (_, target) in wanted.items()},
+    )
 
 
 def _difference(target: Any, stored: Stored) -> str | None:

@@ -28,7 +28,7 @@ from torch.futures import Future
 from resile.checkpoint.errors import PartDamaged
 from resile.train.checkpoint.sources import Chunk, Stored
 
-__all__ = ["PartsReader", "reshard"]
+__all__ = ["PartsReader", "Resharding"]
 
 
 class PartsReader(StorageReader):  # type: ignore[misc]
@@ -43,7 +43,7 @@ class PartsReader(StorageReader):  # type: ignore[misc]
 
     def read_data(self, plan: LoadPlan, planner: LoadPlanner) -> Future[None]:
         """Copy what was planned, in the order in which it lies in the parts."""
-        chunks = {id(item): self._chunk(item) for item in plan.items}
+        chunks = {id(item): self.chunk(item) for item in plan.items}
         parts = {id(c.part): number for number, c in enumerate(chunks.values())}
 
         def place(item: ReadItem) -> tuple[int, int]:
@@ -58,7 +58,8 @@ class PartsReader(StorageReader):  # type: ignore[misc]
         done.set_result(None)
         return done
 
-    def _chunk(self, item: ReadItem) -> Chunk:
+    def chunk(self, item: ReadItem) -> Chunk:
+        """The saved slice that an item of a plan reads from."""
         number: int = item.storage_index.index
         return self._stored[item.storage_index.fqn].chunks[number]
 
@@ -84,16 +85,31 @@ class PartsReader(StorageReader):  # type: ignore[misc]
         return False
 
 
-@torch.no_grad()  # type: ignore[untyped-decorator]
-def reshard(stored: Mapping[str, Stored], targets: Mapping[str, Any]) -> None:
-    """Fill each target, a tensor or this rank's slice of a DTensor, from the stored tensor of the
-    same key."""
-    reader = PartsReader(stored)
-    planner = DefaultLoadPlanner(flatten_state_dict=False, flatten_sharded_tensors=False)
-    planner.set_up_planner(dict(targets), reader.read_metadata(), is_coordinator=True)
-    plan = planner.create_local_plan()
-    _check_coverage(plan, targets)
-    reader.read_data(plan, planner)
+class Resharding:
+    """What is copied from which saved slice, worked out. A target is a tensor or this rank's slice
+    of a DTensor, and is filled from the stored tensor of the same key.
+
+    Raises PartDamaged if the slices do not have all that is wanted; nothing is read before
+    ``carry_out``.
+    """
+
+    def __init__(self, stored: Mapping[str, Stored], targets: Mapping[str, Any]) -> None:
+        self._reader = PartsReader(stored)
+        self._planner = DefaultLoadPlanner(flatten_state_dict=False, flatten_sharded_tensors=False)
+        metadata = self._reader.read_metadata()
+        self._planner.set_up_planner(dict(targets), metadata, is_coordinator=True)
+        self._plan = self._planner.create_local_plan()
+        _check_coverage(self._plan, targets)
+
+    @property
+    def chunks(self) -> list[Chunk]:
+        """The saved slices that will be read."""
+        return [self._reader.chunk(item) for item in self._plan.items]
+
+    @torch.no_grad()  # type: ignore[untyped-decorator]
+    def carry_out(self) -> None:
+        """Fill the targets."""
+        self._reader.read_data(self._plan, self._planner)
 
 
 def _metadata(stored: Stored) -> TensorStorageMetadata:

@@ -150,11 +150,11 @@ class _Restoration:
         if tagged(saved) != PER_RANK:
             self._draft.problem(path, "for each rank in the state, but saved once for all")
             return
-        states = [self._decode_of_rank(part, named(path)) for part in ranks]
         if hasattr(value, "load_rank_states"):
+            states = [self._decode_of_rank(part, named(path)) for part in ranks]
             self._draft.later(Turn.OBJECT, path, partial(value.load_rank_states, states))
-        elif self._rank < len(states):
-            state = states[self._rank]
+        elif self._rank < len(ranks):
+            state = self._decode_of_rank(ranks[self._rank], named(path))
             self._draft.later(Turn.OBJECT, path, partial(value.load_state_dict, state))
 
     def _decode_of_rank(self, part: OpenPart, path: str) -> Any:

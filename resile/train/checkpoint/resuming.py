@@ -1,8 +1,8 @@
 """Finding the newest state there is and putting it back, all workers of a round together.
 
 Every node says what its memory holds, rank 0 chooses (``choosing``), everybody reads what it needs:
-from its own node's memory, by way of it from another node's, or from storage. If anybody finds a
-part damaged or gone, all turn to the next best step together.
+from its own node's memory, by way of it from another node's (``held_parts``), or from storage. If
+anybody finds a part damaged or gone, all turn to the next best step together.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ from __future__ import annotations
 import contextlib
 import logging
 import time
-from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Any
@@ -25,15 +24,14 @@ from resile.checkpoint.errors import (
     StorageTrouble,
 )
 from resile.checkpoint.keeping import KeeperError, SnapshotMemory
-from resile.checkpoint.keeping import OpenPart as HeldPart
-from resile.checkpoint.part import read_header
 from resile.checkpoint.patience import Patience, insist
 from resile.checkpoint.shelf import Checkpoint, Depth, Shelf
 from resile.checkpoint.storage import Storage
 from resile.checkpoint.stored_part import StoredPart
 from resile.train.checkpoint.agreement import Agreement
-from resile.train.checkpoint.choosing import Choice, Needed, NodeInventory, Source, choose
+from resile.train.checkpoint.choosing import Choice, NodeInventory, Source, choose
 from resile.train.checkpoint.errors import StateMismatch
+from resile.train.checkpoint.held_parts import open_held
 from resile.train.checkpoint.restore import restore
 from resile.train.checkpoint.sources import OpenPart
 
@@ -59,18 +57,6 @@ class _Verdict(msgspec.Struct, frozen=True):
     problem: str = ""
     final: bool = False
     """Trying another step cannot help: the state is another one, or not trusted."""
-
-
-class MemoryPart:
-    """A part in memory as ``restore`` reads it."""
-
-    def __init__(self, held: HeldPart) -> None:
-        self.header, self.layout = read_header(held.buffer, source=held.label.name)
-        self._buffer = held.buffer
-
-    def read(self, begin: int, end: int) -> memoryview:
-        """Without a copy."""
-        return self._buffer[begin:end]
 
 
 def resume(
@@ -185,7 +171,7 @@ class _Reading:
         """Put it back; says what went wrong rather than raising, so that nobody is left waiting."""
         try:
             with ExitStack() as opened:
-                parts = list(self._parts(choice, opened))
+                parts = self._parts(choice, opened)
                 restore(state, parts, rank=self._place.rank, strict=strict, trust=trust)
         except (PartDamaged, KeeperError, NoCheckpoint, StorageTrouble) as error:
             return _Verdict(str(error))
@@ -194,31 +180,17 @@ class _Reading:
             return _Verdict(str(error), final=True)
         return _Verdict()
 
-    def _parts(self, choice: Choice, opened: ExitStack) -> Iterator[OpenPart]:
+    def _parts(self, choice: Choice, opened: ExitStack) -> list[OpenPart]:
         if choice.source is Source.MEMORY:
-            for needed in choice.parts:
-                held = self._held(needed, choice.addresses)
-                opened.enter_context(held)
-                yield MemoryPart(held)
-            return
+            if self._memory is None:
+                raise NoCheckpoint("this node has no snapshots")
+            return open_held(self._memory, choice, node=self._place.group_rank, opened=opened)
         assert self._shelf is not None
-        checkpoint = self._checked(self._shelf.at(choice.step))
-        for entry in checkpoint.manifest.parts:
-            yield opened.enter_context(StoredPart(self._shelf.storage, checkpoint, entry))
-
-    def _held(self, needed: Needed, addresses: tuple[str, ...]) -> HeldPart:
-        """From this node's memory, or brought there from another node's."""
-        if self._memory is None:
-            raise NoCheckpoint("this node has no snapshots")
-        if self._place.group_rank in needed.holders:
-            return self._memory.open(needed.label)
-        reasons = []
-        for holder in needed.holders:
-            try:
-                return self._memory.fetch(addresses[holder], needed.label)
-            except CheckpointError as error:
-                reasons.append(str(error))
-        raise NoCheckpoint(f"{needed.label.name} cannot be had: {'; '.join(reasons)}")
+        storage, checkpoint = self._shelf.storage, self._checked(self._shelf.at(choice.step))
+        return [
+            opened.enter_context(StoredPart(storage, checkpoint, entry))
+            for entry in checkpoint.manifest.parts
+        ]
 
     def _checked(self, checkpoint: Checkpoint) -> Checkpoint:
         """Its checksums; every worker reads its share of the parts."""

@@ -1,8 +1,12 @@
 """The parts of one step, opened, as one store of whole tensors.
 
 A tensor is kept in one piece (replica parts) or in slices (rank parts); where two ranks kept the
-same slice, one of them is enough. What a rank part has without a place in a whole tensor belongs to
-that rank alone.
+same slice, one of them is enough, best one that is at hand. What a rank part has without a place in
+a whole tensor belongs to that rank alone.
+
+Of a part that is not at hand (:class:`Distant`) only the header is needed to know what there is.
+Its bytes come when somebody asks for them, which may fail: :func:`bring` has all of them come that
+are about to be copied, before the first is.
 """
 
 from __future__ import annotations
@@ -10,7 +14,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import torch
 
@@ -19,7 +23,7 @@ from resile.checkpoint.part import PartHeader, PartKind, PartLayout, Placed
 from resile.train.checkpoint.completeness import missing_parts, replica_count
 from resile.train.checkpoint.dtypes import TYPES
 
-__all__ = ["Chunk", "OpenPart", "Sources", "Stored", "read_elements"]
+__all__ = ["Chunk", "Distant", "OpenPart", "Sources", "Stored", "bring", "read_elements"]
 
 
 class OpenPart(Protocol):
@@ -31,6 +35,14 @@ class OpenPart(Protocol):
     def layout(self) -> PartLayout: ...
     def read(self, begin: int, end: int) -> memoryview:
         """Bytes from the part's beginning; without a copy where it is in memory."""
+
+
+@runtime_checkable
+class Distant(Protocol):
+    """A part whose bytes are elsewhere until they are needed."""
+
+    def bring(self) -> None:
+        """Have them here; raises what :meth:`OpenPart.read` would raise later."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -100,7 +112,8 @@ class Sources:
         self.replicas = _in_order(opened, PartKind.REPLICA, replicas)
         self._stored: dict[str, Stored] = {}
         self._seen: set[tuple[str, tuple[int, ...], tuple[int, ...]]] = set()
-        for part in (*self.replicas, *self.ranks):
+        parts = (*self.replicas, *self.ranks)
+        for part in sorted(parts, key=lambda part: isinstance(part, Distant)):
             for name, place in part.layout.places.items():
                 self._add(name, place, part)
 
@@ -141,6 +154,14 @@ def _in_order(parts: Sequence[OpenPart], kind: PartKind, count: int) -> list[Ope
         if part.header.kind is kind and part.header.count == count
     }
     return [found[index] for index in range(count)]
+
+
+def bring(chunks: Iterable[Chunk]) -> None:
+    """Have the bytes of all parts here that these chunks lie in."""
+    needed = [chunk.part for chunk in chunks if chunk.place.begin < chunk.place.end]
+    for part in dict.fromkeys(needed):
+        if isinstance(part, Distant):
+            part.bring()
 
 
 def read_elements(

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import logging
 import socket
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import pytest
 
 from resile.checkpoint.errors import NoRoom
-from resile.checkpoint.keeping import Hello, KeeperClient, KeeperRefused, Label
+from resile.checkpoint.keeping import KeeperRefused, Label
 from resile.checkpoint.keeping.errors import PeerTrouble
-from resile.checkpoint.keeping.holdings import Holdings
-from resile.checkpoint.keeping.keeper import Keeper
-from resile.checkpoint.keeping.peers import Peers, frames
-from resile.checkpoint.keeping.peers.asking import copy_to, fetch_from
+from resile.checkpoint.keeping.peers import frames
+from resile.checkpoint.keeping.peers.asking import fetch_from
 from resile.checkpoint.keeping.peers.frames import (
     AnswerDecoder,
     Challenge,
@@ -25,67 +22,16 @@ from resile.checkpoint.keeping.peers.frames import (
     Torn,
 )
 from resile.checkpoint.keeping.peers.proof import introduce
-from resile.checkpoint.keeping.server import KeeperServer
 from resile.checkpoint.writing import Carrier
 from tests.local.commands import wait_for
 from tests.local.snapshots.parts import RANK, REPLICA, is_whole, label_of, part_bytes, save, steps
-
-TOKEN = "a token that nobody can guess"
-
-
-class Node:
-    """One node's keeper, and its one worker."""
-
-    def __init__(self, rank: int, *, token: str = TOKEN, limit: int | None = None) -> None:
-        self.news: list[str] = []
-        self.holdings, self.carrier = Holdings(limit=limit), Carrier()
-        self.peers = Peers(
-            "127.0.0.1",
-            token=token,
-            holdings=self.holdings,
-            carrier=self.carrier,
-            news=lambda level, text: self.news.append(f"{logging.getLevelName(level)} {text}"),
-        )
-        self.keeper = Keeper(self.holdings, self.carrier, neighbours=self.peers)
-        self.server = KeeperServer(self.keeper)
-        self.worker = Hello(rank=rank, local_rank=0, world=2, nproc=1, round=1)
-        self.memory = KeeperClient(self.server.name, self.worker)
-
-    def save(self, step: int, data: int = 10_000) -> Label:
-        return save(self.memory, self.worker, step=step, data=data)
-
-    def has(self, label: Label) -> bool:
-        return any(held.label == label for held in self.memory.inventory())
-
-    def copy(self, label: Label, to: Node, *, carrier: Carrier | None = None) -> bool:
-        return copy_to(
-            to.peers.address,
-            label,
-            token=TOKEN,
-            holdings=self.holdings,
-            carrier=carrier or self.carrier,
-        )
-
-    def close(self) -> None:
-        self.memory.close()
-        self.server.close()
-        self.keeper.close()
-
-
-MakeNode = Callable[..., Node]
+from tests.unit.checkpoint.nodes import TOKEN, MakeNode, Node, hung_up, nodes
 
 
 @pytest.fixture
 def make() -> Iterator[MakeNode]:
-    made: list[Node] = []
-
-    def one(rank: int, *, token: str = TOKEN, limit: int | None = None) -> Node:
-        made.append(Node(rank, token=token, limit=limit))
-        return made[-1]
-
-    yield one
-    for node in made:
-        node.close()
+    with nodes() as make:
+        yield make
 
 
 def test_rank_parts_are_copied_to_the_next_node(make: MakeNode) -> None:
@@ -192,14 +138,7 @@ def test_who_says_nothing_of_sense_is_hung_up_on(make: MakeNode) -> None:
         with socket.create_connection((host, int(port)), timeout=10) as connection:
             frames.receive(connection, AnswerDecoder)
             connection.sendall(words)
-            assert _hung_up(connection)
-
-
-def _hung_up(connection: socket.socket) -> bool:
-    try:
-        return connection.recv(100) == b""
-    except ConnectionResetError:
-        return True
+            assert hung_up(connection)
 
 
 def _offer(node: Node, label: Label, size: int) -> socket.socket:

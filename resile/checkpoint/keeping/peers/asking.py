@@ -1,4 +1,4 @@
-"""What a keeper asks of another: to keep a copy of a part, or to give one."""
+"""What a keeper asks of another: to keep a copy of a part, to give one, or to give headers."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from resile.checkpoint.keeping.errors import PeerTrouble
+from resile.checkpoint.keeping.headers import LARGEST, LEAST
 from resile.checkpoint.keeping.holdings import Holdings
 from resile.checkpoint.keeping.peers import frames
 from resile.checkpoint.keeping.peers.bulk import push_behind
@@ -16,6 +17,8 @@ from resile.checkpoint.keeping.peers.frames import (
     AnswerDecoder,
     Coming,
     GoOn,
+    HeaderComing,
+    HeadersWanted,
     Kept,
     No,
     Offer,
@@ -28,10 +31,13 @@ from resile.checkpoint.moving import IDLE_LIMIT, pull
 from resile.checkpoint.slots import Label, read_control
 from resile.checkpoint.writing import Carrier
 
-__all__ = ["copy_to", "fetch_from"]
+__all__ = ["copy_to", "fetch_from", "headers_from"]
 
 CONNECT_LIMIT = 5.0
 """Seconds: a keeper on a busy machine answers within one; a dark network never does."""
+
+SMALL = 1 << 20
+"""Bytes of headers that are taken in without a look at what memory there is."""
 
 
 def copy_to(
@@ -80,6 +86,39 @@ def fetch_from(address: str, label: Label, *, token: str, holdings: Holdings) ->
             raise PeerTrouble(f"{label.name} changed while it was sent")
 
 
+def headers_from(
+    address: str, labels: tuple[Label, ...], *, token: str, holdings: Holdings
+) -> tuple[bytes, ...]:
+    """The headers of parts that another keeper holds, empty for one that it does not.
+
+    Raises :class:`PeerTrouble` or, if they are too large for this node, :class:`NoRoom`.
+    """
+    found: list[bytes] = []
+    total, affordable = 0, SMALL
+    with _call(address, token) as connection:
+        frames.send(connection, HeadersWanted(labels=labels))
+        for label in labels:
+            coming = frames.receive(connection, AnswerDecoder)
+            if isinstance(coming, No):
+                found.append(b"")
+                continue
+            length = _header_length(coming, label)
+            total += length
+            if total > affordable:
+                affordable = 2 * total
+                holdings.afford(affordable)
+            found.append(frames.receive_exactly(connection, length))
+    return tuple(found)
+
+
+def _header_length(coming: Answer, label: Label) -> int:
+    if not isinstance(coming, HeaderComing):
+        raise PeerTrouble(f"{type(coming).__name__} is no answer")
+    if not LEAST < coming.length <= LARGEST:
+        raise PeerTrouble(f"the header of {label.name} cannot have {coming.length} bytes")
+    return coming.length
+
+
 @contextmanager
 def _call(address: str, token: str) -> Iterator[socket.socket]:
     """A connection to another keeper; trouble with it is told with its address."""
@@ -88,6 +127,7 @@ def _call(address: str, token: str) -> Iterator[socket.socket]:
         with socket.create_connection(
             (host.strip("[]"), int(port)), timeout=CONNECT_LIMIT
         ) as connection:
+            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             introduce(connection, token)
             connection.settimeout(IDLE_LIMIT)
             yield connection
@@ -101,7 +141,8 @@ def _answer(connection: socket.socket) -> Answer:
     answer = frames.receive(connection, AnswerDecoder)
     if isinstance(answer, No):
         raise PeerTrouble(answer.reason)
-    assert isinstance(answer, GoOn | Kept | Coming)
+    if not isinstance(answer, GoOn | Kept | Coming):
+        raise PeerTrouble(f"{type(answer).__name__} is no answer")
     return answer
 
 

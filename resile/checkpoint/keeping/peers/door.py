@@ -1,4 +1,4 @@
-"""Where other nodes' keepers knock: they leave copies of their parts, and fetch parts.
+"""Where other nodes' keepers knock: they leave copies of their parts, and fetch parts or headers.
 
 A thread a caller, so many at most. Who does not prove within a moment to belong to the job is shown
 out. A copy is whole only when all its bytes came and its sender says that they did not change
@@ -15,6 +15,7 @@ import threading
 
 from resile.checkpoint.errors import CheckpointError, NoRoom
 from resile.checkpoint.keeping.errors import PeerTrouble
+from resile.checkpoint.keeping.headers import LARGEST, length_in
 from resile.checkpoint.keeping.holdings import Holdings
 from resile.checkpoint.keeping.peers import frames
 from resile.checkpoint.keeping.peers.bulk import pull_behind
@@ -23,6 +24,8 @@ from resile.checkpoint.keeping.peers.frames import (
     AskDecoder,
     Coming,
     GoOn,
+    HeaderComing,
+    HeadersWanted,
     Kept,
     No,
     Offer,
@@ -84,6 +87,8 @@ class Door:
     def _receive(self, connection: socket.socket) -> None:
         try:
             connection.settimeout(PROOF_LIMIT)
+            # Headers are many small pieces: none waits until the one before was confirmed.
+            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             if admit(connection, self._token):
                 connection.settimeout(IDLE_LIMIT)
                 self._answer(connection)
@@ -102,6 +107,9 @@ class Door:
             frames.send(connection, self._keep(connection, ask))
         elif isinstance(ask, Wanted):
             self._give(connection, ask.label)
+        elif isinstance(ask, HeadersWanted):
+            for label in ask.labels:
+                self._give_header(connection, label)
         else:
             raise PeerTrouble(f"{type(ask).__name__} is not what a caller begins with")
 
@@ -146,5 +154,22 @@ class Door:
             frames.send(connection, Coming(size=size))
             push(descriptor, connection, length=size)
             frames.send(connection, Whole())
+        finally:
+            os.close(descriptor)
+
+    def _give_header(self, connection: socket.socket, label: Label) -> None:
+        """Held meanwhile, so that it does not change between its length and its last byte."""
+        held = self._holdings.hold(label)
+        if held is None:
+            frames.send(connection, No(reason=f"{label.name} is not held here"))
+            return
+        descriptor, size = held
+        try:
+            length = length_in(descriptor)
+            if length > min(size, LARGEST):
+                frames.send(connection, No(reason=f"{label.name} is damaged"))
+                return
+            frames.send(connection, HeaderComing(length=length))
+            push(descriptor, connection, length=length)
         finally:
             os.close(descriptor)

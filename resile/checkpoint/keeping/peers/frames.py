@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import socket
 import struct
-from typing import Any, TypeVar
+from typing import Annotated, Any, TypeVar
 
 import msgspec
 
@@ -23,6 +23,8 @@ __all__ = [
     "Challenge",
     "Coming",
     "GoOn",
+    "HeaderComing",
+    "HeadersWanted",
     "Kept",
     "No",
     "Offer",
@@ -31,13 +33,18 @@ __all__ = [
     "Wanted",
     "Whole",
     "receive",
+    "receive_exactly",
     "send",
 ]
 
 LARGEST_FRAME = 64 * 1024
 _LENGTH = struct.Struct("!I")
+_AT_ONCE = 1 << 20
+"""Memory is taken as bytes arrive, not as they are announced."""
 
 T = TypeVar("T")
+Bytes = Annotated[int, msgspec.Meta(ge=0)]
+"""How many there are."""
 
 
 class Challenge(msgspec.Struct, frozen=True, tag=True):
@@ -57,13 +64,19 @@ class Offer(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     """Will you keep this part? Its bytes follow if so, then whether they were whole."""
 
     label: Label
-    size: int
+    size: Bytes
 
 
 class Wanted(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     """Please send this part."""
 
     label: Label
+
+
+class HeadersWanted(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+    """Please send what these parts say of themselves, one after the other."""
+
+    labels: tuple[Label, ...]
 
 
 class GoOn(msgspec.Struct, frozen=True, tag=True):
@@ -73,7 +86,13 @@ class GoOn(msgspec.Struct, frozen=True, tag=True):
 class Coming(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     """The part's bytes follow, then whether they were whole."""
 
-    size: int
+    size: Bytes
+
+
+class HeaderComing(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+    """The first bytes of a part follow, as far as its header goes."""
+
+    length: Bytes
 
 
 class Whole(msgspec.Struct, frozen=True, tag=True):
@@ -94,8 +113,8 @@ class No(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     reason: str
 
 
-Ask = Challenge | Proof | Offer | Wanted | Whole | Torn
-Answer = Challenge | Proof | GoOn | Coming | Whole | Torn | Kept | No
+Ask = Challenge | Proof | Offer | Wanted | HeadersWanted | Whole | Torn
+Answer = Challenge | Proof | GoOn | Coming | HeaderComing | Whole | Torn | Kept | No
 
 AskDecoder: msgspec.msgpack.Decoder[Ask] = msgspec.msgpack.Decoder(Ask)
 AnswerDecoder: msgspec.msgpack.Decoder[Answer] = msgspec.msgpack.Decoder(Answer)
@@ -113,19 +132,20 @@ def receive(connection: socket.socket, decoder: msgspec.msgpack.Decoder[T]) -> T
 
     Raises OSError when the other side is gone, :class:`PeerTrouble` for what is no frame of ours.
     """
-    (length,) = _LENGTH.unpack(_exactly(connection, _LENGTH.size))
+    (length,) = _LENGTH.unpack(receive_exactly(connection, _LENGTH.size))
     if length > LARGEST_FRAME:
         raise PeerTrouble(f"a frame of {length} bytes; at most {LARGEST_FRAME} are read")
     try:
-        return decoder.decode(_exactly(connection, length))
+        return decoder.decode(receive_exactly(connection, length))
     except msgspec.DecodeError as error:
         raise PeerTrouble(f"not a word of a keeper: {error}") from None
 
 
-def _exactly(connection: socket.socket, count: int) -> bytes:
+def receive_exactly(connection: socket.socket, count: int) -> bytes:
+    """So many bytes; raises OSError when the other side is gone before."""
     data = bytearray()
     while len(data) < count:
-        piece = connection.recv(count - len(data))
+        piece = connection.recv(min(count - len(data), _AT_ONCE))
         if not piece:
             raise ConnectionError("it hung up")
         data += piece

@@ -6,9 +6,10 @@ import threading
 from collections.abc import Callable
 
 from resile.checkpoint.keeping.holdings import Holdings
-from resile.checkpoint.keeping.peers.asking import copy_to, fetch_from
+from resile.checkpoint.keeping.peers.asking import copy_to, fetch_from, headers_from
 from resile.checkpoint.keeping.peers.copier import Copier
 from resile.checkpoint.keeping.peers.door import Door
+from resile.checkpoint.keeping.peers.lookup import Lookup
 from resile.checkpoint.part import PartKind
 from resile.checkpoint.slots import Label
 from resile.checkpoint.writing import Carrier
@@ -17,7 +18,7 @@ __all__ = ["Peers"]
 
 
 class Peers:
-    """A :class:`~resile.checkpoint.keeping.keeper.Neighbourhood` over TCP.
+    """A :class:`~resile.checkpoint.keeping.neighbourhood.Neighbourhood` over TCP.
 
     ``host``: this node's own address; raises OSError if it cannot be listened on.
     """
@@ -36,6 +37,7 @@ class Peers:
         self._carrier = carrier
         self._door = Door(host, token=token, holdings=holdings, carrier=carrier)
         self._copier = Copier(self._copy, news=news)
+        self._lookup = Lookup(self._headers)
         self._fetching: dict[Label, threading.Lock] = {}
         self._lock = threading.Lock()
         self.address = f"[{host}]:{self._door.port}" if ":" in host else f"{host}:{self._door.port}"
@@ -81,6 +83,14 @@ class Peers:
             with self._lock:
                 self._fetching.pop(label, None)
 
+    def headers(self, address: str, labels: tuple[Label, ...]) -> tuple[bytes, ...]:
+        """What parts on another node say of themselves, asked once for all who want it."""
+        return self._lookup.headers(address, labels)
+
+    def settle(self) -> None:
+        """Nobody restores any more."""
+        self._lookup.forget()
+
     def close(self) -> None:
         """Stop listening and sending."""
         self._copier.close()
@@ -90,3 +100,6 @@ class Peers:
         return copy_to(
             address, label, token=self._token, holdings=self._holdings, carrier=self._carrier
         )
+
+    def _headers(self, address: str, labels: tuple[Label, ...]) -> tuple[bytes, ...]:
+        return headers_from(address, labels, token=self._token, holdings=self._holdings)

@@ -17,7 +17,7 @@ import torch
 import torch.distributed as dist
 from torch import nn
 from torch.distributed.checkpoint.state_dict import get_model_state_dict, get_optimizer_state_dict
-from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 from torch.distributed.fsdp import fully_shard
 from torch.distributed.tensor import DTensor
 from torch.distributed.tensor.parallel import (
@@ -76,12 +76,13 @@ class Position:
         self.seen = state["seen"]
 
 
-def wrapped(kind: str, model: nn.Module) -> nn.Module:
+def wrapped(kind: str, model: nn.Module, *, mesh: DeviceMesh | None = None) -> nn.Module:
+    """``mesh``: for fsdp, if it is not over all ranks."""
     if kind == "ddp":
         return DistributedDataParallel(model)
     if kind == "fsdp":
-        fully_shard([model.up, model.down])
-        return fully_shard(model)
+        fully_shard([model.up, model.down], mesh=mesh)
+        return fully_shard(model, mesh=mesh)
     if kind == "hybrid":
         mesh = init_device_mesh("cpu", (2, WORLD // 2), mesh_dim_names=("copies", "shards"))
         return fully_shard(model, mesh=mesh)
@@ -93,9 +94,9 @@ def wrapped(kind: str, model: nn.Module) -> nn.Module:
     return model
 
 
-def build(kind: str, seed: int) -> dict[str, Any]:
+def build(kind: str, seed: int, *, mesh: DeviceMesh | None = None) -> dict[str, Any]:
     torch.manual_seed(seed)
-    model = wrapped(kind, Net())
+    model = wrapped(kind, Net(), mesh=mesh)
     optimizer = torch.optim.AdamW(model.parameters(), lr=0.01)
     scheduler = torch.optim.lr_scheduler.StepLR(optimizer, step_size=2, gamma=0.5)
     return {

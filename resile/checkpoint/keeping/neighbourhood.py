@@ -1,0 +1,92 @@
+"""What a keeper wants of other nodes' keepers, and the answer of one that has none.
+
+The seam between a keeper and the network: `peers` is what lies behind it under an agent.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from resile.checkpoint.keeping.errors import PeerTrouble
+from resile.checkpoint.slots import Label
+
+__all__ = ["Neighbourhood", "NoNeighbours"]
+
+
+class Neighbourhood(Protocol):
+    """Other nodes' keepers."""
+
+    @property
+    def address(self) -> str:
+        """Where they reach this one; empty if they do not."""
+        ...
+
+    @property
+    def next(self) -> str:
+        """Where copies go; empty for nowhere."""
+        ...
+
+    @property
+    def copied(self) -> int | None:
+        """The latest step that was copied."""
+        ...
+
+    @property
+    def trouble(self) -> str:
+        """Why the latest copy did not come about; empty if it did."""
+        ...
+
+    def turn_to(self, address: str) -> None:
+        """Send copies there from now on; empty for nowhere."""
+        ...
+
+    def send(self, label: Label) -> None:
+        """Copy a part to the next node in the background."""
+        ...
+
+    def fetch(self, address: str, label: Label) -> None:
+        """Get a part into this node's memory; raises :class:`PeerTrouble`, :class:`NoRoom`."""
+        ...
+
+    def headers(self, address: str, labels: tuple[Label, ...]) -> tuple[bytes, ...]:
+        """The headers of parts held there, empty for one that is not; raises the same."""
+        ...
+
+    def settle(self) -> None:
+        """Nobody restores any more: what was only looked up for that may be forgotten."""
+        ...
+
+    def close(self) -> None:
+        """Stop listening and sending."""
+        ...
+
+
+class NoNeighbours:
+    """A keeper that is alone."""
+
+    address = ""
+    next = ""
+    copied = None
+    trouble = ""
+
+    def turn_to(self, address: str) -> None:
+        """There is nobody to send to."""
+
+    def send(self, label: Label) -> None:
+        """There is nobody to send to."""
+
+    def fetch(self, address: str, label: Label) -> None:
+        """Nothing can be had."""
+        raise PeerTrouble(f"{label.name} is at {address}, and this node has no agent to fetch it")
+
+    def headers(self, address: str, labels: tuple[Label, ...]) -> tuple[bytes, ...]:
+        """Nothing can be had."""
+        raise PeerTrouble(
+            f"{len(labels)} parts are at {address}, and this node has no agent to look at them"
+        )
+
+    def settle(self) -> None:
+        """Nothing was looked up."""
+
+    def close(self) -> None:
+        """There is nothing to end."""

@@ -1,0 +1,64 @@
+"""Parts in a node's memory, opened to read: what comes of a keeper's descriptors."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from contextlib import ExitStack
+
+from resile.checkpoint.keeping.errors import KeeperRefused
+from resile.checkpoint.mapping import map_memory
+from resile.checkpoint.slots import BEGIN, Label
+
+__all__ = ["OpenPart", "opened_parts", "received"]
+
+
+class OpenPart:
+    """A part in memory, to read. It cannot be overwritten until it is closed."""
+
+    def __init__(self, label: Label, descriptor: int, *, size: int) -> None:
+        self.label = label
+        self.size = size
+        self._descriptor = descriptor
+        self.buffer = map_memory(descriptor, writable=False)[BEGIN : BEGIN + size]
+        """Valid as long as somebody holds it, whole until this part is closed."""
+
+    def close(self) -> None:
+        """Let the slot go."""
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+            self._descriptor = -1
+
+    def __enter__(self) -> OpenPart:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+
+def opened_parts(
+    labels: Sequence[Label], sizes: Sequence[int], *, descriptors: Sequence[int]
+) -> list[OpenPart]:
+    """The parts that came with these descriptors, which are theirs from here on."""
+    received(descriptors, len(labels))
+    with ExitStack() as undo:
+        for descriptor in descriptors:
+            undo.callback(os.close, descriptor)
+        parts = [
+            OpenPart(label, descriptor, size=size)
+            for label, size, descriptor in zip(labels, sizes, descriptors, strict=True)
+        ]
+        undo.pop_all()
+    return parts
+
+
+def received(descriptors: Sequence[int], count: int) -> None:
+    """Raise :class:`KeeperRefused`, with all of them closed, if fewer came than were sent: the
+    kernel leaves out those that would be too many for this process, and says nothing."""
+    if len(descriptors) < count:
+        for descriptor in descriptors:
+            os.close(descriptor)
+        raise KeeperRefused(
+            f"only {len(descriptors)} of {count} parts could be opened: this process has too many "
+            "open files (ulimit -n)"
+        )

@@ -1,0 +1,97 @@
+"""Several nodes' keepers in one process, each with a worker that asks it."""
+
+from __future__ import annotations
+
+import logging
+import socket
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from resile.checkpoint.keeping import Hello, KeeperClient, Label
+from resile.checkpoint.keeping.holdings import Holdings
+from resile.checkpoint.keeping.keeper import Keeper
+from resile.checkpoint.keeping.peers import Peers
+from resile.checkpoint.keeping.peers.asking import copy_to
+from resile.checkpoint.keeping.server import KeeperServer
+from resile.checkpoint.slots import BEGIN
+from resile.checkpoint.writing import Carrier
+from tests.local.snapshots.parts import save
+
+TOKEN = "a token that nobody can guess"
+
+
+class Node:
+    """One node's keeper, and its one worker."""
+
+    def __init__(
+        self, rank: int, *, token: str = TOKEN, limit: int | None = None, world: int = 2
+    ) -> None:
+        self.news: list[str] = []
+        self.holdings, self.carrier = Holdings(limit=limit), Carrier()
+        self.peers = Peers(
+            "127.0.0.1",
+            token=token,
+            holdings=self.holdings,
+            carrier=self.carrier,
+            news=lambda level, text: self.news.append(f"{logging.getLevelName(level)} {text}"),
+        )
+        self.keeper = Keeper(self.holdings, self.carrier, neighbours=self.peers)
+        self.server = KeeperServer(self.keeper)
+        self.worker = Hello(rank=rank, local_rank=0, world=world, nproc=1, round=1)
+        self.memory = KeeperClient(self.server.name, self.worker)
+
+    def save(self, step: int, data: int = 10_000) -> Label:
+        return save(self.memory, self.worker, step=step, data=data)
+
+    def put(self, label: Label, content: bytes) -> None:
+        """Have a part in memory, whoever's it is."""
+        filling = self.holdings.fill(label, len(content))
+        assert filling is not None
+        with open(filling.descriptor, "wb", closefd=False) as file:
+            file.seek(BEGIN)
+            file.write(content)
+        filling.complete()
+
+    def has(self, label: Label) -> bool:
+        return any(held.label == label for held in self.memory.inventory())
+
+    def copy(self, label: Label, to: Node, *, carrier: Carrier | None = None) -> bool:
+        return copy_to(
+            to.peers.address,
+            label,
+            token=TOKEN,
+            holdings=self.holdings,
+            carrier=carrier or self.carrier,
+        )
+
+    def close(self) -> None:
+        self.memory.close()
+        self.server.close()
+        self.keeper.close()
+
+
+MakeNode = Callable[..., Node]
+
+
+@contextmanager
+def nodes() -> Iterator[MakeNode]:
+    """A way to make nodes, all of which end with the context."""
+    made: list[Node] = []
+
+    def one(rank: int, *, token: str = TOKEN, limit: int | None = None, world: int = 2) -> Node:
+        made.append(Node(rank, token=token, limit=limit, world=world))
+        return made[-1]
+
+    try:
+        yield one
+    finally:
+        for node in made:
+            node.close()
+
+
+def hung_up(connection: socket.socket) -> bool:
+    """Whether the other side ends the connection without another word."""
+    try:
+        return connection.recv(100) == b""
+    except ConnectionResetError:
+        return True
