@@ -16,6 +16,7 @@ import socket
 import subprocess
 import sys
 import threading
+import weakref
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
@@ -75,6 +76,7 @@ class Carrier:
         self._numbers = 0
         self._closed = False
         self._lock = threading.Lock()
+        _carriers.add(self)
 
     @property
     def pid(self) -> int | None:
@@ -120,6 +122,16 @@ class Carrier:
                 one.hear(Failed(reason="the job ended before it was done"))
         if process is not None:
             _part(process) if self._outlives else _end(process)
+
+    def let_go(self) -> None:
+        """For a forked child: close everything, since it can have no use for it."""
+        pending, self._pending = list(self._pending.values()), {}
+        process, self._process = self._process, None
+        self._closed = True
+        for one in pending:
+            one.settle()
+        if process is not None:
+            process.line.close()
 
     def _orders(self) -> list[_Pending]:
         return [one for one in self._pending.values() if isinstance(one.order, Write)]
@@ -204,6 +216,19 @@ class Carrier:
                     lost.append((pending, failure))
         for pending, failure in lost:
             pending.hear(failure)
+
+
+_carriers: weakref.WeakSet[Carrier] = weakref.WeakSet()
+
+
+def _let_go_in_child() -> None:
+    """A forked child must not keep slots locked that its parent has let go: without an agent the
+    trainer itself has a carrier, and its data loaders fork."""
+    for carrier in list(_carriers):
+        carrier.let_go()
+
+
+os.register_at_fork(after_in_child=_let_go_in_child)
 
 
 def _part(process: _Process) -> None:

@@ -16,6 +16,7 @@ from resile.checkpoint.keeping import (
     Hello,
     KeeperClient,
     KeeperRefused,
+    LocalKeeper,
     Publication,
     SlotHeld,
     SnapshotMemory,
@@ -227,6 +228,27 @@ async def test_a_node_that_ends_waits_for_others_parts_only_so_long(tmp_path: Pa
     finally:
         memory.close()
         snapshots.close()
+
+
+def test_without_an_agent_a_forked_data_loader_keeps_no_slot(tmp_path: Path) -> None:
+    memory = LocalKeeper(Hello(rank=0, local_rank=0, world=1, nproc=1, round=1))
+    take(memory, 10)
+    persist(memory, tmp_path, 10)
+    reader, writer = os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.close(writer)
+        os.read(reader, 1)  # until the parent closes its end, or dies
+        os._exit(0)
+    try:
+        os.close(reader)
+        committed(memory, 10)
+        take(memory, 20)
+        memory.begin(RANK, step=30, size=10, timeout=0)
+    finally:
+        os.close(writer)
+        os.waitpid(child, 0)
+        memory.close()
 
 
 def test_without_an_agent_the_writer_finishes_after_its_workers_death(
