@@ -12,12 +12,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Sized
 from typing import Any, cast
 
-from torch.utils.data import DataLoader, IterableDataset, Sampler
+from torch.utils.data import DataLoader, Sampler
 
 from resile.train.data import ElasticSampler
 from resile.train.data.errors import DataMistake
+from resile.train.data.foreign import check_indexed, loader_options
 
-__all__ = ["Rest", "accumulation_for", "elastic_sampler", "loader_over"]
+__all__ = ["Rest", "elastic_sampler", "loader_over"]
 
 
 class Rest(Sampler):  # type: ignore[misc]  # torch is not followed by mypy
@@ -36,21 +37,10 @@ class Rest(Sampler):  # type: ignore[misc]  # torch is not followed by mypy
         return len(self._sampler)
 
 
-def accumulation_for(global_batch: int, *, micro_batch: int, world: int) -> int:
-    """Micro batches of each worker in an update, so that it comes closest to ``global_batch``."""
-    if global_batch < 1:
-        raise DataMistake(f"global_batch={global_batch} has to be at least 1")
-    return max(1, round(global_batch / (micro_batch * world)))
-
-
 def elastic_sampler(trainer: Any) -> ElasticSampler:
     """An epoch of the Trainer's training data, as its arguments want it."""
     args, dataset = trainer.args, trainer.train_dataset
-    if dataset is None or isinstance(dataset, IterableDataset) or not hasattr(dataset, "__len__"):
-        raise DataMistake(
-            "train_dataset has to have a length and indices (no IterableDataset): only then is "
-            "there a place in it to come back to"
-        )
+    check_indexed(dataset, name="train_dataset")
     strategy = getattr(args, "train_sampling_strategy", "random")
     if strategy not in ("random", "sequential"):
         raise DataMistake(
@@ -73,15 +63,4 @@ def elastic_sampler(trainer: Any) -> ElasticSampler:
 def loader_over(rest: Rest, *, like: Any, batch_size: int) -> Any:
     """A loader of the same data in the same way, but in our order. The Trainer itself moves what
     comes from it to the device."""
-    return DataLoader(
-        like.dataset,
-        batch_size=batch_size,
-        sampler=rest,
-        collate_fn=like.collate_fn,
-        num_workers=like.num_workers,
-        pin_memory=like.pin_memory,
-        worker_init_fn=like.worker_init_fn,
-        multiprocessing_context=like.multiprocessing_context,
-        prefetch_factor=like.prefetch_factor,
-        persistent_workers=like.persistent_workers,
-    )
+    return DataLoader(like.dataset, batch_size=batch_size, sampler=rest, **loader_options(like))

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import os
-import sys
 from typing import Any
 
 from resile.train.checkpoint.checkpointer import Checkpointer
+from resile.train.data.foreign import accumulation_for, say_if_uneven
 from resile.train.huggingface.callback import ElasticCallback
-from resile.train.huggingface.data import Rest, accumulation_for, elastic_sampler, loader_over
+from resile.train.huggingface.data import Rest, elastic_sampler, loader_over
 from resile.train.huggingface.errors import TrainerMistake
 
 __all__ = ["make_elastic"]
@@ -29,7 +29,13 @@ def make_elastic(
         args.gradient_accumulation_steps = accumulation_for(
             global_batch, micro_batch=args.train_batch_size, world=args.world_size
         )
-        _say_if_uneven(args, global_batch)
+        if args.process_index == 0:
+            say_if_uneven(
+                global_batch,
+                micro_batch=args.train_batch_size,
+                world=args.world_size,
+                accumulated=args.gradient_accumulation_steps,
+            )
     sampler = elastic_sampler(trainer)
     rest = Rest(sampler)
     usual_loader = trainer.get_train_dataloader
@@ -55,14 +61,3 @@ def _check(trainer: Any) -> None:
         )
     if any(isinstance(one, ElasticCallback) for one in trainer.callback_handler.callbacks):
         raise TrainerMistake("make_elastic is called once for a Trainer")
-
-
-def _say_if_uneven(args: Any, wanted: int) -> None:
-    found = args.train_batch_size * args.gradient_accumulation_steps * args.world_size
-    if found != wanted and args.process_index == 0:
-        print(
-            f"resile: global_batch={wanted} cannot be cut into micro batches of "
-            f"{args.train_batch_size} for {args.world_size} workers; it is {found} now",
-            file=sys.stderr,
-            flush=True,
-        )

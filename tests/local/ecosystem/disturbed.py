@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import os
 import signal
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -62,3 +64,19 @@ class Disturbed(Job):
     def hurry(self) -> None:
         """From now on steps take no longer than they must."""
         (self.folder / "hurry").touch()
+
+    def lose_node(self, index: int) -> None:
+        """Kill a node and everything on it."""
+        node = self.nodes.pop(index)
+        node.kill()
+        node.process.wait()
+
+    def trained_each_sample_once(self) -> None:
+        """The ledger says so, of every epoch."""
+        check = subprocess.run(
+            [sys.executable, "-m", "resile", "data", "check", str(self.folder / "ledger")],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert check.returncode == 0, check.stdout + check.stderr

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -29,17 +27,6 @@ def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, 
         job.close()
 
 
-def ledger_is_clean(job: Disturbed) -> None:
-    """Every sample of every epoch was trained exactly once."""
-    check = subprocess.run(
-        [sys.executable, "-m", "resile", "data", "check", str(job.folder / "ledger")],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert check.returncode == 0, check.stdout + check.stderr
-
-
 def test_killed_workers_go_on_from_memory_to_the_same_weights(
     disturbed: Disturbed, undisturbed: dict[str, Any]
 ) -> None:
@@ -49,7 +36,7 @@ def test_killed_workers_go_on_from_memory_to_the_same_weights(
     disturbed.hurry()
     assert disturbed.ends() == undisturbed
     assert [r.what for r in disturbed.resumptions()] == ["resumed from memory"]
-    ledger_is_clean(disturbed)
+    disturbed.trained_each_sample_once()
 
 
 def test_undisturbed_training_takes_the_epochs_that_were_asked_for(
@@ -77,13 +64,11 @@ def test_every_sample_is_trained_once_when_the_world_changes(
     for _ in range(2):
         disturbed.train(SCRIPT, "--nnodes", "1:2", nproc=1, PAUSE="0.05", GLOBAL_BATCH=batch)
     first = disturbed.reached(12, world=2)
-    for process in disturbed.nodes[1].family():
-        process.kill()
-    disturbed.nodes.pop(1).process.wait()
+    disturbed.lose_node(1)
     disturbed.reached(20, world=1, round=first)
     disturbed.hurry()
     result = disturbed.ends()
     assert result["epoch"] == 4.0
     if batch:
         assert result["step"] == 4 * 8
-    ledger_is_clean(disturbed)
+    disturbed.trained_each_sample_once()

@@ -12,13 +12,13 @@ from hypothesis import strategies as st
 from torch.utils.data import IterableDataset
 
 from resile.train.data.errors import DataMistake
+from resile.train.data.foreign import accumulation_for
 
 transformers = pytest.importorskip("transformers")
 pytest.importorskip("accelerate")
 
 from resile import Checkpointer  # noqa: E402
 from resile.train.huggingface import TrainerMistake, make_elastic  # noqa: E402
-from resile.train.huggingface.data import accumulation_for  # noqa: E402
 
 
 class Endless(IterableDataset):

@@ -71,3 +71,18 @@ def test_the_hugging_face_trainer_learns_and_knows_when_it_is_done(
     second = run("huggingface", *folder, "--epochs", "4", nproc=1)
     assert "trained 128 steps, 4 epochs" in second
     assert "resumed at step 60 from storage" in second
+
+
+def test_lightning_learns_and_goes_on_with_another_number_of_workers(
+    run: Run, tmp_path: Path
+) -> None:
+    pytest.importorskip("lightning")
+    folder = ("--checkpoints", str(tmp_path / "checkpoints"))
+    first = run("lightning", *folder, "--epochs", "2", nproc=2)
+    assert first.count("trained 64 steps, 2 epochs") == 1
+    second = run("lightning", *folder, "--epochs", "4", nproc=1)
+    assert "resumed at step 60 from storage" in second
+    assert "trained 128 steps, 4 epochs" in second
+    accuracies = [float(found) for found in re.findall(r"accuracy = ([\d.]+)", second)]
+    assert len(accuracies) == 3  # the epoch that was broken off, and two more
+    assert accuracies[-1] > 0.9

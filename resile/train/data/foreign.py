@@ -1,0 +1,58 @@
+"""What other libraries' trainers need to train on elastic data: their loaders, in our order.
+
+Such a trainer has a loader of its own making, a size of micro batches, and a way to accumulate
+gradients. From these follow the global batch and a loader that differs in the order alone.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+from torch.utils.data import IterableDataset
+
+from resile.train.data.errors import DataMistake
+
+__all__ = ["accumulation_for", "check_indexed", "loader_options", "say_if_uneven"]
+
+
+def check_indexed(dataset: Any, *, name: str) -> None:
+    """Raises DataMistake for data in which there is no place to come back to."""
+    if dataset is None or isinstance(dataset, IterableDataset) or not hasattr(dataset, "__len__"):
+        raise DataMistake(
+            f"{name} has to have a length and indices (no IterableDataset): only then is there a "
+            "place in it to come back to"
+        )
+
+
+def accumulation_for(global_batch: int, *, micro_batch: int, world: int) -> int:
+    """Micro batches of each worker in an update, so that it comes closest to ``global_batch``."""
+    if global_batch < 1:
+        raise DataMistake(f"global_batch={global_batch} has to be at least 1")
+    return max(1, round(global_batch / (micro_batch * world)))
+
+
+def say_if_uneven(global_batch: int, *, micro_batch: int, world: int, accumulated: int) -> None:
+    """Say what an update has instead, if it cannot have what was asked for."""
+    found = micro_batch * accumulated * world
+    if found != global_batch:
+        print(
+            f"resile: global_batch={global_batch} cannot be cut into micro batches of "
+            f"{micro_batch} for {world} workers; it is {found} now",
+            file=sys.stderr,
+            flush=True,
+        )
+
+
+def loader_options(like: Any) -> dict[str, Any]:
+    """Arguments for a DataLoader that reads as ``like`` does, whatever its order and batches."""
+    return {
+        "collate_fn": like.collate_fn,
+        "num_workers": like.num_workers,
+        "pin_memory": like.pin_memory,
+        "timeout": like.timeout,
+        "worker_init_fn": like.worker_init_fn,
+        "multiprocessing_context": like.multiprocessing_context,
+        "prefetch_factor": like.prefetch_factor,
+        "persistent_workers": like.persistent_workers,
+    }

@@ -1,0 +1,193 @@
+"""The callback: restores before training begins, saves between two batches when due.
+
+When ``on_fit_start`` comes, model, optimizers and schedules are built; the training data is set up
+right there, and everything is restored. A state is saved when the next batch is asked for, not
+when the last one ends: by then validation, logs and hooks of the last one are done and part of it.
+
+What can go wrong: random numbers. To begin an epoch draws one, and so may hooks. So after
+resuming the random states are put back once more, right where they were taken: before the next
+batch is read, and at the beginning of an epoch before the epoch is.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from typing import Any
+
+from lightning.pytorch import Callback
+
+from resile.train.checkpoint.checkpointer import Checkpointer
+from resile.train.checkpoint.choosing import Source
+from resile.train.checkpoint.rng import random_states, set_random_states
+from resile.train.data.foreign import accumulation_for, say_if_uneven
+from resile.train.lightning.checks import (
+    check_accumulation,
+    check_batches,
+    check_start,
+    check_trainer,
+)
+from resile.train.lightning.data import ElasticLoader, EpochSampler, check_loader, epoch_sampler
+from resile.train.lightning.errors import LightningMistake
+from resile.train.lightning.progress import go_on_at_batch
+from resile.train.lightning.record import TrainerRecord
+from resile.train.lightning.world import workers_launched
+from resile.train.progress import report
+
+__all__ = ["ElasticCheckpoint"]
+
+
+class ElasticCheckpoint(Callback):  # type: ignore[misc]  # lightning is not followed by mypy
+    """Lets ``trainer.fit`` go on from the newest consistent state, at any world size.
+
+    ``global_batch``: samples of an update over all workers; gradient accumulation is set so that it
+    stays what it is when the world changes. Without it an update has more samples with more
+    workers. Raises DataMistake, LightningMistake.
+    """
+
+    def __init__(self, checkpointer: Checkpointer, *, global_batch: int | None = None) -> None:
+        self._checkpointer = checkpointer
+        self._global_batch = global_batch
+        self._started = workers_launched()
+        self._trainer: Any = None
+        self._sampler: EpochSampler | None = None
+        self._record: TrainerRecord | None = None
+        self._state: dict[str, Any] = {}
+        self._step = 0
+        self._update_done = False
+        self._random: dict[str, Any] | None = None
+        self._sigterm: Any = None
+
+    # --- what Lightning calls ---------------------------------------------------------------
+
+    def setup(self, trainer: Any, pl_module: Any, stage: str) -> None:
+        """The data is not asked for yet: have it asked from us."""
+        del pl_module
+        if stage != "fit" or trainer.fast_dev_run:
+            return
+        if self._trainer is not None:
+            raise LightningMistake("an ElasticCheckpoint is for one fit: make a new one for each")
+        check_trainer(trainer, started=self._started)
+        if sum(isinstance(one, ElasticCheckpoint) for one in trainer.callbacks) > 1:
+            raise LightningMistake("a Trainer has one ElasticCheckpoint")
+        self._trainer = trainer
+        self._sigterm = signal.getsignal(signal.SIGTERM)
+        # Other callbacks expect to have their state back when their on_fit_start comes.
+        trainer.callbacks = [self, *(one for one in trainer.callbacks if one is not self)]
+        source = trainer.fit_loop._data_source
+        usual = source.dataloader
+        source.dataloader = lambda: self._elastic(usual())
+
+    def on_fit_start(self, trainer: Any, pl_module: Any) -> None:
+        """Everything but the data is built: have that built too, and put the newest state in."""
+        if self._trainer is None:
+            return
+        check_start(trainer)
+        trainer.fit_loop.setup_data()
+        if self._sampler is None:
+            return  # limit_train_batches=0: nothing will be trained
+        check_batches(trainer)
+        self._record = TrainerRecord(trainer, but=self)
+        self._state = {
+            "model": pl_module,
+            "optimizers": list(trainer.optimizers),
+            "schedulers": [config.scheduler for config in trainer.lr_scheduler_configs],
+            "sampler": self._sampler.elastic,
+            "trainer": self._record,
+            "step": 0,
+        }
+        self._step = self._checkpointer.restore(self._state)
+        if self._checkpointer.resumed.source is not Source.NOWHERE:
+            self._random = random_states()
+            trainer.num_sanity_val_steps = 0
+
+    def on_train_start(self, trainer: Any, pl_module: Any) -> None:
+        """Lightning answers SIGTERM with a collective and goes on to the end of the batch: a worker
+        whose peers are gone, or that holds for a planned change, would not end. The agent sends it
+        only when there is nothing left to do, so what stood there before comes back."""
+        del trainer, pl_module
+        main = threading.current_thread() is threading.main_thread()
+        if main and self._sigterm is not None and "RESILE_SNAPSHOTS" in os.environ:
+            signal.signal(signal.SIGTERM, self._sigterm)
+
+    def on_train_batch_end(
+        self, trainer: Any, pl_module: Any, outputs: Any, batch: Any, batch_idx: int
+    ) -> None:
+        """An update is done with the last of its batches."""
+        del pl_module, outputs, batch
+        if self._trainer is not None and (batch_idx + 1) % trainer.accumulate_grad_batches == 0:
+            self._update_done = True
+            report(trainer.global_step)
+
+    def on_fit_end(self, trainer: Any, pl_module: Any) -> None:
+        """No next batch is asked for any more."""
+        del trainer, pl_module
+        if self._record is not None:
+            self._record.over = True
+            self._count_update()
+
+    def teardown(self, trainer: Any, pl_module: Any, stage: str) -> None:
+        """What is on its way to storage is still written."""
+        del pl_module
+        if stage == "fit" and self._trainer is not None:
+            del trainer.fit_loop._data_source.dataloader
+            self._checkpointer.close()
+
+    # --- what the loader calls --------------------------------------------------------------
+
+    def epoch_wanted(self) -> None:
+        """An epoch is about to be read."""
+        self._count_update()
+        assert self._sampler is not None
+        self._sampler.elastic.set_epoch(self._trainer.current_epoch)
+        if self._random is not None:
+            set_random_states(self._random)
+
+    def batch_wanted(self) -> None:
+        """A batch is about to be read."""
+        self._count_update()
+        if self._random is None:
+            return
+        assert self._sampler is not None
+        if self._sampler.batches_done:
+            set_random_states(self._random)
+            go_on_at_batch(self._trainer, self._sampler.batches_done)
+        self._random = None
+
+    # --- what is done -----------------------------------------------------------------------
+
+    def _count_update(self) -> None:
+        if self._update_done:
+            self._update_done = False
+            self._checkpointer.step(self._step, self._state)
+            self._step += 1
+
+    def _elastic(self, loader: Any) -> ElasticLoader:
+        """In place of the loader that Lightning would have used."""
+        check_loader(loader)
+        trainer = self._trainer
+        if self._global_batch is not None:
+            self._accumulate_to(self._global_batch, micro_batch=loader.batch_size)
+        self._sampler = epoch_sampler(
+            loader,
+            accumulated=trainer.accumulate_grad_batches,
+            rank=trainer.global_rank,
+            world=trainer.world_size,
+        )
+        return ElasticLoader(loader, sampler=self._sampler, boundaries=self)
+
+    def _accumulate_to(self, global_batch: int, *, micro_batch: int) -> None:
+        trainer = self._trainer
+        check_accumulation(trainer)
+        accumulated = accumulation_for(
+            global_batch, micro_batch=micro_batch, world=trainer.world_size
+        )
+        trainer.accumulate_grad_batches = accumulated
+        if trainer.is_global_zero:
+            say_if_uneven(
+                global_batch,
+                micro_batch=micro_batch,
+                world=trainer.world_size,
+                accumulated=accumulated,
+            )

@@ -1,0 +1,140 @@
+"""A Trainer's training data in an order that any number of workers can continue.
+
+Lightning draws up its plan (batches of an epoch, when to validate) from the loader's length. So the
+length stays that of a whole epoch, whatever is left of it, and every epoch of a world is as long as
+any other: each update takes the same number of batches, an incomplete last one is filled up or,
+with ``drop_last``, left out.
+
+The loader also says when Lightning wants the next batch. That is the one moment in which
+everything that belongs to the batch before it is done (hooks, logs, validation, the epoch's end)
+and nothing of the next is begun.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from typing import Any, Protocol
+
+from torch.utils.data import (
+    BatchSampler,
+    DataLoader,
+    DistributedSampler,
+    RandomSampler,
+    SequentialSampler,
+)
+
+from resile.train.data import ElasticSampler
+from resile.train.data.errors import DataMistake
+from resile.train.data.foreign import check_indexed, loader_options
+
+__all__ = ["Boundaries", "ElasticLoader", "EpochSampler", "check_loader", "epoch_sampler"]
+
+
+class Boundaries(Protocol):
+    """Who is told where training is in the loader."""
+
+    def epoch_wanted(self) -> None:
+        """An epoch is about to be read."""
+
+    def batch_wanted(self) -> None:
+        """A batch is about to be read."""
+
+
+class EpochSampler(DistributedSampler):  # type: ignore[misc]  # torch is not followed by mypy
+    """What is left of an epoch, under the length of a whole one.
+
+    It is a DistributedSampler because Lightning puts one of its own in the place of anything else.
+    ``set_epoch`` only notes the number: Lightning calls it before the epoch before is counted.
+    """
+
+    def __init__(self, elastic: ElasticSampler, *, micro_batch: int, shuffle: bool) -> None:
+        super().__init__(
+            elastic.dataset,
+            num_replicas=elastic.num_replicas,
+            rank=elastic.rank,
+            shuffle=shuffle,
+        )
+        self.elastic = elastic
+        self._micro_batch = micro_batch
+        self._whole = len(elastic)
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(self.elastic)
+
+    def __len__(self) -> int:
+        return self._whole
+
+    @property
+    def batches_done(self) -> int:
+        """How many batches of this epoch need not be read any more. After a change of the world:
+        as many as leave just enough for the rest."""
+        return (self._whole - len(self.elastic)) // self._micro_batch
+
+
+class ElasticLoader(DataLoader):  # type: ignore[misc]  # torch is not followed by mypy
+    """Reads as another loader does, but in our order, and says when it is asked for more."""
+
+    def __init__(self, like: Any, *, sampler: EpochSampler, boundaries: Boundaries) -> None:
+        super().__init__(
+            like.dataset, batch_size=like.batch_size, sampler=sampler, **loader_options(like)
+        )
+        self._boundaries = boundaries
+
+    def __iter__(self) -> Iterator[Any]:
+        """Nothing is begun before the first batch is asked for."""
+        self._boundaries.epoch_wanted()
+        batches = super().__iter__()
+        while True:
+            self._boundaries.batch_wanted()
+            try:
+                batch = next(batches)
+            except StopIteration:
+                return
+            yield batch
+
+
+def check_loader(loader: Any) -> None:
+    """Raises DataMistake for what cannot be read in another order."""
+    if not isinstance(loader, DataLoader):
+        raise DataMistake(
+            f"the training data has to be one DataLoader, not a {type(loader).__name__}"
+        )
+    check_indexed(loader.dataset, name="the dataset of the training DataLoader")
+    if loader.batch_size is None or type(loader.batch_sampler) is not BatchSampler:
+        raise DataMistake(
+            "the training DataLoader has to make its own batches: give it batch_size, and no "
+            "batch_sampler"
+        )
+
+
+def epoch_sampler(loader: Any, *, accumulated: int, rank: int, world: int) -> EpochSampler:
+    """The samples of ``loader`` for one of ``world`` workers; an update has ``accumulated``
+    batches of each."""
+    shuffle = _is_shuffled(loader.sampler)
+    elastic = ElasticSampler(
+        loader.dataset,
+        batch_size=loader.batch_size * accumulated,
+        num_replicas=world,
+        rank=rank,
+        shuffle=shuffle,
+        seed=int(os.environ.get("PL_GLOBAL_SEED", "0")),
+        drop_last=loader.drop_last,
+        pad=not loader.drop_last,
+        name="train",
+    )
+    return EpochSampler(elastic, micro_batch=loader.batch_size, shuffle=shuffle)
+
+
+def _is_shuffled(sampler: Any) -> bool:
+    if isinstance(sampler, SequentialSampler):
+        return False
+    if isinstance(sampler, RandomSampler):
+        if not sampler.replacement and sampler.num_samples == len(sampler.data_source):
+            return True
+    elif type(sampler) is DistributedSampler:
+        return bool(sampler.shuffle)
+    raise DataMistake(
+        f"the training DataLoader has a {type(sampler).__name__} with an order of its own, which "
+        "cannot be continued: leave the sampler out, and set shuffle"
+    )
