@@ -377,7 +377,7 @@ class Agent:
             self._say(WorkersFailed(fence=self._fence(), failures=group.failures()))
             for failure in group.failures():
                 log.warning("rank %d ended with %d", failure.rank, failure.exit_code)
-            await group.stop(grace=self._config.restart_grace)
+            group.begin_stop(grace=self._config.restart_grace)
         elif group.succeeded:
             self._state = LocalState.SUCCEEDED
             self._say(WorkersSucceeded(fence=self._fence()))

@@ -59,6 +59,7 @@ class WorkerGroup:
         self._on_exit = on_exit
         self._running: list[Running] = []
         self._watchers: list[asyncio.Task[None]] = []
+        self._stopping: asyncio.Task[None] | None = None
         self.round = 0
         self.first_rank = 0
         self.store_port = 0
@@ -153,8 +154,21 @@ class WorkerGroup:
         """Wait until the output of ended workers is read, for the sake of their last words."""
         await asyncio.gather(*(r.log.finish() for r in self._running if r.exit_code is not None))
 
+    def begin_stop(self, *, grace: float) -> asyncio.Task[None]:
+        """Begin to end them: SIGTERM, and SIGKILL to the whole process group when the grace is
+        over. To end a process with much memory takes its time, in which a round can form."""
+        if self._stopping is None:
+            self._stopping = asyncio.create_task(self._stop(grace))
+        return self._stopping
+
     async def stop(self, *, grace: float) -> None:
-        """SIGTERM, and SIGKILL to the whole process group when the grace is over."""
+        """End them, or wait for the end that was begun."""
+        stopping = self.begin_stop(grace=grace)
+        if grace <= 0:
+            self.kill()
+        await asyncio.shield(stopping)
+
+    async def _stop(self, grace: float) -> None:
         for running in self.alive:
             running.worker.signal(signal.SIGTERM)
         if self.alive and grace > 0:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
@@ -31,9 +30,11 @@ def data() -> None:
 def check(ledger: str, epochs: int | None, output: str) -> None:
     """Prove from a ledger that each index of each epoch was trained exactly once.
 
-    A ledger is written by the workers of a job whose environment has RESILE_LEDGER=FOLDER. Steps
-    that were trained and lost by a crash do not count; their repetition does. The exit code is 1
-    if an index counts twice, is missing, or was not written down; the last epoch may be under way.
+    Jobs of `resile up` write a ledger by themselves, those of `resile run` with --ledger and an
+    --rdzv-id; both are found by the job's name. With RESILE_LEDGER=FOLDER in its environment any
+    other job writes one too. Steps that were trained and lost by a crash do not count; their
+    repetition does. The exit code is 1 if an index counts twice, is missing, or was not written
+    down; the last epoch may be under way.
 
     \b
     Examples:
@@ -41,11 +42,12 @@ def check(ledger: str, epochs: int | None, output: str) -> None:
       resile data check /shared/ledger --epochs 3
       resile data check /shared/ledger -o json
     """
+    from resile.cli.ledgers import find_ledger
     from resile.ledger import LedgerError, read_ledger
     from resile.ledger import check as judge
 
     try:
-        verdict = judge(read_ledger(_folder(ledger)), epochs=epochs)
+        verdict = judge(read_ledger(find_ledger(ledger)), epochs=epochs)
     except LedgerError as error:
         raise click.ClickException(str(error)) from None
     if output == "json":
@@ -55,28 +57,6 @@ def check(ledger: str, epochs: int | None, output: str) -> None:
             _print_stream(stream)
     if not verdict.sound:
         sys.exit(1)
-
-
-def _folder(name: str) -> Path:
-    """A folder as it is, or the one that a job's manifest names."""
-    from resile.ledger import FOLDER_VARIABLE
-
-    if Path(name).is_dir():
-        return Path(name)
-    if "/" in name:
-        raise click.ClickException(f"there is no folder {name}")
-    from resile.cli.reader import find_job
-    from resile.job.manifest import job_from_data
-
-    manifest = find_job(name).picture().manifest
-    roles = job_from_data(manifest).spec.roles.values() if manifest else ()
-    for role in roles:
-        if named := role.environment.get(FOLDER_VARIABLE):
-            return Path(named)
-    raise click.ClickException(
-        f"the job '{name}' keeps no ledger; its workers write one if the env of their role in the "
-        f"manifest has {FOLDER_VARIABLE}: FOLDER"
-    )
 
 
 def _print_json(verdict: Verdict) -> None:

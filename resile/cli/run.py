@@ -22,9 +22,11 @@ from resile.agent.logs import LogRouting, StreamChoice, StreamsError
 from resile.agent.nursery import CommandKind, Preload, PreloadSyntaxError, WorkerCommand
 from resile.cli.devices import count_processes
 from resile.cli.elasticity import build_elasticity, parse_conf
+from resile.cli.ledgers import ledger_asked_for
 from resile.cli.logging import set_up_logging
 from resile.cli.torchrun_flags import given_but_ignored, ignored_options, torchrun_option
 from resile.job.elasticity import Elasticity
+from resile.ledger import FOLDER_VARIABLE
 from resile.wire.auth import TOKEN_FILE_VARIABLE, AuthError, client_tls, given_token, shared_token
 from resile.wire.bounds import is_name
 from resile.wire.client import Access
@@ -124,6 +126,7 @@ BACKENDS = ("resile", "c10d", "static")
     metavar="auto|none|A,B",
     help="What the nursery imports before it forks workers.",
 )
+@click.option("--ledger", is_flag=True, help="Write down what is trained: `resile data check ID`.")
 @click.option("--token-file", metavar="FILE", help="The job's token; else $RESILE_TOKEN.")
 @click.option("--tls-ca", metavar="FILE", help="Talk TLS to the master, trusting this.")
 @ignored_options
@@ -272,8 +275,12 @@ def _about_this_node(flags: dict[str, Any]) -> dict[str, Any]:
 
 
 def _for_workers(flags: dict[str, Any]) -> dict[str, str]:
-    """How workers that speak to the master themselves find what this node was given by flags."""
-    given = {TOKEN_FILE_VARIABLE: flags["token_file"], AUTHORITY_VARIABLE: flags["tls_ca"]}
+    """What this node was given by flags and its workers have to know themselves."""
+    given = {
+        TOKEN_FILE_VARIABLE: flags["token_file"],
+        AUTHORITY_VARIABLE: flags["tls_ca"],
+        FOLDER_VARIABLE: ledger_asked_for(flags),
+    }
     return {name: str(Path(path).absolute()) for name, path in given.items() if path}
 
 

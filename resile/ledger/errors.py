@@ -2,7 +2,7 @@
 
 LedgerError
 ├── NoLedger        there is none in that folder
-├── LedgerUnusable  it cannot be written
+├── LedgerUnusable  it cannot be written where it is said to be
 └── LedgerDamaged   a line, other than a last one cut off by a crash, is not what was written
 """
 
@@ -20,7 +20,7 @@ class NoLedger(LedgerError):
 
 
 class LedgerUnusable(LedgerError):
-    """A worker cannot write its ledger. Names the folder and what the system said."""
+    """A worker cannot write a ledger in this folder. Names it, and what the system said."""
 
 
 class LedgerDamaged(LedgerError):

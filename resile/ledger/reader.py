@@ -1,9 +1,9 @@
 """A ledger's folder as it is read back: per stream its rounds, in the order they happened.
 
-Workers of a round write the round's name. A name that comes again from a rank that it already has
-is another round: under plain torchrun names repeat, and so do they when a script is simply started
-again. Rounds are put in order by the clocks of the machines that wrote them, so these have to agree
-to less than a round lasts.
+Workers of a round write the round's name. A name that comes again from a rank that it already has,
+or with another world size, is another round: under plain torchrun names repeat, and so do they when
+a script is simply started again. Rounds are put in order by the clocks of the machines that wrote
+them, so these have to agree to less than a round lasts.
 """
 
 from __future__ import annotations
@@ -77,11 +77,12 @@ def read_ledger(folder: Path) -> list[Stream]:
 
 def _rounds(turns: list[Turn]) -> list[Round]:
     rounds: list[Round] = []
-    latest: dict[str, Round] = {}
+    latest: dict[tuple[str, int], Round] = {}
     for turn in sorted(turns, key=lambda turn: turn.begin.time):
-        known = latest.get(turn.begin.round)
+        key = turn.begin.round, turn.begin.world
+        known = latest.get(key)
         if known is None or turn.begin.rank in known.turns:
-            known = latest[turn.begin.round] = Round({})
+            known = latest[key] = Round({})
             rounds.append(known)
         known.turns[turn.begin.rank] = turn
     return rounds

@@ -3,10 +3,16 @@
 The line of a step goes to the kernel in one write when the step is recorded, so it survives the
 worker however that ends; only the machine's own end can take it. Nothing is written before there
 is something to say, and a forked child (a loader's worker) never writes into its parent's file.
+
+A folder that cannot be written is a mistake, and an error. Storage that fails later, or is full, is
+not worth a training: that is said once, this worker writes no more, and the check finds what is
+missing.
 """
 
 from __future__ import annotations
 
+import errno
+import logging
 import os
 import re
 import time
@@ -18,8 +24,13 @@ from resile.ledger.lines import ENDING, Begin, Line, encode_line, trained
 
 __all__ = ["FOLDER_VARIABLE", "Ledger", "round_name"]
 
+log = logging.getLogger("resile.ledger")
+
 FOLDER_VARIABLE = "RESILE_LEDGER"
-"""The environment variable that names the ledger's folder and so turns it on."""
+"""The environment variable that names the ledger's folder and so turns it on; empty: off."""
+
+MISTAKES = {errno.EACCES, errno.EPERM, errno.EROFS, errno.EEXIST, errno.ENOTDIR, errno.ENAMETOOLONG}
+"""What the system says of a folder that will never do."""
 
 
 class Ledger:
@@ -50,6 +61,7 @@ class Ledger:
         self._begun = 0
         self._file: int | None = None
         self._owner = 0
+        self._failed = False
 
     @property
     def round(self) -> str:
@@ -93,15 +105,20 @@ class Ledger:
         self._file = None
 
     def _append(self, line: Line) -> None:
+        if self._failed:
+            return
         data = encode_line(line)
         try:
             if os.write(self._opened(), data) != len(data):
-                raise OSError(0, "the disk is full")
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         except OSError as error:
-            raise LedgerUnusable(
-                f"the ledger cannot be written to {self._folder}: {error.strerror}; "
-                f"unset ${FOLDER_VARIABLE} to train without one"
-            ) from None
+            trouble = f"the ledger cannot be written to {self._folder}: {error.strerror}"
+            if error.errno in MISTAKES:
+                raise LedgerUnusable(
+                    f"{trouble}; unset ${FOLDER_VARIABLE} to train without one"
+                ) from None
+            self._failed = True
+            log.warning("%s; rank %d trains on without it", trouble, self._rank)
 
     def _opened(self) -> int:
         if self._file is None or self._owner != os.getpid():

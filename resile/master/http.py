@@ -6,15 +6,13 @@ Everything but ``/healthz`` needs the job's token. Answers are JSON, ``/metrics`
 from __future__ import annotations
 
 import re
-import time
 
 from aiohttp import web
-from prometheus_client import CollectorRegistry, Gauge, generate_latest
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
 
 from resile.master.answers import json_answer, refusal
 from resile.master.board_http import add_board_routes
-from resile.master.records import RoundPhase
+from resile.master.metrics import metrics_text
 from resile.master.service import MasterService
 from resile.master.view import view
 
@@ -74,19 +72,5 @@ async def _drain(request: web.Request) -> web.Response:
 
 
 async def _metrics(request: web.Request) -> web.Response:
-    shown = view(request.app[VIEW])
-    registry = CollectorRegistry()
-
-    def gauge(name: str, help_text: str, value: float) -> None:
-        Gauge(f"resile_{name}", help_text, registry=registry).set(value)
-
-    gauge("round", "Number of the latest round", shown.round)
-    gauge("world_size", "Workers in the latest round", shown.world_size)
-    gauge("nodes", "Nodes in the job", len(shown.nodes))
-    gauge("restarts", "Rounds broken by a worker's own failure", shown.restarts)
-    gauge("running", "1 while a round runs", float(shown.phase == RoundPhase.RUNNING.value))
-    gauge("step", "Highest step reported", shown.step if shown.step is not None else -1)
-    gauge("time_seconds", "The master's clock", time.time())
-    return web.Response(
-        body=generate_latest(registry), headers={"Content-Type": CONTENT_TYPE_LATEST}
-    )
+    body = metrics_text(request.app[VIEW])
+    return web.Response(body=body, headers={"Content-Type": CONTENT_TYPE_LATEST})

@@ -155,8 +155,6 @@ class ShardBook:
             return NotYet(after=ASK_AGAIN_FOR_BEGIN, reason=reason)
         if refusal := _why_malformed(begin):
             return NotAccepted(reason=refusal)
-        if old is not None:
-            old.forget_clients()
         record = BegunRecord(
             dataset=begin.dataset,
             spec=begin.spec,
@@ -166,7 +164,7 @@ class ShardBook:
             round=taker.round,
             generation=begin.generation,
         )
-        dataset = Dataset(record, self._journal)
+        dataset = old.begun_anew(record) if old else Dataset(record, self._journal)
         dataset.keep()
         self.datasets[begin.dataset] = dataset
         left = "no end" if dataset.pool.left is None else f"{dataset.pool.left:,} records left"

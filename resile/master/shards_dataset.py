@@ -8,7 +8,7 @@ run out; everything handed out and not held is done, so what is done need never 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from resile.master.journal import Journal
@@ -37,14 +37,29 @@ class Client:
     """Leased and not done, each with the time at which its lease is void. Without rounds only."""
 
 
+@dataclass
+class Traffic:
+    """Records that went out and came back, in all epochs and rounds of this master."""
+
+    leased: int = 0
+    returned: int = 0
+    """Not trained, or trained in vain: whoever held them is gone, slow, or gave them back."""
+
+
 class Dataset:
     """One begun dataset. Every change of it is told to the journal."""
 
-    def __init__(self, begun: BegunRecord, journal: Journal) -> None:
+    def __init__(
+        self, begun: BegunRecord, journal: Journal, *, traffic: Traffic | None = None
+    ) -> None:
+        """``traffic``: that of the begin before this one."""
         self.begun = begun
         self.clients: dict[str, Client] = {}
         self._journal = journal
         self.pool = _pool_of(begun)
+        self.open = self.pool.left
+        """Records that were not done when it was begun; None for a stream."""
+        self.traffic = traffic or Traffic()
 
     @classmethod
     def restore(cls, records: DatasetRecords, journal: Journal, *, now: float) -> Dataset:
@@ -68,6 +83,11 @@ class Dataset:
         """How many shards are leased and not done, without rounds."""
         return sum(len(client.held) for client in self.clients.values())
 
+    @property
+    def held_records(self) -> int:
+        """How many records are in them."""
+        return sum(_records_of(client.held) for client in self.clients.values())
+
     def held_by_others(self, name: str) -> int:
         """How many of these are not with this client."""
         own = self.clients.get(name)
@@ -84,6 +104,15 @@ class Dataset:
         for client in self.clients:
             self._journal.forget(client_key(self.begun.dataset, client))
 
+    def begun_anew(self, begun: BegunRecord) -> Dataset:
+        """What takes its place when a round begins it from a restored state."""
+        self.forget_clients()
+        following = Dataset(begun, self._journal, traffic=self.traffic)
+        if begun.spec.sizes == self.spec.sizes:
+            # Handed out, but not in the state that was restored.
+            self.traffic.returned += max(0, self._gone_through() - following._gone_through())
+        return following
+
     def next_epoch(self) -> Dataset:
         """The same dataset from its beginning."""
         self.forget_clients()
@@ -96,7 +125,7 @@ class Dataset:
             round=self.begun.round,
             generation=self.begun.generation,
         )
-        following = Dataset(begun, self._journal)
+        following = Dataset(begun, self._journal, traffic=self.traffic)
         following.clients = {
             name: Client(number=client.number) for name, client in self.clients.items()
         }
@@ -115,6 +144,7 @@ class Dataset:
         else:
             taken = self.pool.take(records=records, shards=shards)
         client.number, client.answer = number, tuple(taken)
+        self.traffic.leased += _records_of(taken)
         if self.begun.round is None:
             client.held.update(dict.fromkeys(taken, now + self.spec.patience))
         self._keep_client(name, client)
@@ -146,9 +176,7 @@ class Dataset:
         # The same request may come again: it is settled, and only to be answered.
         client.number, client.answer = number, ()
         self._keep_client(name, client)
-        if returned:
-            self.pool.put_back(returned)
-            self._keep_pool()
+        self._reclaim(returned)
         return None
 
     def release(self, name: str) -> int:
@@ -171,11 +199,17 @@ class Dataset:
                 count += self._reclaim(over)
         return count
 
-    def _reclaim(self, shards: list[Shard]) -> int:
+    def _reclaim(self, shards: Sequence[Shard]) -> int:
         if shards:
+            self.traffic.returned += _records_of(shards)
             self.pool.put_back(shards)
             self._keep_pool()
         return len(shards)
+
+    def _gone_through(self) -> int:
+        """Records of all epochs that were done or handed out so far; 0 for a stream."""
+        total = sum(self.spec.sizes)
+        return (self.begun.epoch + 1) * total - (self.pool.left or 0)
 
     def _keep_pool(self) -> None:
         name = self.begun.dataset
@@ -190,6 +224,10 @@ class Dataset:
             held=tuple(client.held),
         )
         self._journal.keep(client_key(self.begun.dataset, name), record)
+
+
+def _records_of(shards: Iterable[Shard]) -> int:
+    return sum(shard.stop - shard.start for shard in shards)
 
 
 def _pool_of(begun: BegunRecord, kept: PoolRecord | None = None) -> Pool:

@@ -35,7 +35,6 @@ class Step:
     rank: int
     world: int
     pid: int
-    agent: int
     step: int
     restarts: int
 

@@ -6,8 +6,8 @@ measured is saving. Before a save the number of the step is written into each pi
 restore it has to be there.
 
 A step sleeps (BENCH_STEP_SECONDS) or, with BENCH_COMPUTE, keeps its core busy for about as long.
-The ranks meet before each save, untimed, when the one before is on storage, so that a save is never
-charged for its predecessor or for another rank's delay.
+The ranks meet before each save, untimed, when the one before is on storage, and before a restore:
+neither is ever charged for its predecessor or for another rank's delay.
 
 Imports torch, the standard library and the saver that $BENCH_SAVER names, a module of this folder.
 """
@@ -57,6 +57,7 @@ def main() -> None:
     every = int(os.environ["BENCH_EVERY"])
     model, optimizer = _trained(int(os.environ["BENCH_BYTES"]))
     saver = importlib.import_module(os.environ["BENCH_SAVER"]).Saver(model, optimizer, every)
+    dist.barrier()  # a restore is charged for no other rank's late arrival
     begun = time.monotonic()
     start = saver.restore()
     restore = time.monotonic() - begun

@@ -3,8 +3,9 @@
 ``<state_home>/jobs/<name>`` holds the token, the master's endpoint, store and log, the nodes' logs,
 the last picture of the job (``job.json``, written before anything in it is acted on) and its story
 (``events.jsonl``). It stays when the job is over, until `resile delete` or the next `up` of that
-name. ``up.lock`` is locked while the job's `up` lives: the kernel releases it however that ends,
-so a job whose `up` was killed is told from one that runs.
+name. Only ``ledger`` outlives that, too: the next `up` may go on with the training of the last one.
+``up.lock`` is locked while the job's `up` lives: the kernel releases it however that ends, so a job
+whose `up` was killed is told from one that runs.
 
 JobFolderError
 ├── JobRunning       another `up` has the job
@@ -22,6 +23,7 @@ from pathlib import Path
 
 import msgspec
 
+from resile.ledger.lines import ENDING
 from resile.wire.auth import new_token, read_token, write_private
 from resile.wire.endpoint import Endpoint, EndpointError, parse_endpoint
 from resile.wire.inquiry import Inquiry
@@ -32,7 +34,7 @@ from resile.wire.views import EventView, JobPicture, LogFile
 __all__ = ["FolderUnusable", "JobFolder", "JobFolderError", "JobRunning", "all_jobs"]
 
 OWN_FILES = (*RUN_FILES, "endpoint", "job.json", "job.json.new", "events.jsonl")
-"""All that lies in a job's folder beside the lock and the logs."""
+"""All that lies in a job's folder beside the lock, the logs and the ledger."""
 
 LOCK_TRIES, LOCK_PAUSE = 20, 0.02
 """Whoever only looks whether a job runs holds its lock for an instant: not long enough to wait."""
@@ -61,6 +63,7 @@ class JobFolder:
         self.path = state_home() / "jobs" / name
         self.token_file = self.path / "token"
         self.logs = self.path / "logs"
+        self.ledger = self.path / "ledger"
         self.master_log = self.path / "master.log"
         self._picture = self.path / "job.json"
         self._events = self.path / "events.jsonl"
@@ -159,17 +162,15 @@ class JobFolder:
         """Forget the job. By name and never recursively: what else lies there is not ours."""
         with self._usable():
             self._empty()
+            _clear(self.ledger, f"*{ENDING}")
             self._lock.unlink(missing_ok=True)
         with contextlib.suppress(OSError):
             self.path.rmdir()
 
     def _empty(self) -> None:
-        for log in self.logs.glob("*.log"):
-            log.unlink()
+        _clear(self.logs, "*.log")
         for name in OWN_FILES:
             (self.path / name).unlink(missing_ok=True)
-        with contextlib.suppress(OSError):
-            self.logs.rmdir()
 
     @contextlib.contextmanager
     def _usable(self) -> Iterator[None]:
@@ -209,6 +210,14 @@ def all_jobs() -> list[JobFolder]:
     except OSError:
         return []
     return [folder for folder in map(JobFolder, names) if folder.exists()]
+
+
+def _clear(folder: Path, pattern: str) -> None:
+    """Remove what is ours in a folder, and the folder if that leaves it empty."""
+    for file in folder.glob(pattern):
+        file.unlink()
+    with contextlib.suppress(OSError):
+        folder.rmdir()
 
 
 def _locked(descriptor: int) -> bool:

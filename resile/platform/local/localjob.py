@@ -15,6 +15,7 @@ import time
 from collections.abc import Callable, Mapping
 
 from resile.job.spec import ElasticJob
+from resile.ledger import FOLDER_VARIABLE
 from resile.platform.local.capacity import Capacity
 from resile.platform.local.controller import Ending, LocalController
 from resile.platform.local.jobfolder import JobFolder
@@ -172,7 +173,11 @@ class LocalJob:
     def _environments(self, endpoint: Endpoint) -> dict[str, dict[str, str]]:
         apart = {role: Endpoint("127.0.0.1", free_port()) for role in roles_apart(self._job.spec)}
         return node_environments(
-            self._job.metadata.name, self._job.spec, master=endpoint, apart=apart
+            self._job.metadata.name,
+            self._job.spec,
+            master=endpoint,
+            apart=apart,
+            ledger=None if FOLDER_VARIABLE in os.environ else self._folder.ledger.absolute(),
         )
 
 

@@ -45,6 +45,8 @@ class GlobalBatch:
     def __iter__(self) -> Iterator[Any]:
         if self._begun:
             raise BatchMistake("a global batch can be gone through only once")
+        if self.plan.stand_in:
+            self._next()  # taken from the loader, so that what comes after it is in its place
         for planned in self.plan.passes:
             batch = self._filler() if planned.filler else self._next()
             with self._exchange.during(last=planned.last):
@@ -75,5 +77,6 @@ class GlobalBatch:
 
     def _filler(self) -> Any:
         """Any samples will do, as their loss weighs nothing; two, as BatchNorm refuses one."""
-        sample = self._loader.dataset[0]
+        dataset = self._loader.dataset
+        sample = dataset[getattr(dataset, "any_index", 0)]
         return self._loader.collate_fn([sample, sample])

@@ -8,7 +8,8 @@ mean over ranks of what each accumulated, so the mean loss of a micro-batch of `
     1/W * sum over ranks, passes of (m * W / n) * mean over m  =  1/n * sum over all samples
 
 Every rank takes at least one pass, as the exchange of gradients happens in the last one. A rank
-without samples takes a *filler*: a pass that weighs nothing.
+without samples takes a *filler*: a pass that weighs nothing. Leased data has a *stand-in* for such
+a rank, which comes out of the loader as its other batches do.
 """
 
 from __future__ import annotations
@@ -44,6 +45,8 @@ class StepPlan:
 
     world: int
     passes: tuple[Pass, ...]
+    stand_in: bool = False
+    """Whether the loader has a batch for this rank although it has no samples."""
 
     def weight_of_sum(self) -> float:
         """What the sum over some samples' losses is multiplied with."""
@@ -51,11 +54,18 @@ class StepPlan:
 
 
 def plan_step(
-    samples: int, world: int, *, rank: int, micro_batch: int | None, equal_passes: bool
+    samples: int,
+    world: int,
+    *,
+    rank: int,
+    micro_batch: int | None,
+    equal_passes: bool,
+    stand_ins: bool = False,
 ) -> StepPlan:
     """The plan for a global batch of ``samples``.
 
-    With ``equal_passes`` all ranks take as many passes as the one with the most.
+    With ``equal_passes`` all ranks take as many passes as the one with the most. ``stand_ins``: the
+    loader gives a rank without samples one batch all the same.
     """
     start, stop = share_of(samples, world, rank=rank)
     sizes = _pieces(stop - start, micro_batch)
@@ -68,6 +78,7 @@ def plan_step(
         passes=tuple(
             Pass(samples=size, last=number == len(sizes)) for number, size in enumerate(sizes, 1)
         ),
+        stand_in=stand_ins and start == stop,
     )
 
 

@@ -25,7 +25,7 @@ from typing import Any, Literal, get_args
 
 from torch.nn.utils import clip_grad_norm_
 
-from resile.train.batch.ahead import plans, sampler_of
+from resile.train.batch.ahead import cutter_of, plans
 from resile.train.batch.errors import BatchMistake, PlanBroken
 from resile.train.batch.exchange import exchange_of, has_collective_forward
 from resile.train.batch.globalbatch import GlobalBatch
@@ -80,10 +80,10 @@ class ElasticTrainer:
 
     def steps(self, loader: Any) -> Iterator[GlobalBatch]:
         """The global batches of what is left of the epoch, the same number on all ranks."""
-        sampler = sampler_of(loader)
-        self._check_world(sampler.num_replicas)
-        self._batch_size = sampler.global_batch
-        ahead = plans(sampler, equal_passes=self._equal_passes)
+        cutter = cutter_of(loader)
+        self._check_world(cutter.num_replicas)
+        self._batch_size = cutter.global_batch
+        ahead = plans(cutter, equal_passes=self._equal_passes)
         batches = iter(loader)
         for plan in ahead:
             self._open = GlobalBatch(plan, self._exchange, loader=loader, batches=batches)
@@ -163,7 +163,7 @@ class ElasticTrainer:
         if self._exchange.world not in (None, shares):
             raise BatchMistake(
                 f"the sampler cuts a global batch into {shares} shares, but gradients are averaged "
-                f"over {self._exchange.world} ranks: give the sampler "
+                f"over {self._exchange.world} ranks: give the sampler (or the ShardedDataset) "
                 f"num_replicas={self._exchange.world}"
             )
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sized
-from pathlib import Path
+from typing import TYPE_CHECKING
 
-from resile.train.data.elastic import ElasticWalk
+from resile.train.data.elastic import ElasticWalk, WalkOptions
 from resile.train.data.errors import DataMistake
-from resile.train.data.place import rank_and_world
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
 
 __all__ = ["ElasticBatchSampler"]
 
@@ -19,7 +21,7 @@ class ElasticBatchSampler(ElasticWalk):
     is when the world changes. A rank's share of it comes as one list, or as several of at most
     ``micro_batch``. Shares differ by at most one sample; :meth:`shares` tells all of them. A rank
     without a share in a global batch (the last one, or any when there are more ranks than samples)
-    gets no list for it, never an empty one.
+    gets no list for it, never an empty one. The options are those of :class:`ElasticSampler`.
     """
 
     def __init__(
@@ -28,31 +30,12 @@ class ElasticBatchSampler(ElasticWalk):
         *,
         global_batch: int,
         micro_batch: int | None = None,
-        num_replicas: int | None = None,
-        rank: int | None = None,
-        shuffle: bool = True,
-        seed: int = 0,
-        drop_last: bool = False,
-        pad: bool = False,
-        name: str | None = None,
-        ledger: str | Path | None = None,
+        **options: Unpack[WalkOptions],
     ) -> None:
         for what, value in (("global_batch", global_batch), ("micro_batch", micro_batch)):
             if value is not None and value < 1:
                 raise DataMistake(f"{what}={value} has to be at least 1")
-        rank, world = rank_and_world(rank, num_replicas)
-        super().__init__(
-            dataset,
-            global_batch=global_batch,
-            rank=rank,
-            world=world,
-            shuffle=shuffle,
-            seed=seed,
-            drop_last=drop_last,
-            pad=pad,
-            name=name,
-            ledger=ledger,
-        )
+        super().__init__(dataset, global_batch=lambda _world: global_batch, **options)
         self.micro_batch = micro_batch
 
     def __iter__(self) -> Iterator[list[int]]:

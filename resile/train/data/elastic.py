@@ -14,9 +14,10 @@ for whatever is in its state) saves a position that never moves.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sized
+from collections.abc import Callable, Iterator, Mapping, Sized
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypedDict
 
 import msgspec
 import torch
@@ -26,9 +27,10 @@ from resile.train.data.cut import Cut, share_of, shares_of
 from resile.train.data.errors import DataMistake
 from resile.train.data.ledger import next_name, open_ledger
 from resile.train.data.order import EpochOrder, epoch_order
+from resile.train.data.place import rank_and_world
 from resile.train.data.position import Position
 
-__all__ = ["ElasticWalk"]
+__all__ = ["ElasticWalk", "WalkOptions"]
 
 BLOCK = 1 << 14
 """Positions whose indices are computed together: enough to cost little each, a few ms in all."""
@@ -44,6 +46,30 @@ class _Reading:
     """Trained when it was begun."""
 
 
+class WalkOptions(TypedDict, total=False):
+    """What both samplers take, beside the size of a batch."""
+
+    num_replicas: int | None
+    rank: int | None
+    """Both are the process group's if not given, else the environment's."""
+
+    shuffle: bool
+    """True by default."""
+
+    seed: int
+    drop_last: bool
+    """Leave the last global batch of an epoch out if it is incomplete."""
+
+    pad: bool
+    """Or fill it up with the first samples of the epoch, which do not count again."""
+
+    name: str | None
+    """The data's in the ledger; by default from the order in which samplers are made."""
+
+    ledger: str | Path | None
+    """Its folder, $RESILE_LEDGER by default."""
+
+
 class ElasticWalk(Sampler):  # type: ignore[misc]  # torch is not followed by mypy
     """Global batches of epoch after epoch, and this rank's share of each."""
 
@@ -51,32 +77,40 @@ class ElasticWalk(Sampler):  # type: ignore[misc]  # torch is not followed by my
         self,
         dataset: Sized,
         *,
-        global_batch: int,
-        rank: int,
-        world: int,
-        shuffle: bool,
-        seed: int,
-        drop_last: bool,
-        pad: bool,
-        name: str | None,
-        ledger: str | Path | None,
+        global_batch: Callable[[int], int],
+        num_replicas: int | None = None,
+        rank: int | None = None,
+        shuffle: bool = True,
+        seed: int = 0,
+        drop_last: bool = False,
+        pad: bool = False,
+        name: str | None = None,
+        ledger: str | Path | None = None,
     ) -> None:
+        """``global_batch``: how many samples it has with so many ranks."""
         if drop_last and pad:
             raise DataMistake(
                 "drop_last=True leaves the last incomplete batch out and pad=True fills it up: "
                 "choose one"
             )
         self.dataset = dataset
-        self.rank, self.num_replicas = rank, world
-        self.global_batch = global_batch
+        self.rank, self.num_replicas = rank_and_world(rank, num_replicas)
+        self.global_batch = global_batch(self.num_replicas)
         length = len(dataset)
-        self._cut = Cut(length=length, size=global_batch, drop_last=drop_last, pad=pad)
+        self._cut = Cut(length=length, size=self.global_batch, drop_last=drop_last, pad=pad)
         self._position = Position(seed=seed, length=length, shuffle=shuffle)
         self._begin = 0
         self._epochs_set = False
         self._read: _Reading | None = None
+        self._noting: tuple[int, Iterator[list[int]]] | None = None
+        """For the ledger: this rank's shares from a position on."""
         self._ledger = open_ledger(
-            ledger, name or next_name(), length=length, drops=drop_last, rank=rank, world=world
+            ledger,
+            name or next_name(),
+            length=length,
+            drops=drop_last,
+            rank=self.rank,
+            world=self.num_replicas,
         )
 
     # --- the position -----------------------------------------------------------------------
@@ -134,7 +168,7 @@ class ElasticWalk(Sampler):  # type: ignore[misc]  # torch is not followed by my
         """Go on from a saved position, whatever the world size was there."""
         self._position = self._position.restored(state)
         self._begin = self._position.completed
-        self._read = None
+        self._read = self._noting = None
         if self._ledger is not None:
             self._ledger.resumed(self._position.steps or None, of=self._position.trained_by)
 
@@ -158,6 +192,7 @@ class ElasticWalk(Sampler):  # type: ignore[misc]  # torch is not followed by my
     def _turn_to(self, epoch: int) -> None:
         self._position = msgspec.structs.replace(self._position, epoch=epoch, completed=0)
         self._begin = 0
+        self._noting = None
 
     def _after(self, start: int, samples: int) -> int:
         """The position after a step."""
@@ -173,10 +208,20 @@ class ElasticWalk(Sampler):  # type: ignore[misc]  # torch is not followed by my
         """Write down what this rank trained; what only fills up a batch does not count."""
         if self._ledger is None:
             return
-        shares = [self._share(cursor, count) for cursor, count in self._cut.batches(start, stop)]
-        positions = torch.cat(shares)
-        indices = self._order(self._position.epoch).at(positions[positions < stop])
-        self._ledger.record(step, self._position.epoch, indices.tolist(), total=stop - start)
+        indices: list[int] = []
+        for cursor, count in self._cut.batches(start, stop):
+            first, last = share_of(count, self.num_replicas, rank=self.rank)
+            own = max(min(last, self._cut.length - cursor) - first, 0)
+            indices += self._noted(cursor, cursor + count)[:own]
+        self._ledger.record(step, self._position.epoch, indices, total=stop - start)
+
+    def _noted(self, cursor: int, stop: int) -> list[int]:
+        """This rank's share of a global batch; cheap for one after the other."""
+        if self._noting is None or self._noting[0] != cursor:
+            self._noting = cursor, self._shares_from(self._position.epoch, cursor)
+        walk = self._noting[1]
+        self._noting = stop, walk
+        return next(walk)
 
     # --- the walk ---------------------------------------------------------------------------
 
@@ -184,7 +229,12 @@ class ElasticWalk(Sampler):  # type: ignore[misc]  # torch is not followed by my
         """This rank's share of one global batch after the other, to the end of an epoch."""
         epoch = self._epoch_to_read()
         self._begin = self._position.completed if epoch == self._position.epoch else 0
-        return self._shares_from(epoch, self._begin)
+        return self._to_the_end(epoch, self._begin)
+
+    def _to_the_end(self, epoch: int, begin: int) -> Iterator[list[int]]:
+        steps = self._position.steps
+        yield from self._shares_from(epoch, begin)
+        self._read = _Reading(epoch, steps)
 
     def _epoch_to_read(self) -> int:
         epoch = self._position.epoch
@@ -195,7 +245,7 @@ class ElasticWalk(Sampler):  # type: ignore[misc]  # torch is not followed by my
         return max(epoch + self.finished, following)
 
     def _shares_from(self, epoch: int, begin: int) -> Iterator[list[int]]:
-        order, steps = self._order(epoch), self._position.steps
+        order = self._order(epoch)
         waiting: list[torch.Tensor] = []
         held = 0
         for cursor, count in self._cut.batches(begin, self._cut.length):
@@ -206,7 +256,6 @@ class ElasticWalk(Sampler):  # type: ignore[misc]  # torch is not followed by my
                 waiting, held = [], 0
         if waiting:
             yield from _indices(order, waiting)
-        self._read = _Reading(epoch, steps)
 
     def _share(self, cursor: int, count: int) -> torch.Tensor:
         """The positions that are this rank's of a global batch."""

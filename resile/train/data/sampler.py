@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sized
-from pathlib import Path
+from typing import TYPE_CHECKING
 
-from resile.train.data.elastic import ElasticWalk
+from resile.train.data.elastic import ElasticWalk, WalkOptions
 from resile.train.data.errors import DataMistake
-from resile.train.data.place import rank_and_world
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
 
 __all__ = ["ElasticSampler"]
 
@@ -20,38 +22,14 @@ class ElasticSampler(ElasticWalk):
     and split as evenly as can be, so ranks may have one sample less than others in it, or none:
     use ``torch.distributed.algorithms.join.Join`` with plain DDP, or ``drop_last`` or ``pad``.
 
-    ``name`` is the data's name in the ledger, ``ledger`` its folder ($RESILE_LEDGER by default).
+    The options are ``num_replicas``, ``rank``, ``shuffle=True``, ``seed=0``, ``drop_last=False``,
+    ``pad=False``, and for the ledger ``name`` and ``ledger``: see :class:`WalkOptions`.
     """
 
-    def __init__(
-        self,
-        dataset: Sized,
-        *,
-        batch_size: int,
-        num_replicas: int | None = None,
-        rank: int | None = None,
-        shuffle: bool = True,
-        seed: int = 0,
-        drop_last: bool = False,
-        pad: bool = False,
-        name: str | None = None,
-        ledger: str | Path | None = None,
-    ) -> None:
+    def __init__(self, dataset: Sized, *, batch_size: int, **options: Unpack[WalkOptions]) -> None:
         if batch_size < 1:
             raise DataMistake(f"batch_size={batch_size} has to be at least 1")
-        rank, world = rank_and_world(rank, num_replicas)
-        super().__init__(
-            dataset,
-            global_batch=world * batch_size,
-            rank=rank,
-            world=world,
-            shuffle=shuffle,
-            seed=seed,
-            drop_last=drop_last,
-            pad=pad,
-            name=name,
-            ledger=ledger,
-        )
+        super().__init__(dataset, global_batch=lambda world: world * batch_size, **options)
         self.batch_size = batch_size
 
     def __iter__(self) -> Iterator[int]:

@@ -19,13 +19,14 @@ What is guaranteed
     counted in the state that training resumed from: a record counts when the step that used it is
     in the snapshot or checkpoint. What was only leased or prefetched is leased again.
 
-    ``Pace.TOGETHER`` (the default): all ranks take the same number of batches in an epoch, so no
-    collective waits for a rank without data. Batches have ``batch_size`` records except for the
-    last two, which are smaller; with ``batch_size=1`` the last may have two. Every rank has at
-    least one record in every step, except when an epoch has fewer records left than there are
-    ranks: then some ranks get, in its only step, a *stand-in*, a record of another rank's that
-    does not count. :attr:`ShardedDataset.share` is 0 during that step: multiply the loss by 0.
-    Since all ranks step together, all take equally many records, however fast they are.
+    ``Pace.TOGETHER`` (the default): all ranks take the same number of steps in an epoch, so no
+    collective waits for a rank without data. Steps are full except for the last two, which are
+    smaller; where a full step has less than two records for each rank the last may be larger. Every
+    rank has at least one record in every step, except when an epoch has fewer records left than
+    there are ranks: then some ranks get, in its only step, a *stand-in*, a record of another rank's
+    that does not count. :attr:`ShardedDataset.share` is 0 during that step: multiply the loss by 0,
+    or let an ElasticTrainer do it. Since all ranks step together, all take equally many records,
+    however fast they are.
 
     ``Pace.APART``: whoever asks first takes more, shards get smaller towards the end, and ranks run
     out of records at different times. Use ``torch.distributed.algorithms.Join`` around the loop.
@@ -39,21 +40,19 @@ and the position never moves; a DataLoader is given the dataset without its batc
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
-import msgspec
 from torch.utils.data import DataLoader, Dataset
 
 from resile.ledger import Ledger
 from resile.train.data.errors import DataMistake
 from resile.train.data.ledger import open_ledger
 from resile.train.data.place import rank_and_world
-from resile.train.data.sharded_epoch import Batch, EpochTake, first_records
-from resile.train.data.sharded_leasers import Leaser, Opening, checked_spec, leaser_for, quotas
-from resile.train.data.sharded_plan import plan_of
+from resile.train.data.sharded_batches import BatchShape, ShardedBatches, shape_of
+from resile.train.data.sharded_handing import Handing
+from resile.train.data.sharded_leasers import checked_spec
 from resile.train.data.sharded_sources import Index, open_source
 from resile.train.data.sharded_trained import Trained
 from resile.wire.shards import DatasetSpec, Pace
@@ -91,10 +90,7 @@ class ShardedDataset(Dataset):  # type: ignore[misc]  # torch is not followed by
         _check(shuffle, shard_size, epochs, self._source.partitions, offsets)
         self.rank, self.num_replicas = rank_and_world(rank, num_replicas)
         self.epochs = epochs
-        self._name = name
-        self._mixes = shuffle is True
-        self._total = sum(self._source.sizes)
-        self._spec = checked_spec(
+        spec = checked_spec(
             DatasetSpec(
                 sizes=self._source.sizes,
                 partitions=self._source.partitions,
@@ -104,32 +100,62 @@ class ShardedDataset(Dataset):  # type: ignore[misc]  # torch is not followed by
             )
         )
         self._trained = Trained(
-            total=self._total,
-            partitions=self._source.partitions,
+            total=sum(spec.sizes),
+            partitions=spec.partitions,
             rank=self.rank,
-            ledger=self._opened_ledger(ledger),
+            ledger=self._opened_ledger(ledger, name),
             offsets=offsets or (),
         )
+        self._handing = Handing(
+            self._trained,
+            dataset=name,
+            spec=spec,
+            mixes=shuffle is True,
+            rank=self.rank,
+            world=self.num_replicas,
+        )
         self._epochs_set = False
-        self._generation = 0
-        self._take: EpochTake | None = None
-        self._handed: deque[Batch] = deque()
-        """In the hands of whoever iterates, and not trained yet."""
-        self._leaser: Leaser | None = None
 
     # --- reading ----------------------------------------------------------------------------
 
-    def loader(self, batch_size: int, *, pace: Pace = Pace.TOGETHER, **options: Any) -> DataLoader:
+    def loader(
+        self,
+        batch_size: int | None = None,
+        *,
+        global_batch: int | None = None,
+        micro_batch: int | None = None,
+        pace: Pace = Pace.TOGETHER,
+        **options: Any,
+    ) -> DataLoader:
         """A DataLoader over :meth:`batches`, with all of its other options."""
         if not options.get("in_order", True):
             raise DataMistake("in_order=False: what is trained is known by the order of batches")
-        return DataLoader(self, batch_sampler=self.batches(batch_size, pace=pace), **options)
+        batches = self.batches(
+            batch_size, global_batch=global_batch, micro_batch=micro_batch, pace=pace
+        )
+        return DataLoader(self, batch_sampler=batches, **options)
 
-    def batches(self, batch_size: int, *, pace: Pace = Pace.TOGETHER) -> ShardedBatches:
-        """This rank's batches as lists of indices: ``batch_sampler=`` of a DataLoader."""
-        if batch_size < 1:
-            raise DataMistake(f"batch_size={batch_size}: at least 1 is wanted")
-        return ShardedBatches(self, batch_size, pace)
+    def batches(
+        self,
+        batch_size: int | None = None,
+        *,
+        global_batch: int | None = None,
+        micro_batch: int | None = None,
+        pace: Pace = Pace.TOGETHER,
+    ) -> ShardedBatches:
+        """This rank's batches as lists of indices: ``batch_sampler=`` of a DataLoader.
+
+        ``batch_size``: records of this rank in a step; or ``global_batch``: those of all ranks.
+        With ``micro_batch`` a step is cut into lists of at most so many, for an ElasticTrainer.
+        """
+        shape = shape_of(
+            batch_size,
+            global_batch=global_batch,
+            micro_batch=micro_batch,
+            pace=pace,
+            world=self.num_replicas,
+        )
+        return ShardedBatches(self, shape)
 
     def __iter__(self) -> Iterator[Any]:
         """One record after the other; ``advance()`` counts one."""
@@ -160,16 +186,25 @@ class ShardedDataset(Dataset):  # type: ignore[misc]  # torch is not followed by
         return self._trained.epoch
 
     @property
+    def left(self) -> int | None:
+        """Records that were not done when the epoch was begun or restored; None for a stream."""
+        return self._trained.left
+
+    @property
     def share(self) -> int | None:
         """Records of the batch being trained that count; 0 for a stand-in, None for no batch."""
-        return self._handed[0].counted if self._handed else None
+        return self._handing.current.counted if self._handing.current else None
+
+    @property
+    def any_index(self) -> Index:
+        """A record that can be read, whichever; of a stream, one of the batch being trained."""
+        current = self._handing.current
+        return current.indices[0] if current else 0
 
     @property
     def finished(self) -> bool:
         """Whether this rank has nothing left to train in this epoch."""
-        if self._take is not None:
-            return self._take.over and not self._handed
-        return self._trained.left == 0
+        return self._handing.finished
 
     def remaining_epochs(self) -> Iterator[int]:
         """The epochs that are not trained to their end, the current one first."""
@@ -191,10 +226,9 @@ class ShardedDataset(Dataset):  # type: ignore[misc]  # torch is not followed by
 
         ``samples``: so many records of this rank, where a step is not exactly one batch.
         """
-        if not self._handed:
+        batch = self._handing.counted_off(samples)
+        if batch is None:
             return 0
-        handed = self._handed
-        batch = handed.popleft() if samples is None else first_records(handed, samples)
         self._trained.count(batch)
         return batch.counted
 
@@ -206,9 +240,7 @@ class ShardedDataset(Dataset):  # type: ignore[misc]  # torch is not followed by
         """Go on from the states of all ranks of a saved step, whatever their number was."""
         if states:
             self._trained.restore(states)
-            self._take = None
-            self._handed.clear()
-            self._generation += 1
+            self._handing.restored()
 
     def load_state_dict(self, state: Mapping[str, object]) -> None:
         """As :meth:`load_rank_states`, where one process trained alone."""
@@ -216,70 +248,33 @@ class ShardedDataset(Dataset):  # type: ignore[misc]  # torch is not followed by
 
     # --- for the batches --------------------------------------------------------------------
 
-    def hand_out(self, batch_size: int, pace: Pace) -> Iterator[list[Index]]:
+    def hand_out(self, shape: BatchShape) -> Iterator[list[Index]]:
         """The batches of one epoch that are not trained yet; see :class:`ShardedBatches`."""
+        self._move_on()
+        yield from self._handing.hand_out(shape)
+
+    def steps_ahead(self, shape: BatchShape) -> Iterator[int]:
+        """Records of all ranks in each step that :meth:`hand_out` is going to hand out."""
+        self._move_on()
+        return self._handing.steps_ahead(shape)
+
+    def _move_on(self) -> None:
+        """Begin the next epoch, if this one is over and nobody says which is to be trained."""
         if self.finished and not self._epochs_set and self.epoch + 1 < self.epochs:
             self._turn_to(self.epoch + 1)
-        take = self._take or self._begin(batch_size, pace)
-        if (take.batch_size, take.in_lockstep) != (batch_size, pace is Pace.TOGETHER):
-            raise DataMistake(
-                f"batch_size={batch_size}: epoch {self.epoch} was begun with another "
-                f"({take.batch_size}) or another pace, and goes on with it"
-            )
-        for batch in list(self._handed):
-            yield list(batch.indices)
-        for batch in take.batches():
-            self._handed.append(batch)
-            yield list(batch.indices)
-            if self._take is not take:
-                return
-
-    def steps(self, batch_size: int) -> int | None:
-        """How many batches the epoch has in lockstep, counted from what was restored."""
-        left, world = self._trained.left, self.num_replicas
-        return plan_of(left, world=world, batch_size=batch_size).steps
-
-    def _begin(self, batch_size: int, pace: Pace) -> EpochTake:
-        if self._leaser is None:
-            self._leaser = leaser_for(rank=self.rank, world=self.num_replicas)
-        left, world = self._trained.left, self.num_replicas
-        plan = plan_of(left, world=world, batch_size=batch_size)
-        together = pace is Pace.TOGETHER
-        before, quota = quotas(left, rank=self.rank, world=world, plan=plan if together else None)
-        opening = Opening(
-            dataset=self._name,
-            spec=msgspec.structs.replace(self._spec, pace=pace),
-            epoch=self.epoch,
-            generation=self._generation,
-            done=self._trained.restored,
-            before=before,
-            quota=quota,
-        )
-        self._leaser.begin(opening)
-        self._take = EpochTake(
-            self._leaser,
-            rank=self.rank,
-            batch_size=batch_size,
-            ahead=self._spec.shard_size,
-            plan=plan if together else None,
-            mix=f"{self._spec.seed}:{self.epoch}" if self._mixes else None,
-            stream=bool(self._source.partitions),
-        )
-        return self._take
 
     def _turn_to(self, epoch: int) -> None:
         self._trained.turn_to(epoch)
-        self._take = None
-        self._handed.clear()
+        self._handing.forget()
 
-    def _opened_ledger(self, folder: str | Path | None) -> Ledger | None:
+    def _opened_ledger(self, folder: str | Path | None, name: str) -> Ledger | None:
         """A stream has none: the ledger proves that an epoch is whole."""
         if self._source.partitions:
             return None
         return open_ledger(
             folder,
-            self._name,
-            length=self._total,
+            name,
+            length=sum(self._source.sizes),
             drops=False,
             rank=self.rank,
             world=self.num_replicas,
@@ -288,28 +283,6 @@ class ShardedDataset(Dataset):  # type: ignore[misc]  # torch is not followed by
     def __getstate__(self) -> dict[str, Any]:
         """For a DataLoader's worker process, which only reads."""
         return {"_source": self._source}
-
-
-class ShardedBatches:
-    """One epoch's batches of one rank, as often as it is iterated.
-
-    What was handed out and not counted by ``advance`` is handed out again by the next iteration: a
-    script may leave a loop and come back.
-    """
-
-    def __init__(self, dataset: ShardedDataset, batch_size: int, pace: Pace) -> None:
-        self._dataset = dataset
-        self.batch_size = batch_size
-        self._pace = pace
-
-    def __iter__(self) -> Iterator[list[Index]]:
-        return self._dataset.hand_out(self.batch_size, self._pace)
-
-    def __len__(self) -> int:
-        steps = self._dataset.steps(self.batch_size)
-        if steps is None or self._pace is Pace.APART:
-            raise TypeError("how many batches this rank gets is not known beforehand")
-        return steps
 
 
 def _check(

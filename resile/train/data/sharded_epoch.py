@@ -10,6 +10,7 @@ import random
 from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import islice
 
 from resile.train.data.sharded_leasers import Leaser, Promise
 from resile.train.data.sharded_line import ShardError
@@ -49,12 +50,13 @@ class EpochTake:
         """``plan`` None: apart. ``ahead``: records to ask for at a time. ``mix``: what the order
         of records within a shard is drawn from; None leaves them in order. ``stream``: records
         are pairs of a partition and an offset."""
-        self.batch_size = batch_size
         self.over = False
+        self._batch_size = batch_size
         self._leaser = leaser
         self._rank = rank
         self._ahead = max(ahead, batch_size)
         self._plan = plan
+        self._made = 0
         self._sizes = plan.sizes() if plan else None
         self._quota = plan.quota(rank) if plan else None
         self._mix = mix
@@ -63,10 +65,9 @@ class EpochTake:
         self._promise: Promise | None = None
         self._dry = False
 
-    @property
-    def in_lockstep(self) -> bool:
-        """Whether all ranks end in the same step."""
-        return self._plan is not None
+    def sizes_ahead(self) -> Iterator[int]:
+        """Records of all ranks in each step whose batch was not made yet; none where apart."""
+        return islice(self._plan.sizes(), self._made, None) if self._plan else iter(())
 
     def batches(self) -> Iterator[Batch]:
         """The batches that were not made yet."""
@@ -76,11 +77,12 @@ class EpochTake:
 
     def _next(self) -> Batch | None:
         if self._plan is None or self._sizes is None:
-            indices = self._gather(self.batch_size)
+            indices = self._gather(self._batch_size)
             return Batch(indices, len(indices)) if indices else None
         size = next(self._sizes, None)
         if size is None:
             return None
+        self._made += 1
         mine = share(size, rank=self._rank, world=self._plan.world)
         if not mine:
             # A record of somebody else's, so that this rank can take part in the step.

@@ -1,80 +1,21 @@
-"""Nothing that was snapshotted is lost, and what is restored is the same to the bit."""
+"""Nothing that was snapshotted is lost, and what is restored is the same to the bit.
+
+Each job also ends with the proof from its ledger that every sample of every epoch counts once.
+"""
 
 from __future__ import annotations
 
 import os
 import signal
-from pathlib import Path
 
 import pytest
 
 from resile.checkpoint.shelf import Shelf
 from resile.checkpoint.storage import open_storage
 from tests.local.commands import wait_for
-from tests.local.jobs import Job, Step
-
-SCRIPT = str(Path(__file__).parent / "scripts" / "trainer.py")
-STEPS = 60
-
-
-class Trained(Job):
-    """A job of the script beside this file."""
-
-    def train(self, *flags: str, nproc: int = 2, steps: int = STEPS, **environment: str) -> None:
-        environment.setdefault("CHECKPOINTS", str(self.folder / "checkpoints"))
-        self.start(
-            "--max-restarts",
-            "5",
-            *flags,
-            script=SCRIPT,
-            nproc=nproc,
-            STEPS=str(steps),
-            RESULT=str(self.folder / "result"),
-            **environment,
-        )
-
-    def reached(self, step: int, *, world: int, round: int = 0) -> int:
-        """Wait until a step is done by all ranks; returns the round."""
-
-        def found() -> int:
-            done = [r for r in self.records() if (r.what, r.step, r.world) == ("step", step, world)]
-            rounds = {r.round for r in done if r.round > round}
-            return max((n for n in rounds if sum(r.round == n for r in done) == world), default=0)
-
-        return wait_for(found, f"step {step} with {world} workers:\n{self.nodes[0].output}")
-
-    def copied(self, step: int, *, nodes: int) -> int:
-        """Wait until every node has a copy of its own parts of a step elsewhere; the round."""
-
-        def found() -> int:
-            there = [r for r in self.records() if r.what == "copied" and r.step >= step]
-            return max((r.round for r in there if len({r.rank for r in there}) == nodes), default=0)
-
-        return wait_for(found, f"copies of step {step}:\n{self.nodes[0].output}")
-
-    def hurry(self) -> None:
-        """From now on steps take no longer than they must."""
-        (self.folder / "hurry").touch()
-
-    def resumptions(self) -> list[Step]:
-        return [r for r in self.records() if r.what.startswith("resumed") and r.rank == 0]
-
-    @property
-    def result(self) -> str:
-        return wait_for(
-            lambda: (self.folder / "result").exists() and (self.folder / "result").read_text(),
-            f"the result:\n{self.nodes[0].output[-5000:]}",
-        )
-
-
-@pytest.fixture
-def trained(tmp_path: Path):  # type: ignore[no-untyped-def]
-    """A job that is ended with the test."""
-    made = Trained(tmp_path)
-    try:
-        yield made
-    finally:
-        made.close()
+from tests.local.jobs import Job
+from tests.local.ledgers import data_check, each_sample_counts_once
+from tests.local.training import ENDLESS, STEPS, Trained
 
 
 @pytest.fixture(scope="module")
@@ -100,6 +41,7 @@ def test_killed_workers_go_on_from_their_nodes_memory(trained: Trained, undistur
     assert [r.what for r in resumed] == ["resumed from memory"] * 3
     assert [r.step for r in resumed] == [10, 25, 40]
     assert trained.result == undisturbed
+    assert trained.each_sample_counts_once().lost >= 3
 
 
 def test_a_lost_node_costs_no_step_that_was_snapshotted(trained: Trained, undisturbed: str) -> None:
@@ -113,19 +55,25 @@ def test_a_lost_node_costs_no_step_that_was_snapshotted(trained: Trained, undist
     assert (last.what, last.world) == ("resumed from memory", 1)
     assert last.step >= 10
     assert trained.result == undisturbed
+    trained.each_sample_counts_once()
 
 
-def test_slices_of_a_lost_node_come_from_its_neighbours_memory(trained: Trained) -> None:
+def test_slices_and_leased_data_of_a_lost_node_come_from_its_neighbours_memory(
+    trained: Trained,
+) -> None:
     for _ in range(2):
-        trained.train("--nnodes", "1:2", nproc=1, CHECKPOINTS="", SHARDED="1", PAUSE="0.05")
+        leased = {"SHARDED": "1", "LEASED": "7", "PAUSE": "0.05"}
+        trained.train("--nnodes", "1:2", nproc=1, steps=ENDLESS, CHECKPOINTS="", **leased)
     latest = trained.copied(10, nodes=2)
     trained.nodes[0].kill()
-    trained.reached(STEPS - 1, world=1, round=latest)
+    trained.trains(world=1, after=latest)
+    trained.hurry()
     assert trained.nodes[1].wait() == 0, trained.nodes[1].output
     last = trained.resumptions()[-1]
     assert (last.what, last.world) == ("resumed from memory", 1)
     assert last.step >= 10
     assert trained.result
+    each_sample_counts_once(trained.ledger, epochs=7)
 
 
 def test_a_new_node_gets_its_state_from_those_who_have_it(
@@ -139,6 +87,7 @@ def test_a_new_node_gets_its_state_from_those_who_have_it(
     assert [node.wait() for node in trained.nodes] == [0, 0]
     assert trained.resumptions()[-1].what == "resumed from memory"
     assert trained.result == undisturbed
+    trained.each_sample_counts_once()
 
 
 def test_a_job_that_was_killed_altogether_goes_on_from_storage(
@@ -157,6 +106,9 @@ def test_a_job_that_was_killed_altogether_goes_on_from_storage(
     last = trained.resumptions()[-1]
     assert (last.what, last.step, last.world) == ("resumed from storage", newest, 1)
     assert trained.result == undisturbed
+    proof = data_check(str(trained.ledger), "--epochs", "7")
+    assert proof.returncode == 0, proof.stdout + proof.stderr
+    assert "epoch 6: complete, each of 57 trained exactly once" in proof.stdout
 
 
 def test_a_damaged_checkpoint_is_named_and_the_one_before_is_used(
@@ -178,12 +130,7 @@ def test_a_damaged_checkpoint_is_named_and_the_one_before_is_used(
     assert (last.what, last.step) == ("resumed from storage", 25)
     assert newest.manifest.parts[-1].name in trained.nodes[0].output
     assert trained.result == undisturbed
-
-
-def lost_steps(trained: Trained) -> list[int]:
-    """Steps that rank 0 trained more than once."""
-    steps = [r.step for r in trained.records() if r.what == "trained" and r.rank == 0]
-    return sorted({step for step in steps if steps.count(step) > 1})
+    trained.each_sample_counts_once()
 
 
 def test_a_node_that_joins_costs_no_step_at_all(trained: Trained, undisturbed: str) -> None:
@@ -193,8 +140,9 @@ def test_a_node_that_joins_costs_no_step_at_all(trained: Trained, undisturbed: s
     trained.trains(world=2, after=first)
     trained.hurry()
     assert [node.wait() for node in trained.nodes] == [0, 0]
-    assert lost_steps(trained) == []
+    assert trained.lost_steps() == []
     assert trained.result == undisturbed
+    assert trained.each_sample_counts_once().lost == 0
 
 
 def test_a_node_that_is_asked_to_leave_costs_no_step_at_all(
@@ -208,8 +156,9 @@ def test_a_node_that_is_asked_to_leave_costs_no_step_at_all(
     trained.trains(world=1, after=latest)
     trained.hurry()
     assert trained.nodes[1].wait() == 0
-    assert lost_steps(trained) == []
+    assert trained.lost_steps() == []
     assert trained.result == undisturbed
+    assert trained.each_sample_counts_once().lost == 0
 
 
 def test_the_only_node_saves_before_it_leaves(trained: Trained, undisturbed: str) -> None:
@@ -221,5 +170,6 @@ def test_the_only_node_saves_before_it_leaves(trained: Trained, undisturbed: str
     trained.train(EVERY="1000")
     assert trained.nodes[0].wait() == 0
     assert trained.resumptions()[-1].what == "resumed from storage"
-    assert lost_steps(trained) == []
+    assert trained.lost_steps() == []
     assert trained.result == undisturbed
+    assert trained.each_sample_counts_once().lost == 0

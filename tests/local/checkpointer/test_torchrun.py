@@ -11,8 +11,11 @@ from pathlib import Path
 
 from resile.checkpoint.shelf import Shelf
 from resile.checkpoint.storage import open_storage
+from tests.local.jobs import SCRIPTS
+from tests.local.ledgers import each_sample_counts_once
+from tests.local.training import STEPS_AN_EPOCH, TRAINER
 
-SCRIPT = Path(__file__).parent / "scripts" / "trainer.py"
+SCRIPT = SCRIPTS / TRAINER
 
 
 def torchrun(folder: Path, *, nproc: int, steps: int) -> subprocess.CompletedProcess[str]:
@@ -28,6 +31,7 @@ def torchrun(folder: Path, *, nproc: int, steps: int) -> subprocess.CompletedPro
             "STEPS_FILE": str(folder / "steps.jsonl"),
             "RESULT": str(folder / f"result-{steps}"),
             "CHECKPOINTS": str(folder / "checkpoints"),
+            "RESILE_LEDGER": str(folder / "ledger"),
             "TMPDIR": str(folder),
             "GLOO_SOCKET_IFNAME": "lo",
             "OMP_NUM_THREADS": "1",
@@ -58,3 +62,4 @@ def test_a_run_goes_on_where_the_last_one_saved(tmp_path: Path) -> None:
     undisturbed = torchrun(elsewhere, nproc=1, steps=30)
     assert undisturbed.returncode == 0, undisturbed.stderr
     assert (tmp_path / "result-30").read_text() == (elsewhere / "result-30").read_text()
+    assert each_sample_counts_once(tmp_path / "ledger", epochs=30 // STEPS_AN_EPOCH).steps == 30

@@ -12,16 +12,11 @@ import pytest
 from resile.ledger import Ledger
 from resile.platform.local.jobfolder import JobFolder
 from resile.wire.views import JobPicture
+from tests.local.ledgers import data_check
 
 
 def resile(*words: str, home: Path) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "resile", "data", "check", *words],
-        capture_output=True,
-        text=True,
-        check=False,
-        env={"PATH": "", "RESILE_HOME": str(home)},
-    )
+    return data_check(*words, env={"PATH": "", "RESILE_HOME": str(home)})
 
 
 def write(folder: Path, *batches: list[int]) -> None:
@@ -74,7 +69,7 @@ def test_a_jobs_ledger_is_found_in_its_manifest(
         with folder.hold():
             folder.write_picture(JobPicture(name=name, phase="Succeeded", manifest=manifest))
     assert "3 of 6 trained so far" in resile("noted", home=tmp_path).stdout
-    assert "the job 'other' keeps no ledger" in resile("other", home=tmp_path).stderr
+    assert "the job 'other' has no ledger" in resile("other", home=tmp_path).stderr
 
 
 def test_no_job_and_no_folder_is_one_line(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 
 from tests.local.commands import PATIENCE, wait_for
-from tests.local.jobs import Job, NodeProcess, Step
+from tests.local.jobs import SCRIPTS, Job, NodeProcess, Step
 
 SCRIPT = Path(__file__).parent / "scripts" / "trainer.py"
 STEPS = 60
@@ -43,6 +43,7 @@ class Moved(Job):
                 "MIGRATION_SIGNAL_PATH": str(self.volume / "signal"),
                 "RESULT": str(self.folder / "result"),
                 "STEPS": str(STEPS),
+                "PYTHONPATH": str(SCRIPTS),
                 "GLOO_SOCKET_IFNAME": "lo",
                 **more,
             }

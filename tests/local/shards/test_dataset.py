@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -205,6 +206,33 @@ def test_a_loader_without_the_datasets_batches_is_refused() -> None:
         alone(range(5)).loader(2, in_order=False)
     with pytest.raises(DataMistake, match="batch_size=0"):
         alone(range(5)).batches(0)
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({}, "either batch_size="),
+        ({"batch_size": 2, "global_batch": 2}, "either batch_size="),
+        ({"global_batch": 0}, "global_batch=0"),
+        ({"batch_size": 2, "micro_batch": 0}, "micro_batch=0"),
+        ({"global_batch": 2}, "global_batch=2 is less than the 3 ranks"),
+        ({"global_batch": 4, "pace": Pace.APART}, "wants batch_size="),
+    ],
+)
+def test_a_batch_that_cannot_be_is_refused(options: dict[str, Any], said: str) -> None:
+    dataset = ShardedDataset(range(9), rank=0, num_replicas=3)
+    with pytest.raises(DataMistake, match=said):
+        dataset.loader(**options)
+
+
+def test_a_step_comes_in_pieces_and_counts_as_one() -> None:
+    dataset = alone(range(11), shard_size=4, shuffle=False)
+    batches = dataset.batches(global_batch=6, micro_batch=4)
+    assert len(batches) == 4
+    first, second, *_ = batches
+    assert [first, second] == [[0, 1, 2, 3], [4, 5]]
+    assert dataset.advance() == 6
+    assert list(batches) == [[6, 7, 8, 9], [10]]
 
 
 def test_another_batch_size_in_the_middle_of_an_epoch_is_refused() -> None:

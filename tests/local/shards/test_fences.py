@@ -8,7 +8,6 @@ from resile.wire.shards import (
     Begin,
     Begun,
     DatasetSpec,
-    Introduce,
     Lease,
     Leased,
     NotAccepted,
@@ -17,25 +16,13 @@ from resile.wire.shards import (
     ToWorker,
     digest_of,
 )
-from resile.wire.shards_client import connect_for_shards
 from resile.wire.shards_spans import Spans
-from tests.local.wire.masters import MasterProcess, running_master
+from tests.local.shards.asking import ask
+from tests.local.wire.masters import running_master
 from tests.local.wire.pretend import honest_agent, train_together
 
 SPEC = DatasetSpec(sizes=(100,), shard_size=10, pace=Pace.TOGETHER)
 CONF = "last_call=0.2,forming_timeout=2"
-
-
-async def ask(
-    master: MasterProcess, request: Begin | Lease, *, round: int, rank: int = 0
-) -> ToWorker:
-    """One request over a connection of its own."""
-    worker = Introduce(client=f"rank-{rank}", round=round, rank=rank)
-    connection = await connect_for_shards(master.access, worker)
-    try:
-        return await connection.ask(request)
-    finally:
-        await connection.close()
 
 
 def begin(done: Spans) -> Begin:

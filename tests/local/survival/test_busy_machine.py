@@ -10,7 +10,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.local.jobs import Job
+from tests.local.jobs import Job, NodeProcess
+from tests.local.ledgers import each_sample_counts_once
+from tests.local.training import ENDLESS, Trained
 
 
 @pytest.fixture
@@ -40,13 +42,20 @@ def test_twenty_killed_workers_are_all_replaced_on_a_busy_machine(job: Job, node
 
 
 @pytest.mark.usefixtures("spinners")
-def test_a_killed_node_and_a_killed_master_are_survived_on_a_busy_machine(job: Job) -> None:
-    nodes = [job.start("--nnodes", "1:2") for _ in range(2)]
-    latest = job.trains(world=2)
-    job.kill_master()
-    job.goes_on()
+def test_a_killed_node_and_a_killed_master_are_survived_on_a_busy_machine(
+    trained: Trained,
+) -> None:
+    def node() -> NodeProcess:
+        return trained.train("--nnodes", "1:2", nproc=1, steps=ENDLESS, CHECKPOINTS="")
+
+    nodes = [node() for _ in range(2)]
+    latest = trained.trains(world=2)
+    trained.kill_master()
+    trained.goes_on()
     nodes[1].signal(signal.SIGKILL)
     nodes[1].process.wait()
-    latest = job.trains(world=1, after=latest)
-    job.start("--nnodes", "1:2")
-    job.trains(world=2, after=latest)
+    latest = trained.trains(world=1, after=latest)
+    node()
+    trained.trains(world=2, after=latest)
+    trained.finish()
+    each_sample_counts_once(trained.ledger)

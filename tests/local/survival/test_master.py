@@ -7,6 +7,8 @@ import signal
 
 from tests.local.commands import wait_for
 from tests.local.jobs import Job
+from tests.local.ledgers import each_sample_counts_once
+from tests.local.training import ENDLESS, Trained
 
 
 def test_training_goes_on_while_the_master_is_away_and_after_it_is_back(job: Job) -> None:
@@ -56,13 +58,15 @@ def test_the_master_may_die_in_the_middle_of_forming_a_round(job: Job) -> None:
     assert all(n.output.count("as node") == 1 for n in nodes), "the same ids"
 
 
-def test_the_master_may_die_again_and_again(job: Job) -> None:
-    job.start("--max-restarts", "10", nproc=2)
-    latest = job.trains(world=2)
+def test_the_master_may_die_again_and_again_and_leases_no_record_twice(trained: Trained) -> None:
+    trained.train("--max-restarts", "10", steps=ENDLESS, CHECKPOINTS="", LEASED="1000")
+    latest = trained.trains(world=2)
     for _ in range(3):
-        job.kill_master()
-        os.kill(job.pid_of(0), signal.SIGKILL)
-        latest = job.trains(world=2, after=latest)
+        trained.kill_master()
+        os.kill(trained.pid_of(0), signal.SIGKILL)
+        latest = trained.trains(world=2, after=latest)
+    trained.finish()
+    each_sample_counts_once(trained.ledger)
 
 
 def test_a_job_that_ends_while_the_master_is_away_ends_well(job: Job) -> None:

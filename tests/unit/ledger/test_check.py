@@ -77,6 +77,17 @@ def test_steps_lost_by_a_crash_do_not_count_and_their_repetition_does(tmp_path: 
     assert stream.lost == 2
 
 
+def test_a_round_of_another_world_size_is_another_one_whatever_its_name(tmp_path: Path) -> None:
+    train(worker(tmp_path, "1"), 1, [0, 1])
+    for rank in (1, 0):
+        ledger = worker(tmp_path, "1", rank=rank, world=2)
+        ledger.resumed(1, of="1")
+        ledger.record(2, 0, range(2 + 3 * rank, 5 + 3 * rank), total=6)
+    (stream,) = verdict(tmp_path, epochs=1).streams
+    assert stream.sound, stream
+    assert stream.rounds == 2
+
+
 def test_a_round_that_resumes_from_nothing_starts_all_over(tmp_path: Path) -> None:
     train(worker(tmp_path, "1"), 1, [0, 1], [2, 3])
     train(worker(tmp_path, "2"), 1, range(8))
@@ -154,8 +165,24 @@ def test_ranks_that_resumed_from_different_steps_are_named(tmp_path: Path) -> No
     )
 
 
+def test_the_last_step_is_under_way_until_all_ranks_have_recorded_it(tmp_path: Path) -> None:
+    first, second = (worker(tmp_path, "1", rank=rank, world=2) for rank in (0, 1))
+    first.record(1, 0, [0, 1], total=4)
+    second.record(1, 0, [2, 3], total=4)
+    first.record(2, 0, [4, 5], total=4)
+    (stream,) = verdict(tmp_path).streams
+    assert stream.sound
+    assert (stream.steps, stream.epochs[0].trained) == (1, 4)
+    assert not verdict(tmp_path, epochs=1).sound
+    second.record(2, 0, [6, 7], total=4)
+    assert verdict(tmp_path, epochs=1).sound
+
+
 def test_a_share_that_a_rank_did_not_record_is_found_in_an_epoch_under_way(tmp_path: Path) -> None:
-    worker(tmp_path, "1", rank=0, world=2).record(1, 0, [0, 1], total=4)
+    first, second = (worker(tmp_path, "1", rank=rank, world=2) for rank in (0, 1))
+    first.record(1, 0, [0, 1], total=4)
+    first.record(2, 0, [4, 5], total=4)
+    second.record(2, 0, [6, 7], total=4)
     (fault,) = verdict(tmp_path).streams[0].faults
     assert fault == "step 1 trained 4 samples of epoch 0, but 2 are recorded (by ranks 0)"
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from resile.platform.local.rendezvous import node_environments, roles_apart
 from resile.wire.endpoint import Endpoint
 from resile.wire.launching import KEPT_VARIABLE
@@ -33,3 +35,12 @@ def test_an_evaluator_with_a_script_meets_elsewhere_and_keeps_its_own_master() -
     assert told["evaluator"]["PET_RDZV_ID"] == "train-evaluator"
     assert not told["evaluator"][KEPT_VARIABLE]
     assert told["ps"]["PET_RDZV_ENDPOINT"] == "127.0.0.1:1000"
+
+
+def test_those_who_train_together_write_one_ledger_and_an_evaluator_none_of_theirs() -> None:
+    roles = {"chief": {"script": "a.py"}, "worker": {"script": "a.py"}}
+    spec = job({**roles, "evaluator": {"script": "b.py"}}).spec
+    ledger = Path("/jobs/train/ledger")
+    told = node_environments("train", spec, master=MASTER, apart={"evaluator": OWN}, ledger=ledger)
+    assert {name for name in told if "RESILE_LEDGER" in told[name]} == set(roles)
+    assert told["worker"]["RESILE_LEDGER"] == str(ledger)

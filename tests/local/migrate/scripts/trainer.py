@@ -5,45 +5,20 @@ $API says how the migrator is imported; $KILL_AT makes rank 0 die in the middle 
 $FAIL_AT after a step.
 """
 
-import hashlib
 import json
 import os
 import signal
 import sys
-import time
 from typing import Any
 
 import torch
 import torch.distributed as dist
+from recording import digest, note, pause
 from torch import nn
 from torch.distributed.fsdp import fully_shard
 from torch.nn.parallel import DistributedDataParallel
 
-STEPS, PAUSE = int(os.environ["STEPS"]), float(os.environ.get("PAUSE", "0.01"))
-
-
-def note(what: str, step: int) -> None:
-    line = {
-        "what": what,
-        "time": time.monotonic(),
-        "round": int(os.environ.get("RESILE_ROUND", "0")),
-        "rank": dist.get_rank(),
-        "world": dist.get_world_size(),
-        "pid": os.getpid(),
-        "agent": 0,
-        "step": step,
-        "restarts": int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")),
-    }
-    with open(os.environ["STEPS_FILE"], "a") as file:
-        file.write(json.dumps(line) + "\n")
-
-
-def digest(model: nn.Module) -> str:
-    found = hashlib.sha256()
-    for value in model.state_dict().values():
-        whole = value.full_tensor() if hasattr(value, "full_tensor") else value
-        found.update(whole.numpy().tobytes())
-    return found.hexdigest()
+STEPS = int(os.environ["STEPS"])
 
 
 def die_while_saving() -> None:
@@ -111,7 +86,7 @@ for step in range(metircs["epoch"] + 1, STEPS):
     note("step", step)
     if os.environ.get("FAIL_AT") == str(step) and rank == 0:
         raise ValueError("this round fails")
-    time.sleep(PAUSE)
+    pause("0.01")
 result = [digest(network), metircs, losses]
 if rank == 0:
     with open(os.environ["RESULT"], "w") as file:

@@ -1,0 +1,34 @@
+"""The last word of a test that trains: each sample of each epoch counts exactly once."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+from resile.ledger import check, read_ledger
+from resile.ledger.verdict import StreamVerdict
+
+__all__ = ["data_check", "each_sample_counts_once"]
+
+
+def each_sample_counts_once(folder: Path, *, epochs: int = 0) -> StreamVerdict:
+    """Prove it from a ledger, as ``resile data check`` does: so many epochs are complete."""
+    verdict = check(read_ledger(folder), epochs=epochs)
+    assert verdict.sound, verdict
+    (stream,) = verdict.streams
+    return stream
+
+
+def data_check(
+    *words: str, env: Mapping[str, str] | None = None
+) -> subprocess.CompletedProcess[str]:
+    """``resile data check``, to its end."""
+    return subprocess.run(
+        [sys.executable, "-m", "resile", "data", "check", *words],
+        capture_output=True,
+        text=True,
+        check=False,
+        env=env,
+    )

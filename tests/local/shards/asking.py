@@ -1,0 +1,19 @@
+"""One request of a worker of a round to a real master."""
+
+from __future__ import annotations
+
+from resile.wire.shards import Begin, Introduce, Lease, ToWorker
+from resile.wire.shards_client import connect_for_shards
+from tests.local.wire.masters import MasterProcess
+
+
+async def ask(
+    master: MasterProcess, request: Begin | Lease, *, round: int, rank: int = 0
+) -> ToWorker:
+    """Over a connection of its own."""
+    worker = Introduce(client=f"rank-{rank}", round=round, rank=rank)
+    connection = await connect_for_shards(master.access, worker)
+    try:
+        return await connection.ask(request)
+    finally:
+        await connection.close()
