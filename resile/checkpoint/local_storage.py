@@ -2,7 +2,7 @@
 
 A file is written under a name of its own in the same folder, synced, renamed over the final name,
 and the folder is synced: after a power cut it is there whole or not at all. A writer that is killed
-leaves its temporary file; pruning removes such remains.
+leaves its temporary file; pruning removes such remains. Large pieces go past the page cache.
 
 Files are read by mapping them, so that restoring copies each byte once, from the page cache into
 the tensor. A network file system that fails under a mapping ends the process with SIGBUS;
@@ -14,6 +14,7 @@ the tensor. A network file system that fails under a mapping ends the process wi
 from __future__ import annotations
 
 import errno
+import fcntl
 import mmap
 import os
 import secrets
@@ -38,6 +39,12 @@ _REFUSALS = frozenset(
 
 _CANNOT_SYNC_FOLDERS = frozenset({errno.EINVAL, errno.ENOTSUP, errno.EBADF})
 """Some network and FUSE file systems say this of folders; their renames are durable or never."""
+
+
+_DIRECT = getattr(os, "O_DIRECT", 0)
+_LARGE = 1 << 20
+_BLOCK = 4096
+"""What disks want writes that go past the page cache to be multiples of, at most."""
 
 
 class LocalStorage:
@@ -152,13 +159,34 @@ def _write_and_sync(path: Path, chunks: Iterable[memoryview]) -> None:
     fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
     try:
         for chunk in chunks:
+            # Only whole blocks can go past the page cache; what ends a file goes through it.
+            _bypass_cache(fd, len(chunk) >= _LARGE and len(chunk) % _BLOCK == 0)
             done = 0
             while done < len(chunk):
                 with chunk[done:] as rest:
-                    done += os.write(fd, rest)
+                    done += _write_some(fd, rest)
         os.fsync(fd)
     finally:
         os.close(fd)
+
+
+def _bypass_cache(fd: int, wanted: bool) -> None:
+    """Have large writes go from memory to the disk: copying them into the page cache first would
+    take memory bandwidth from training. Not every file system can; then they are copied."""
+    flags = fcntl.fcntl(fd, fcntl.F_GETFL)
+    if wanted != bool(flags & _DIRECT):
+        with suppress(OSError):
+            fcntl.fcntl(fd, fcntl.F_SETFL, flags ^ _DIRECT)
+
+
+def _write_some(fd: int, data: memoryview) -> int:
+    try:
+        return os.write(fd, data)
+    except OSError as error:
+        if error.errno != errno.EINVAL:
+            raise
+    _bypass_cache(fd, wanted=False)  # memory that is not aligned as this disk wants it
+    return os.write(fd, data)
 
 
 def _make_folders(folder: Path) -> None:

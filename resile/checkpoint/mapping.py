@@ -105,6 +105,7 @@ def _map_aligned(descriptor: int, size: int, *, writable: bool) -> tuple[int, me
     return start, memoryview(whole).cast("B")
 
 
+@functools.lru_cache(maxsize=64)
 def _pages(size: int) -> type[ctypes.Array[ctypes.c_char]]:
     """Bytes at an address; a class of our own, since only such can be told to unmap in the end."""
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import logging
 import os
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 from resile.checkpoint.errors import NoRoom
@@ -100,8 +100,8 @@ class Keeper:
                 return Inventory(parts=tuple(self.holdings.inventory())), []
             case Open(labels=labels):
                 return self._open(labels)
-            case Completed(label=label):
-                return self._completed(label), []
+            case Completed(labels=labels):
+                return self._completed(labels), []
             case Persist():
                 return self._persist(worker, request), []
             case StatusWanted():
@@ -198,8 +198,9 @@ class Keeper:
             return _refused(str(error)), []
         return Opened(sizes=tuple(size for _, size in holds)), [held for held, _ in holds]
 
-    def _completed(self, label: Label) -> Done:
-        self.neighbours.send(label)
+    def _completed(self, labels: Iterable[Label]) -> Done:
+        for label in labels:
+            self.neighbours.send(label)
         with self._lock:
             current, number = frozenset(self._current), self._round
         self.holdings.forget(current, round=number)

@@ -135,11 +135,12 @@ class SnapshotMemory(ABC):
         label = Label(place=worker.place(kind), step=step, round=worker.round, world=worker.world)
         return self._pairs[kind].begin(label, size, timeout=timeout)
 
-    def complete(self, kind: PartKind) -> Label:
-        """The part is all there: from here on it survives this worker, and is copied to a peer."""
-        label = self._pairs[kind].complete()
-        self._expect(Done, Completed(label=label))
-        return label
+    def complete(self, *kinds: PartKind) -> tuple[Label, ...]:
+        """These parts are all there: from here on they survive this worker, and are copied to a
+        peer."""
+        labels = tuple(self._pairs[kind].complete() for kind in kinds)
+        self._expect(Done, Completed(labels=labels))
+        return labels
 
     def abandon(self, kind: PartKind) -> None:
         """Give up what was begun."""

@@ -97,9 +97,9 @@ class Open(msgspec.Struct, frozen=True, kw_only=True, tag=True):
 
 
 class Completed(msgspec.Struct, frozen=True, kw_only=True, tag=True):
-    """This worker's part is all there; it may be copied to the next node."""
+    """These parts of this worker's are all there; they may be copied to the next node."""
 
-    label: Label
+    labels: tuple[Label, ...]
 
 
 class Persist(msgspec.Struct, frozen=True, kw_only=True, tag=True):

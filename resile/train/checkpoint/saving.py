@@ -97,7 +97,7 @@ class Saver:
             begun = memory.begin(kind, step=step, size=portion.size)
             waited += begun.waited
             portion.write(begun.buffer)
-            memory.complete(kind)
+        memory.complete(*PartKind)
         self._say_waited(waited, step)
 
     def _persist(self, step: int) -> None:

@@ -44,6 +44,8 @@ def decode(data: Any, *, resolver: Resolver, path: Path = (), trust: bool = Fals
     Raises :class:`NotTrusted` for what needs ``trust``, :class:`PartDamaged` for nonsense.
     """
     if isinstance(data, list):
+        if set(map(type, data)) == {int}:
+            return data  # a random state has hundreds
         return [
             decode(one, resolver=resolver, path=(*path, str(index)), trust=trust)
             for index, one in enumerate(data)

@@ -43,7 +43,8 @@ def save(
     content = part_bytes(label_of(worker, kind, step), data)
     begun = memory.begin(kind, step=step, size=len(content))
     begun.buffer[:] = content
-    return memory.complete(kind)
+    (label,) = memory.complete(kind)
+    return label
 
 
 def steps(memory: SnapshotMemory, kind: PartKind = RANK) -> list[int]:
