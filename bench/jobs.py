@@ -25,7 +25,7 @@ from bench.timeline import Record, all_ranks_stepped, newest, parse
 STEP_SECONDS = 0.02
 LAUNCH_BOUND = 120.0
 SERVICE_NODE = -1
-_POLL = 0.03
+_POLL = 0.1
 _SERVICE_BOUND = 60.0
 
 T = TypeVar("T")

@@ -43,6 +43,7 @@ from resile.checkpoint.keeping.messages import (
     Reserve,
     Reserved,
     Resumed,
+    Status,
     StatusWanted,
     Watch,
     Watched,
@@ -101,14 +102,12 @@ class Keeper:
             case Open(labels=labels):
                 return self._open(labels)
             case Completed(labels=labels):
-                return self._completed(labels), []
+                self._completed(labels)
+                return self._status(), []
             case Persist():
                 return self._persist(worker, request), []
             case StatusWanted():
-                status = self._writings.status(
-                    copied=self.neighbours.copied, copy_trouble=self.neighbours.trouble
-                )
-                return status, []
+                return self._status(), []
             case Peers(next=address):
                 self.neighbours.turn_to(address)
                 return Done(), []
@@ -198,13 +197,16 @@ class Keeper:
             return _refused(str(error)), []
         return Opened(sizes=tuple(size for _, size in holds)), [held for held, _ in holds]
 
-    def _completed(self, labels: Iterable[Label]) -> Done:
+    def _status(self) -> Status:
+        copied, trouble = self.neighbours.copied, self.neighbours.trouble
+        return self._writings.status(copied=copied, copy_trouble=trouble)
+
+    def _completed(self, labels: Iterable[Label]) -> None:
         for label in labels:
             self.neighbours.send(label)
         with self._lock:
             current, number = frozenset(self._current), self._round
         self.holdings.forget(current, round=number)
-        return Done()
 
     def _persist(self, worker: Hello, request: Persist) -> Answer:
         step = request.target.step

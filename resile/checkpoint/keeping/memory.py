@@ -76,6 +76,9 @@ class SnapshotMemory(ABC):
     address: str = ""
     """Where other nodes' keepers reach this node's; empty if they cannot."""
 
+    trouble: str = ""
+    """What the last completed part was told of storage's trouble; empty if there is none."""
+
     def __init__(self, worker: Hello) -> None:
         self.worker = worker
         self._pairs: dict[PartKind, SlotPair] = {}
@@ -137,9 +140,10 @@ class SnapshotMemory(ABC):
 
     def complete(self, *kinds: PartKind) -> tuple[Label, ...]:
         """These parts are all there: from here on they survive this worker, and are copied to a
-        peer."""
+        peer. What storage has trouble with is known afterwards."""
         labels = tuple(self._pairs[kind].complete() for kind in kinds)
-        self._expect(Done, Completed(labels=labels))
+        status, _ = self._expect(Status, Completed(labels=labels))
+        self.trouble = status.trouble
         return labels
 
     def abandon(self, kind: PartKind) -> None:

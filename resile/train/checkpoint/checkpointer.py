@@ -286,11 +286,10 @@ class Checkpointer:
         """Storage trouble is said once, by the worker that speaks for its node."""
         if self._memory is None or not self._place.leads_node:
             return
-        with contextlib.suppress(KeeperError):
-            trouble = self._memory.status().trouble
-            if trouble and trouble != self._trouble:
-                self._tell(trouble, everywhere=True)
-            self._trouble = trouble
+        trouble = self._memory.trouble
+        if trouble and trouble != self._trouble:
+            self._tell(trouble, everywhere=True)
+        self._trouble = trouble
 
     def _tell(self, text: str, *, everywhere: bool = False) -> None:
         if not self._quiet and (everywhere or self._place.rank == 0):

@@ -83,8 +83,8 @@ def _write_str(value: str) -> Any:
 
 
 def _write_items(value: Any, keeper: Keeper, path: Path) -> list[Any]:
-    if set(map(type, value)) == {int}:
-        return [_write_int(one) for one in value]  # a random state has hundreds
+    if set(map(type, value)) == {int} and -_INT64 <= min(value) <= max(value) < _INT64:
+        return list(value)  # a random state has hundreds
     return [encode(one, keeper=keeper, path=(*path, str(index))) for index, one in enumerate(value)]
 
 
