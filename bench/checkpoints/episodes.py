@@ -33,6 +33,7 @@ from bench.launchers import Launcher, Shape
 from bench.timeline import fresh, recovery
 
 SAVES = 6
+SAVES_BEFORE_A_FAULT = 8
 WRITTEN_SAVES = 5
 STEPS_BETWEEN_WRITES = 60
 """Far enough apart that there are also steps with nothing being written."""
@@ -76,9 +77,7 @@ def worker_restored(launcher: Launcher, findings: Findings, *, megabytes: int) -
     """kill -9 of a worker, to the last rank's next step with the state of a snapshot."""
     plan = Plan(megabytes=megabytes)
     with _training(launcher, ONE_BY_TWO, plan=plan, keep=findings.keep) as job:
-        # Some steps after the second snapshot, so that both places it may be in were used.
-        steps = 2 * plan.every + plan.every // 2
-        job.wait_for_steps(world=2, steps=steps, within=SAVING_BOUND)
+        _train_a_while(job, plan)
         fault = job.kill_worker(1)
         took = job.wait(lambda all_: recovery(all_, fault=fault, world=2), within=WORKER_BOUND)
         _refuse_forgotten(job, fault)
@@ -93,8 +92,7 @@ def node_replaced(launcher: Launcher, findings: Findings, *, megabytes: int) -> 
     plan = Plan(megabytes=megabytes)
     transfer = transfer_seconds(megabytes * MEGABYTE)
     with _training(launcher, TWO_BY_ONE, plan=plan, keep=findings.keep) as job:
-        steps = 2 * plan.every + plan.every // 2
-        job.wait_for_steps(world=2, steps=steps, within=SAVING_BOUND)
+        _train_a_while(job, plan)
         fault = job.kill_node(1)
         job.start_agent(1)
         job.wait(lambda all_: recovery(all_, fault=fault, world=2), within=NODE_BOUND)
@@ -103,6 +101,13 @@ def node_replaced(launcher: Launcher, findings: Findings, *, megabytes: int) -> 
         findings.values[f"peer-restore-{megabytes}"] = found.seconds
         allowed = COPIES_FOR_A_PEER * found.copy + transfer
         findings.values[f"peer-restore-ratio-{megabytes}"] = found.seconds / allowed
+
+
+def _train_a_while(job: Job, plan: Plan) -> None:
+    """Up to some steps after a snapshot. Jobs die after hours, not in their first seconds, in which
+    a system may still be making ready what it needs."""
+    steps = SAVES_BEFORE_A_FAULT * plan.every + plan.every // 2
+    job.wait_for_steps(world=2, steps=steps, within=SAVING_BOUND)
 
 
 @contextmanager

@@ -34,8 +34,9 @@ from .signals import Waker
 _TITLE = "resile: nursery"
 _NAME = b"resile-nursery"
 
-_IDLE = 0.25
-"""Seconds without a request after which the nursery forks ahead: a burst of them is then over."""
+_IDLE = 2.0
+"""Seconds without a request after which the nursery forks ahead: a burst of them is then over, and
+workers that have just begun have restored their state, with all cores for themselves."""
 
 
 class Server:
