@@ -21,9 +21,9 @@ check: $(STAMP)
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-# Two at a time: most tests wait for real processes, and files stay together.
+# Three at a time: most tests wait for real processes, and files stay together.
 test: check
-	$(BIN)/pytest -n 2 --dist loadfile
+	$(BIN)/pytest -n 3 --dist loadfile
 
 # Kills a worker, a node and the master of a real job, and shows that it goes on.
 demo: $(STAMP)
