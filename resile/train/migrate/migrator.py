@@ -149,8 +149,7 @@ class Migrator:
         self._volume = Volume(MigrationFiles.from_environment(), _run(self._place))
         self._agreement = open_agreement(self._place)
         self._resume = self._agreement.decide("resume", self._volume.begin, bool)
-        if self._place.rank == 0:
-            atexit.register(self._end)
+        atexit.register(self._end)
 
     def _at(self) -> Place:
         assert self._place is not None
@@ -259,10 +258,12 @@ class Migrator:
         sys.exit(0)
 
     def _end(self) -> None:
-        """The script is over. If it ended well, what it had loaded is nobody's to resume."""
+        """The script is over. Every worker's thread ends before its interpreter does; if the script
+        ended well, what it had loaded is nobody's to resume."""
         if self._listener is not None:
             self._listener.stop()
-        if not self._moved and getattr(sys, "last_value", None) is None:
+        ended_well = getattr(sys, "last_value", None) is None
+        if self._at().rank == 0 and ended_well and not self._moved:
             self._files().end()
 
     def _tell(self, text: str) -> None:

@@ -7,8 +7,6 @@ import json
 import os
 import signal
 
-import pytest
-
 from resile.job.exits import NodeExitCode
 from resile.wire.endpoint import free_port
 from tests.local.commands import wait_for
@@ -87,10 +85,6 @@ def test_a_worker_that_dies_after_loading_loads_again(moved: Moved) -> None:
     assert moved.stop() > last
 
 
-@pytest.mark.xfail(
-    strict=False,
-    reason="after training a rank sometimes aborts while its interpreter ends, and begins anew",
-)
 def test_pods_of_one_job_are_moved_together(moved: Moved, undisturbed: str) -> None:
     for _ in range(2):
         moved.train("--nnodes", "2", nproc=1, PAUSE="0.05")
