@@ -388,7 +388,10 @@ class Agent:
             await group.stop(grace=self._config.restart_grace)
 
     async def _watch_reach(self) -> None:
-        """Tell the master which workers have reached the process group, as it changes."""
+        """Tell the master which workers have reached the process group, as it changes.
+
+        Not in the first moments of a round, in which workers restore and need the machine.
+        """
         told: tuple[int, tuple[int, ...]] = (0, ())
         while True:
             await asyncio.sleep(REACH_INTERVAL)
@@ -397,10 +400,11 @@ class Agent:
                 continue
             if told[0] != group.round:
                 told = (group.round, ())
+                continue
             pids = group.pids
             waiting = {pid: rank for pid, rank in pids.items() if rank not in told[1]}
             found = connected_pids(waiting, group.store_port)
-            if found or (told[1] == () and not told[0]):
+            if found:
                 reached = tuple(sorted({*told[1], *(pids[pid] for pid in found)}))
                 told = (group.round, reached)
                 missing = tuple(sorted(set(pids.values()) - set(reached)))

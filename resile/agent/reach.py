@@ -1,7 +1,8 @@
 """Which workers have reached the process group: those connected to the round's store.
 
 Read from /proc, so it needs nothing of the script. Where there is no /proc nothing is known, and
-the rule that uses it never fires.
+the rule that uses it never fires. The kernel walks all of its table to list a network's connections
+(milliseconds on a large machine, however few there are), so each network is read once.
 """
 
 from __future__ import annotations
@@ -15,10 +16,13 @@ ESTABLISHED = "01"
 def connected_pids(pids: Iterable[int], port: int) -> set[int]:
     """Those of ``pids`` that hold a TCP connection to ``port`` somewhere."""
     found: set[int] = set()
+    networks: dict[str, set[str]] = {}
     for pid in pids:
         try:
-            inodes = _inodes_towards(Path(f"/proc/{pid}/net"), port)
-            if inodes and not inodes.isdisjoint(_socket_inodes(pid)):
+            network = str(Path(f"/proc/{pid}/ns/net").readlink())
+            if network not in networks:
+                networks[network] = _inodes_towards(Path(f"/proc/{pid}/net"), port)
+            if not networks[network].isdisjoint(_socket_inodes(pid)):
                 found.add(pid)
         except OSError:
             continue

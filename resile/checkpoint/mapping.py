@@ -28,6 +28,7 @@ _POPULATED_AT_ONCE = 8 << 20
 """The kernel holds the process's memory map meanwhile; to start a thread needs it, too."""
 
 _GATHERED_AT_ONCE = 16 << 20
+_UNMAPPED_AT_ONCE = 8 << 20
 
 _POPULATE_WRITE = 23
 """Linux 5.14 and later; older ones refuse it, and the first copy pays for its pages."""
@@ -125,7 +126,9 @@ def _mapped(start: int | None, size: int, protection: int, flags: int, descripto
 
 
 def _unmap(start: int, size: int) -> None:
-    _libc().munmap(start, size)
+    """In pieces: meanwhile no other thread can map anything, and small pages take their time."""
+    for begin in range(0, size, _UNMAPPED_AT_ONCE):
+        _libc().munmap(start + begin, min(_UNMAPPED_AT_ONCE, size - begin))
 
 
 @functools.cache

@@ -121,6 +121,12 @@ class _Entry(msgspec.Struct):
     data_offsets: tuple[int, int]
 
 
+_described = msgspec.json.Decoder(dict[str, msgspec.Raw])
+_metadata = msgspec.json.Decoder(dict[str, str])
+_about = msgspec.json.Decoder(PartHeader)
+_entry = msgspec.json.Decoder(_Entry)
+
+
 def lay_out(header: PartHeader, *, room: int = 0) -> PartLayout:
     """Decide where everything lies. ``room``: the least length of the header, so that a part whose
     values grow a little keeps its tensors where they were."""
@@ -157,10 +163,9 @@ def read_header(data: memoryview, *, source: str) -> tuple[PartHeader, PartLayou
         if not 2 <= length <= LARGEST_HEADER or len(data) < _LENGTH + length:
             raise ValueError(f"its header cannot be {length} bytes long")
         raw = bytes(data[: _LENGTH + length])
-        described = msgspec.json.decode(raw[_LENGTH:])
-        about = described.pop("__metadata__")["resile"]
-        header = msgspec.json.decode(about, type=PartHeader)
-        entries = {name: msgspec.convert(one, _Entry) for name, one in described.items()}
+        described = _described.decode(raw[_LENGTH:])
+        header = _about.decode(_metadata.decode(described.pop("__metadata__"))["resile"])
+        entries = {name: _entry.decode(one) for name, one in described.items()}
         start = _LENGTH + length
         places = {
             name: Placed(

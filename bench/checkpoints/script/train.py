@@ -152,11 +152,13 @@ def _check_marks(optimizer: torch.optim.Optimizer, step: int) -> None:
 
 
 def _copy_seconds(optimizer: torch.optim.Optimizer) -> float:
-    """The same bytes between two places that were touched before; the middle of a few times."""
+    """The same bytes between two places that were touched before, by all ranks at the same time as
+    they restored; the middle of a few times."""
     source = _ballast(optimizer)
     target = [torch.ones_like(tensor) for tensor in source]
     times = []
     for _ in range(COPIES):
+        dist.barrier()
         begun = time.monotonic()
         for there, here in zip(target, source, strict=True):
             there.data.copy_(here.data)

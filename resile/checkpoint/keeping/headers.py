@@ -1,4 +1,4 @@
-"""Headers of parts without their bytes: how long one is, and how several reach a worker.
+"""Headers of parts without their bytes: what one is, and how several reach a worker.
 
 A header can be larger than a packet and there can be many, so a keeper hands them to a worker in a
 memory file, one after the other.
@@ -13,7 +13,7 @@ from resile.checkpoint import memory
 from resile.checkpoint.part import LARGEST_HEADER
 from resile.checkpoint.slots import BEGIN
 
-__all__ = ["LARGEST", "LEAST", "length_in", "pack", "unpack"]
+__all__ = ["LARGEST", "LEAST", "header_in", "pack", "unpack"]
 
 LEAST = 8
 """Bytes in front of a header that say how long it is; they belong to it here."""
@@ -21,9 +21,10 @@ LEAST = 8
 LARGEST = LEAST + LARGEST_HEADER
 
 
-def length_in(slot: int) -> int:
-    """Of the header of the part in a slot, as it says itself."""
-    return LEAST + int.from_bytes(os.pread(slot, LEAST, BEGIN), "little")
+def header_in(slot: int, size: int) -> bytes | None:
+    """Of the part of ``size`` bytes in a slot; None if it cannot be as long as it says."""
+    length = LEAST + int.from_bytes(os.pread(slot, LEAST, BEGIN), "little")
+    return os.pread(slot, length, BEGIN) if length <= min(size, LARGEST) else None
 
 
 def pack(headers: Sequence[bytes]) -> int:

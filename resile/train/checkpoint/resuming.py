@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import threading
 import time
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -38,6 +39,9 @@ from resile.train.checkpoint.sources import OpenPart
 __all__ = ["Resumed", "resume"]
 
 log = logging.getLogger("resile.train")
+
+LET_GO_AFTER = 2.0
+"""Seconds: all workers have restored by then, and train."""
 
 
 @dataclass(frozen=True)
@@ -154,6 +158,13 @@ def _common_verdict(agreement: Agreement, turn: int, mine: _Verdict) -> _Verdict
     return agreement.decide(f"verdicts/{turn}", judge, _Verdict)
 
 
+def _let_go_of(parts: list[OpenPart]) -> None:
+    """Later, beside training: to take small pages out of a process takes as long as copying."""
+    later = threading.Timer(LET_GO_AFTER, parts.clear)
+    later.daemon = True
+    later.start()
+
+
 class _Reading:
     """One worker's attempt at one choice."""
 
@@ -169,15 +180,18 @@ class _Reading:
         self, state: dict[str, Any], choice: Choice, *, strict: bool, trust: bool
     ) -> _Verdict:
         """Put it back; says what went wrong rather than raising, so that nobody is left waiting."""
+        parts: list[OpenPart] = []
         try:
             with ExitStack() as opened:
-                parts = self._parts(choice, opened)
+                parts += self._parts(choice, opened)
                 restore(state, parts, rank=self._place.rank, strict=strict, trust=trust)
         except (PartDamaged, KeeperError, NoCheckpoint, StorageTrouble) as error:
             return _Verdict(str(error))
         except CheckpointError as error:
             self.error = error
             return _Verdict(str(error), final=True)
+        finally:
+            _let_go_of(parts)
         return _Verdict()
 
     def _parts(self, choice: Choice, opened: ExitStack) -> list[OpenPart]:

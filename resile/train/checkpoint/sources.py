@@ -11,6 +11,7 @@ are about to be copied, before the first is.
 
 from __future__ import annotations
 
+import functools
 import warnings
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
@@ -170,10 +171,14 @@ def read_elements(
     """A tensor over a part's bytes; to be copied from, never written to."""
     if begin == end:
         return torch.empty(shape, dtype=dtype)
-    data = part.read(begin, end)
-    if not data.readonly:
-        return torch.frombuffer(data, dtype=dtype).view(shape)
+    _hear_torch_out()
+    return torch.frombuffer(part.read(begin, end), dtype=dtype).view(shape)
+
+
+@functools.cache
+def _hear_torch_out() -> None:
+    """torch warns, once in a process, of a buffer that cannot be written to. Nobody writes to a
+    part's; and to keep quiet about each tensor would take longer than to read a small one."""
     with warnings.catch_warnings():
-        # torch warns of buffers that cannot be written to; nobody writes to this one.
         warnings.filterwarnings("ignore", message="The given buffer is not writable")
-        return torch.frombuffer(data, dtype=dtype).view(shape)
+        torch.frombuffer(bytes(1), dtype=torch.uint8)

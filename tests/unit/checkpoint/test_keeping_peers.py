@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import socket
+import threading
 from collections.abc import Iterator
 
 import pytest
@@ -11,17 +13,22 @@ from resile.checkpoint.errors import NoRoom
 from resile.checkpoint.keeping import KeeperRefused, Label
 from resile.checkpoint.keeping.errors import PeerTrouble
 from resile.checkpoint.keeping.peers import frames
-from resile.checkpoint.keeping.peers.asking import fetch_from
+from resile.checkpoint.keeping.peers.asking import copy_to, fetch_from
 from resile.checkpoint.keeping.peers.frames import (
     AnswerDecoder,
+    Arrived,
+    AskDecoder,
     Challenge,
+    Coming,
     GoOn,
     No,
     Offer,
     Proof,
     Torn,
+    Wanted,
 )
-from resile.checkpoint.keeping.peers.proof import introduce
+from resile.checkpoint.keeping.peers.proof import admit, introduce
+from resile.checkpoint.slots import take
 from resile.checkpoint.writing import Carrier
 from tests.local.commands import wait_for
 from tests.local.snapshots.parts import RANK, REPLICA, is_whole, label_of, part_bytes, save, steps
@@ -170,6 +177,7 @@ def test_a_copy_that_breaks_off_does_not_exist_and_the_one_before_stays(make: Ma
     after = label_of(first.worker, RANK, 30)
     with _offer(second, after, len(content)) as connection:
         connection.sendall(content)
+        assert frames.receive(connection, AnswerDecoder) == Arrived()
         frames.send(connection, Torn())
         answer = frames.receive(connection, AnswerDecoder)
         assert answer == No(reason="it changed while it was sent")
@@ -201,6 +209,62 @@ def test_a_part_overwritten_while_it_is_sent_is_given_up(make: MakeNode) -> None
 
     assert not first.copy(label, second, carrier=Overtaken())
     assert steps(second.memory) == []
+
+
+def test_a_part_that_changes_on_its_way_is_torn(make: MakeNode) -> None:
+    """The kernel sends the slot's own pages: they may change after the last of them was sent."""
+    node = make(0)
+    label = node.save(10)
+    said: list[frames.Ask] = []
+
+    def listen(listener: socket.socket) -> None:
+        connection, _ = listener.accept()
+        with connection:
+            assert admit(connection, TOKEN)
+            offer = frames.receive(connection, AskDecoder)
+            assert isinstance(offer, Offer)
+            frames.send(connection, GoOn())
+            frames.receive_exactly(connection, offer.size)
+            node.save(20)
+            node.save(30)
+            frames.send(connection, Arrived())
+            said.append(frames.receive(connection, AskDecoder))
+
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        thread = threading.Thread(target=listen, args=(listener,))
+        thread.start()
+        address = f"127.0.0.1:{listener.getsockname()[1]}"
+        assert not copy_to(
+            address, label, token=TOKEN, holdings=node.holdings, carrier=node.carrier
+        )
+        thread.join()
+    assert said == [Torn()]
+
+
+def test_a_part_is_held_until_all_of_it_arrived(make: MakeNode) -> None:
+    node = make(0)
+    label = node.save(10)
+    host, _, port = node.peers.address.rpartition(":")
+    with socket.create_connection((host, int(port)), timeout=30) as connection:
+        introduce(connection, TOKEN)
+        frames.send(connection, Wanted(label=label))
+        coming = frames.receive(connection, AnswerDecoder)
+        assert isinstance(coming, Coming)
+        frames.receive_exactly(connection, coming.size)
+        assert not _is_free(node, label)
+        frames.send(connection, Arrived())
+        wait_for(lambda: _is_free(node, label), "the slot to be let go")
+
+
+def _is_free(node: Node, label: Label) -> bool:
+    """Whether a worker could overwrite the part."""
+    found = node.holdings.glance(label)
+    assert found is not None
+    own = take(found[0])
+    os.close(found[0])
+    if own is not None:
+        os.close(own)
+    return own is not None
 
 
 def test_a_part_is_fetched_once_a_node(make: MakeNode) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import socket
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 from resile.checkpoint.keeping.errors import PeerTrouble
 from resile.checkpoint.keeping.headers import LARGEST, LEAST
@@ -15,6 +15,7 @@ from resile.checkpoint.keeping.peers.bulk import push_behind
 from resile.checkpoint.keeping.peers.frames import (
     Answer,
     AnswerDecoder,
+    Arrived,
     Coming,
     GoOn,
     HeaderComing,
@@ -59,6 +60,8 @@ def copy_to(
             if isinstance(_answer(connection), Kept):
                 return True
             push_behind(carrier, slot, connection, length=control.length)
+            if not isinstance(_answer(connection), Arrived):
+                raise PeerTrouble("it does not say whether all bytes arrived")
             whole = read_control(slot) == control
             frames.send(connection, Whole() if whole else Torn())
             return whole and isinstance(_answer(connection), Kept)
@@ -79,11 +82,11 @@ def fetch_from(address: str, label: Label, *, token: str, holdings: Holdings) ->
         whole = False
         try:
             pull(filling.descriptor, connection, length=coming.size)
-            whole = isinstance(frames.receive(connection, AnswerDecoder), Whole)
+            whole = True
         finally:
             filling.complete() if whole else filling.abandon()
-        if not whole:
-            raise PeerTrouble(f"{label.name} changed while it was sent")
+        with suppress(OSError):  # then who gave it is gone, and has nothing to keep for us
+            frames.send(connection, Arrived())
 
 
 def headers_from(
@@ -141,7 +144,7 @@ def _answer(connection: socket.socket) -> Answer:
     answer = frames.receive(connection, AnswerDecoder)
     if isinstance(answer, No):
         raise PeerTrouble(answer.reason)
-    if not isinstance(answer, GoOn | Kept | Coming):
+    if not isinstance(answer, GoOn | Arrived | Kept | Coming):
         raise PeerTrouble(f"{type(answer).__name__} is no answer")
     return answer
 

@@ -12,15 +12,18 @@ import logging
 import os
 import socket
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from resile.checkpoint.errors import CheckpointError, NoRoom
 from resile.checkpoint.keeping.errors import PeerTrouble
-from resile.checkpoint.keeping.headers import LARGEST, length_in
+from resile.checkpoint.keeping.headers import header_in
 from resile.checkpoint.keeping.holdings import Holdings
 from resile.checkpoint.keeping.peers import frames
 from resile.checkpoint.keeping.peers.bulk import pull_behind
 from resile.checkpoint.keeping.peers.frames import (
     Answer,
+    Arrived,
     AskDecoder,
     Coming,
     GoOn,
@@ -128,6 +131,7 @@ class Door:
         try:
             frames.send(connection, GoOn())
             pull_behind(self._carrier, filling.descriptor, connection, length=offer.size)
+            frames.send(connection, Arrived())
             whole = isinstance(frames.receive(connection, AskDecoder), Whole)
         finally:
             filling.complete() if whole else filling.abandon()
@@ -144,32 +148,36 @@ class Door:
         return None
 
     def _give(self, connection: socket.socket, label: Label) -> None:
-        """Somebody restores and waits: sent by this thread, not behind everything else."""
-        held = self._holdings.hold(label)
-        if held is None:
-            frames.send(connection, No(reason=f"{label.name} is not held here"))
-            return
-        descriptor, size = held
-        try:
-            frames.send(connection, Coming(size=size))
-            push(descriptor, connection, length=size)
-            frames.send(connection, Whole())
-        finally:
-            os.close(descriptor)
+        """Somebody restores and waits: sent by this thread, not behind everything else. Held until
+        all of it arrived: bytes on their way may still be this memory's own."""
+        with self._held(connection, label) as held:
+            if held is not None:
+                descriptor, size = held
+                frames.send(connection, Coming(size=size))
+                push(descriptor, connection, length=size)
+                frames.receive(connection, AskDecoder)
 
     def _give_header(self, connection: socket.socket, label: Label) -> None:
-        """Held meanwhile, so that it does not change between its length and its last byte."""
+        """Read while it is held, so that it does not change between its length and last byte."""
+        with self._held(connection, label) as held:
+            if held is None:
+                return
+            header = header_in(*held)
+        if header is None:
+            frames.send(connection, No(reason=f"{label.name} is damaged"))
+            return
+        frames.send(connection, HeaderComing(length=len(header)))
+        connection.sendall(header)
+
+    @contextmanager
+    def _held(self, connection: socket.socket, label: Label) -> Iterator[tuple[int, int] | None]:
+        """A part's slot, held, and the part's size; who asks is told if it is not here."""
         held = self._holdings.hold(label)
         if held is None:
             frames.send(connection, No(reason=f"{label.name} is not held here"))
+            yield None
             return
-        descriptor, size = held
         try:
-            length = length_in(descriptor)
-            if length > min(size, LARGEST):
-                frames.send(connection, No(reason=f"{label.name} is damaged"))
-                return
-            frames.send(connection, HeaderComing(length=length))
-            push(descriptor, connection, length=length)
+            yield held
         finally:
-            os.close(descriptor)
+            os.close(held[0])

@@ -18,6 +18,7 @@ from resile.checkpoint.slots import Label
 __all__ = [
     "Answer",
     "AnswerDecoder",
+    "Arrived",
     "Ask",
     "AskDecoder",
     "Challenge",
@@ -84,7 +85,7 @@ class GoOn(msgspec.Struct, frozen=True, tag=True):
 
 
 class Coming(msgspec.Struct, frozen=True, kw_only=True, tag=True):
-    """The part's bytes follow, then whether they were whole."""
+    """The part's bytes follow."""
 
     size: Bytes
 
@@ -93,6 +94,11 @@ class HeaderComing(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     """The first bytes of a part follow, as far as its header goes."""
 
     length: Bytes
+
+
+class Arrived(msgspec.Struct, frozen=True, tag=True):
+    """All bytes of the part are here. Until then they may be on their way straight from the
+    sender's memory, so that a change of it would still change them."""
 
 
 class Whole(msgspec.Struct, frozen=True, tag=True):
@@ -113,8 +119,8 @@ class No(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     reason: str
 
 
-Ask = Challenge | Proof | Offer | Wanted | HeadersWanted | Whole | Torn
-Answer = Challenge | Proof | GoOn | Coming | HeaderComing | Whole | Torn | Kept | No
+Ask = Challenge | Proof | Offer | Wanted | HeadersWanted | Arrived | Whole | Torn
+Answer = Challenge | Proof | GoOn | Coming | HeaderComing | Arrived | Kept | No
 
 AskDecoder: msgspec.msgpack.Decoder[Ask] = msgspec.msgpack.Decoder(Ask)
 AnswerDecoder: msgspec.msgpack.Decoder[Answer] = msgspec.msgpack.Decoder(Answer)
