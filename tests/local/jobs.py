@@ -12,7 +12,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -219,8 +219,5 @@ def _all_stepped(ranks: dict[int, int], world: int, steps: int) -> bool:
 @pytest.fixture
 def job(tmp_path: Path) -> Iterator[Job]:
     """A job that is ended with the test."""
-    made = Job(tmp_path)
-    try:
+    with closing(Job(tmp_path)) as made:
         yield made
-    finally:
-        made.close()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -107,8 +108,5 @@ class Trained(Recorded):
 @pytest.fixture
 def trained(tmp_path: Path) -> Iterator[Trained]:
     """A job that is ended with the test."""
-    made = Trained(tmp_path)
-    try:
+    with closing(Trained(tmp_path)) as made:
         yield made
-    finally:
-        made.close()

@@ -5,7 +5,6 @@ when the tracker file names its step.
 """
 
 import os
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -15,19 +14,18 @@ from dlrover.trainer.torch.flash_checkpoint.checkpointer import (  # type: ignor
 from dlrover.trainer.torch.flash_checkpoint.ddp import (  # type: ignore[import-not-found]
     DdpCheckpointer,
 )
+from to_storage import StorageSaver  # type: ignore[import-not-found]
 
 _TRACKER = "dlrover_latest.txt"
 
 
-class Saver:
+class Saver(StorageSaver):  # type: ignore[misc]
     """Saves and restores the way its guide shows."""
 
     def __init__(
         self, model: torch.nn.Module, optimizer: torch.optim.Optimizer, every: int
     ) -> None:
-        self._model, self._optimizer, self._every = model, optimizer, every
-        self._folder = Path(os.environ["BENCH_STORAGE"])
-        self._folder.mkdir(parents=True, exist_ok=True)
+        super().__init__(model, optimizer, every)
         self._checkpointer = DdpCheckpointer(str(self._folder))
         self._kind = StorageType.DISK if os.environ.get("BENCH_DURABLE") else StorageType.MEMORY
         self._ordered = ""
@@ -40,15 +38,10 @@ class Saver:
         self._optimizer.load_state_dict(state["optimizer"])
         return int(state["step"])
 
-    def after_step(self, step: int) -> None:
-        if (step + 1) % self._every:
-            return
-        state = {"model": self._model.state_dict(), "optimizer": self._optimizer.state_dict()}
-        self._checkpointer.save_checkpoint(
-            step + 1, {**state, "step": step + 1}, storage_type=self._kind
-        )
+    def _save(self, steps: int) -> None:
+        self._checkpointer.save_checkpoint(steps, self._state(steps), storage_type=self._kind)
         if self._kind is StorageType.DISK:
-            self._ordered = str(step + 1)
+            self._ordered = str(steps)
 
     def busy(self) -> bool:
         if not self._ordered:

@@ -46,6 +46,13 @@ RECORD = "resile"
 _POLL = 0.02
 
 
+def __resile_rehearse__() -> None:
+    """For workers that were forked ahead of time, and wait."""
+    from resile.train.checkpoint.rehearsal import rehearse
+
+    rehearse()
+
+
 class Checkpointer:
     """Snapshots and checkpoints of one training state.
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -12,8 +13,5 @@ from tests.local.ecosystem.disturbed import Disturbed
 
 @pytest.fixture
 def disturbed(tmp_path: Path) -> Iterator[Disturbed]:
-    made = Disturbed(tmp_path)
-    try:
+    with closing(Disturbed(tmp_path)) as made:
         yield made
-    finally:
-        made.close()

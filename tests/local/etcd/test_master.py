@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -19,11 +20,8 @@ from tests.local.torchrun.launching import TorchrunJob
 
 @pytest.fixture
 def job(tmp_path: Path) -> Iterator[TorchrunJob]:
-    made = TorchrunJob(tmp_path)
-    try:
+    with closing(TorchrunJob(tmp_path)) as made:
         yield made
-    finally:
-        made.close()
 
 
 def test_a_killed_master_goes_on_from_etcd(job: TorchrunJob, etcd: EtcdServer) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -30,15 +31,25 @@ def run(tmp_path: Path) -> Iterator[Run]:
         assert node.process.returncode == 0, node.output
         return node.output
 
-    try:
+    with closing(job):
         yield run_example
-    finally:
-        job.close()
 
 
 def losses(output: str) -> list[float]:
     """In the order in which they were printed."""
     return [float(found) for found in re.findall(r"loss = ([\d.]+)", output)]
+
+
+def goes_on_alone(run: Run, name: str, checkpoints: Path) -> str:
+    """Two workers train two epochs of a trainer's example, then one worker two more; returns what
+    that one printed."""
+    folder = ("--checkpoints", str(checkpoints))
+    first = run(name, *folder, "--epochs", "2", nproc=2)
+    assert first.count("trained 64 steps, 2 epochs") == 1
+    second = run(name, *folder, "--epochs", "4", nproc=1)
+    assert "resumed at step 60 from storage" in second
+    assert "trained 128 steps, 4 epochs" in second
+    return second
 
 
 def test_digits_are_learned(run: Run, tmp_path: Path) -> None:
@@ -65,24 +76,14 @@ def test_the_hugging_face_trainer_learns_and_knows_when_it_is_done(
 ) -> None:
     pytest.importorskip("transformers")
     pytest.importorskip("accelerate")
-    folder = ("--checkpoints", str(tmp_path / "checkpoints"))
-    first = run("huggingface", *folder, "--epochs", "2", nproc=2)
-    assert first.count("trained 64 steps, 2 epochs") == 1
-    second = run("huggingface", *folder, "--epochs", "4", nproc=1)
-    assert "trained 128 steps, 4 epochs" in second
-    assert "resumed at step 60 from storage" in second
+    goes_on_alone(run, "huggingface", tmp_path / "checkpoints")
 
 
 def test_lightning_learns_and_goes_on_with_another_number_of_workers(
     run: Run, tmp_path: Path
 ) -> None:
     pytest.importorskip("lightning")
-    folder = ("--checkpoints", str(tmp_path / "checkpoints"))
-    first = run("lightning", *folder, "--epochs", "2", nproc=2)
-    assert first.count("trained 64 steps, 2 epochs") == 1
-    second = run("lightning", *folder, "--epochs", "4", nproc=1)
-    assert "resumed at step 60 from storage" in second
-    assert "trained 128 steps, 4 epochs" in second
-    accuracies = [float(found) for found in re.findall(r"accuracy = ([\d.]+)", second)]
+    output = goes_on_alone(run, "lightning", tmp_path / "checkpoints")
+    accuracies = [float(found) for found in re.findall(r"accuracy = ([\d.]+)", output)]
     assert len(accuracies) == 3  # the epoch that was broken off, and two more
     assert accuracies[-1] > 0.9

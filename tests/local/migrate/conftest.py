@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -13,20 +14,14 @@ from tests.local.migrate.moving import Moved
 @pytest.fixture
 def moved(tmp_path: Path) -> Iterator[Moved]:
     """A job that is ended with the test."""
-    made = Moved(tmp_path)
-    try:
+    with closing(Moved(tmp_path)) as made:
         yield made
-    finally:
-        made.close()
 
 
 @pytest.fixture(scope="session")
 def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> str:
     """What two workers come to when nothing happens."""
-    job = Moved(tmp_path_factory.mktemp("undisturbed"))
-    try:
+    with closing(Moved(tmp_path_factory.mktemp("undisturbed"))) as job:
         job.train()
         assert job.nodes[0].wait() == 0, job.nodes[0].output
         return job.result
-    finally:
-        job.close()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -13,8 +14,5 @@ from tests.local.torchrun.launching import TorchrunJob
 @pytest.fixture
 def job(tmp_path: Path) -> Iterator[TorchrunJob]:
     """A job with a master, and nodes that are plain torchrun; ended with the test."""
-    made = TorchrunJob(tmp_path)
-    try:
+    with closing(TorchrunJob(tmp_path)) as made:
         yield made
-    finally:
-        made.close()

@@ -4,7 +4,6 @@ import json
 import os
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -21,6 +20,7 @@ from bench.checkpoints.systems import (
 )
 from bench.jobs import free_ports
 from bench.launchers import HOST, Shape, Site, Torchrun
+from tests.local.commands import wait_for
 
 SHAPE = Shape(min_nodes=1, max_nodes=1, workers_per_node=2)
 
@@ -70,10 +70,13 @@ def test_the_script_saves_with_every_saver(saver: str, tmp_path: Path) -> None:
     }
     with (tmp_path / "log").open("wb") as log:
         process = subprocess.Popen([sys.executable, str(SCRIPT)], env=env, stderr=log, stdout=log)
+
+    def took_ten_steps() -> bool:
+        assert process.poll() is None, (tmp_path / "log").read_text()
+        return events.exists() and events.read_bytes().count(b"\n") >= 10
+
     try:
-        while not events.exists() or events.read_bytes().count(b"\n") < 10:
-            time.sleep(0.02)
-            assert process.poll() is None, (tmp_path / "log").read_text()
+        wait_for(took_ten_steps, f"ten steps with {saver}")
     finally:
         process.kill()
         process.wait()

@@ -22,6 +22,7 @@ from resile.checkpoint.keeping.peers.frames import (
     HeadersWanted,
     Kept,
     No,
+    Wanted,
 )
 from resile.checkpoint.keeping.peers.proof import admit, introduce
 from resile.checkpoint.part import PartHeader, Slice, lay_out, read_header
@@ -220,9 +221,12 @@ def test_a_request_for_too_many_headers_is_hung_up_on(make: MakeNode) -> None:
 
 
 def test_who_asks_for_no_headers_gets_none(make: MakeNode) -> None:
-    with _admitted(make(0)) as connection:
+    node = make(0)
+    with _admitted(node) as connection:
         frames.send(connection, HeadersWanted(labels=()))
-        assert hung_up(connection)
+        frames.send(connection, Wanted(label=label_of(node.worker, RANK, 99)))
+        answer = frames.receive(connection, AnswerDecoder)
+        assert answer == No(reason="step 99 of rank-00000-of-00002 is not held here")
 
 
 def test_who_asks_for_a_label_of_nonsense_is_told(make: MakeNode) -> None:

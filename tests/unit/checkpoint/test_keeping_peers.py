@@ -14,6 +14,7 @@ from resile.checkpoint.keeping import KeeperRefused, Label
 from resile.checkpoint.keeping.errors import PeerTrouble
 from resile.checkpoint.keeping.peers import frames
 from resile.checkpoint.keeping.peers.asking import copy_to, fetch_from
+from resile.checkpoint.keeping.peers.calls import Calls
 from resile.checkpoint.keeping.peers.frames import (
     AnswerDecoder,
     Arrived,
@@ -270,7 +271,7 @@ def _is_free(node: Node, label: Label) -> bool:
 def test_a_part_is_fetched_once_a_node(make: MakeNode) -> None:
     first, second = make(0), make(1)
     label = first.save(10)
-    fetch_from(first.peers.address, label, token=TOKEN, holdings=second.holdings)
+    fetch_from(first.peers.address, label, calls=Calls(TOKEN), holdings=second.holdings)
     first.keeper.neighbours.close()
     with second.memory.fetch(first.peers.address, label) as part:
         assert is_whole(label, part.buffer)

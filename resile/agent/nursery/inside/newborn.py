@@ -19,6 +19,7 @@ from .latecomer import come_last
 from .line import Line, LineEnded
 from .messages import Echo, HostStore, Spawn
 from .recorder import Recorder
+from .rehearsals import rehearse_unless
 
 _CANNOT_RUN = 126
 _NOT_FOUND = 127
@@ -46,6 +47,7 @@ def grow_up(line: Line, heritage: Heritage) -> None:
     linux.die_with(heritage.parent)
     if heritage.warmth is not None:
         heritage.warmth.seeds.renew()
+        rehearse_unless(line)
     try:
         task, descriptors = line.receive()
     except LineEnded:

@@ -1,8 +1,8 @@
 """Copies on other nodes: each node's keeper listens for the others, and sends to the next.
 
 `Peers` is the way in. `proof` is how two keepers show each other that they belong to one job,
-`frames` how they talk, `door` what one answers, `asking` what one asks, `lookup` what of that is
-remembered, `copier` the background.
+`calls` how they reach each other, `frames` how they talk, `door` what one answers, `asking` what
+one asks, `lookup` what of that is remembered, `copier` the background.
 """
 
 from resile.checkpoint.keeping.peers.peers import Peers

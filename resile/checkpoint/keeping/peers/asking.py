@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import os
 import socket
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
 
 from resile.checkpoint.keeping.errors import PeerTrouble
 from resile.checkpoint.keeping.headers import LARGEST, LEAST
 from resile.checkpoint.keeping.holdings import Holdings
 from resile.checkpoint.keeping.peers import frames
 from resile.checkpoint.keeping.peers.bulk import push_behind
+from resile.checkpoint.keeping.peers.calls import Calls, call
 from resile.checkpoint.keeping.peers.frames import (
     Answer,
     AnswerDecoder,
@@ -27,15 +26,11 @@ from resile.checkpoint.keeping.peers.frames import (
     Wanted,
     Whole,
 )
-from resile.checkpoint.keeping.peers.proof import introduce
-from resile.checkpoint.moving import IDLE_LIMIT, pull
+from resile.checkpoint.moving import pull
 from resile.checkpoint.slots import Label, read_control
 from resile.checkpoint.writing import Carrier
 
 __all__ = ["copy_to", "fetch_from", "headers_from"]
-
-CONNECT_LIMIT = 5.0
-"""Seconds: a keeper on a busy machine answers within one; a dark network never does."""
 
 SMALL = 1 << 20
 """Bytes of headers that are taken in without a look at what memory there is."""
@@ -55,7 +50,7 @@ def copy_to(
         return False
     slot, control = found
     try:
-        with _call(address, token) as connection:
+        with call(address, token) as connection:
             frames.send(connection, Offer(label=label, size=control.length))
             if isinstance(_answer(connection), Kept):
                 return True
@@ -69,9 +64,9 @@ def copy_to(
         os.close(slot)
 
 
-def fetch_from(address: str, label: Label, *, token: str, holdings: Holdings) -> None:
+def fetch_from(address: str, label: Label, *, calls: Calls, holdings: Holdings) -> None:
     """Get a part into our own memory; raises :class:`PeerTrouble` or :class:`NoRoom`."""
-    with _call(address, token) as connection:
+    with calls.to(address) as connection:
         frames.send(connection, Wanted(label=label))
         coming = _answer(connection)
         if not isinstance(coming, Coming):
@@ -85,12 +80,11 @@ def fetch_from(address: str, label: Label, *, token: str, holdings: Holdings) ->
             whole = True
         finally:
             filling.complete() if whole else filling.abandon()
-        with suppress(OSError):  # then who gave it is gone, and has nothing to keep for us
-            frames.send(connection, Arrived())
+        frames.send(connection, Arrived())
 
 
 def headers_from(
-    address: str, labels: tuple[Label, ...], *, token: str, holdings: Holdings
+    address: str, labels: tuple[Label, ...], *, calls: Calls, holdings: Holdings
 ) -> tuple[bytes, ...]:
     """The headers of parts that another keeper holds, empty for one that it does not.
 
@@ -98,7 +92,7 @@ def headers_from(
     """
     found: list[bytes] = []
     total, affordable = 0, SMALL
-    with _call(address, token) as connection:
+    with calls.to(address) as connection:
         frames.send(connection, HeadersWanted(labels=labels))
         for label in labels:
             coming = frames.receive(connection, AnswerDecoder)
@@ -122,24 +116,6 @@ def _header_length(coming: Answer, label: Label) -> int:
     return coming.length
 
 
-@contextmanager
-def _call(address: str, token: str) -> Iterator[socket.socket]:
-    """A connection to another keeper; trouble with it is told with its address."""
-    host, _, port = address.rpartition(":")
-    try:
-        with socket.create_connection(
-            (host.strip("[]"), int(port)), timeout=CONNECT_LIMIT
-        ) as connection:
-            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            introduce(connection, token)
-            connection.settimeout(IDLE_LIMIT)
-            yield connection
-    except (OSError, ValueError) as error:
-        raise PeerTrouble(f"the keeper at {address}: {_words(error)}") from None
-    except PeerTrouble as error:
-        raise PeerTrouble(f"the keeper at {address}: {error}") from None
-
-
 def _answer(connection: socket.socket) -> Answer:
     answer = frames.receive(connection, AnswerDecoder)
     if isinstance(answer, No):
@@ -147,9 +123,3 @@ def _answer(connection: socket.socket) -> Answer:
     if not isinstance(answer, GoOn | Arrived | Kept | Coming):
         raise PeerTrouble(f"{type(answer).__name__} is no answer")
     return answer
-
-
-def _words(error: OSError | ValueError) -> str:
-    if isinstance(error, TimeoutError):
-        return "it does not answer"
-    return (error.strerror if isinstance(error, OSError) else None) or str(error)

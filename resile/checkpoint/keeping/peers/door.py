@@ -1,8 +1,9 @@
 """Where other nodes' keepers knock: they leave copies of their parts, and fetch parts or headers.
 
-A thread a caller, so many at most. Who does not prove within a moment to belong to the job is shown
-out. A copy is whole only when all its bytes came and its sender says that they did not change
-meanwhile: anything else leaves the slot without a whole part, and the one before untouched.
+A thread a caller, so many at most, until it hangs up or says nothing for a while. Who does not
+prove within a moment to belong to the job is shown out. A copy is whole only when all its bytes
+came and its sender says that they did not change meanwhile: anything else leaves the slot without a
+whole part, and the one before untouched.
 """
 
 from __future__ import annotations
@@ -94,7 +95,8 @@ class Door:
             connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             if admit(connection, self._token):
                 connection.settimeout(IDLE_LIMIT)
-                self._answer(connection)
+                while True:
+                    self._answer(connection)
         except (OSError, CheckpointError) as error:
             log.debug("a peer's call for snapshots broke off: %s", error)
         except Exception:

@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 from resile.checkpoint.keeping.holdings import Holdings
 from resile.checkpoint.keeping.peers.asking import copy_to, fetch_from, headers_from
+from resile.checkpoint.keeping.peers.calls import Calls
 from resile.checkpoint.keeping.peers.copier import Copier
 from resile.checkpoint.keeping.peers.door import Door
 from resile.checkpoint.keeping.peers.lookup import Lookup
@@ -33,6 +34,7 @@ class Peers:
         news: Callable[[int, str], None],
     ) -> None:
         self._token = token
+        self._calls = Calls(token)
         self._holdings = holdings
         self._carrier = carrier
         self._door = Door(host, token=token, holdings=holdings, carrier=carrier)
@@ -78,7 +80,7 @@ class Peers:
         try:
             with fetching:
                 if not any(held.label == label for held in self._holdings.inventory()):
-                    fetch_from(address, label, token=self._token, holdings=self._holdings)
+                    fetch_from(address, label, calls=self._calls, holdings=self._holdings)
         finally:
             with self._lock:
                 self._fetching.pop(label, None)
@@ -90,10 +92,12 @@ class Peers:
     def settle(self) -> None:
         """Nobody restores any more."""
         self._lookup.forget()
+        self._calls.hang_up()
 
     def close(self) -> None:
         """Stop listening and sending."""
         self._copier.close()
+        self._calls.hang_up()
         self._door.close()
 
     def _copy(self, address: str, label: Label) -> bool:
@@ -102,4 +106,4 @@ class Peers:
         )
 
     def _headers(self, address: str, labels: tuple[Label, ...]) -> tuple[bytes, ...]:
-        return headers_from(address, labels, token=self._token, holdings=self._holdings)
+        return headers_from(address, labels, calls=self._calls, holdings=self._holdings)

@@ -1,0 +1,104 @@
+"""Connections to other nodes' keepers.
+
+To call and to prove who one is takes several messages, which is little, unless all cores are busy
+with workers that restore: then each waits for its turn. So who restores keeps its connections until
+training goes on.
+"""
+
+from __future__ import annotations
+
+import select
+import socket
+import threading
+from collections import defaultdict
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from resile.checkpoint.keeping.errors import PeerTrouble
+from resile.checkpoint.keeping.peers.proof import introduce
+from resile.checkpoint.moving import IDLE_LIMIT
+
+__all__ = ["Calls", "call"]
+
+CONNECT_LIMIT = 5.0
+"""Seconds: a keeper on a busy machine answers within one; a dark network never does."""
+
+
+class Calls:
+    """Connections that are kept, any number to a keeper: nobody waits for another's."""
+
+    def __init__(self, token: str) -> None:
+        self._token = token
+        self._idle: dict[str, list[socket.socket]] = defaultdict(list)
+        self._lock = threading.Lock()
+
+    @contextmanager
+    def to(self, address: str) -> Iterator[socket.socket]:
+        """A connection on which nothing is left unsaid; it is given up if something goes wrong.
+
+        Raises :class:`PeerTrouble` for that, with the address.
+        """
+        with _told_with(address):
+            connection = self._kept(address) or _connected(address, self._token)
+            try:
+                yield connection
+            except BaseException:
+                connection.close()
+                raise
+            with self._lock:
+                self._idle[address].append(connection)
+
+    def hang_up(self) -> None:
+        """Give up the connections that nobody uses."""
+        with self._lock:
+            idle, self._idle = self._idle, defaultdict(list)
+        for connections in idle.values():
+            for connection in connections:
+                connection.close()
+
+    def _kept(self, address: str) -> socket.socket | None:
+        """One that the other side has not ended meanwhile."""
+        with self._lock:
+            kept = self._idle[address]
+            while kept:
+                connection = kept.pop()
+                if not select.select([connection], [], [], 0)[0]:
+                    return connection
+                connection.close()
+        return None
+
+
+@contextmanager
+def call(address: str, token: str) -> Iterator[socket.socket]:
+    """A connection for one matter; trouble with it is told with its address."""
+    with _told_with(address), _connected(address, token) as connection:
+        yield connection
+
+
+def _connected(address: str, token: str) -> socket.socket:
+    host, _, port = address.rpartition(":")
+    connection = socket.create_connection((host.strip("[]"), int(port)), timeout=CONNECT_LIMIT)
+    try:
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        introduce(connection, token)
+        connection.settimeout(IDLE_LIMIT)
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+@contextmanager
+def _told_with(address: str) -> Iterator[None]:
+    try:
+        yield
+    except (OSError, ValueError) as error:
+        raise PeerTrouble(f"the keeper at {address}: {_words(error)}") from None
+    except PeerTrouble as error:
+        raise PeerTrouble(f"the keeper at {address}: {error}") from None
+
+
+def _words(error: OSError | ValueError) -> str:
+    if isinstance(error, TimeoutError):
+        return "it does not answer"
+    return (error.strerror if isinstance(error, OSError) else None) or str(error)

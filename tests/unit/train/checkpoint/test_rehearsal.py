@@ -1,0 +1,42 @@
+"""A rehearsal goes through saving and restoring, and leaves no trace."""
+
+from __future__ import annotations
+
+import random
+import threading
+
+import numpy as np
+import pytest
+import torch
+
+from resile.train.checkpoint import rehearsal
+
+
+def _streams() -> list[object]:
+    """What the next random numbers depend on."""
+    return [random.getstate(), repr(np.random.get_state()), torch.get_rng_state().tolist()]
+
+
+def test_a_rehearsal_leaves_random_streams_as_they_were() -> None:
+    before = _streams()
+    rehearsal.rehearse()
+    assert _streams() == before
+
+
+def test_a_rehearsal_starts_no_thread() -> None:
+    before = threading.active_count()
+    rehearsal.rehearse()
+    assert threading.active_count() == before
+
+
+def test_a_rehearsal_really_restores(monkeypatch: pytest.MonkeyPatch) -> None:
+    steps = []
+
+    def restore(*given: object) -> None:
+        steps.append(original(*given).step)
+
+    original = rehearsal.restore
+    monkeypatch.setattr(rehearsal, "restore", restore)
+    rehearsal.rehearse()
+    assert steps == [1]
+    assert torch.is_grad_enabled()
