@@ -12,7 +12,7 @@ import fcntl
 import os
 import select
 import socket
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from resile.checkpoint.slots import BEGIN
 
@@ -33,8 +33,17 @@ def push(slot: int, connection: socket.socket, *, length: int) -> None:
         raise ConnectionError(f"only {sent} of {length} bytes could be sent")
 
 
-def pull(slot: int, connection: socket.socket, *, length: int) -> None:
-    """Receive a part into a slot that is ours alone; raises OSError when less comes."""
+def pull(
+    slot: int,
+    connection: socket.socket,
+    *,
+    length: int,
+    came: Callable[[int], None] = lambda _: None,
+) -> None:
+    """Receive a part into a slot that is ours alone; raises OSError when less comes.
+
+    ``came`` is told, after every piece, how many bytes are there.
+    """
     connection.settimeout(IDLE_LIMIT)
     come = 0
     with _pipe() as (out, into):
@@ -44,6 +53,7 @@ def pull(slot: int, connection: socket.socket, *, length: int) -> None:
                 raise ConnectionError(f"the connection ended after {come} of {length} bytes")
             _empty(out, slot, count, offset=BEGIN + come)
             come += count
+            came(come)
 
 
 @contextlib.contextmanager

@@ -23,7 +23,10 @@ from resile.checkpoint.keeping.messages import (
     AT_ONCE,
     Accepted,
     Answer,
+    Arriving,
+    Await,
     Busy,
+    Come,
     Completed,
     Done,
     Fetch,
@@ -113,6 +116,8 @@ class Keeper:
                 return Done(), []
             case Fetch(address=address, label=label):
                 return self._fetch(address, label)
+            case Await(arrival=number, until=until):
+                return self._await(number, until)
             case FetchHeaders(address=address, labels=labels):
                 return self._fetch_headers(address, labels)
             case Watch():
@@ -234,12 +239,21 @@ class Keeper:
 
     def _fetch(self, address: str, label: Label) -> Reply:
         try:
-            self.neighbours.fetch(address, label)
+            coming = self.neighbours.fetch(address, label)
+            if coming is None:
+                return self._open((label,))
+            slot, size = coming.opened()
+            return Arriving(arrival=coming.number, size=size), [slot]
         except NoRoom as error:
             return NotEnoughRoom(reason=str(error)), []
         except PeerTrouble as error:
             return _refused(str(error)), []
-        return self._open((label,))
+
+    def _await(self, arrival: int, until: int) -> Reply:
+        try:
+            return Come(count=self.neighbours.arrived(arrival, until)), []
+        except (NoRoom, PeerTrouble) as error:
+            return _refused(str(error)), []
 
     def _fetch_headers(self, address: str, labels: tuple[Label, ...]) -> Reply:
         if len(labels) > AT_ONCE:

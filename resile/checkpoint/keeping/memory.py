@@ -15,6 +15,7 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -26,7 +27,10 @@ from resile.checkpoint.keeping.messages import (
     AT_ONCE,
     Accepted,
     Answer,
+    Arriving,
+    Await,
     Busy,
+    Come,
     Completed,
     Done,
     Fetch,
@@ -54,7 +58,7 @@ from resile.checkpoint.keeping.messages import (
     Watch,
     Watched,
 )
-from resile.checkpoint.keeping.opened import OpenPart, opened_parts, received
+from resile.checkpoint.keeping.opened import ArrivingPart, OpenPart, opened_parts, received
 from resile.checkpoint.pair import Begun, SlotPair
 from resile.checkpoint.part import PartKind
 from resile.checkpoint.slots import Label
@@ -174,13 +178,23 @@ class SnapshotMemory(ABC):
         return parts
 
     def fetch(self, address: str, label: Label) -> OpenPart:
-        """The same from another node's keeper, by way of this node's memory.
+        """The same from another node's keeper, by way of this node's memory. Its bytes may still
+        be coming: :meth:`OpenPart.need` waits for them.
 
         Raises :class:`KeeperRefused` with the reason, or :class:`NoRoom`. Fetched once a node,
         however many of its workers ask.
         """
-        answer, descriptors = self._expect(Opened, Fetch(address=address, label=label))
-        return opened_parts((label,), answer.sizes, descriptors=descriptors)[0]
+        answer, descriptors = self._answer(Fetch(address=address, label=label))
+        if isinstance(answer, Opened):
+            return opened_parts((label,), answer.sizes, descriptors=descriptors)[0]
+        assert isinstance(answer, Arriving), f"{answer} is no answer to a fetch"
+        received(descriptors, 1)
+        wait = partial(self._wait, answer.arrival)
+        return ArrivingPart(label, descriptors[0], size=answer.size, wait=wait)
+
+    def _wait(self, arrival: int, until: int) -> int:
+        come, _ = self._expect(Come, Await(arrival=arrival, until=until))
+        return come.count
 
     def headers(self, address: str, labels: Sequence[Label]) -> list[bytes]:
         """What parts at another node's keeper say of themselves, without their bytes: a part's

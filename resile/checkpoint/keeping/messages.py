@@ -122,10 +122,17 @@ class Peers(msgspec.Struct, frozen=True, kw_only=True, tag=True):
 
 
 class Fetch(msgspec.Struct, frozen=True, kw_only=True, tag=True):
-    """Get a part from the keeper at ``address`` into this one's memory, and open it."""
+    """Have a part come from the keeper at ``address`` into this one's memory, and open it."""
 
     address: str
     label: Label
+
+
+class Await(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+    """Answer when so many bytes of what is on its way are here."""
+
+    arrival: int
+    until: int
 
 
 class FetchHeaders(msgspec.Struct, frozen=True, kw_only=True, tag=True):
@@ -163,6 +170,7 @@ Request = (
     | StatusWanted
     | Peers
     | Fetch
+    | Await
     | FetchHeaders
     | Resumed
 )
@@ -198,6 +206,20 @@ class Opened(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     """Comes with a descriptor a part, which holds its slot until it is closed."""
 
     sizes: tuple[int, ...]
+
+
+class Arriving(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+    """Comes with a descriptor of the memory that the part's bytes come into from now on. Nobody
+    else writes there until training goes on."""
+
+    arrival: int
+    size: int
+
+
+class Come(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+    """So many bytes are here."""
+
+    count: int
 
 
 class Headers(msgspec.Struct, frozen=True, kw_only=True, tag=True):
@@ -258,6 +280,8 @@ Answer = (
     | NotEnoughRoom
     | Inventory
     | Opened
+    | Arriving
+    | Come
     | Headers
     | Watched
     | Done

@@ -10,7 +10,21 @@ from typing import Protocol
 from resile.checkpoint.keeping.errors import PeerTrouble
 from resile.checkpoint.slots import Label
 
-__all__ = ["Neighbourhood", "NoNeighbours"]
+__all__ = ["Coming", "Neighbourhood", "NoNeighbours"]
+
+
+class Coming(Protocol):
+    """A part on its way."""
+
+    @property
+    def number(self) -> int:
+        """To ask how far it is."""
+        ...
+
+    def opened(self) -> tuple[int, int]:
+        """A descriptor of its memory, the caller's to close, and its size; raises
+        :class:`PeerTrouble` or :class:`NoRoom` if it does not come."""
+        ...
 
 
 class Neighbourhood(Protocol):
@@ -44,8 +58,13 @@ class Neighbourhood(Protocol):
         """Copy a part to the next node in the background."""
         ...
 
-    def fetch(self, address: str, label: Label) -> None:
-        """Get a part into this node's memory; raises :class:`PeerTrouble`, :class:`NoRoom`."""
+    def fetch(self, address: str, label: Label) -> Coming | None:
+        """Have a part come into this node's memory; None if it is here already."""
+        ...
+
+    def arrived(self, number: int, until: int) -> int:
+        """How many bytes of what comes are here, once at least ``until`` are; raises the same as
+        :meth:`Coming.opened`."""
         ...
 
     def headers(self, address: str, labels: tuple[Label, ...]) -> tuple[bytes, ...]:
@@ -75,9 +94,13 @@ class NoNeighbours:
     def send(self, label: Label) -> None:
         """There is nobody to send to."""
 
-    def fetch(self, address: str, label: Label) -> None:
+    def fetch(self, address: str, label: Label) -> Coming | None:
         """Nothing can be had."""
         raise PeerTrouble(f"{label.name} is at {address}, and this node has no agent to fetch it")
+
+    def arrived(self, number: int, until: int) -> int:
+        """Nothing comes."""
+        raise PeerTrouble(f"nothing was fetched as number {number}, {until} bytes or less")
 
     def headers(self, address: str, labels: tuple[Label, ...]) -> tuple[bytes, ...]:
         """Nothing can be had."""

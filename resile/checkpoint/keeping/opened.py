@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 
 from resile.checkpoint.keeping.errors import KeeperRefused
 from resile.checkpoint.mapping import map_memory
 from resile.checkpoint.slots import BEGIN, Label
 
-__all__ = ["OpenPart", "opened_parts", "received"]
+__all__ = ["ArrivingPart", "OpenPart", "opened_parts", "received"]
 
 
 class OpenPart:
@@ -23,6 +23,9 @@ class OpenPart:
         self.buffer = map_memory(descriptor, writable=False)[BEGIN : BEGIN + size]
         """Valid as long as somebody holds it, whole until this part is closed."""
 
+    def need(self, end: int) -> None:
+        """Return when the bytes up to ``end`` are there: all of them are."""
+
     def close(self) -> None:
         """Let the slot go."""
         if self._descriptor >= 0:
@@ -34,6 +37,23 @@ class OpenPart:
 
     def __exit__(self, *error: object) -> None:
         self.close()
+
+
+class ArrivingPart(OpenPart):
+    """A part whose bytes are still coming; ``wait`` says how many are there, once enough are."""
+
+    def __init__(
+        self, label: Label, descriptor: int, *, size: int, wait: Callable[[int], int]
+    ) -> None:
+        super().__init__(label, descriptor, size=size)
+        self._wait = wait
+        self._come = 0
+
+    def need(self, end: int) -> None:
+        """Return when the bytes up to ``end`` are there; raises :class:`KeeperRefused` if they
+        will not come."""
+        if end > self._come:
+            self._come = self._wait(min(end, self.size))
 
 
 def opened_parts(

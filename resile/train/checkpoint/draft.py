@@ -1,9 +1,10 @@
 """What a restore will do, worked out before anything is touched.
 
 Every difference between the state and the checkpoint is noted first; only when there is none (or
-the user does not mind), and when all bytes that are needed have come, are elements copied, straight
-into the live tensors, and only then are objects given their state. A checkpoint that does not fit,
-or a part that cannot be had any more, therefore changes nothing.
+the user does not mind), and when all bytes that are needed have begun to come, are elements copied,
+straight into the live tensors, and only then are objects given their state. A checkpoint that does
+not fit, or a part that cannot be had any more, therefore changes nothing. One that breaks off in
+the middle leaves tensors half filled: then another step fills all of them, or nobody trains.
 """
 
 from __future__ import annotations
@@ -120,7 +121,8 @@ class Draft:
         bring(chunk for chunk, _ in whole)
         if resharding is not None:
             bring(resharding.chunks)
-        for chunk, target in whole:
+        # In the order of their bytes, which may still be coming.
+        for chunk, target in sorted(whole, key=lambda one: one[0].place.begin):
             target.detach().copy_(chunk.whole())
         if resharding is not None:
             resharding.carry_out()

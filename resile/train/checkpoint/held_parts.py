@@ -3,8 +3,10 @@
 What this node has is opened with one request. Of what others have only the headers come at first,
 all of one node's with one request: they say which slices there are, and mostly that is all a worker
 has to know of another rank's part. A part's bytes are fetched, whole and once for all workers of
-this node, when they are read. What came for the header must then be what comes for the part: one
-that changed or went away meanwhile cannot be used, and the step with it.
+this node, when they are needed, and copied from while they come. What came for the header must then
+be what comes for the part: one that changed or went away meanwhile cannot be used, and the step
+with it. If a holder is lost in the middle, the next one is asked: the same part has the same bytes
+everywhere.
 """
 
 from __future__ import annotations
@@ -14,8 +16,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from functools import partial
 
-from resile.checkpoint.errors import CheckpointError, NoCheckpoint, PartDamaged
-from resile.checkpoint.keeping import Label, SnapshotMemory
+from resile.checkpoint.errors import CheckpointError, NoCheckpoint, NoRoom, PartDamaged
+from resile.checkpoint.keeping import KeeperError, Label, SnapshotMemory
 from resile.checkpoint.keeping import OpenPart as HeldPart
 from resile.checkpoint.part import PartHeader, PartLayout, read_header
 from resile.train.checkpoint.choosing import Choice, Needed, in_turn, wanted_by
@@ -57,29 +59,47 @@ class MemoryPart:
 
 
 class DistantPart:
-    """A part in another node's memory, of which the header is known; ``fetch`` gets the rest."""
+    """A part in another node's memory, of which the header is known. ``attempts``: each has the
+    rest come from another of its holders."""
 
-    def __init__(self, label: Label, header: bytes, *, fetch: Callable[[], HeldPart]) -> None:
+    def __init__(
+        self, label: Label, header: bytes, *, attempts: Iterable[Callable[[], HeldPart]]
+    ) -> None:
         self.header, self.layout = _described(memoryview(header), label)
-        self._fetch = fetch
-        self._buffer: memoryview | None = None
+        self._label = label
+        self._attempts = iter(attempts)
+        self._failures: list[str] = []
+        self._coming: HeldPart | None = None
 
     def bring(self) -> None:
-        """Have its bytes in this node's memory."""
-        self._brought()
+        """Have its bytes begin to come into this node's memory."""
+        self._with(len(self.layout.header))
 
     def read(self, begin: int, end: int) -> memoryview:
-        """Without a copy, once it was brought."""
-        return self._brought()[begin:end]
+        """Without a copy; waits until they have come."""
+        return self._with(end)[begin:end]
 
-    def _brought(self) -> memoryview:
-        if self._buffer is None:
-            held = self._fetch()
-            if held.buffer[: len(self.layout.header)] != self.layout.header:
-                raise PartDamaged(f"{held.label.name} is another than it was a moment ago")
-            _check_size(self.layout, held)
-            self._buffer = held.buffer
-        return self._buffer
+    def _with(self, end: int) -> memoryview:
+        """The part, of which the bytes up to ``end`` are there."""
+        while True:
+            try:
+                self._coming = self._coming or self._next()
+                self._coming.need(end)
+                return self._coming.buffer
+            except (KeeperError, NoRoom) as error:
+                self._failures.append(str(error))
+                self._coming = None
+
+    def _next(self) -> HeldPart:
+        attempt = next(self._attempts, None)
+        if attempt is None:
+            raise _not_to_be_had(self._label, self._failures)
+        coming = attempt()
+        coming.need(len(self.layout.header))
+        if coming.buffer[: len(self.layout.header)] != self.layout.header:
+            raise PartDamaged(f"{coming.label.name} is another than it was a moment ago")
+        _check_size(self.layout, coming)
+        return coming
 
 
 class _Elsewhere:
@@ -98,7 +118,11 @@ class _Elsewhere:
         holders = {one.label: self._in_turn(one.holders) for one in wanted}
         headers = self._headers(holders)
         return [
-            DistantPart(label, headers[label], fetch=partial(self._fetch, label, turns))
+            DistantPart(
+                label,
+                headers[label],
+                attempts=[partial(self._fetch, label, holder) for holder in turns],
+            )
             for label, turns in holders.items()
         ]
 
@@ -135,16 +159,9 @@ class _Elsewhere:
             return [str(error)] * len(labels)
         return [header or f"the keeper at {address} does not have it" for header in headers]
 
-    def _fetch(self, label: Label, holders: Sequence[int]) -> HeldPart:
-        reasons = []
-        for holder in holders:
-            try:
-                return self._opened.enter_context(
-                    self._memory.fetch(self._addresses[holder], label)
-                )
-            except CheckpointError as error:
-                reasons.append(str(error))
-        raise _not_to_be_had(label, reasons)
+    def _fetch(self, label: Label, holder: int) -> HeldPart:
+        coming = self._memory.fetch(self._addresses[holder], label)
+        return self._opened.enter_context(coming)
 
 
 def _not_to_be_had(label: Label, reasons: Sequence[str]) -> NoCheckpoint:

@@ -5,8 +5,8 @@ same slice, one of them is enough, best one that is at hand. What a rank part ha
 a whole tensor belongs to that rank alone.
 
 Of a part that is not at hand (:class:`Distant`) only the header is needed to know what there is.
-Its bytes come when somebody asks for them, which may fail: :func:`bring` has all of them come that
-are about to be copied, before the first is.
+Its bytes come when somebody asks for them, which may fail: :func:`bring` has all of them begin to
+come that are about to be copied, before the first is.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class Distant(Protocol):
     """A part whose bytes are elsewhere until they are needed."""
 
     def bring(self) -> None:
-        """Have them here; raises what :meth:`OpenPart.read` would raise later."""
+        """Have them begin to come; raises what :meth:`OpenPart.read` would raise later."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -158,7 +158,7 @@ def _in_order(parts: Sequence[OpenPart], kind: PartKind, count: int) -> list[Ope
 
 
 def bring(chunks: Iterable[Chunk]) -> None:
-    """Have the bytes of all parts here that these chunks lie in."""
+    """Have the bytes of all parts begin to come that these chunks lie in."""
     needed = [chunk.part for chunk in chunks if chunk.place.begin < chunk.place.end]
     for part in dict.fromkeys(needed):
         if isinstance(part, Distant):

@@ -10,11 +10,10 @@ from collections.abc import Iterator
 import pytest
 
 from resile.checkpoint.errors import NoRoom
-from resile.checkpoint.keeping import KeeperRefused, Label
+from resile.checkpoint.keeping import Hello, KeeperClient, KeeperRefused, Label
 from resile.checkpoint.keeping.errors import PeerTrouble
 from resile.checkpoint.keeping.peers import frames
-from resile.checkpoint.keeping.peers.asking import copy_to, fetch_from
-from resile.checkpoint.keeping.peers.calls import Calls
+from resile.checkpoint.keeping.peers.asking import copy_to
 from resile.checkpoint.keeping.peers.frames import (
     AnswerDecoder,
     Arrived,
@@ -33,6 +32,7 @@ from resile.checkpoint.slots import take
 from resile.checkpoint.writing import Carrier
 from tests.local.commands import wait_for
 from tests.local.snapshots.parts import RANK, REPLICA, is_whole, label_of, part_bytes, save, steps
+from tests.unit.checkpoint.giver import giver
 from tests.unit.checkpoint.nodes import TOKEN, MakeNode, Node, hung_up, nodes
 
 
@@ -82,8 +82,9 @@ def test_what_a_node_lacks_is_fetched_from_another(make: MakeNode) -> None:
     first, second = make(0), make(1)
     label = first.save(10, data=3_000_000)
     with second.memory.fetch(first.peers.address, label) as part:
+        part.need(part.size)
         assert is_whole(label, part.buffer)
-    assert second.has(label)
+    wait_for(lambda: second.has(label), "the part to be held here, too")
 
 
 def test_what_nobody_has_cannot_be_fetched(make: MakeNode) -> None:
@@ -268,10 +269,59 @@ def _is_free(node: Node, label: Label) -> bool:
     return own is not None
 
 
+def test_what_has_come_can_be_read_while_the_rest_comes(make: MakeNode) -> None:
+    node = make(0)
+    label = label_of(node.worker, RANK, 10)
+    content = part_bytes(label, 30_000_000)
+    come = 20_000_000
+    with (
+        giver(content[:come], size=len(content)) as other,
+        node.memory.fetch(other.address, label) as part,
+    ):
+        part.need(1000)
+        part.need(come // 2)
+        assert part.buffer[: come // 2] == content[: come // 2]
+        assert not node.has(label)
+        other.leave()
+        with pytest.raises(KeeperRefused, match=f"ended after {come} of {len(content)} bytes"):
+            part.need(len(content))
+    assert not node.has(label)
+
+
+def test_all_workers_of_a_node_read_what_comes_once(make: MakeNode) -> None:
+    node = make(0)
+    label = label_of(node.worker, RANK, 10)
+    content = part_bytes(label, 3_000_000)
+    another = KeeperClient(node.server.name, Hello(rank=1, local_rank=1, world=2, nproc=2, round=1))
+    with (
+        giver(content, size=len(content)) as only_once,
+        node.memory.fetch(only_once.address, label) as one,
+        another.fetch(only_once.address, label) as other,
+    ):
+        for part in (one, other):
+            part.need(len(content))
+            assert part.buffer == content
+    another.close()
+
+
+def test_what_is_on_its_way_is_not_waited_for_after_training_goes_on(make: MakeNode) -> None:
+    node = make(0)
+    label = label_of(node.worker, RANK, 10)
+    content = part_bytes(label, 3_000_000)
+    with (
+        giver(content[:1000], size=len(content)) as slow,
+        node.memory.fetch(slow.address, label) as part,
+    ):
+        node.memory.resumed(5)
+        with pytest.raises(KeeperRefused, match="not wanted any more"):
+            part.need(len(content))
+
+
 def test_a_part_is_fetched_once_a_node(make: MakeNode) -> None:
     first, second = make(0), make(1)
     label = first.save(10)
-    fetch_from(first.peers.address, label, calls=Calls(TOKEN), holdings=second.holdings)
+    with second.memory.fetch(first.peers.address, label) as part:
+        part.need(part.size)
     first.keeper.neighbours.close()
     with second.memory.fetch(first.peers.address, label) as part:
         assert is_whole(label, part.buffer)

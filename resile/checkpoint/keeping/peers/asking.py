@@ -9,6 +9,7 @@ from resile.checkpoint.keeping.errors import PeerTrouble
 from resile.checkpoint.keeping.headers import LARGEST, LEAST
 from resile.checkpoint.keeping.holdings import Holdings
 from resile.checkpoint.keeping.peers import frames
+from resile.checkpoint.keeping.peers.arrival import Arrival
 from resile.checkpoint.keeping.peers.bulk import push_behind
 from resile.checkpoint.keeping.peers.calls import Calls, call
 from resile.checkpoint.keeping.peers.frames import (
@@ -64,7 +65,9 @@ def copy_to(
         os.close(slot)
 
 
-def fetch_from(address: str, label: Label, *, calls: Calls, holdings: Holdings) -> None:
+def fetch_from(
+    address: str, label: Label, *, calls: Calls, holdings: Holdings, arrival: Arrival
+) -> None:
     """Get a part into our own memory; raises :class:`PeerTrouble` or :class:`NoRoom`."""
     with calls.to(address) as connection:
         frames.send(connection, Wanted(label=label))
@@ -76,7 +79,8 @@ def fetch_from(address: str, label: Label, *, calls: Calls, holdings: Holdings) 
             raise PeerTrouble(f"the memory for {label.place.name} is in use on this node")
         whole = False
         try:
-            pull(filling.descriptor, connection, length=coming.size)
+            arrival.begin(filling.descriptor, coming.size)
+            pull(filling.descriptor, connection, length=coming.size, came=arrival.came)
             whole = True
         finally:
             filling.complete() if whole else filling.abandon()

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from functools import partial
 
+from resile.checkpoint.keeping.errors import PeerTrouble
 from resile.checkpoint.keeping.holdings import Holdings
+from resile.checkpoint.keeping.peers.arrival import Arrival
 from resile.checkpoint.keeping.peers.asking import copy_to, fetch_from, headers_from
 from resile.checkpoint.keeping.peers.calls import Calls
 from resile.checkpoint.keeping.peers.copier import Copier
@@ -40,7 +43,7 @@ class Peers:
         self._door = Door(host, token=token, holdings=holdings, carrier=carrier)
         self._copier = Copier(self._copy, news=news)
         self._lookup = Lookup(self._headers)
-        self._fetching: dict[Label, threading.Lock] = {}
+        self._arrivals: dict[Label, Arrival] = {}
         self._lock = threading.Lock()
         self.address = f"[{host}]:{self._door.port}" if ":" in host else f"{host}:{self._door.port}"
 
@@ -73,17 +76,26 @@ class Peers:
         if label.place.kind is PartKind.RANK:
             self._copier.send(label)
 
-    def fetch(self, address: str, label: Label) -> None:
-        """Get a part into this node's memory, once for all who want it."""
+    def fetch(self, address: str, label: Label) -> Arrival | None:
+        """Have a part come into this node's memory, once for all who want it; None if it is here
+        already."""
         with self._lock:
-            fetching = self._fetching.setdefault(label, threading.Lock())
-        try:
-            with fetching:
-                if not any(held.label == label for held in self._holdings.inventory()):
-                    fetch_from(address, label, calls=self._calls, holdings=self._holdings)
-        finally:
-            with self._lock:
-                self._fetching.pop(label, None)
+            arrival = self._arrivals.get(label)
+            if arrival is not None and not arrival.failed:
+                return arrival
+            if any(held.label == label for held in self._holdings.inventory()):
+                return None
+            self._arrivals[label] = Arrival(partial(self._fetch, address, label))
+            return self._arrivals[label]
+
+    def arrived(self, number: int, until: int) -> int:
+        """How many bytes of what was fetched are here, at least ``until``; raises what
+        :meth:`Arrival.wait` raises."""
+        with self._lock:
+            arrivals = [one for one in self._arrivals.values() if one.number == number]
+        if not arrivals:
+            raise PeerTrouble("it is not wanted any more")
+        return arrivals[0].wait(until)
 
     def headers(self, address: str, labels: tuple[Label, ...]) -> tuple[bytes, ...]:
         """What parts on another node say of themselves, asked once for all who want it."""
@@ -92,6 +104,10 @@ class Peers:
     def settle(self) -> None:
         """Nobody restores any more."""
         self._lookup.forget()
+        with self._lock:
+            arrivals, self._arrivals = self._arrivals, {}
+        for arrival in arrivals.values():
+            arrival.forget()
         self._calls.hang_up()
 
     def close(self) -> None:
@@ -104,6 +120,9 @@ class Peers:
         return copy_to(
             address, label, token=self._token, holdings=self._holdings, carrier=self._carrier
         )
+
+    def _fetch(self, address: str, label: Label, arrival: Arrival) -> None:
+        fetch_from(address, label, calls=self._calls, holdings=self._holdings, arrival=arrival)
 
     def _headers(self, address: str, labels: tuple[Label, ...]) -> tuple[bytes, ...]:
         return headers_from(address, labels, calls=self._calls, holdings=self._holdings)

@@ -22,6 +22,7 @@ from resile.train.checkpoint.restore import restore
 from resile.train.checkpoint.resuming import Resumed, resume
 from resile.train.checkpoint.sources import Sources
 from tests.local.commands import wait_for
+from tests.unit.checkpoint.giver import giver
 from tests.unit.checkpoint.nodes import MakeNode, Node, nodes
 from tests.unit.checkpoint.parts import make_part
 from tests.unit.train.checkpoint.parts import MemoryPart, save_node
@@ -209,6 +210,38 @@ def test_if_one_holder_is_gone_another_is_asked(make: MakeNode) -> None:
     assert holds(state, 10)
 
 
+def test_if_a_holder_is_lost_in_the_middle_the_next_one_gives_all_of_it(make: MakeNode) -> None:
+    new, holder = make(0), make(1)
+    label = fill(holder, step=10)[REPLICAS[0]]
+    content = bytes(part_of(REPLICAS[0], step=10).data)
+    with giver(content[: len(content) // 2], size=len(content)) as dying:
+        part = DistantPart(
+            label,
+            content,
+            attempts=[
+                lambda address=address: new.memory.fetch(address, label)
+                for address in (dying.address, holder.peers.address)
+            ],
+        )
+        part.bring()
+        dying.leave()
+        assert part.read(0, len(content)) == content
+
+
+def test_a_part_that_breaks_off_everywhere_says_why(make: MakeNode) -> None:
+    new = make(0)
+    part = part_of(REPLICAS[0], step=10)
+    label, content = label_of(part), bytes(part.data)
+    with giver(content[: len(content) // 2], size=len(content)) as dying:
+        distant = DistantPart(
+            label, content, attempts=[lambda: new.memory.fetch(dying.address, label)]
+        )
+        distant.bring()
+        dying.leave()
+        with pytest.raises(NoCheckpoint, match=r"cannot be had: the keeper at .* ended after"):
+            distant.read(0, len(content))
+
+
 def test_if_all_holders_are_gone_each_is_named(make: MakeNode) -> None:
     new, one, other = make(0), make(1), make(1)
     for node in (one, other):
@@ -286,7 +319,7 @@ def test_a_slice_that_two_ranks_kept_is_taken_from_the_one_at_hand() -> None:
     label = label_of(MemoryPart(distant))
     sources = Sources(
         [
-            DistantPart(label, bytes(distant), fetch=pytest.fail),
+            DistantPart(label, bytes(distant), attempts=[pytest.fail]),
             MemoryPart(near),
             MemoryPart(part(PartKind.REPLICA, 0, 1, values={})),
         ]
