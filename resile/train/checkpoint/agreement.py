@@ -90,18 +90,21 @@ class Agreement:
             return key in self._alone
         return bool(self._store.check([key]))
 
-    def gather(self, topic: str, mine: object, kind: type[T]) -> list[T] | None:
+    def gather(self, topic: str, mine: T, kind: type[T]) -> list[T] | None:
         """Every rank says something; rank 0 gets all of it in the order of ranks, others None."""
-        self.say(f"{topic}/{self.place.rank}", mine)
         if self.place.rank != 0:
+            self.say(f"{topic}/{self.place.rank}", mine)
             return None
-        return [self.hear(f"{topic}/{rank}", kind) for rank in range(self.place.world)]
+        others = range(1, self.place.world)
+        return [mine, *(self.hear(f"{topic}/{rank}", kind) for rank in others)]
 
     def decide(self, topic: str, decision: Callable[[], T], kind: type[T]) -> T:
         """Rank 0 decides (``decision`` is called there alone), everybody hears it."""
-        if self.place.rank == 0:
-            self.say(topic, decision())
-        return self.hear(topic, kind)
+        if self.place.rank != 0:
+            return self.hear(topic, kind)
+        decided = decision()
+        self.say(topic, decided)
+        return decided
 
 
 def open_agreement(place: Place) -> Agreement:

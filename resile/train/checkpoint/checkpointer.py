@@ -131,7 +131,9 @@ class Checkpointer:
         """Training goes on from ``step``."""
         agreement = self._agreement
         assert agreement is not None
-        attempt = agreement.decide("attempt", lambda: new_attempt(self._place.round), str)
+        attempt = ""
+        if self._storage is not None:
+            attempt = agreement.decide("attempt", lambda: new_attempt(self._place.round), str)
         if self._memory is not None:
             self._memory.resumed(step)
             self._find_next_node(agreement, self._memory)

@@ -112,15 +112,16 @@ def _exchange_inventories(
 ) -> list[NodeInventory]:
     """All nodes', on rank 0; elsewhere none are needed."""
     place = agreement.place
-    if place.leads_node:
-        mine = NodeInventory()
-        if memory is not None:
-            with contextlib.suppress(KeeperError):
-                mine = NodeInventory(address=memory.address, parts=memory.inventory())
-        agreement.say(f"inventory/{place.group_rank}", mine)
+    mine = NodeInventory()
+    if place.leads_node and memory is not None:
+        with contextlib.suppress(KeeperError):
+            mine = NodeInventory(address=memory.address, parts=memory.inventory())
     if place.rank != 0:
+        if place.leads_node:
+            agreement.say(f"inventory/{place.group_rank}", mine)
         return []
-    return [agreement.hear(f"inventory/{node}", NodeInventory) for node in range(place.nodes)]
+    others = range(1, place.nodes)
+    return [mine, *(agreement.hear(f"inventory/{node}", NodeInventory) for node in others)]
 
 
 def _choose(
