@@ -72,7 +72,7 @@ class Mapping:
     def _advise(self, advice: int, *, at_once: int) -> bool:
         for begin in range(0, self.size, at_once):
             length = min(at_once, self.size - begin)
-            if _libc().madvise(self._start + begin, length, advice) != 0:
+            if _LIBC.madvise(self._start + begin, length, advice) != 0:
                 if ctypes.get_errno() in (errno.ENOMEM, errno.EAGAIN, errno.EBUSY):
                     continue
                 return False
@@ -118,7 +118,7 @@ def _pages(size: int) -> type[ctypes.Array[ctypes.c_char]]:
 
 
 def _mapped(start: int | None, size: int, protection: int, flags: int, descriptor: int) -> int:
-    found = _libc().mmap(start, size, protection, flags, descriptor, 0)
+    found = _LIBC.mmap(start, size, protection, flags, descriptor, 0)
     if found in (None, _NOWHERE):
         number = ctypes.get_errno()
         raise OSError(number, f"memory cannot be mapped: {os.strerror(number)}")
@@ -128,11 +128,10 @@ def _mapped(start: int | None, size: int, protection: int, flags: int, descripto
 def _unmap(start: int, size: int) -> None:
     """In pieces: meanwhile no other thread can map anything, and small pages take their time."""
     for begin in range(0, size, _UNMAPPED_AT_ONCE):
-        _libc().munmap(start + begin, min(_UNMAPPED_AT_ONCE, size - begin))
+        _LIBC.munmap(start + begin, min(_UNMAPPED_AT_ONCE, size - begin))
 
 
-@functools.cache
-def _libc() -> ctypes.CDLL:
+def _load_library() -> ctypes.CDLL:
     library = ctypes.CDLL(None, use_errno=True)
     address, size, number = ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int
     library.mmap.restype = address
@@ -140,3 +139,8 @@ def _libc() -> ctypes.CDLL:
     library.munmap.argtypes = [address, size]
     library.madvise.argtypes = [address, size, number]
     return library
+
+
+_LIBC = _load_library()
+"""Loaded when this is imported, which is before a worker is in a hurry: to look three names up in a
+process with torch in it takes milliseconds."""

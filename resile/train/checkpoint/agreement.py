@@ -17,7 +17,7 @@ from typing import TypeVar
 import msgspec
 import torch.distributed as dist
 
-__all__ = ["Agreement", "Place", "open_agreement"]
+__all__ = ["Agreement", "Place", "connect_early", "open_agreement"]
 
 PATIENCE = timedelta(minutes=10)
 """A worker may come late by as long as its imports and data take; a dead one ends the round."""
@@ -107,19 +107,26 @@ class Agreement:
         return decided
 
 
-def open_agreement(place: Place) -> Agreement:
-    """Meet the other workers of this round."""
+def open_agreement(place: Place, store: dist.Store | None = None) -> Agreement:
+    """Meet the other workers of this round, by ``store`` if there is a connection already."""
     if place.world == 1:
         return Agreement(place, None)
     prefix = f"resile/checkpoint/{place.round}/{next(_instances)}"
-    return Agreement(place, dist.PrefixStore(prefix, _store()))
+    store = store or connect_early(place) or _launchers_store()
+    return Agreement(place, dist.PrefixStore(prefix, store))
 
 
-def _store() -> dist.Store:
-    """The process group's, or the launcher's where there is no process group yet."""
-    if dist.is_initialized():
-        store = dist.distributed_c10d._get_default_store()
-        return store.clone()
+def connect_early(place: Place) -> dist.Store | None:
+    """A connection for :func:`open_agreement`, if there is a process group: a worker that restores
+    is in more of a hurry than now. The process group's own is not used: whoever waits on a
+    connection keeps others from using it."""
+    if place.world == 1 or not dist.is_initialized():
+        return None
+    return dist.distributed_c10d._get_default_store().clone()
+
+
+def _launchers_store() -> dist.Store:
+    """Where there is no process group yet."""
     host, port = os.environ.get("MASTER_ADDR"), os.environ.get("MASTER_PORT")
     if host is None or port is None or os.environ.get("TORCHELASTIC_USE_AGENT_STORE") != "True":
         raise RuntimeError(

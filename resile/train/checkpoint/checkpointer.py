@@ -31,7 +31,7 @@ from resile.checkpoint.keeping import (
     Status,
 )
 from resile.checkpoint.storage import Storage, open_storage
-from resile.train.checkpoint.agreement import Agreement, Place, open_agreement
+from resile.train.checkpoint.agreement import Agreement, Place, connect_early, open_agreement
 from resile.train.checkpoint.choosing import Source
 from resile.train.checkpoint.handover import Handover
 from resile.train.checkpoint.policy import Auto, Choice, Costs, choose_interval
@@ -84,6 +84,7 @@ class Checkpointer:
             self._storage = open_storage(os.fspath(directory), **(storage_options or {}))
         self._place = Place.from_environment()
         self._memory: SnapshotMemory | None = _open_memory(self._place, self._tell)
+        self._store = connect_early(self._place)
         self._agreement: Agreement | None = None
         self._saver: Saver | None = None
         self._costs = Costs()
@@ -107,7 +108,7 @@ class Checkpointer:
         """
         if self._agreement is not None:
             raise RuntimeError("restore is called once, before the first step")
-        self._agreement = open_agreement(self._place)
+        self._agreement = open_agreement(self._place, self._store)
         record = {"seconds": 0.0, "failures": 0}
         whole = {**state, RECORD: record}
         self.resumed = resume(

@@ -10,15 +10,21 @@ model.
 
 from __future__ import annotations
 
+import os
 import sys
 from typing import Any
 
 import torch
 from torch import nn
 
+from resile.checkpoint import memory
+from resile.checkpoint.mapping import map_memory
 from resile.checkpoint.part import PartHeader, PartLayout, read_header
+from resile.train.checkpoint.agreement import Agreement, Place
 from resile.train.checkpoint.capture import Capture, Portion
+from resile.train.checkpoint.choosing import Choice, NodeInventory, Source
 from resile.train.checkpoint.restore import restore
+from resile.train.checkpoint.resuming import Verdict
 
 __all__ = ["rehearse"]
 
@@ -35,10 +41,15 @@ class _Layer(nn.Module):  # type: ignore[misc]
 
 
 class _Part:
-    """A part in a buffer."""
+    """A part in memory that goes with it."""
 
     def __init__(self, portion: Portion) -> None:
-        self._buffer = memoryview(bytearray(portion.size))
+        descriptor = memory.create()
+        try:
+            memory.grow(descriptor, portion.size)
+            self._buffer = map_memory(descriptor, writable=True)
+        finally:
+            os.close(descriptor)
         portion.write(self._buffer)
         self.header: PartHeader
         self.layout: PartLayout
@@ -60,3 +71,13 @@ def rehearse() -> None:
         state["optimizer"] = optimizer
     captured = Capture().take(state, step=1)
     restore(state, [_Part(captured.replica), _Part(captured.rank)])
+    _agree()
+
+
+def _agree() -> None:
+    """What workers tell each other: a type is looked into when the first of its kind is read."""
+    told = [NodeInventory(), Choice(source=Source.NOWHERE), Verdict()]
+    alone = Agreement(Place.from_environment(), None)
+    for number, record in enumerate(told):
+        alone.say(f"{number}", record)
+        alone.hear(f"{number}", type(record))

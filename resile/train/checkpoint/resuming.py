@@ -36,7 +36,7 @@ from resile.train.checkpoint.held_parts import open_held
 from resile.train.checkpoint.restore import restore
 from resile.train.checkpoint.sources import OpenPart
 
-__all__ = ["Resumed", "resume"]
+__all__ = ["Resumed", "Verdict", "resume"]
 
 log = logging.getLogger("resile.train")
 
@@ -55,7 +55,7 @@ class Resumed:
     """What was tried before and could not be used."""
 
 
-class _Verdict(msgspec.Struct, frozen=True):
+class Verdict(msgspec.Struct, frozen=True):
     """How a worker fared with a choice."""
 
     problem: str = ""
@@ -144,19 +144,19 @@ def _newest_stored(shelf: Shelf, tried: set[int]) -> list[int]:
     return []
 
 
-def _common_verdict(agreement: Agreement, turn: int, mine: _Verdict) -> _Verdict:
+def _common_verdict(agreement: Agreement, turn: int, mine: Verdict) -> Verdict:
     """Good if it is for all; else the first problem, final if anybody's is."""
-    verdicts = agreement.gather(f"verdict/{turn}", mine, _Verdict)
+    verdicts = agreement.gather(f"verdict/{turn}", mine, Verdict)
 
-    def judge() -> _Verdict:
+    def judge() -> Verdict:
         bad = [
             msgspec.structs.replace(one, problem=f"rank {rank}: {one.problem}")
             for rank, one in enumerate(verdicts or ())
             if one.problem
         ]
-        return next((one for one in bad if one.final), bad[0] if bad else _Verdict())
+        return next((one for one in bad if one.final), bad[0] if bad else Verdict())
 
-    return agreement.decide(f"verdicts/{turn}", judge, _Verdict)
+    return agreement.decide(f"verdicts/{turn}", judge, Verdict)
 
 
 def _let_go_of(parts: list[OpenPart]) -> None:
@@ -179,7 +179,7 @@ class _Reading:
 
     def attempt(
         self, state: dict[str, Any], choice: Choice, *, strict: bool, trust: bool
-    ) -> _Verdict:
+    ) -> Verdict:
         """Put it back; says what went wrong rather than raising, so that nobody is left waiting."""
         parts: list[OpenPart] = []
         try:
@@ -187,13 +187,13 @@ class _Reading:
                 parts += self._parts(choice, opened)
                 restore(state, parts, rank=self._place.rank, strict=strict, trust=trust)
         except (PartDamaged, KeeperError, NoCheckpoint, StorageTrouble) as error:
-            return _Verdict(str(error))
+            return Verdict(str(error))
         except CheckpointError as error:
             self.error = error
-            return _Verdict(str(error), final=True)
+            return Verdict(str(error), final=True)
         finally:
             _let_go_of(parts)
-        return _Verdict()
+        return Verdict()
 
     def _parts(self, choice: Choice, opened: ExitStack) -> list[OpenPart]:
         if choice.source is Source.MEMORY:
