@@ -45,8 +45,9 @@ class Arrival:
     def begin(self, slot: int, size: int) -> None:
         """The bytes begin to come into ``slot``, which stays the caller's."""
         with self._changed:
-            self._slot, self._size = same_memory(slot), size
-            self._changed.notify_all()
+            if not self.failed:
+                self._slot, self._size = same_memory(slot), size
+                self._changed.notify_all()
 
     def came(self, count: int) -> None:
         """So many are there."""
@@ -92,5 +93,5 @@ class Arrival:
             error = PeerTrouble(f"{type(problem).__name__}: {problem}")
         if error is not None:
             with self._changed:
-                self._error = error
+                self._error = self._error or error
                 self._changed.notify_all()
