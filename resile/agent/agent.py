@@ -21,7 +21,7 @@ from resile.agent.keeper import MasterKeeper
 from resile.agent.logs import log_root, remove_temporary
 from resile.agent.nursery import Nursery, SpawnFailed, StoreHost, StoreUnavailable
 from resile.agent.progress import ProgressSocket
-from resile.agent.reach import connected_pids
+from resile.agent.reach import Told, connected_pids
 from resile.agent.report import failure_text, write_error_file
 from resile.agent.snapshots import Snapshots
 from resile.agent.workers import WorkerGroup
@@ -392,23 +392,22 @@ class Agent:
 
         Not in the first moments of a round, in which workers restore and need the machine.
         """
-        told: tuple[int, tuple[int, ...]] = (0, ())
+        told = Told()
         while True:
             await asyncio.sleep(REACH_INTERVAL)
             group = self._group
             if group is None or self._state is not LocalState.RUNNING or not group.pids:
                 continue
-            if told[0] != group.round:
-                told = (group.round, ())
+            if told.round != group.round:
+                told = Told(group.round)
                 continue
             pids = group.pids
-            waiting = {pid: rank for pid, rank in pids.items() if rank not in told[1]}
-            found = connected_pids(waiting, group.store_port)
-            if found:
-                reached = tuple(sorted({*told[1], *(pids[pid] for pid in found)}))
-                told = (group.round, reached)
-                missing = tuple(sorted(set(pids.values()) - set(reached)))
-                self._say(WorkersReached(fence=self._fence(), reached=reached, missing=missing))
+            now = told.after(pids, connected_pids(told.unreached(pids), group.store_port))
+            if now != told:
+                told = now
+                missing = tuple(sorted(told.unreached(pids).values()))
+                fence = self._fence()
+                self._say(WorkersReached(fence=fence, reached=told.reached, missing=missing))
 
     # --- what the link asks -----------------------------------------------------------------
 

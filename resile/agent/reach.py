@@ -7,10 +7,30 @@ the rule that uses it never fires. The kernel walks all of its table to list a n
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 ESTABLISHED = "01"
+
+
+@dataclass(frozen=True)
+class Told:
+    """What the master knows of a round; ``pids`` are the round's processes and their ranks."""
+
+    round: int = 0
+    reached: tuple[int, ...] = ()
+    """Ranks."""
+
+    def unreached(self, pids: Mapping[int, int]) -> dict[int, int]:
+        """The others: who has reached the process group once is not looked at again."""
+        return {pid: rank for pid, rank in pids.items() if rank not in self.reached}
+
+    def after(self, pids: Mapping[int, int], connected: Collection[int]) -> Told:
+        """What it should know, with these processes connected."""
+        return replace(
+            self, reached=tuple(sorted({*self.reached, *(pids[pid] for pid in connected)}))
+        )
 
 
 def connected_pids(pids: Iterable[int], port: int) -> set[int]:
