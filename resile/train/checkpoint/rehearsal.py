@@ -23,7 +23,7 @@ from resile.checkpoint.part import PartHeader, PartLayout, read_header
 from resile.train.checkpoint.agreement import Agreement, Place
 from resile.train.checkpoint.capture import Capture, Portion
 from resile.train.checkpoint.choosing import Choice, NodeInventory, Source
-from resile.train.checkpoint.restore import restore
+from resile.train.checkpoint.restore import Restored, restore
 from resile.train.checkpoint.resuming import Verdict
 
 __all__ = ["rehearse"]
@@ -59,8 +59,8 @@ class _Part:
         return self._buffer[begin:end]
 
 
-def rehearse() -> None:
-    """Save and restore a few small tensors."""
+def rehearse() -> Restored:
+    """Save and restore a few small tensors; returns what came of it."""
     model = nn.Sequential(*(_Layer() for _ in range(_LAYERS)))
     state: dict[str, Any] = {"model": model, "step": 0}
     # Its constructor imports this, 820 modules, if nobody has; that is not worth it here.
@@ -70,8 +70,8 @@ def rehearse() -> None:
             optimizer.state[parameter]["momentum_buffer"] = torch.zeros_like(parameter)
         state["optimizer"] = optimizer
     captured = Capture().take(state, step=1)
-    restore(state, [_Part(captured.replica), _Part(captured.rank)])
     _agree()
+    return restore(state, [_Part(captured.replica), _Part(captured.rank)])
 
 
 def _agree() -> None:

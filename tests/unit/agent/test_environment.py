@@ -1,0 +1,16 @@
+"""What workers find in their environment beside torchrun's variables."""
+
+from __future__ import annotations
+
+import pytest
+
+from resile.agent.environment import node_environment
+
+
+@pytest.mark.parametrize("name", ["THP_MEM_ALLOC_ENABLE", "PYTHONUNBUFFERED"])
+def test_what_is_set_for_workers_is_the_users_to_change(name: str) -> None:
+    def found(**inherited: str) -> str:
+        return node_environment(inherited, nproc=1, address="127.0.0.1", master="m:1")[name]
+
+    assert found() == "1"
+    assert found(**{name: "0"}) == "0"
