@@ -8,7 +8,8 @@ from .cradle import cradle_for, script, until
 Write = Callable[[str, str], Path]
 
 LIBRARY = """
-import os, pathlib
+import os, pathlib, sys
+sys.modules["kept_from_being_imported"] = None
 done_in = None
 
 def __resile_rehearse__():

@@ -7,6 +7,7 @@ Only modules that were imported ahead of the script are asked, so it is for libr
 import contextlib
 import select
 import sys
+from types import ModuleType
 
 from .line import Line
 
@@ -15,8 +16,10 @@ NAME = "__resile_rehearse__"
 
 def rehearse_unless(line: Line) -> None:
     """Call every module's, one after the other, until there is something else to do."""
-    # Their own dictionaries: to ask a lazy module for an attribute would import half of it.
-    found = [vars(module).get(NAME) for module in list(sys.modules.values())]
+    # Their own dictionaries: to ask a lazy module for an attribute would import half of it. And not
+    # everything among them is a module: None keeps one from being imported.
+    modules = [one for one in list(sys.modules.values()) if isinstance(one, ModuleType)]
+    found = [vars(module).get(NAME) for module in modules]
     for deed in filter(callable, found):
         if select.select([line], [], [], 0)[0]:
             return
