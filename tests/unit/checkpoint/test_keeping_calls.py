@@ -9,7 +9,7 @@ import pytest
 
 from resile.checkpoint.keeping.errors import PeerTrouble
 from resile.checkpoint.keeping.peers import frames
-from resile.checkpoint.keeping.peers.calls import Calls
+from resile.checkpoint.keeping.peers.calls import MOST_KEPT, Calls
 from resile.checkpoint.keeping.peers.frames import AnswerDecoder, Coming, Wanted
 from resile.checkpoint.slots import Label
 from tests.local.commands import wait_for
@@ -41,6 +41,15 @@ def test_who_needs_one_meanwhile_gets_another(make: MakeNode, calls: Calls) -> N
     address = make(0).peers.address
     with calls.to(address) as first, calls.to(address) as second:
         assert second is not first
+
+
+def test_only_a_few_are_kept_so_that_every_node_can_be_asked(make: MakeNode, calls: Calls) -> None:
+    addresses = [make(rank).peers.address for rank in range(MOST_KEPT + 2)]
+    used = []
+    for address in addresses:
+        with calls.to(address) as connection:
+            used.append(connection)
+    assert [one.fileno() >= 0 for one in used] == [True] * MOST_KEPT + [False] * 2
 
 
 def test_a_connection_on_which_something_went_wrong_is_given_up(

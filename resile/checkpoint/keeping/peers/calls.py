@@ -1,8 +1,9 @@
 """Connections to other nodes' keepers.
 
 To call and to prove who one is takes several messages, which is little, unless all cores are busy
-with workers that restore: then each waits for its turn. So who restores keeps its connections until
-training goes on.
+with workers that restore: then each waits for its turn. So who restores keeps its first connections
+until training goes on. Not all of them: it asks every node of the job for something, and each can
+hear only so many at once.
 """
 
 from __future__ import annotations
@@ -24,8 +25,12 @@ CONNECT_LIMIT = 5.0
 """Seconds: a keeper on a busy machine answers within one; a dark network never does."""
 
 
+MOST_KEPT = 4
+"""Connections. A node asks those first that come after it, and fetches from them."""
+
+
 class Calls:
-    """Connections that are kept, any number to a keeper: nobody waits for another's."""
+    """Connections, of which a few are kept. Nobody waits for another's."""
 
     def __init__(self, token: str) -> None:
         self._token = token
@@ -45,8 +50,7 @@ class Calls:
             except BaseException:
                 connection.close()
                 raise
-            with self._lock:
-                self._idle[address].append(connection)
+            self._keep(address, connection)
 
     def hang_up(self) -> None:
         """Give up the connections that nobody uses."""
@@ -55,6 +59,13 @@ class Calls:
         for connections in idle.values():
             for connection in connections:
                 connection.close()
+
+    def _keep(self, address: str, connection: socket.socket) -> None:
+        with self._lock:
+            if sum(map(len, self._idle.values())) < MOST_KEPT:
+                self._idle[address].append(connection)
+                return
+        connection.close()
 
     def _kept(self, address: str) -> socket.socket | None:
         """One that the other side has not ended meanwhile."""
