@@ -48,7 +48,6 @@ from resile.checkpoint.keeping.messages import (
     Resumed,
     Status,
     StatusWanted,
-    Watch,
     Watched,
     Welcome,
 )
@@ -120,16 +119,12 @@ class Keeper:
                 return self._await(number, until)
             case FetchHeaders(address=address, labels=labels):
                 return self._fetch_headers(address, labels)
-            case Watch():
-                return self._watched(worker)
             case Holding(step=step):
                 with self._lock:
                     self._desk.holds(worker.local_rank, step)
                 return Done(), []
-            case Resumed(step=step):
-                self.neighbours.settle()
-                self.holdings.discard_after(step)
-                return Done(), []
+            case Resumed():
+                return self._resumed(worker, request)
 
     @property
     def can_hand_over(self) -> bool:
@@ -162,7 +157,11 @@ class Keeper:
         copied = self.neighbours.copied
         return not self.neighbours.next or (copied is not None and copied >= step)
 
-    def _watched(self, worker: Hello) -> Reply:
+    def _resumed(self, worker: Hello, request: Resumed) -> Reply:
+        self.neighbours.settle()
+        self.holdings.discard_after(request.step)
+        if request.next is not None:
+            self.neighbours.turn_to(request.next)
         with self._lock:
             self._desk.watches(worker.local_rank, nproc=worker.nproc)
             return Watched(), [same_memory(self._desk.page.descriptor)]

@@ -55,7 +55,6 @@ from resile.checkpoint.keeping.messages import (
     Status,
     StatusWanted,
     Target,
-    Watch,
     Watched,
 )
 from resile.checkpoint.keeping.opened import ArrivingPart, OpenPart, opened_parts, received
@@ -210,20 +209,20 @@ class SnapshotMemory(ABC):
             found += headers.unpack(descriptors[0], answer.lengths)
         return found
 
-    def resumed(self, step: int) -> None:
-        """Training goes on from ``step``: later parts on this node are forgotten."""
-        self._expect(Done, Resumed(step=step))
+    def resumed(self, step: int, *, next: str | None = None) -> HandoverPage:
+        """Training goes on from ``step``: later parts on this node are forgotten. ``next``: as for
+        :meth:`peers`, None to leave that to another worker.
+
+        Returns the page on which this worker is asked to save; looking at it costs nothing.
+        """
+        _, (descriptor,) = self._expect(Watched, Resumed(step=step, next=next))
+        return HandoverPage(descriptor)
 
     def peers(self, next: str = "") -> None:
         """Whom this node's rank parts are copied to: a keeper's address, empty for nobody."""
         self._expect(Done, Peers(next=next))
 
     # --- planned changes --------------------------------------------------------------------
-
-    def watch(self) -> HandoverPage:
-        """The page on which this worker is asked to save; looking at it costs nothing."""
-        _, (descriptor,) = self._expect(Watched, Watch())
-        return HandoverPage(descriptor)
 
     def hold(self, step: int) -> None:
         """Say that ``step`` is saved for the planned change, and that this worker waits."""

@@ -40,7 +40,6 @@ __all__ = [
     "Status",
     "StatusWanted",
     "Target",
-    "Watch",
     "Watched",
     "Welcome",
 ]
@@ -143,13 +142,13 @@ class FetchHeaders(msgspec.Struct, frozen=True, kw_only=True, tag=True):
 
 
 class Resumed(msgspec.Struct, frozen=True, kw_only=True, tag=True):
-    """Training goes on from ``step``: whatever is later belongs to a life that is over."""
+    """Training goes on from ``step``: whatever is later belongs to a life that is over. From now
+    on this worker looks after every step whether it is asked to save before a planned change."""
 
     step: int
-
-
-class Watch(msgspec.Struct, frozen=True, tag=True):
-    """This worker looks after every step whether it is asked to save before a planned change."""
+    next: str | None = None
+    """As in :class:`Peers`, from the worker that speaks for its node; all in one request, because
+    a worker that restores is in a hurry."""
 
 
 class Holding(msgspec.Struct, frozen=True, kw_only=True, tag=True):
@@ -159,8 +158,7 @@ class Holding(msgspec.Struct, frozen=True, kw_only=True, tag=True):
 
 
 Request = (
-    Watch
-    | Holding
+    Holding
     | Hello
     | Reserve
     | List

@@ -136,9 +136,8 @@ class Checkpointer:
         if self._storage is not None:
             attempt = agreement.decide("attempt", lambda: new_attempt(self._place.round), str)
         if self._memory is not None:
-            self._memory.resumed(step)
-            self._find_next_node(agreement, self._memory)
-            self._handover = Handover(agreement, self._memory)
+            page = self._memory.resumed(step, next=self._next_node())
+            self._handover = Handover(agreement, self._memory, page)
         self._saver = Saver(
             self._place,
             memory=self._memory,
@@ -149,16 +148,13 @@ class Checkpointer:
         )
         self._due = (step // self._interval + 1) * self._interval
 
-    def _find_next_node(self, agreement: Agreement, memory: SnapshotMemory) -> None:
-        """Copies of this node's own parts go to the next node; planned anew in each round."""
-        place = self._place
+    def _next_node(self) -> str | None:
+        """Copies of this node's own parts go to the next node; planned anew in each round, by the
+        worker that speaks for its node."""
+        place, addresses = self._place, self.resumed.addresses
         if not place.leads_node:
-            return
-        next_node = ""
-        if place.nodes > 1:
-            agreement.say(f"address/{place.group_rank}", memory.address)
-            next_node = agreement.hear(f"address/{(place.group_rank + 1) % place.nodes}", str)
-        memory.peers(next_node)
+            return None
+        return addresses[(place.group_rank + 1) % place.nodes] if place.nodes > 1 else ""
 
     def _say_resumed(self) -> None:
         for problem in self.resumed.problems:

@@ -61,7 +61,7 @@ class Choice(msgspec.Struct, frozen=True, kw_only=True):
     split in different ways; each node takes one (:func:`wanted_by`)."""
 
     addresses: tuple[str, ...] = ()
-    """For memory: the keepers' addresses, by group rank."""
+    """The keepers' addresses, by group rank."""
 
     problem: str = ""
     """Why there is nothing, if that needs saying."""
@@ -87,8 +87,8 @@ def choose(
     if best is not None and (latest is None or best.step >= latest):
         return best
     if latest is not None:
-        return Choice(source=Source.STORAGE, step=latest)
-    return Choice(source=Source.NOWHERE)
+        return Choice(source=Source.STORAGE, step=latest, addresses=_addresses(nodes))
+    return Choice(source=Source.NOWHERE, addresses=_addresses(nodes))
 
 
 def held_choices(nodes: Sequence[NodeInventory]) -> list[Choice]:
@@ -97,13 +97,12 @@ def held_choices(nodes: Sequence[NodeInventory]) -> list[Choice]:
     for group_rank, node in enumerate(nodes):
         for held in node.parts:
             moments[held.label.step, held.label.round][held.label].append(group_rank)
-    addresses = tuple(node.address for node in nodes)
     return [
         Choice(
             source=Source.MEMORY,
             step=step,
             parts=_needed(moments[step, round_]),
-            addresses=addresses,
+            addresses=_addresses(nodes),
         )
         for step, round_ in sorted(moments, reverse=True)
         if is_complete([_line(label) for label in moments[step, round_]])
@@ -128,6 +127,10 @@ def wanted_by(node: int, choice: Choice) -> tuple[Needed, ...]:
 def in_turn(holders: Iterable[int], *, node: int, nodes: int) -> list[int]:
     """Whom a node asks first, and whom then: those after it, so that not all ask the same one."""
     return sorted(set(holders), key=lambda holder: (holder - node) % nodes)
+
+
+def _addresses(nodes: Sequence[NodeInventory]) -> tuple[str, ...]:
+    return tuple(node.address for node in nodes)
 
 
 def _needed(holders: dict[Label, list[int]]) -> tuple[Needed, ...]:

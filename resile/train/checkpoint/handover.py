@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import time
 
+from resile.checkpoint.handover import HandoverPage
 from resile.checkpoint.keeping import SnapshotMemory
 from resile.train.checkpoint.agreement import Agreement
 
@@ -21,10 +22,10 @@ _LOOK = 0.01
 class Handover:
     """One worker's part in the planned change of a round, if one comes."""
 
-    def __init__(self, agreement: Agreement, memory: SnapshotMemory) -> None:
+    def __init__(self, agreement: Agreement, memory: SnapshotMemory, page: HandoverPage) -> None:
         self._agreement = agreement
         self._memory = memory
-        self._page = memory.watch()
+        self._page = page
         self._chosen = False
 
     def is_due(self, done: int) -> bool:

@@ -54,6 +54,9 @@ class Resumed:
     problems: tuple[str, ...] = ()
     """What was tried before and could not be used."""
 
+    addresses: tuple[str, ...] = ()
+    """The keepers' addresses, by group rank."""
+
 
 class Verdict(msgspec.Struct, frozen=True):
     """How a worker fared with a choice."""
@@ -85,13 +88,13 @@ def resume(
         )
         if choice.source is Source.NOWHERE:
             _refuse_to_forget(problems)
-            return Resumed(choice.source)
+            return Resumed(choice.source, addresses=choice.addresses)
         reading = _Reading(agreement, memory, shelf)
         mine = reading.attempt(state, choice, strict=strict, trust=trust)
         verdict = _common_verdict(agreement, turn, mine)
         if not verdict.problem:
             seconds = time.monotonic() - started
-            return Resumed(choice.source, choice.step, seconds, tuple(problems))
+            return Resumed(choice.source, choice.step, seconds, tuple(problems), choice.addresses)
         if verdict.final:
             raise reading.error or StateMismatch(verdict.problem)
         problems.append(f"step {choice.step} in {choice.source.value}: {verdict.problem}")
