@@ -40,5 +40,10 @@ bench: $(STAMP)
 	$(BIN)/python -m bench plot
 	$(BIN)/python -m bench publish
 
+# Resile's container images, pushed to the cluster's registry; only what changed. See docs/image.md.
+.PHONY: image
+image: $(STAMP)
+	$(BIN)/python -m devcluster.images
+
 clean:
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .import_linter_cache

@@ -153,6 +153,7 @@ _NOTE = {
 
 def _apply(ledger: Ledger, rank: NodeStatus, *, fate: Fate, cause: ExitCause, at: datetime) -> str:
     again = fate.outcome is Outcome.RELAUNCH
+    ledger.suspect(rank.host, cause)
     ledger.put(
         replace(
             rank,

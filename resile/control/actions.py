@@ -42,6 +42,8 @@ class StartNode:
     priority: Priority
     grace_seconds: float
     reason: str
+    avoid: tuple[str, ...] = ()
+    """Machines on which nodes of this job died of what may be the machine's fault."""
 
 
 @dataclass(frozen=True, kw_only=True)

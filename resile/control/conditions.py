@@ -11,6 +11,7 @@ from datetime import datetime
 
 from resile.control.completion import Verdict
 from resile.control.ledger import AT_WORK, Ledger
+from resile.control.scaling import asked_size, settle
 from resile.job.node import NodePhase
 from resile.job.status import (
     FINISHED,
@@ -155,7 +156,19 @@ def _short_roles(ledger: Ledger) -> list[str]:
 def _head_count(ledger: Ledger) -> str:
     running = sum(rank.phase is NodePhase.RUNNING for rank in ledger.ranks)
     wanted = sum(role.wanted for role in ledger.roles.values())
-    return _with_troubles(ledger, f"{running} of {wanted} nodes are running")
+    told = [f"{running} of {wanted} nodes are running", *_limited_sizes(ledger)]
+    return _with_troubles(ledger, "; ".join(told))
+
+
+def _limited_sizes(ledger: Ledger) -> list[str]:
+    """A clause for each role that cannot have the size asked for: nothing else would say so."""
+    clauses = []
+    for name, role in ledger.spec.roles.items():
+        asked = asked_size(ledger.spec, name, requests=ledger.observed.wanted)
+        why = settle(role, asked).why
+        if why:
+            clauses.append(f"role {name} is to have {ledger.roles[name].wanted}: {why}")
+    return clauses
 
 
 def _with_troubles(ledger: Ledger, message: str) -> str:

@@ -11,12 +11,13 @@ from datetime import datetime
 
 from msgspec.structs import replace
 
-from resile.control.actions import Action, DeleteNode, StartNode, StopNode
+from resile.control.actions import Action, DeleteNode, StopNode
+from resile.control.hosts import hosts_to_avoid, remembered, with_trouble
 from resile.control.observed import Observed, ObservedNode
+from resile.control.orders import start_order
 from resile.control.policy import Policy
-from resile.control.priority import priority_of
 from resile.control.resources import node_resources
-from resile.job.command import node_command
+from resile.job.exits import ExitCause
 from resile.job.node import LIVE, Node, NodePhase, node_name, serial_of
 from resile.job.role import RoleSpec
 from resile.job.spec import ElasticJob
@@ -50,6 +51,7 @@ class Ledger:
         self.conditions = status.conditions
         self.start_time, self.completion_time = status.start_time, status.completion_time
         self.spent = status.spent
+        self.troubled_hosts = remembered(status.troubled_hosts, now=now, policy=policy)
         self.roles = {name: status.roles.get(name, RoleStatus()) for name in job.spec.roles}
         """Also those no longer in the manifest: should they come back, no name is used again."""
         for name, known in status.roles.items():
@@ -127,41 +129,35 @@ class Ledger:
 
     def start(self, rank: NodeStatus, reason: str) -> None:
         """Give a waiting rank a new node."""
-        role, counters = self.spec.roles[rank.role], self.roles[rank.role]
+        counters = self.roles[rank.role]
         name = node_name(self.job.metadata.name, rank.role, serial=counters.next_serial)
         node = Node(role=rank.role, rank=rank.rank, id=self._next_id, name=name)
         self._never_again(node)
-        resources = node_resources(role, learnt=rank.memory)
-        self.put(
-            replace(
-                rank,
-                phase=NodePhase.PENDING,
-                id=node.id,
-                name=node.name,
-                reason="Asked",
-                message=reason,
-                host="",
-                resources=resources,
-                seen=False,
-                asked_at=self.now,
-                started_at=None,
-                ended_at=None,
-                relaunch_at=None,
-            )
+        given = replace(
+            rank,
+            phase=NodePhase.PENDING,
+            id=node.id,
+            name=node.name,
+            reason="Asked",
+            message=reason,
+            host="",
+            resources=node_resources(self.spec.roles[rank.role], learnt=rank.memory),
+            seen=False,
+            asked_at=self.now,
+            started_at=None,
+            ended_at=None,
+            relaunch_at=None,
         )
+        self.put(given)
         self.wake_at(self.now + self.policy.unseen_for)
+        avoid = hosts_to_avoid(self.troubled_hosts)
         self.actions.append(
-            StartNode(
-                node=node,
-                command=node_command(self.spec, rank.role),
-                env=role.environment,
-                working_dir=role.working_dir,
-                resources=resources,
-                priority=priority_of(role, rank.rank, wanted=counters.wanted, policy=self.policy),
-                grace_seconds=role.termination_grace_period_seconds,
-                reason=reason,
-            )
+            start_order(self.job, given, wanted=counters.wanted, avoid=avoid, policy=self.policy)
         )
+
+    def suspect(self, host: str, cause: ExitCause) -> None:
+        """A node ended on a machine, maybe through its fault."""
+        self.troubled_hosts = with_trouble(self.troubled_hosts, host, cause, now=self.now)
 
     def retire(self, rank: NodeStatus, reason: str, message: str) -> None:
         """The rank is not to have a node any more; its history is kept."""
@@ -185,9 +181,13 @@ class Ledger:
             self.actions.append(DeleteNode(node=node, reason=reason))
 
     def close(self) -> JobStatus:
-        """The new status."""
+        """The new status; what others report of the job, such as its step, stays as it was."""
         decisions = (*self.before.decisions, *self.notes)[-self.policy.decisions_kept :]
-        return JobStatus(
+        scaled = self.spec.scaled_role()
+        running = {name: len(self.of_role(name, {NodePhase.RUNNING})) for name in self.spec.roles}
+        wanted = sum(role.wanted for role in self.roles.values())
+        return replace(
+            self.before,
             phase=self.phase,
             conditions=self.conditions,
             roles={name: self._counted(name) for name in self.roles},
@@ -196,8 +196,12 @@ class Ledger:
             asks=tuple(self._asks.values()),
             next_id=self._next_id,
             spent=self.spent,
+            troubled_hosts=remembered(self.troubled_hosts, now=self.now, policy=self.policy),
             start_time=self.start_time,
             completion_time=self.completion_time,
+            ready=f"{sum(running.values())}/{wanted}",
+            restarts=sum(role.restarts for role in self.roles.values()),
+            replicas=running[scaled] if scaled is not None else 0,
         )
 
     @property

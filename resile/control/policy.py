@@ -36,6 +36,13 @@ class Policy:
     low_priority: int = -1000
     """The value of the class ``low``: less than a node of which nothing was said."""
 
+    host_memory: timedelta = timedelta(hours=1)
+    """For how long a machine on which a node died of a hardware-like cause is avoided. Somebody
+    repairs or removes it, or it was something else."""
+
+    hosts_avoided: int = 3
+    """How many such machines at most: a job must not run out of places to go."""
+
     leave_time: timedelta = timedelta(seconds=30)
     """How long nodes may take to end by themselves once the training has succeeded.
 

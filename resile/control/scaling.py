@@ -1,19 +1,21 @@
 """How many nodes a role has, and which ranks.
 
-The wanted size is a scale request, or the manifest's, brought within MIN, MAX and a multiple of
-nodeUnit. More nodes take the lowest free ranks; fewer give up the highest first, so ranks stay
-dense and a job's rank 0 is the last to go. Ranks that have succeeded or were given up keep their
-place: a size is about nodes at work, and a rank given up is not worth starting elsewhere.
+The wanted size is a scale request, or the job's ``replicas`` for the role that it sizes, or the
+role's own, brought within MIN, MAX and a multiple of nodeUnit. More nodes take the lowest free
+ranks; fewer give up the highest first, so ranks stay dense and a job's rank 0 is the last to go.
+Ranks that have succeeded or were given up keep their place: a size is about nodes at work, and a
+rank given up is not worth starting elsewhere.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 from resile.job.role import RoleSpec
+from resile.job.spec import JobSpec
 
-__all__ = ["Ranks", "Settled", "new_ranks", "settle", "surplus_ranks"]
+__all__ = ["Ranks", "Settled", "asked_size", "new_ranks", "settle", "surplus_ranks"]
 
 
 @dataclass(frozen=True)
@@ -33,8 +35,15 @@ class Ranks:
     given_up: Collection[int] = ()
 
 
+def asked_size(spec: JobSpec, role: str, *, requests: Mapping[str, int]) -> int | None:
+    """The size asked for from outside the role; None if it is left to the role itself."""
+    if role in requests:
+        return requests[role]
+    return spec.replicas if role == spec.scaled_role() else None
+
+
 def settle(role: RoleSpec, asked: int | None) -> Settled:
-    """The nearest size to ``asked`` that the role can have; the manifest's if None."""
+    """The nearest size to ``asked`` that the role can have; its own if None."""
     size, unit = role.size, role.node_unit
     wish = size.wanted if asked is None else asked
     least = -(-size.min // unit) * unit

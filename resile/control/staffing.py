@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from resile.control.ledger import AT_WORK, Ledger
 from resile.control.ordering import what_it_waits_for
-from resile.control.scaling import Ranks, new_ranks, settle, surplus_ranks
+from resile.control.scaling import Ranks, asked_size, new_ranks, settle, surplus_ranks
 from resile.job.node import LIVE, Node, NodePhase
 from resile.job.spec import CleanPolicy
 from resile.job.status import FINISHED, NodeStatus
@@ -36,7 +36,7 @@ def settle_sizes(ledger: Ledger) -> None:
     for name, role in ledger.spec.roles.items():
         if ledger.observed.master is not None and name in ledger.before.roles:
             continue
-        settled = settle(role, ledger.observed.wanted.get(name))
+        settled = settle(role, asked_size(ledger.spec, name, requests=ledger.observed.wanted))
         known = ledger.roles[name]
         scaling = known.scaling
         if name in ledger.before.roles and settled.size != known.wanted:

@@ -14,7 +14,7 @@ from resile.job.errors import PriorityError, QuantityError
 from resile.job.node import node_name
 from resile.job.priority import parse_priority
 from resile.job.quantity import Amount, Quantity, parse_memory, parse_quantity
-from resile.job.role import Replicas, RoleSpec
+from resile.job.role import Replicas, ResourceSpec, RoleSpec
 from resile.job.spec import ElasticJob, JobSpec
 from resile.job.yamltext import Path
 
@@ -46,6 +46,8 @@ def check_job(job: ElasticJob) -> list[Finding]:
         findings += _node_names(job.metadata.name, name)
         for check in _ROLE_CHECKS:
             findings += check(role, path)
+    findings += _amounts(job.spec.master.resources, ("spec", "master", "resources"))
+    findings += _scaled_size(job.spec)
     findings += _dependencies(job.spec)
     findings += _success(job.spec)
     return findings
@@ -105,9 +107,12 @@ def _environment(role: RoleSpec, path: Path) -> Iterator[Finding]:
 
 
 def _resources(role: RoleSpec, path: Path) -> Iterator[Finding]:
-    at = (*path, "resources")
+    return _amounts(role.resources, (*path, "resources"))
+
+
+def _amounts(resources: ResourceSpec, at: Path) -> Iterator[Finding]:
     amounts: dict[str, dict[str, Quantity]] = {"requests": {}, "limits": {}}
-    for side, written in (("requests", role.resources.requests), ("limits", role.resources.limits)):
+    for side, written in (("requests", resources.requests), ("limits", resources.limits)):
         for name, amount in written.items():
             try:
                 amounts[side][name] = _amount(name, amount)
@@ -132,6 +137,13 @@ def _growth(role: RoleSpec, path: Path) -> Iterator[Finding]:
         yield Finding((*path, "memoryGrowth", "ceiling"), str(error))
 
 
+def _shared_memory(role: RoleSpec, path: Path) -> Iterator[Finding]:
+    try:
+        parse_memory(role.shared_memory if role.shared_memory is not None else 0)
+    except QuantityError as error:
+        yield Finding((*path, "sharedMemory"), str(error))
+
+
 def _priority(role: RoleSpec, path: Path) -> Iterator[Finding]:
     try:
         parse_priority(role.priority)
@@ -151,7 +163,25 @@ def _exit_rules(role: RoleSpec, path: Path) -> Iterator[Finding]:
             )
 
 
-_ROLE_CHECKS = (_sizes, _program, _environment, _resources, _growth, _priority, _exit_rules)
+_ROLE_CHECKS = (
+    _sizes,
+    _program,
+    _environment,
+    _resources,
+    _growth,
+    _shared_memory,
+    _priority,
+    _exit_rules,
+)
+
+
+def _scaled_size(spec: JobSpec) -> Iterator[Finding]:
+    if spec.replicas is not None and spec.scaled_role() is None:
+        message = (
+            f"it is not clear which role this is the size of ({', '.join(spec.roles)}): call one "
+            "of them worker, or give each role its own replicas"
+        )
+        yield Finding(("spec", "replicas"), message)
 
 
 def _dependencies(spec: JobSpec) -> Iterator[Finding]:

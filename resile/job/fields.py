@@ -15,6 +15,7 @@ __all__ = [
     "Count",
     "Label",
     "ManifestStruct",
+    "Namespace",
     "Positive",
     "PositiveSeconds",
     "Seconds",
@@ -43,3 +44,8 @@ Label: TypeAlias = Annotated[
     str, Meta(pattern=r"^[a-z]([-a-z0-9]*[a-z0-9])?$", max_length=63, min_length=1)
 ]
 """A DNS-1035 label: names of jobs and roles become names of pods and services."""
+
+Namespace: TypeAlias = Annotated[
+    str, Meta(pattern=r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$", max_length=63, min_length=1)
+]
+"""A DNS-1123 label: Kubernetes lets a namespace begin with a digit."""

@@ -22,10 +22,12 @@ __all__ = ["dump_manifest", "job_from_data", "parse_manifest"]
 
 _SET_BY_SERVER = frozenset(
     {
+        "clusterName",
         "creationTimestamp",
         "deletionGracePeriodSeconds",
         "deletionTimestamp",
         "finalizers",
+        "generateName",
         "generation",
         "managedFields",
         "ownerReferences",
@@ -34,7 +36,7 @@ _SET_BY_SERVER = frozenset(
         "uid",
     }
 )
-"""What an API server adds to metadata: part of every object it returns, none of the user's."""
+"""What an API server adds to metadata, or has acted on: nothing that describes the job."""
 
 _STAND_IN = {"apiVersion": API_VERSION, "kind": KIND, "metadata": {"name": "unnamed"}}
 """Takes the place of a faulty header, so that what follows it is judged all the same."""

@@ -9,8 +9,10 @@ the id. Whatever a dead node still says can be recognised by its id.
 from __future__ import annotations
 
 from enum import Enum
+from typing import Annotated
 
 import msgspec
+from msgspec import Meta
 
 __all__ = ["LIVE", "Node", "NodePhase", "node_name", "serial_of"]
 
@@ -40,10 +42,10 @@ LIVE = frozenset({NodePhase.PENDING, NodePhase.RUNNING})
 class Node(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """The identity of one node; nothing in it ever changes."""
 
-    role: str
-    rank: int
-    id: int
-    name: str
+    role: Annotated[str, Meta(description="The role it belongs to.")]
+    rank: Annotated[int, Meta(description="Its slot in the role.")]
+    id: Annotated[int, Meta(description="Never used twice in a job.")]
+    name: Annotated[str, Meta(description="On a cluster, the name of its pod.")]
 
 
 def node_name(job: str, role: str, *, serial: int) -> str:

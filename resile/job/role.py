@@ -90,8 +90,12 @@ class EnvVar(ManifestStruct, frozen=True, kw_only=True):
 class NodeResources(ManifestStruct, frozen=True, kw_only=True):
     """What one node asks for and may use at most, as canonical quantities."""
 
-    requests: dict[str, str] = msgspec.field(default_factory=dict)
-    limits: dict[str, str] = msgspec.field(default_factory=dict)
+    requests: Annotated[dict[str, str], Meta(description="What it was placed with.")] = (
+        msgspec.field(default_factory=dict)
+    )
+    limits: Annotated[dict[str, str], Meta(description="What it may use at most.")] = msgspec.field(
+        default_factory=dict
+    )
 
 
 class ResourceSpec(ManifestStruct, frozen=True, kw_only=True):
@@ -238,6 +242,41 @@ class RoleSpec(ManifestStruct, frozen=True, kw_only=True):
             "True when left out, except for a role named evaluator."
         ),
     ] = None
+    service_account: Annotated[
+        Text | None,
+        Meta(description="The service account of the role's pods. Not used on one machine."),
+    ] = None
+    image_pull_policy: Annotated[
+        Literal["Always", "IfNotPresent", "Never"] | None,
+        Meta(description="When the image is pulled. Not used on one machine."),
+    ] = None
+    image_pull_secrets: Annotated[
+        tuple[Text, ...],
+        Meta(description="Names of secrets the image is pulled with. Not used on one machine."),
+    ] = ()
+    shared_memory: Annotated[
+        Amount | None,
+        Meta(
+            description="The size of /dev/shm, where snapshots lie. When left out as large as the "
+            "memory limit; without one, as the machine allows. Not used on one machine."
+        ),
+    ] = None
+    volumes: Annotated[
+        tuple[dict[str, Any], ...],
+        Meta(description="Kubernetes volumes, kept as they are. Not used on one machine."),
+    ] = ()
+    volume_mounts: Annotated[
+        tuple[dict[str, Any], ...],
+        Meta(description="Where the volumes are mounted. Not used on one machine."),
+    ] = ()
+    tolerations: Annotated[
+        tuple[dict[str, Any], ...],
+        Meta(description="Taints the role's pods tolerate. Not used on one machine."),
+    ] = ()
+    node_selector: Annotated[
+        dict[str, str],
+        Meta(description="Labels of the machines its pods may run on. Not used on one machine."),
+    ] = msgspec.field(default_factory=dict)
     template: Annotated[
         dict[str, Any],
         Meta(description="A Kubernetes pod template, kept as it is. Not used on one machine."),

@@ -206,8 +206,9 @@ def _number(kind: inspect.IntType | inspect.FloatType) -> str:
 
 def _text(kind: inspect.StrType) -> str:
     if kind.pattern is not None:
+        first = "a letter" if kind.pattern.startswith("^[a-z](") else "a letter or digit"
         return (
-            "lower-case letters, digits and '-', beginning with a letter, ending with a letter "
+            f"lower-case letters, digits and '-', beginning with {first}, ending with a letter "
             f"or digit, at most {kind.max_length} characters"
         )
     return "a text that is not empty" if kind.min_length else "a text"

@@ -12,8 +12,17 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import Meta
 
+from resile.job.cluster import OPERATOR, GangPolicy, MasterSpec
 from resile.job.elasticity import Elasticity
-from resile.job.fields import Count, Label, ManifestStruct, PositiveSeconds, Seconds
+from resile.job.fields import (
+    Count,
+    Label,
+    ManifestStruct,
+    Namespace,
+    PositiveSeconds,
+    Seconds,
+    Text,
+)
 from resile.job.role import RoleSpec
 
 __all__ = [
@@ -52,7 +61,7 @@ class Metadata(ManifestStruct, frozen=True, kw_only=True):
     """Name and labels, as of any Kubernetes object."""
 
     name: Annotated[Label, Meta(description="The job's name, unique in its namespace.")]
-    namespace: Annotated[Label, Meta(description="Kubernetes namespace.")] = "default"
+    namespace: Annotated[Namespace, Meta(description="Kubernetes namespace.")] = "default"
     labels: Annotated[dict[str, str], Meta(description="For your own selections.")] = msgspec.field(
         default_factory=dict
     )
@@ -131,6 +140,13 @@ class JobSpec(ManifestStruct, frozen=True, kw_only=True):
         dict[Label, RoleSpec],
         Meta(min_length=1, description="The kinds of node: worker, ps, chief, evaluator, …"),
     ]
+    replicas: Annotated[
+        Count | None,
+        Meta(
+            description="How many nodes the scaled role is to have now; what `kubectl scale` and "
+            "an autoscaler set. It overrides the role's own wanted size, within its bounds."
+        ),
+    ] = None
     rendezvous: Annotated[
         RendezvousSpec, Meta(description="How patient the nodes' agreement is.")
     ] = RendezvousSpec()
@@ -164,6 +180,41 @@ class JobSpec(ManifestStruct, frozen=True, kw_only=True):
         ),
     ] = CleanPolicy.RUNNING
     success: Annotated[SuccessSpec, Meta(description="When the job has succeeded.")] = SuccessSpec()
+    gang_scheduling: Annotated[
+        GangPolicy,
+        Meta(
+            description="Whether nodes are placed together: None places each as it comes, "
+            "SchedulingGates holds them back until min exist, PodGroup leaves it to a scheduler "
+            "that knows PodGroups. Not used on one machine."
+        ),
+    ] = GangPolicy.NONE
+    managed_by: Annotated[
+        Text | None,
+        Meta(
+            description="Another controller that looks after this job; Resile's operator then "
+            "leaves it alone. Not used on one machine."
+        ),
+    ] = None
+    master: Annotated[
+        MasterSpec, Meta(description="The pod of the job's master. Not used on one machine.")
+    ] = MasterSpec()
+
+    @property
+    def managed_elsewhere(self) -> bool:
+        """Whether a controller other than Resile's operator looks after the job."""
+        return self.managed_by not in (None, OPERATOR)
+
+    def scaled_role(self) -> str | None:
+        """The role that ``replicas`` sizes: worker, else the only training role, else the only one.
+
+        None where several could be meant.
+        """
+        if WORKER in self.roles:
+            return WORKER
+        for names in (self.training_roles(), tuple(self.roles)):
+            if len(names) == 1:
+                return names[0]
+        return None
 
     def success_roles(self) -> tuple[str, ...]:
         """The roles whose nodes must complete for the job to succeed."""

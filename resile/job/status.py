@@ -11,8 +11,10 @@ from __future__ import annotations
 
 from datetime import datetime
 from enum import Enum
+from typing import Annotated
 
 import msgspec
+from msgspec import Meta
 
 from resile.job.exits import ExitCause
 from resile.job.node import Node, NodePhase
@@ -26,6 +28,7 @@ __all__ = [
     "ConditionStatus",
     "ConditionType",
     "DecisionNote",
+    "HostTrouble",
     "JobPhase",
     "JobStatus",
     "NodeStatus",
@@ -80,75 +83,73 @@ class ConditionStatus(str, Enum):
 class Condition(_StatusStruct, frozen=True, kw_only=True):
     """One condition, in the shape of Kubernetes' metav1.Condition."""
 
-    type: ConditionType
-    status: ConditionStatus
-    reason: str
-    message: str
-    last_transition_time: datetime
-    """When ``status`` last changed; a new reason or message leaves it alone."""
+    type: Annotated[ConditionType, Meta(description="What it speaks of.")]
+    status: Annotated[ConditionStatus, Meta(description="Whether it holds.")]
+    reason: Annotated[str, Meta(description="Why, in one CamelCase word.")]
+    message: Annotated[str, Meta(description="Why, in a sentence.")]
+    last_transition_time: Annotated[
+        datetime,
+        Meta(description="When status last changed; a new reason or message leaves it alone."),
+    ]
 
 
 class RoleStatus(_StatusStruct, frozen=True, kw_only=True):
     """One role in numbers."""
 
-    wanted: int = 0
-    active: int = 0
-    """Running now."""
-
-    pending: int = 0
-    """Asked for or waiting to be."""
-
-    succeeded: int = 0
-    failed: int = 0
-    """Ended and given up."""
-
-    restarts: int = 0
-    """Nodes replaced so far, for whatever cause."""
-
-    spent: int = 0
-    """Relaunches that counted against the budget."""
-
-    scaling: str = ""
-    """ScalingUp or ScalingDown from a change of ``wanted`` until it is reached."""
-
-    next_serial: int = 0
-    """The number in the name of the role's next node."""
+    wanted: Annotated[int, Meta(description="Nodes it is to have.")] = 0
+    active: Annotated[int, Meta(description="Running now.")] = 0
+    pending: Annotated[int, Meta(description="Asked for or waiting to be.")] = 0
+    succeeded: Annotated[int, Meta(description="Ended with success.")] = 0
+    failed: Annotated[int, Meta(description="Ended and given up.")] = 0
+    restarts: Annotated[int, Meta(description="Nodes replaced so far, for whatever cause.")] = 0
+    spent: Annotated[int, Meta(description="Relaunches that counted against the budget.")] = 0
+    scaling: Annotated[
+        str,
+        Meta(description="ScalingUp or ScalingDown from a change of wanted until it is reached."),
+    ] = ""
+    next_serial: Annotated[
+        int, Meta(description="The number in the name of the role's next node.")
+    ] = 0
 
 
 class NodeStatus(_StatusStruct, frozen=True, kw_only=True):
     """One rank of a role: its present or last node, and what the rank has been through."""
 
-    role: str
-    rank: int
-    phase: NodePhase
-    id: int | None = None
-    name: str = ""
-    reason: str = ""
-    """One CamelCase word for the phase."""
-
-    message: str = ""
-    host: str = ""
-    resources: NodeResources = NodeResources()
-    restarts: int = 0
-    spent: int = 0
-    quick_crashes: int = 0
-    """How often in a row it failed soon after its start: what the back-off grows with."""
-
-    memory: str | None = None
-    """What the rank is given instead of the manifest's memory, since it ran out."""
-
-    last_end: ExitCause | None = None
-    last_message: str = ""
-    """Why the previous node of this rank ended."""
-
-    seen: bool = False
-    """Whether the platform has ever reported this id: only then can its absence mean deletion."""
-
-    asked_at: datetime | None = None
-    started_at: datetime | None = None
-    ended_at: datetime | None = None
-    relaunch_at: datetime | None = None
-    """Not to be started before."""
+    role: Annotated[str, Meta(description="The role it belongs to.")]
+    rank: Annotated[int, Meta(description="Its slot in the role; a replacement takes it over.")]
+    phase: Annotated[NodePhase, Meta(description="Where it is in its life.")]
+    id: Annotated[
+        int | None, Meta(description="Never used twice; none while it waits for its first node.")
+    ] = None
+    name: Annotated[str, Meta(description="On a cluster, the name of its pod.")] = ""
+    reason: Annotated[str, Meta(description="One CamelCase word for the phase.")] = ""
+    message: Annotated[str, Meta(description="The phase in a sentence.")] = ""
+    host: Annotated[str, Meta(description="The machine it runs on.")] = ""
+    resources: Annotated[NodeResources, Meta(description="What it was given.")] = NodeResources()
+    restarts: Annotated[int, Meta(description="How often it was replaced, for whatever cause.")] = 0
+    spent: Annotated[int, Meta(description="Relaunches that counted against the budget.")] = 0
+    quick_crashes: Annotated[
+        int,
+        Meta(description="How often in a row it failed soon after its start."),
+    ] = 0
+    memory: Annotated[
+        str | None,
+        Meta(
+            description="What the rank is given instead of the manifest's memory, since it ran out."
+        ),
+    ] = None
+    last_end: Annotated[
+        ExitCause | None, Meta(description="What ended the previous node of this rank.")
+    ] = None
+    last_message: Annotated[str, Meta(description="Why the previous node of this rank ended.")] = ""
+    seen: Annotated[
+        bool,
+        Meta(description="Whether this id was ever reported: only then can it be gone."),
+    ] = False
+    asked_at: Annotated[datetime | None, Meta(description="When it was asked for.")] = None
+    started_at: Annotated[datetime | None, Meta(description="When it started.")] = None
+    ended_at: Annotated[datetime | None, Meta(description="When it ended.")] = None
+    relaunch_at: Annotated[datetime | None, Meta(description="Not to be started before.")] = None
 
     @property
     def node(self) -> Node | None:
@@ -168,42 +169,101 @@ class AskVerb(str, Enum):
 class Ask(_StatusStruct, frozen=True, kw_only=True):
     """A request to the platform that has not shown its effect yet; kept so as not to repeat it."""
 
-    node: Node
-    verb: AskVerb
-    at: datetime
-    seen: bool = False
-    """Whether the node was ever reported; until then its absence may only mean that it is late."""
+    node: Annotated[Node, Meta(description="The node it concerns.")]
+    verb: Annotated[AskVerb, Meta(description="What was asked.")]
+    at: Annotated[datetime, Meta(description="When.")]
+    seen: Annotated[
+        bool,
+        Meta(description="Whether the node was ever reported: until then it may only be late."),
+    ] = False
 
 
 class DecisionNote(_StatusStruct, frozen=True, kw_only=True):
     """Something the controller decided, and why."""
 
-    time: datetime
-    reason: str
-    """One CamelCase word, for Kubernetes Events."""
+    time: Annotated[datetime, Meta(description="When it was decided.")]
+    reason: Annotated[str, Meta(description="One CamelCase word, for Kubernetes Events.")]
+    sentence: Annotated[str, Meta(description="What was decided and why.")]
+    node: Annotated[str, Meta(description="The name of the node it concerns, if one.")] = ""
 
-    sentence: str
-    node: str = ""
-    """The name of the node it concerns, if one."""
+
+class HostTrouble(_StatusStruct, frozen=True, kw_only=True):
+    """A machine on which a node of this job died of what may be the machine's fault."""
+
+    host: Annotated[str, Meta(description="The machine.")]
+    cause: Annotated[ExitCause, Meta(description="What the node died of.")]
+    at: Annotated[datetime, Meta(description="When.")]
 
 
 class JobStatus(_StatusStruct, frozen=True, kw_only=True):
     """A job's status; ``JobStatus()`` is that of a job nobody has looked at yet."""
 
-    phase: JobPhase = JobPhase.CREATED
-    conditions: tuple[Condition, ...] = ()
-    roles: dict[str, RoleStatus] = msgspec.field(default_factory=dict)
-    nodes: tuple[NodeStatus, ...] = ()
-    decisions: tuple[DecisionNote, ...] = ()
-    """The most recent ones, oldest first."""
-
-    asks: tuple[Ask, ...] = ()
-    next_id: int = 0
-    spent: int = 0
-    """Relaunches that counted against a budget, in the whole job."""
-
-    start_time: datetime | None = None
-    completion_time: datetime | None = None
+    phase: Annotated[JobPhase, Meta(description="The job in one word.")] = JobPhase.CREATED
+    conditions: Annotated[
+        tuple[Condition, ...],
+        Meta(
+            description="What holds of the job, and since when.",
+            extra_json_schema={
+                "x-kubernetes-list-type": "map",
+                "x-kubernetes-list-map-keys": ["type"],
+            },
+        ),
+    ] = ()
+    roles: Annotated[dict[str, RoleStatus], Meta(description="Each role in numbers.")] = (
+        msgspec.field(default_factory=dict)
+    )
+    nodes: Annotated[
+        tuple[NodeStatus, ...], Meta(description="Every rank, with its present or last node.")
+    ] = ()
+    decisions: Annotated[
+        tuple[DecisionNote, ...], Meta(description="The most recent decisions, oldest first.")
+    ] = ()
+    asks: Annotated[
+        tuple[Ask, ...], Meta(description="Requests whose effect has not shown yet.")
+    ] = ()
+    troubled_hosts: Annotated[
+        tuple[HostTrouble, ...],
+        Meta(description="Machines that new nodes keep away from for a while."),
+    ] = ()
+    next_id: Annotated[int, Meta(description="The id of the next node.")] = 0
+    spent: Annotated[
+        int, Meta(description="Relaunches that counted against a budget, in the whole job.")
+    ] = 0
+    start_time: Annotated[datetime | None, Meta(description="When it was started, or resumed.")] = (
+        None
+    )
+    completion_time: Annotated[datetime | None, Meta(description="When it ended.")] = None
+    ready: Annotated[str, Meta(description="Nodes that run, of those wanted in all: 3/4.")] = ""
+    restarts: Annotated[
+        int,
+        Meta(
+            description="Nodes replaced so far in the whole job, for whatever cause.",
+            extra_json_schema={"default": 0},  # for its column, as no zero is written
+        ),
+    ] = 0
+    replicas: Annotated[
+        int, Meta(description="Nodes of the scaled role that run now: what an autoscaler reads.")
+    ] = 0
+    selector: Annotated[
+        str,
+        Meta(description="The label selector an autoscaler finds the scaled role's pods by."),
+    ] = ""
+    step: Annotated[int | None, Meta(description="The training step the master last heard of.")] = (
+        None
+    )
+    throughput: Annotated[
+        str, Meta(description="How fast the training is, with its unit: 12.3 steps/s.")
+    ] = ""
+    round: Annotated[
+        int | None, Meta(description="The number of the present round: one agreed membership.")
+    ] = None
+    world_size: Annotated[
+        int | None, Meta(description="How many workers the present round has.")
+    ] = None
+    observed_generation: Annotated[
+        int | None,
+        Meta(description="The generation of the spec that this status was made for."),
+    ] = None
 
     @property
     def finished(self) -> bool:

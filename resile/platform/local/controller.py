@@ -23,16 +23,15 @@ from typing import Any, Protocol
 import msgspec
 
 from resile.control.actions import Action, Decision, StartNode
-from resile.control.observed import UNSCHEDULABLE, MasterReport, Observed, ObservedNode
+from resile.control.observed import MasterReport, Observed, ObservedNode
 from resile.control.reconcile import reconcile
-from resile.job.node import LIVE, NodePhase
 from resile.job.spec import ElasticJob
 from resile.job.status import DecisionNote, JobPhase, JobStatus
 from resile.platform.local.jobfolder import JobFolder
-from resile.platform.local.story import told_by
+from resile.platform.reports import nodes_to_come, verdict_of
+from resile.platform.story import told_by
 from resile.wire.errors import RefusedByPeer, Unreachable, WireError
 from resile.wire.inquiry import Inquiry
-from resile.wire.messages import Outcome
 from resile.wire.picture import draw_picture
 from resile.wire.views import JobPicture, Publication
 
@@ -131,7 +130,7 @@ class LocalController:
                     return
                 await asyncio.sleep(ASK_AGAIN)
             else:
-                self._verdict = self._verdict or _verdict(self._seen)
+                self._verdict = self._verdict or verdict_of(self._seen)
                 return
 
     def _decide(self, nodes: tuple[ObservedNode, ...]) -> Decision:
@@ -177,7 +176,7 @@ class LocalController:
         publication = Publication(
             manifest=self._manifest,
             status=self._status,
-            wanted_nodes=_nodes_to_come(self._job, self._status),
+            wanted_nodes=nodes_to_come(self._job, self._status),
             first_note=self._told,
             notes=tuple(self._notes[self._told :]),
         )
@@ -218,34 +217,3 @@ class LocalController:
 
 def _now() -> datetime:
     return datetime.now(timezone.utc)
-
-
-def _verdict(seen: JobPicture) -> MasterReport | None:
-    """What the master says about the training, once it is over."""
-    training = seen.training
-    if training is None or training.phase not in {outcome.value for outcome in Outcome}:
-        return None
-    return MasterReport(
-        succeeded=training.phase == Outcome.SUCCEEDED.value,
-        reason=training.reason,
-        at=datetime.fromtimestamp(seen.seen, timezone.utc),
-    )
-
-
-def _nodes_to_come(job: ElasticJob, status: JobStatus) -> int | None:
-    """How many nodes the rendezvous may count on: those that run or are being started.
-
-    A node that finds no room may not come for hours, so nobody should wait for it. None where
-    nobody is to meet, or not now: the wait for too few nodes must not begin.
-    """
-    training = job.spec.training_roles()
-    if not training or job.spec.suspend:
-        return None
-    coming = [
-        rank
-        for rank in status.nodes
-        if rank.role in training
-        and rank.phase in LIVE
-        and not (rank.phase is NodePhase.PENDING and rank.reason == UNSCHEDULABLE)
-    ]
-    return len(coming)

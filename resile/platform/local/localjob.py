@@ -22,8 +22,8 @@ from resile.platform.local.jobfolder import JobFolder
 from resile.platform.local.masterprocess import MasterProcess
 from resile.platform.local.newsreader import NewsReader
 from resile.platform.local.platform import LocalPlatform
-from resile.platform.local.rendezvous import node_environments, roles_apart
 from resile.platform.local.usagemeter import UsageMeter
+from resile.platform.rendezvous import node_environments, roles_apart
 from resile.wire.auth import TOKEN_FILE_VARIABLE, TOKEN_VARIABLE
 from resile.wire.endpoint import Endpoint, free_port
 from resile.wire.errors import WireError

@@ -75,6 +75,15 @@ def test_a_running_job_says_what_is_missing() -> None:
     )
 
 
+def test_a_running_job_says_when_it_cannot_have_the_size_asked_for() -> None:
+    sim = SimulatedPlatform(job({"worker": {"replicas": {"min": 1, "max": 2}}}, replicas=9))
+    sim.settle()
+    sim.look()
+    assert condition(sim, ConditionType.RUNNING).message == (
+        "2 of 2 nodes are running; role worker is to have 2: 9 is more than max (2)"
+    )
+
+
 def test_scaling_holds_until_the_size_is_reached() -> None:
     sim = SimulatedPlatform(job({"worker": {"replicas": {"min": 1, "max": 4, "wanted": 1}}}))
     sim.settle()

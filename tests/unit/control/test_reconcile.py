@@ -28,6 +28,10 @@ def suspend(sim: SimulatedPlatform, value: bool) -> None:
     sim.job = replace(sim.job, spec=replace(sim.job.spec, suspend=value))
 
 
+def ask_for(sim: SimulatedPlatform, replicas: int | None) -> None:
+    sim.job = replace(sim.job, spec=replace(sim.job.spec, replicas=replicas))
+
+
 # --- starting -------------------------------------------------------------------------------
 
 
@@ -230,6 +234,72 @@ def test_a_role_is_never_scaled_below_min() -> None:
     sim.settle()
     assert sim.status.roles["worker"].wanted == 2
     assert "0 is less than min (2)" in sim.status.decisions[-1].sentence
+
+
+def test_the_jobs_replicas_size_the_scaled_role_and_no_other() -> None:
+    elastic = {"replicas": {"min": 1, "max": 4}}
+    sim = running(job({"worker": elastic, "ps": elastic}, replicas=2))
+    assert {name: role.wanted for name, role in sim.status.roles.items()} == {"worker": 2, "ps": 4}
+    ask_for(sim, 3)
+    sim.settle()
+    assert sim.status.decisions[-1].sentence == "role worker: from 2 to 3 nodes"
+    ask_for(sim, None)
+    sim.settle()
+    assert sim.status.roles["worker"].wanted == 4
+
+
+def test_the_jobs_replicas_stay_within_the_roles_bounds() -> None:
+    sim = running(job({"worker": {"replicas": {"min": 2, "max": 4, "wanted": 2}}}, replicas=9))
+    assert sim.status.roles["worker"].wanted == 4
+    ask_for(sim, 0)
+    sim.settle()
+    assert sim.status.roles["worker"].wanted == 2
+    assert "0 is less than min (2)" in sim.status.decisions[-1].sentence
+
+
+def test_a_scale_request_for_the_role_itself_goes_before_the_jobs_replicas() -> None:
+    sim = running(job({"worker": {"replicas": {"min": 1, "max": 4}}}, replicas=2))
+    sim.wanted["worker"] = 3
+    sim.settle()
+    assert sim.status.roles["worker"].wanted == 3
+
+
+# --- what others read -----------------------------------------------------------------------
+
+
+def test_the_status_counts_nodes_and_restarts_of_the_whole_job() -> None:
+    sim = running(job({"worker": {"replicas": {"min": 1, "max": 3}}, "ps": {}}), room=3)
+    sim.look()
+    assert (sim.status.ready, sim.status.replicas, sim.status.restarts) == ("3/4", 3, 0)
+    sim.end(sim.node("worker", 1), NodeExit(reason="Preempted"))
+    sim.end(sim.node("ps", 0), NodeExit(reason="Preempted"))
+    sim.look()
+    assert (sim.status.ready, sim.status.replicas, sim.status.restarts) == ("2/4", 2, 2)
+    suspend(sim, True)
+    sim.settle()
+    assert (sim.status.ready, sim.status.replicas) == ("0/4", 0)
+
+
+def test_without_a_scaled_role_no_replicas_are_reported() -> None:
+    sim = running(job({"ps": {}, "loader": {}}))
+    sim.look()
+    assert (sim.status.ready, sim.status.replicas) == ("2/2", 0)
+
+
+def test_what_others_filled_in_stays_as_it_was() -> None:
+    sim = running()
+    sim.look()
+    others = {
+        "selector": "resile.dev/job=train",
+        "step": 7,
+        "throughput": "2.0 steps/s",
+        "round": 1,
+        "world_size": 2,
+        "observed_generation": 3,
+    }
+    sim.status = replace(sim.status, **others)
+    before = sim.status
+    assert sim.look().status == before
 
 
 # --- suspending, deleting, cleaning ---------------------------------------------------------

@@ -6,6 +6,7 @@ from typing import Any
 
 import hypothesis.strategies as st
 
+from resile.job.cluster import GangPolicy, MasterSpec, MasterStorage
 from resile.job.role import (
     CodeRange,
     EnvVar,
@@ -39,6 +40,9 @@ json_values: st.SearchStrategy[Any] = st.recursive(
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(words, inner, max_size=3),
     max_leaves=8,
 )
+templates = st.dictionaries(words, json_values, max_size=2)
+parts = st.lists(st.sampled_from([{"name": "a"}, {"name": "b", "c": [1, {}]}, {}]), max_size=2)
+"""Pieces of a pod, such as volumes; what is in them is the API server's to judge."""
 
 
 @st.composite
@@ -115,8 +119,27 @@ def role_specs(draw: st.DrawFn) -> RoleSpec:
         termination_grace_period_seconds=draw(seconds),
         priority=draw(priorities),
         required=draw(st.none() | st.booleans()),
-        template=draw(st.dictionaries(words, json_values, max_size=2)),
+        service_account=draw(st.none() | words),
+        image_pull_policy=draw(st.sampled_from([None, "Always", "IfNotPresent", "Never"])),
+        image_pull_secrets=draw(st.sampled_from([(), ("registry",)])),
+        shared_memory=draw(st.sampled_from([None, "2Gi", 2**30])),
+        volumes=tuple(draw(parts)),
+        volume_mounts=tuple(draw(parts)),
+        tolerations=tuple(draw(parts)),
+        node_selector=draw(st.sampled_from([{}, {"zone": "a"}])),
+        template=draw(templates),
         **program,
+    )
+
+
+@st.composite
+def masters(draw: st.DrawFn) -> MasterSpec:
+    return MasterSpec(
+        image=draw(st.none() | words),
+        resources=draw(resources()),
+        storage=draw(st.sampled_from([None, MasterStorage(claim="store")])),
+        priority_class=draw(st.none() | words),
+        template=draw(st.sampled_from([{}, {"spec": {"containers": [{"name": "main"}]}}])),
     )
 
 
@@ -151,5 +174,9 @@ def elastic_jobs(draw: st.DrawFn) -> ElasticJob:
             backoff=Backoff(base_seconds=draw(seconds)),
             clean_policy=draw(st.sampled_from(CleanPolicy)),
             success=SuccessSpec(roles=tuple(draw(st.lists(st.sampled_from(names), max_size=2)))),
+            replicas=draw(st.none() | st.integers(0, 9)) if len(names) == 1 else None,
+            gang_scheduling=draw(st.sampled_from(GangPolicy)),
+            managed_by=draw(st.none() | words),
+            master=draw(masters()),
         ),
     )

@@ -47,6 +47,13 @@ def test_what_an_api_server_adds_is_not_held_against_the_user() -> None:
     assert job_from_data(data) == parse_manifest(MINIMAL)
 
 
+def test_a_name_that_an_api_server_made_up_is_a_name_like_any_other() -> None:
+    data = msgspec.to_builtins(parse_manifest(MINIMAL))
+    data["metadata"] = {"generateName": "digits-", "name": "digits-x7k2p", "namespace": "2nd-team"}
+    metadata = job_from_data(data).metadata
+    assert (metadata.name, metadata.namespace) == ("digits-x7k2p", "2nd-team")
+
+
 def test_anchors_and_merge_keys_work() -> None:
     text = MINIMAL.replace(
         "    worker:", "    ps: &base\n      command: [ps]\n    worker:"

@@ -10,6 +10,7 @@ import msgspec
 import pytest
 from msgspec import inspect
 
+from resile.job.cluster import MasterSpec, MasterStorage
 from resile.job.manifest import parse_manifest
 from resile.job.role import (
     CodeRange,
@@ -38,6 +39,8 @@ DOCUMENTED = [
     RendezvousSpec,
     Backoff,
     SuccessSpec,
+    MasterSpec,
+    MasterStorage,
 ]
 
 

@@ -165,6 +165,20 @@ def worker(fields: str) -> str:
             "memoryGrowth.ceiling",
             "'lots' is not an amount; write a number with an optional unit",
         ),
+        (
+            "sharedMemory: 2GB",
+            "sharedMemory",
+            "'2GB' has an unknown unit; did you mean 2G?",
+        ),
+        # pods
+        (
+            "imagePullPolicy: Sometimes",
+            "imagePullPolicy",
+            'expected one of Always, IfNotPresent, Never, found "Sometimes"',
+        ),
+        ("volumes: [data]", "volumes[0]", 'expected a mapping, found "data"'),
+        ("tolerations: {key: gpu}", "tolerations", "expected a list, each item a mapping, found "),
+        ("nodeSelector: {zone: 1}", "nodeSelector.zone", "expected a text, found the number 1"),
         # start order
         ("dependsOn: [ps]", "dependsOn[0]", 'there is no role "ps"; there are worker'),
         ("dependsOn: [worker]", "dependsOn", "roles wait for each other: worker -> worker"),
@@ -208,6 +222,31 @@ def test_a_mistake_in_a_role_is_named(fields: str, path: str, message: str) -> N
             "spec.activeDeadlineSeconds",
             "expected a number greater than 0, found the number 0",
         ),
+        (
+            HEAD + "spec: {roles: {worker: {script: x}}, replicas: -1}",
+            "spec.replicas",
+            "expected an integer of at least 0, found the number -1",
+        ),
+        (
+            HEAD + "spec: {roles: {a: {script: x}, b: {script: x}}, replicas: 2}",
+            "spec.replicas",
+            "it is not clear which role this is the size of (a, b): call one of them worker, ",
+        ),
+        (
+            HEAD + "spec: {roles: {worker: {script: x}}, gangScheduling: Pods}",
+            "spec.gangScheduling",
+            'expected one of None, SchedulingGates, PodGroup, found "Pods"',
+        ),
+        (
+            HEAD + "spec: {roles: {worker: {script: x}}, master: {storage: {}}}",
+            "spec.master.storage.claim",
+            "is missing: give a text that is not empty",
+        ),
+        (
+            HEAD + "spec: {roles: {worker: {script: x}}, master: {resources: {limits: {cpu: x}}}}",
+            "spec.master.resources.limits.cpu",
+            "'x' is not an amount",
+        ),
         ("", "", "expected a mapping with apiVersion: resile.dev/v1alpha1 and kind: ElasticJob"),
         ("- a", "", "expected a mapping with apiVersion: resile.dev/v1alpha1 and kind: ElasticJob"),
     ],
@@ -248,6 +287,12 @@ SOUND = "spec: {roles: {worker: {script: train.py}}}"
             "apiVersion: resile.dev/v1alpha1\nkind: ElasticJob\nmetadata: {name: My_Job}\n",
             "metadata.name",
             "expected lower-case letters",
+        ),
+        (
+            "apiVersion: resile.dev/v1alpha1\nkind: ElasticJob\n"
+            "metadata: {name: a, namespace: My_Space}\n",
+            "metadata.namespace",
+            "expected lower-case letters, digits and '-', beginning with a letter or digit, ",
         ),
         (
             f"apiVersion: resile.dev/v1alpha1\nkind: ElasticJob\nmetadata: {{name: {'a' * 60}}}\n",

@@ -80,6 +80,29 @@ def test_the_roles_that_success_depends_on_have_defaults(
     assert spec(dict.fromkeys(roles, RUN)).success_roles() == success
 
 
+@pytest.mark.parametrize(
+    ("roles", "scaled"),
+    [
+        ({"chief": RUN, "worker": RUN, "ps": RUN}, "worker"),
+        ({"worker": {"command": ["train"]}, "trainer": RUN}, "worker"),
+        ({"trainer": RUN, "ps": RUN, "evaluator": RUN}, "trainer"),
+        ({"ps": {"command": ["ps"]}}, "ps"),
+        ({"trainer": RUN, "actor": RUN}, None),
+        ({"ps": {"command": ["ps"]}, "loader": {"command": ["load"]}}, None),
+    ],
+)
+def test_the_role_that_the_jobs_replicas_size(roles: dict[str, Any], scaled: str | None) -> None:
+    assert spec(roles).scaled_role() == scaled
+
+
+@pytest.mark.parametrize(
+    ("manager", "elsewhere"),
+    [(None, False), ("resile.dev/operator", False), ("kueue.x-k8s.io/multikueue", True)],
+)
+def test_a_job_may_be_managed_elsewhere(manager: str | None, elsewhere: bool) -> None:
+    assert spec({"worker": RUN}, managedBy=manager).managed_elsewhere is elsewhere
+
+
 # --- commands -------------------------------------------------------------------------------
 
 
@@ -202,6 +225,6 @@ def test_the_types_give_a_json_schema_with_bounds_and_descriptions() -> None:
     assert json.dumps(schema)
     assert definitions["RoleSpec"]["properties"]["nodeUnit"]["minimum"] == 1
     assert definitions["RoleSpec"]["additionalProperties"] is False
-    for name in ("RoleSpec", "JobSpec", "RendezvousSpec", "Replicas", "Backoff"):
+    for name in ("RoleSpec", "JobSpec", "RendezvousSpec", "Replicas", "Backoff", "MasterSpec"):
         for field, described in definitions[name]["properties"].items():
             assert described.get("description"), f"{name}.{field} has no description"

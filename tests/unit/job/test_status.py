@@ -57,6 +57,15 @@ FULL = JobStatus(
     next_id=5,
     spent=1,
     start_time=at(0),
+    ready="2/2",
+    restarts=2,
+    replicas=2,
+    selector="resile.dev/job=train,resile.dev/role=worker",
+    step=120,
+    throughput="12.3 steps/s",
+    round=3,
+    world_size=4,
+    observed_generation=5,
 )
 
 
@@ -76,6 +85,8 @@ def test_names_are_camel_case_and_times_are_rfc_3339() -> None:
     assert data["nodes"][0]["lastEnd"] == "OutOfMemory"
     assert data["startTime"] == "2030-01-01T00:00:00Z"
     assert data["nextId"] == 5
+    assert data["worldSize"] == 4
+    assert data["observedGeneration"] == 5
 
 
 def test_what_a_newer_controller_wrote_is_let_through() -> None:

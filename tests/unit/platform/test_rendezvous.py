@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from resile.platform.local.rendezvous import node_environments, roles_apart
+from resile.platform.rendezvous import node_environments, roles_apart
 from resile.wire.endpoint import Endpoint
 from resile.wire.launching import KEPT_VARIABLE
 from tests.unit.control.builders import job

@@ -7,7 +7,7 @@ from typing import Any
 from resile.control.observed import UNSCHEDULABLE
 from resile.job.node import NodePhase
 from resile.job.status import JobStatus, NodeStatus
-from resile.platform.local.story import told_by
+from resile.platform.story import told_by
 from tests.unit.control.builders import START
 
 

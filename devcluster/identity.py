@@ -1,0 +1,75 @@
+"""Who a process is, beyond its pid: its start time, in the boot it belongs to.
+
+Pids are used again, also after a reboot. A note that does not match in all three values speaks of a
+process that is gone. Signals go through a pidfd that is opened before the comparison, so a process
+that takes over the pid in between is never hit.
+"""
+
+import os
+import signal
+from dataclasses import dataclass
+from pathlib import Path
+
+# Fields of /proc/<pid>/stat, counted after the program's name.
+_STATE = 0
+_START_TIME = 19
+
+
+@dataclass(frozen=True)
+class Identity:
+    """A process as `detach` noted it."""
+
+    pid: int
+    start_time: int
+    boot: str
+
+    def is_running(self) -> bool:
+        """Whether this very process exists and has not ended."""
+        return self.boot == this_boot() and start_time(self.pid) == self.start_time
+
+    def send(self, number: signal.Signals) -> bool:
+        """Signal the process; whether it was still there."""
+        try:
+            handle = os.pidfd_open(self.pid)
+        except ProcessLookupError:
+            return False
+        try:
+            if not self.is_running():
+                return False
+            signal.pidfd_send_signal(handle, number)
+        except ProcessLookupError:
+            return False
+        finally:
+            os.close(handle)
+        return True
+
+
+def parse(note: str) -> Identity | None:
+    """What a pid file says; None when it is no such note."""
+    parts = note.split()
+    if len(parts) != 3 or not (parts[0].isdigit() and parts[1].isdigit()):
+        return None
+    return Identity(int(parts[0]), int(parts[1]), parts[2])
+
+
+def read(pid_file: Path) -> Identity | None:
+    """What a pid file says; None when there is none."""
+    try:
+        return parse(pid_file.read_text())
+    except FileNotFoundError:
+        return None
+
+
+def start_time(pid: int) -> int | None:
+    """When a process was started, in clock ticks since boot; None when it is gone or a zombie."""
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text(errors="replace")
+    except (FileNotFoundError, ProcessLookupError):
+        return None
+    fields = stat.rpartition(")")[2].split()
+    return None if fields[_STATE] in "ZX" else int(fields[_START_TIME])
+
+
+def this_boot() -> str:
+    """Different after every reboot."""
+    return Path("/proc/sys/kernel/random/boot_id").read_text().strip()

@@ -1,0 +1,67 @@
+"""Programs that build: long, talkative, and of interest only when they fail.
+
+What they print goes to a log in the cache. Unlike the cluster's own programs they keep the caller's
+environment, because that is where a machine says by which proxy it reaches the outside.
+"""
+
+import os
+import shutil
+import subprocess
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from devcluster.commands import PATH
+from devcluster.errors import BuildFailed, Unsupported
+from devcluster.packages import install
+
+# Program and the Debian package that has it.
+NEEDED = {
+    "buildah": "buildah",
+    "debootstrap": "debootstrap",
+    "unshare": "util-linux",
+}
+
+# So much of a failed program's output is shown at once; the rest is in the log.
+_LINES_SHOWN = 15
+
+
+def environment(extra: Mapping[str, str] | None = None) -> dict[str, str]:
+    """The caller's, with the folders of system programs, which a user's PATH often lacks."""
+    path = f"{os.environ.get('PATH', '')}:{PATH}"
+    return {**os.environ, "PATH": path, **(extra or {})}
+
+
+def install_missing() -> None:
+    """Bring the programs that are not here, where Debian's packages can be installed."""
+    path = environment()["PATH"]
+    missing = sorted(name for name in NEEDED if not shutil.which(name, path=path))
+    if not missing:
+        return
+    if os.geteuid() != 0 or not shutil.which("apt-get", path=path):
+        raise Unsupported(f"building images needs {', '.join(missing)}: please install them")
+    install([NEEDED[name] for name in missing])
+
+
+def logged(argv: Sequence[str], *, log: Path, extra: Mapping[str, str] | None = None) -> None:
+    """Run a program to its end with its output in ``log``; BuildFailed shows the last lines."""
+    log.parent.mkdir(parents=True, exist_ok=True)
+    with log.open("a") as out:
+        begin = out.tell()
+        out.write(f"$ {' '.join(argv)}\n")
+        out.flush()
+        done = subprocess.run(
+            argv, env=environment(extra), stdout=out, stderr=subprocess.STDOUT, check=False
+        )
+    if done.returncode:
+        with log.open(errors="replace") as printed:
+            printed.seek(begin)
+            last = "".join(printed.readlines()[-_LINES_SHOWN:])
+        raise BuildFailed(f"{argv[0]} failed with exit code {done.returncode} (see {log}):\n{last}")
+
+
+def output(argv: Sequence[str], *, extra: Mapping[str, str] | None = None) -> str | None:
+    """What a short program printed, or None if it failed: for questions that may have no answer."""
+    done = subprocess.run(
+        argv, env=environment(extra), capture_output=True, text=True, errors="replace", check=False
+    )
+    return None if done.returncode else done.stdout.strip()

@@ -1,0 +1,20 @@
+"""How far it is, for a person: one line for each stage, with the seconds since the beginning."""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True)
+class Progress:
+    """Tells what has been reached; `Progress()` keeps it to itself."""
+
+    print: Callable[[str], None] = lambda _: None
+    begun: float = field(default_factory=time.monotonic)
+
+    def reached(self, what: str) -> None:
+        self.print(f"{self.elapsed:6.1f} s  {what}")
+
+    @property
+    def elapsed(self) -> float:
+        return time.monotonic() - self.begun

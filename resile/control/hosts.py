@@ -1,0 +1,45 @@
+"""Machines on which a job's nodes died of what may be the machine's fault.
+
+A relaunch goes elsewhere for a while. Only the latest few are remembered: a job that avoided many
+would end up with nowhere to go, and trouble that is everywhere is not a machine's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import datetime
+
+from resile.control.policy import Policy
+from resile.job.exits import ExitCause
+from resile.job.status import HostTrouble
+
+__all__ = ["hosts_to_avoid", "remembered", "with_trouble"]
+
+_MACHINES_FAULT = frozenset(
+    {ExitCause.NODE_LOST, ExitCause.BROKEN_NODE, ExitCause.STRAGGLER, ExitCause.NO_PROGRESS}
+)
+"""An error of the program or too little memory would happen anywhere."""
+
+
+def with_trouble(
+    known: Iterable[HostTrouble], host: str, cause: ExitCause, *, now: datetime
+) -> tuple[HostTrouble, ...]:
+    """What is known after a node ended on ``host``."""
+    known = tuple(known)
+    if not host or cause not in _MACHINES_FAULT:
+        return known
+    others = tuple(one for one in known if one.host != host)
+    return (*others, HostTrouble(host=host, cause=cause, at=now))
+
+
+def remembered(
+    known: Iterable[HostTrouble], *, now: datetime, policy: Policy
+) -> tuple[HostTrouble, ...]:
+    """Those that still count."""
+    fresh = [one for one in known if now < one.at + policy.host_memory]
+    return tuple(fresh[-policy.hosts_avoided :])
+
+
+def hosts_to_avoid(known: Iterable[HostTrouble]) -> tuple[str, ...]:
+    """Their names."""
+    return tuple(one.host for one in known)

@@ -1,0 +1,64 @@
+"""What a platform is asked for when a rank gets a node, and asked again if that got lost. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from resile.control.actions import StartNode
+from resile.control.hosts import hosts_to_avoid
+from resile.control.observed import ObservedNode
+from resile.control.policy import DEFAULT_POLICY, Policy
+from resile.control.priority import priority_of
+from resile.control.resources import node_resources
+from resile.job.command import node_command
+from resile.job.node import LIVE
+from resile.job.spec import ElasticJob
+from resile.job.status import JobStatus, NodeStatus
+
+__all__ = ["start_order", "unanswered_orders"]
+
+
+def start_order(
+    job: ElasticJob, rank: NodeStatus, *, wanted: int, avoid: tuple[str, ...], policy: Policy
+) -> StartNode:
+    """The order for the node that a rank was just given. ``wanted``: the size of its role."""
+    role, node = job.spec.roles[rank.role], rank.node
+    if node is None:
+        raise ValueError(f"{rank.role} rank {rank.rank} was given no node")
+    return StartNode(
+        node=node,
+        command=node_command(job.spec, rank.role),
+        env=role.environment,
+        working_dir=role.working_dir,
+        resources=node_resources(role, learnt=rank.memory),
+        priority=priority_of(role, rank.rank, wanted=wanted, policy=policy),
+        grace_seconds=role.termination_grace_period_seconds,
+        reason=rank.message,
+        avoid=avoid,
+    )
+
+
+def unanswered_orders(
+    job: ElasticJob,
+    status: JobStatus,
+    nodes: Iterable[ObservedNode],
+    *,
+    policy: Policy = DEFAULT_POLICY,
+) -> tuple[StartNode, ...]:
+    """Orders that were written down and of which no effect was ever seen.
+
+    A controller may be killed between the two. Giving them once more is harmless, because an id
+    that is there already is not started again.
+    """
+    seen = {found.node.id for found in nodes}
+    return tuple(
+        start_order(
+            job,
+            rank,
+            wanted=status.roles[rank.role].wanted,
+            avoid=hosts_to_avoid(status.troubled_hosts),
+            policy=policy,
+        )
+        for rank in status.nodes
+        if rank.phase in LIVE and not rank.seen and rank.id not in seen
+    )

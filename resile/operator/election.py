@@ -1,0 +1,220 @@
+"""Which of several operators acts: the one that holds a Lease, and none when nobody surely does.
+
+The holder writes the Lease every few seconds. The others watch whether it changes, each by its own
+monotonic clock, and take it when it has not changed for as long as it was given for. No machine's
+time is ever compared with another's; the times in the Lease are for people. A holder that cannot
+write gives up by itself after ``renew_deadline``, counted from when it sent its last good write.
+That is before anybody else can have started to count, and shorter than what they count to, so two
+never lead at once, unless a person deletes the Lease or a process sleeps through its own deadline.
+What is done then has to be harmless: idempotent, or refused because of its resourceVersion.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import math
+import socket
+import time
+import uuid
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from datetime import datetime, timezone
+
+from resile.platform.kubernetes.client import KubeClient
+from resile.platform.kubernetes.errors import AlreadyExists, Conflict, KubeError, NotFound
+from resile.platform.kubernetes.kinds import LEASES, KubeObject
+
+__all__ = ["LeaderElection", "LeaseTimes", "Sighting", "own_identity"]
+
+log = logging.getLogger("resile.operator")
+
+RELEASE_PATIENCE = 3.0
+"""That a successor waits for the lease's end is no harm; that an operator does not stop is."""
+
+
+@dataclass(frozen=True)
+class LeaseTimes:
+    """In seconds; the defaults are those of Kubernetes' own components."""
+
+    lease: float = 15.0
+    """Unchanged for so long, a lease is free."""
+
+    renew_deadline: float = 10.0
+    """A leader that could not renew for so long stops leading."""
+
+    retry: float = 2.0
+    """Between two tries to get or to renew it."""
+
+    def __post_init__(self) -> None:
+        if not 0 < self.retry < self.renew_deadline < self.lease:
+            raise ValueError(
+                f"retry ({self.retry:g} s) has to be shorter than the renew deadline "
+                f"({self.renew_deadline:g} s), and that shorter than the lease ({self.lease:g} s)"
+            )
+
+
+@dataclass(frozen=True)
+class Sighting:
+    """What a Lease said, and when, by our clock, it was first seen to say so."""
+
+    spec: KubeObject
+    at: float
+
+    def updated(self, spec: KubeObject, *, now: float) -> Sighting:
+        """After another look."""
+        return self if spec == self.spec else Sighting(spec, now)
+
+    def free(self, identity: str, *, now: float) -> bool:
+        """Whether ``identity`` may write itself into the lease."""
+        holder = self.spec.get("holderIdentity")
+        given_for = self.spec.get("leaseDurationSeconds") or 0
+        return not holder or holder == identity or now >= self.at + given_for
+
+
+def own_identity() -> str:
+    """A name that no other process has, and neither has this one's successor."""
+    return f"{socket.gethostname()}_{uuid.uuid4()}"
+
+
+class LeaderElection:
+    """One candidate."""
+
+    def __init__(
+        self,
+        client: KubeClient,
+        name: str,
+        *,
+        namespace: str,
+        identity: str | None = None,
+        times: LeaseTimes | None = None,
+    ) -> None:
+        """``name``, ``namespace``: of the Lease."""
+        self.identity = identity or own_identity()
+        self.leading = False
+        self.leader = ""
+        """Who leads, as far as is known here; empty for nobody."""
+        self._client = client
+        self._name = name
+        self._namespace = namespace
+        self._times = times or LeaseTimes()
+        self._sighting: Sighting | None = None
+        self._held_until = 0.0
+
+    async def run(self, lead: Callable[[], Awaitable[None]]) -> None:
+        """Have ``lead`` run while, and only while, the lease is held.
+
+        ``lead`` is cancelled when the lease is lost, has then to end at once, and is called again
+        when the lease is regained. Returns when ``lead`` does. Whatever the end, cancellation too,
+        the lease is given back.
+        """
+        try:
+            while not await self._lead(lead):
+                log.warning("%s leads no more", self.identity)
+        finally:
+            await self._release()
+
+    async def _lead(self, lead: Callable[[], Awaitable[None]]) -> bool:
+        """Once. Whether ``lead`` came to its end."""
+        while not await self._attempt():
+            await asyncio.sleep(self._times.retry)
+        log.info("%s leads", self.identity)
+        self.leading = True
+        work = asyncio.ensure_future(lead())
+        keeping = asyncio.ensure_future(self._keep())
+        try:
+            while (left := self._held_until - time.monotonic()) > 0:
+                await asyncio.wait(
+                    {work, keeping}, timeout=left, return_when=asyncio.FIRST_COMPLETED
+                )
+                if work.done():
+                    work.result()
+                    return True
+                if keeping.done():
+                    keeping.result()
+                    return False
+            return False
+        finally:
+            self.leading = False
+            work.cancel()
+            keeping.cancel()
+            await asyncio.gather(work, keeping, return_exceptions=True)
+
+    async def _keep(self) -> None:
+        """Renew again and again. Returns when somebody else holds the lease."""
+        while True:
+            await asyncio.sleep(self._times.retry)
+            if not await self._attempt() and self.leader != self.identity:
+                return
+
+    async def _attempt(self) -> bool:
+        """Try to get or renew the lease once."""
+        sent = time.monotonic()
+        try:
+            taken = await self._take()
+        except (Conflict, AlreadyExists):
+            return False
+        except KubeError as error:
+            log.warning("the lease %s cannot be had: %s", self._name, error)
+            return False
+        if taken:
+            self._held_until = sent + self._times.renew_deadline
+        return taken
+
+    async def _take(self) -> bool:
+        """Look, and write if it is ours or free. A write over an unseen change is a Conflict."""
+        try:
+            lease = await self._client.get(LEASES, self._name, self._namespace)
+        except NotFound:
+            metadata = {"name": self._name, "namespace": self._namespace}
+            lease = {"metadata": metadata, "spec": self._claim({})}
+            self._see(await self._client.create(LEASES, lease))
+            return True
+        sighting = self._see(lease)
+        if not sighting.free(self.identity, now=time.monotonic()):
+            return False
+        self._see(await self._write(lease, self._claim(sighting.spec)))
+        return True
+
+    def _see(self, lease: KubeObject) -> Sighting:
+        now = time.monotonic()
+        spec = lease.get("spec") or {}
+        last = self._sighting or Sighting(spec, now)
+        self._sighting = last.updated(spec, now=now)
+        self.leader = spec.get("holderIdentity") or ""
+        return self._sighting
+
+    async def _write(self, lease: KubeObject, spec: KubeObject) -> KubeObject:
+        seen = {"resourceVersion": lease["metadata"]["resourceVersion"]}
+        body = {"metadata": seen, "spec": spec}
+        return await self._client.patch(LEASES, self._name, body, namespace=self._namespace)
+
+    def _claim(self, before: KubeObject) -> KubeObject:
+        ours = before.get("holderIdentity") == self.identity
+        now = _micro_time()
+        return {
+            "holderIdentity": self.identity,
+            "leaseDurationSeconds": math.ceil(self._times.lease),
+            "acquireTime": before.get("acquireTime") if ours else now,
+            "renewTime": now,
+            "leaseTransitions": before.get("leaseTransitions", 0)
+            + (1 if before and not ours else 0),
+        }
+
+    async def _release(self) -> None:
+        """Let the next one lead at once."""
+        try:
+            await asyncio.wait_for(self._give_back(), RELEASE_PATIENCE)
+        except (KubeError, asyncio.TimeoutError) as error:
+            log.info("the lease %s was not given back: %s", self._name, error)
+
+    async def _give_back(self) -> None:
+        lease = await self._client.get(LEASES, self._name, self._namespace)
+        if self._see(lease).spec.get("holderIdentity") == self.identity:
+            await self._write(lease, {"holderIdentity": None, "renewTime": _micro_time()})
+            self.leader = ""
+
+
+def _micro_time() -> str:
+    """A Lease's times have exactly six digits after the point."""
+    return datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%S.%fZ")

@@ -1,0 +1,259 @@
+"""One look at one job: see, decide, write down, act, tell.
+
+Level-triggered: it looks at everything there is of the job and never at what changed. The decisions
+are ``control/``'s, the same as on one machine. The status is written before it is acted on, and
+only over the version it was decided from, so that an operator that is killed, or believes that it
+leads when it does not any more, never makes a node twice or forgets one.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from datetime import datetime, timezone
+from typing import Any
+
+import msgspec
+
+from resile.control.actions import Decision, StartNode
+from resile.control.observed import Observed, ObservedNode
+from resile.control.orders import unanswered_orders
+from resile.control.reconcile import reconcile
+from resile.job.cluster import GangPolicy
+from resile.job.node import LIVE
+from resile.job.spec import ElasticJob
+from resile.job.status import JobStatus
+from resile.operator.attendants import Attendants, current_master, master_address, next_serial
+from resile.operator.masterline import MasterLine
+from resile.operator.means import Means
+from resile.operator.memory import JobMemory
+from resile.operator.training import Pace, with_pace, with_training
+from resile.operator.world import Key
+from resile.platform.kubernetes.attendants import master_endpoint, token_variable
+from resile.platform.kubernetes.errors import NotFound
+from resile.platform.kubernetes.kinds import ELASTIC_JOBS, KubeObject
+from resile.platform.kubernetes.labels import node_of
+from resile.platform.kubernetes.observing import observe_nodes
+from resile.platform.kubernetes.platform import ClusterPlatform
+from resile.platform.rendezvous import node_environments, roles_apart
+from resile.platform.reports import nodes_to_come, verdict_of
+from resile.platform.story import told_by
+from resile.wire.endpoint import Endpoint
+from resile.wire.views import Publication
+
+__all__ = ["Look"]
+
+log = logging.getLogger("resile.operator")
+
+APART = Endpoint("127.0.0.1", 29401)
+"""Where a node of a role that does not train with the others meets: itself."""
+
+UNTOLD = 1.0
+"""A master that was not told yet is told again so soon."""
+
+
+class Look:
+    """At one job whose manifest is sound."""
+
+    def __init__(
+        self,
+        means: Means,
+        raw: KubeObject,
+        *,
+        job: ElasticJob,
+        before: JobStatus,
+        memory: JobMemory,
+    ) -> None:
+        self._means = means
+        self._settings = means.settings
+        self._raw = raw
+        self._job = job
+        self._before = before
+        self._memory = memory
+        self._uid: str = raw["metadata"]["uid"]
+        self._key: Key = (raw["metadata"]["namespace"], raw["metadata"]["name"])
+        self._masters = means.world.masters_of(self._key, self._uid)
+        self._attendants = Attendants(means.client, job, uid=self._uid, image=means.image)
+
+    async def carry_out(self) -> float | None:
+        """Returns in how many seconds to look again even if nothing happens."""
+        nodes = self._observe()
+        await self._hear_master(nodes)
+        decision = self._decide(nodes)
+        status = self._completed(decision)
+        if status != self._before:
+            self._raw = await self._means.write(self._raw, status)
+            self._tell(decision, status)
+        if decision.removable and status.finished:
+            await self._remove(decision.removable)
+            return None
+        await self._act(decision, status, nodes)
+        await self._attend(status, nodes)
+        told = await self._publish(status)
+        return self._again(decision, told=told)
+
+    # --- seeing -----------------------------------------------------------------------------
+
+    def _observe(self) -> tuple[ObservedNode, ...]:
+        return observe_nodes(
+            self._means.world.nodes_of(self._key, self._uid),
+            status=self._before,
+            machines=self._means.world.machines,
+            refused=self._memory.refused,
+            in_touch=self._memory.in_touch,
+        )
+
+    async def _hear_master(self, nodes: tuple[ObservedNode, ...]) -> None:
+        """If a node has ended, ask at once why: its master knew before it did."""
+        line = self._memory.line
+        live = {rank.id for rank in self._before.nodes if rank.phase in LIVE}
+        ended = any(not found.live and found.node.id in live for found in nodes)
+        if line is not None and ended:
+            await line.look(self._settings.master_patience)
+        if self._memory.verdict is None and self._memory.picture is not None:
+            self._memory.verdict = verdict_of(self._memory.picture)
+
+    # --- deciding ---------------------------------------------------------------------------
+
+    def _decide(self, nodes: tuple[ObservedNode, ...]) -> Decision:
+        observed = Observed(nodes=nodes, master=self._memory.verdict)
+        return reconcile(self._job, self._before, observed, _now(), policy=self._settings.policy)
+
+    def _completed(self, decision: Decision) -> JobStatus:
+        """The status with what the master saw; how far the training is only now and then."""
+        picture, earlier = self._memory.picture, self._memory.pace
+        status = with_training(
+            decision.status,
+            self._job,
+            seen=picture,
+            generation=self._raw["metadata"].get("generation"),
+        )
+        step = None if picture is None or picture.training is None else picture.training.step
+        if step is None or step == status.step:
+            return status
+        pace = Pace(step, time.monotonic())
+        due = earlier is None or pace.at >= earlier.at + self._settings.refresh_seconds
+        if not due and not status.finished:
+            return status
+        self._memory.pace = pace
+        return with_pace(status, pace, earlier)
+
+    # --- acting -----------------------------------------------------------------------------
+
+    async def _attend(self, status: JobStatus, nodes: tuple[ObservedNode, ...]) -> None:
+        """Have a master as long as there is something to agree on."""
+        wanted = not status.finished and not self._job.spec.suspend
+        if not wanted and not any(found.live for found in nodes):
+            await self._attendants.end_masters(self._masters)
+            await self._memory.close()
+            return
+        master = current_master(self._masters, self._means.world.machines)
+        if wanted:
+            await self._open_line()
+            if master is None:
+                await self._start_master()
+        if self._memory.line is not None:
+            self._memory.line.turn_to(master_address(master))
+
+    async def _open_line(self) -> None:
+        if not self._memory.served:
+            await self._attendants.serve()
+            self._memory.served = True
+        if self._memory.line is None:
+            means, key = self._means, self._key
+            self._memory.line = MasterLine(
+                means.session,
+                await self._attendants.token(),
+                refresh=self._settings.refresh_seconds,
+                news=lambda events: means.teller.tell_training(key, events),
+                changed=lambda: means.look_again(key),
+            )
+
+    async def _start_master(self) -> None:
+        await self._attendants.token()  # a pod without its secret could not start
+        pod = await self._attendants.start_master(next_serial(self._masters))
+        if pod is not None:
+            self._means.world.pods.put(pod)
+            what = "another master is started" if self._masters else "the master is started"
+            text = f"{what}: {pod['metadata']['name']}"
+            self._means.teller.tell_job(self._raw, "MasterStarted", text)
+
+    async def _act(
+        self, decision: Decision, status: JobStatus, nodes: tuple[ObservedNode, ...]
+    ) -> None:
+        memory, now = self._memory, time.monotonic()
+        platform = ClusterPlatform(
+            self._means.client,
+            self._job,
+            uid=self._uid,
+            environments=self._environments(),
+            gated=self._job.spec.gang_scheduling is GangPolicy.SCHEDULING_GATES,
+        )
+        refused = await platform.apply(
+            [
+                *(act for act in decision.actions if not isinstance(act, StartNode)),
+                *unanswered_orders(self._job, status, nodes, policy=self._settings.policy),
+                *memory.offers(status, now),
+            ]
+        )
+        for pod in platform.created:
+            self._means.world.pods.put(pod)
+            if (node := node_of(pod)) is not None:
+                memory.refused.pop(node.id, None)
+        if refused:
+            memory.refused.update(refused)
+            memory.offer_again_at = now + self._settings.retry_seconds
+            self._means.look_again(self._key)
+
+    def _environments(self) -> dict[str, list[dict[str, Any]]]:
+        """What the nodes of each role are told besides the manifest's."""
+        spec, name = self._job.spec, self._job.metadata.name
+        told = node_environments(
+            name,
+            spec,
+            master=master_endpoint(self._job),
+            apart=dict.fromkeys(roles_apart(spec), APART),
+        )
+        token = token_variable(name)
+        return {
+            role: [*({"name": key, "value": value} for key, value in each.items()), token]
+            for role, each in told.items()
+        }
+
+    async def _remove(self, why: str) -> None:
+        log.info("%s/%s is deleted: %s", *self._key, why)
+        namespace, name = self._key
+        try:
+            await self._means.client.delete(ELASTIC_JOBS, name, namespace, uid=self._uid)
+        except NotFound:
+            return
+
+    # --- telling ----------------------------------------------------------------------------
+
+    def _tell(self, decision: Decision, status: JobStatus) -> None:
+        notes = [*decision.notes, *told_by(self._before, status, now=_now())]
+        self._means.teller.tell_notes(self._raw, notes)
+
+    async def _publish(self, status: JobStatus) -> bool:
+        """Tell the master whom to expect; whether it knows."""
+        line = self._memory.line
+        if line is None:
+            return True
+        publication = Publication(
+            manifest=msgspec.to_builtins(self._job),
+            status=msgspec.structs.replace(status, step=None, throughput="", decisions=()),
+            wanted_nodes=nodes_to_come(self._job, status),
+        )
+        return await line.publish(publication)
+
+    def _again(self, decision: Decision, *, told: bool) -> float | None:
+        delays = [] if told else [UNTOLD]
+        if decision.requeue_after is not None:
+            delays.append(max(0.0, decision.requeue_after.total_seconds()))
+        if self._memory.refused:
+            delays.append(self._settings.retry_seconds)
+        return min(delays, default=None)
+
+
+def _now() -> datetime:
+    return datetime.now(timezone.utc)

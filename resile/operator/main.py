@@ -1,0 +1,184 @@
+"""An operator's life: follow the cluster, stand by until it leads, then look after its jobs.
+
+Everything is known before anything is done: the first look at a job comes after all three lists
+are complete, because a pod that is not known yet would look like one that was deleted. Whoever
+only stands by follows the cluster too, so it takes over warm.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import signal
+from collections.abc import AsyncIterator, Awaitable, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import aiohttp
+
+from resile.operator.election import LeaderElection
+from resile.operator.means import Means
+from resile.operator.metrics import OperatorMetrics
+from resile.operator.reconciler import Reconciler
+from resile.operator.recorder import EventRecorder
+from resile.operator.serving import serving
+from resile.operator.settings import OperatorSettings
+from resile.operator.telling import Teller
+from resile.operator.workqueue import Retry, WorkQueue
+from resile.operator.world import Key, World
+from resile.platform.kubernetes.client import KubeClient
+from resile.platform.kubernetes.errors import KubeError
+from resile.platform.kubernetes.kinds import PODS
+from resile.wire.endpoint import Endpoint
+
+__all__ = ["NoImage", "OperatorOptions", "own_pod", "run_operator"]
+
+log = logging.getLogger("resile.operator")
+
+LEASE = "resile-operator"
+
+
+@dataclass(frozen=True, kw_only=True)
+class OperatorOptions:
+    """Which cluster, and how it is served."""
+
+    settings: OperatorSettings
+    listen: Endpoint
+    identity: str
+    image: str | None = None
+    """For masters; None: that of ``pod``."""
+
+    pod: Key | None = None
+    """The operator's own, if it runs in one."""
+
+    kubeconfig: str | None = None
+    context: str | None = None
+    elect: bool = True
+    lease_namespace: str | None = None
+
+
+async def run_operator(options: OperatorOptions) -> None:
+    """Until SIGTERM or SIGINT. Raises KubeError if the cluster cannot be talked to at all."""
+    working = asyncio.ensure_future(_work(options))
+    loop = asyncio.get_running_loop()
+    for name in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(name, working.cancel)
+    with contextlib.suppress(asyncio.CancelledError):
+        await working
+
+
+async def _work(options: OperatorOptions) -> None:
+    client = KubeClient.connect(kubeconfig=options.kubeconfig, context=options.context)
+    async with client, aiohttp.ClientSession() as session:
+        image = options.image or await _own_image(client, options.pod)
+        await _Operator(options, client, session, image=image).run()
+
+
+class NoImage(Exception):
+    """Nobody said which image masters run."""
+
+
+def own_pod() -> Key | None:
+    """The pod that this process runs in, if its manifest says so."""
+    namespace, name = os.environ.get("POD_NAMESPACE"), os.environ.get("POD_NAME")
+    return (namespace, name) if namespace and name else None
+
+
+async def _own_image(client: KubeClient, pod: Key | None) -> str:
+    if pod is None:
+        raise NoImage("--image is missing: which image runs the masters of jobs that name none?")
+    namespace, name = pod
+    found = await client.get(PODS, name, namespace)
+    image: str = found["spec"]["containers"][0]["image"]
+    return image
+
+
+class _Operator:
+    """The parts, put together."""
+
+    def __init__(
+        self,
+        options: OperatorOptions,
+        client: KubeClient,
+        session: aiohttp.ClientSession,
+        *,
+        image: str,
+    ) -> None:
+        self._options = options
+        self._metrics = OperatorMetrics()
+        self._queue: WorkQueue[Key] = WorkQueue(observer=self._metrics.queue)
+        self._recorder = EventRecorder(client)
+        self._world = World.watched(
+            client, namespace=options.settings.namespace, changed=self._queue.add
+        )
+        self._means = Means(
+            client=client,
+            world=self._world,
+            session=session,
+            teller=Teller(self._recorder, self._world),
+            settings=options.settings,
+            image=image,
+            look_again=self._queue.add,
+        )
+        self._election: LeaderElection | None = None
+        if options.elect:
+            namespace = options.lease_namespace or client.namespace
+            self._election = LeaderElection(
+                client, LEASE, namespace=namespace, identity=options.identity
+            )
+        self._metrics.follow(
+            queue=self._queue,
+            reflectors=self._world.reflectors,
+            recorder=self._recorder,
+            election=self._election,
+        )
+
+    async def run(self) -> None:
+        listen = self._options.listen
+        ready = {f"{one.kind.plural} listed": one.synced.is_set for one in self._world.reflectors}
+        async with (
+            serving(self._metrics.text, ready, host=listen.host, port=listen.port) as port,
+            _beside(one.run() for one in self._world.reflectors),
+            _beside([self._recorder.run()]),
+        ):
+            log.info("metrics and health at %s:%d", listen.host, port)
+            for reflector in self._world.reflectors:
+                await reflector.synced.wait()
+            log.info("%d jobs known", len(self._world.jobs.store))
+            if self._election is None:
+                await self._lead()
+            else:
+                await self._election.run(self._lead)
+
+    async def _lead(self) -> None:
+        """Look after all jobs, until cancelled."""
+        reconciler = Reconciler(self._means)
+
+        async def look(key: Key) -> None:
+            try:
+                again = await reconciler.look_after(key)
+            except KubeError as error:
+                raise Retry(str(error)) from None
+            if again is not None:
+                self._queue.add_after(key, again)
+
+        for key in self._world.jobs.store:
+            self._queue.add(key)
+        try:
+            await self._queue.run(look, workers=self._options.settings.workers)
+        finally:
+            await reconciler.close()
+
+
+@contextlib.asynccontextmanager
+async def _beside(work: Iterable[Awaitable[Any]]) -> AsyncIterator[None]:
+    """Run these while the block does."""
+    tasks = [asyncio.ensure_future(one) for one in work]
+    try:
+        yield
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)

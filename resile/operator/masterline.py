@@ -1,0 +1,152 @@
+"""The operator's line to one job's master: what it sees, what happens there, what it is told.
+
+A task of its own waits at the master for news, so that looking at a job never waits for a network:
+the operator decides with the latest picture there is. Only when nodes have ended is the master
+asked at once, because an agent that exits over an outcome does so after its master has kept it.
+A master that is away is asked again until it answers; training does not need either of them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import aiohttp
+import msgspec
+
+from resile.wire.auth import authorization
+from resile.wire.endpoint import Endpoint
+from resile.wire.views import EventView, JobPicture, Publication
+
+__all__ = ["MasterLine"]
+
+log = logging.getLogger("resile.operator")
+
+ANSWER_TIMEOUT = 5.0
+RETRY = 1.0
+"""Between two attempts at a master that does not answer: it takes about that long to start."""
+
+T = TypeVar("T")
+
+
+class MasterLine:
+    """One job's. :meth:`close` it when the job is gone."""
+
+    def __init__(
+        self,
+        session: aiohttp.ClientSession,
+        token: str,
+        *,
+        refresh: float,
+        news: Callable[[list[EventView]], None],
+        changed: Callable[[], None],
+    ) -> None:
+        """``news`` hears each event once; ``changed`` when there is a new picture."""
+        self.latest: JobPicture | None = None
+        """What the master saw last; None before it ever answered."""
+
+        self._session = session
+        self._headers = authorization(token)
+        self._refresh = refresh
+        self._news = news
+        self._changed = changed
+        self._endpoint: Endpoint | None = None
+        self._moved = asyncio.Event()
+        self._since = 0
+        self._told_until = 0.0
+        self._published: Publication | None = None
+        self._task = asyncio.create_task(self._listen())
+
+    def turn_to(self, endpoint: Endpoint | None) -> None:
+        """The master is there now, or nowhere."""
+        if endpoint != self._endpoint:
+            self._endpoint = endpoint
+            self._since = 0
+            self._published = None
+            self._moved.set()
+
+    async def look(self, patience: float) -> None:
+        """Bring :attr:`latest` up to date, if the master answers within ``patience`` seconds."""
+        try:
+            self.latest = await asyncio.wait_for(self._picture(), patience)
+        except (aiohttp.ClientError, asyncio.TimeoutError, msgspec.DecodeError) as error:
+            log.debug("the master at %s does not answer: %s", self._endpoint, error)
+
+    async def publish(self, publication: Publication) -> bool:
+        """Tell the master what was decided; whether it knows now."""
+        if self._endpoint is None:
+            return False
+        if publication == self._published:
+            return True
+        try:
+            await self._ask("PUT", "/v1/job", dict[str, Any], body=publication)
+        except (aiohttp.ClientError, asyncio.TimeoutError, msgspec.DecodeError) as error:
+            log.debug("the master at %s was not told: %s", self._endpoint, error)
+            return False
+        self._published = publication
+        return True
+
+    async def close(self) -> None:
+        """Hang up."""
+        self._task.cancel()
+        await asyncio.gather(self._task, return_exceptions=True)
+
+    async def _listen(self) -> None:
+        while True:
+            if self._endpoint is None:
+                self._moved.clear()
+                await self._moved.wait()
+                continue
+            try:
+                await self._hear()
+            except (aiohttp.ClientError, asyncio.TimeoutError, msgspec.DecodeError) as error:
+                log.debug("no news from the master at %s: %s", self._endpoint, error)
+                await asyncio.sleep(RETRY)
+
+    async def _hear(self) -> None:
+        """Wait for something to happen, at most until the picture has to be looked at again."""
+        endpoint = self._endpoint
+        query = {"since": str(self._since), "wait": f"{self._refresh:g}"}
+        events = await self._ask(
+            "GET", "/v1/events", list[EventView], query=query, patience=self._refresh
+        )
+        picture = await self._picture()
+        if endpoint != self._endpoint:
+            return
+        self.latest = picture
+        if events:
+            self._since = events[-1].seq
+        # A master that was replaced tells its whole story again, or counts anew: go by time.
+        fresh = [event for event in events if event.time > self._told_until]
+        if fresh:
+            self._told_until = fresh[-1].time
+            self._news(fresh)
+        self._changed()
+
+    async def _picture(self) -> JobPicture:
+        return await self._ask("GET", "/v1/job", JobPicture)
+
+    async def _ask(
+        self,
+        method: str,
+        path: str,
+        kind: type[T],
+        *,
+        body: object = None,
+        query: dict[str, str] | None = None,
+        patience: float = 0.0,
+    ) -> T:
+        if self._endpoint is None:
+            raise aiohttp.ClientConnectionError("there is no master")
+        async with self._session.request(
+            method,
+            f"http://{self._endpoint}{path}",
+            params=query,
+            data=None if body is None else msgspec.json.encode(body),
+            headers=self._headers,
+            timeout=aiohttp.ClientTimeout(total=ANSWER_TIMEOUT + patience),
+            raise_for_status=True,
+        ) as answer:
+            return msgspec.json.decode(await answer.read(), type=kind)

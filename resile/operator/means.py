@@ -1,0 +1,51 @@
+"""What everything that looks after jobs works with."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import aiohttp
+import msgspec
+
+from resile.job.status import JobStatus
+from resile.operator.mergepatch import merge_patch
+from resile.operator.settings import OperatorSettings
+from resile.operator.telling import Teller
+from resile.operator.world import Key, World
+from resile.platform.kubernetes.client import KubeClient
+from resile.platform.kubernetes.kinds import ELASTIC_JOBS, KubeObject
+
+__all__ = ["Means"]
+
+
+@dataclass(frozen=True)
+class Means:
+    """One operator's."""
+
+    client: KubeClient
+    world: World
+    session: aiohttp.ClientSession
+    """For the masters."""
+
+    teller: Teller
+    settings: OperatorSettings
+    image: str
+    """For the masters of jobs that do not name an image themselves."""
+
+    look_again: Callable[[Key], None]
+
+    async def write(self, job: KubeObject, status: JobStatus) -> KubeObject:
+        """Write a job's status over the version that was looked at; raises Conflict if somebody
+        wrote meanwhile. Returns the job as it is now."""
+        metadata = job["metadata"]
+        patch = merge_patch(job.get("status") or {}, msgspec.to_builtins(status))
+        written = await self.client.patch_status(
+            ELASTIC_JOBS,
+            metadata["name"],
+            metadata["namespace"],
+            status=patch,
+            resource_version=metadata["resourceVersion"],
+        )
+        self.world.jobs.put(written)
+        return written

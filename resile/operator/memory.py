@@ -1,0 +1,66 @@
+"""What an operator knows of a job beside its status. All of it may be lost at any time: the next
+operator finds out again."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from resile.control.actions import StartNode
+from resile.control.observed import MasterReport
+from resile.job.node import LIVE
+from resile.job.status import JobStatus
+from resile.operator.masterline import MasterLine
+from resile.operator.training import Pace
+from resile.platform.kubernetes.observing import PodRefusal
+from resile.wire.views import JobPicture
+
+__all__ = ["JobMemory"]
+
+
+@dataclass
+class JobMemory:
+    """One job's."""
+
+    uid: str
+    line: MasterLine | None = None
+    served: bool = False
+    """Whether the services were seen to."""
+
+    refused: dict[int, PodRefusal] = field(default_factory=dict)
+    """Nodes whose pods the API server did not take, by id."""
+
+    offer_again_at: float = 0.0
+    """When those are tried again, on a clock that only goes forward."""
+
+    verdict: MasterReport | None = None
+    """The master's, kept with the moment at which it was first heard."""
+
+    pace: Pace | None = None
+    """The step that was last written into the status."""
+
+    @property
+    def picture(self) -> JobPicture | None:
+        """What the master saw last."""
+        return None if self.line is None else self.line.latest
+
+    @property
+    def in_touch(self) -> frozenset[str]:
+        """Names of the nodes whose agents the master hears from."""
+        training = None if self.picture is None else self.picture.training
+        if training is None:
+            return frozenset()
+        return frozenset(node.name for node in training.nodes if node.connected)
+
+    def offers(self, status: JobStatus, now: float) -> list[StartNode]:
+        """Nodes that are still wanted and may be tried again; the others are forgotten."""
+        wanted = {rank.id for rank in status.nodes if rank.phase in LIVE}
+        self.refused = {number: one for number, one in self.refused.items() if number in wanted}
+        if now < self.offer_again_at:
+            return []
+        return [one.order for one in self.refused.values() if not one.final]
+
+    async def close(self) -> None:
+        """The line is not needed any more."""
+        if self.line is not None:
+            await self.line.close()
+            self.line = None

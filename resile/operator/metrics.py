@@ -1,0 +1,125 @@
+"""What an operator tells Prometheus about itself.
+
+Durations are counted as they happen; everything else is read off the living parts when it is asked
+for, so nothing has to be kept in step. A registry of its own: none of the process' defaults, and
+several operators fit into one process.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+
+from resile.operator.election import LeaderElection
+from resile.operator.recorder import EventRecorder
+from resile.operator.reflector import Reflector
+from resile.operator.workqueue import WorkQueue
+
+__all__ = ["OperatorMetrics", "QueueMetrics"]
+
+SECONDS = (0.001, 0.005, 0.02, 0.1, 0.5, 2.0, 10.0, 60.0)
+"""From a look that finds nothing to do, to one that waits for an API server that is away."""
+
+
+class QueueMetrics:
+    """Implements :class:`resile.operator.workqueue.QueueObserver`."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self._waited = Histogram(
+            "resile_operator_queue_wait_seconds",
+            "How long a job waited to be looked at",
+            registry=registry,
+            buckets=SECONDS,
+        )
+        self._handled = Histogram(
+            "resile_operator_reconcile_seconds",
+            "How long a look at a job took",
+            registry=registry,
+            buckets=SECONDS,
+        )
+        self._failed = Counter(
+            "resile_operator_reconcile_errors",
+            "Looks at a job that have to be repeated",
+            registry=registry,
+        )
+
+    def waited(self, seconds: float) -> None:
+        """A key is about to be handled."""
+        self._waited.observe(seconds)
+
+    def handled(self, seconds: float) -> None:
+        """A handler is through."""
+        self._handled.observe(seconds)
+
+    def failed(self) -> None:
+        """A handler did not get through."""
+        self._failed.inc()
+
+
+class OperatorMetrics:
+    """All of one operator's. Give ``queue`` to its work queue, and then ``follow`` its parts."""
+
+    def __init__(self) -> None:
+        self.registry = CollectorRegistry()
+        self.queue = QueueMetrics(self.registry)
+
+    def follow(
+        self,
+        *,
+        queue: WorkQueue[tuple[str, str]],
+        reflectors: Sequence[Reflector],
+        recorder: EventRecorder,
+        election: LeaderElection | None,
+    ) -> None:
+        """Tell from now on how these are, too. ``election``: None where nobody else could lead."""
+        self.registry.register(_Parts(queue, reflectors, recorder, election))
+
+    def text(self) -> bytes:
+        """All there is now, in Prometheus' text format."""
+        return generate_latest(self.registry)
+
+
+class _Parts:
+    """Implements prometheus-client's Collector."""
+
+    def __init__(
+        self,
+        queue: WorkQueue[tuple[str, str]],
+        reflectors: Sequence[Reflector],
+        recorder: EventRecorder,
+        election: LeaderElection | None,
+    ) -> None:
+        self._queue = queue
+        self._reflectors = reflectors
+        self._recorder = recorder
+        self._election = election
+
+    def collect(self) -> Iterator[Metric]:
+        """One metric after the other."""
+        leading = float(self._election is None or self._election.leading)
+        yield GaugeMetricFamily("resile_operator_leading", "1 while it acts", value=leading)
+        yield GaugeMetricFamily(
+            "resile_operator_queue_depth", "Jobs that wait to be looked at", value=self._queue.depth
+        )
+        yield CounterMetricFamily(
+            "resile_operator_events_dropped",
+            "Kubernetes Events that were not written",
+            value=self._recorder.dropped,
+        )
+        yield from self._watches()
+
+    def _watches(self) -> Iterator[Metric]:
+        objects = GaugeMetricFamily(
+            "resile_operator_objects", "Objects known, by kind", labels=["kind"]
+        )
+        lists = CounterMetricFamily(
+            "resile_operator_lists",
+            "Full lists: one at the start, and one after each broken watch",
+            labels=["kind"],
+        )
+        for reflector in self._reflectors:
+            objects.add_metric([reflector.kind.kind], len(reflector.store))
+            lists.add_metric([reflector.kind.kind], reflector.lists)
+        yield from (objects, lists)

@@ -1,0 +1,131 @@
+"""All objects of one kind, kept up to date here: list once, then watch from there on.
+
+A watch that the server ends is begun anew where it stopped; bookmarks move that point on even
+when nothing of ours happens, so that it is seldom compacted away. After any failure everything is
+listed again, which also finds what was deleted meanwhile. A server that stays silent past the end
+of a watch is not there any more, whatever its connection says; the client reports that as a failure
+too. Nothing that the API server does ends :meth:`Reflector.run`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+import time
+from collections.abc import Hashable
+from contextlib import aclosing
+
+from resile.operator.backoff import Backoff
+from resile.operator.store import Changed, Index, Store
+from resile.platform.kubernetes.client import SILENCE_MARGIN, KubeClient
+from resile.platform.kubernetes.errors import Gone, KubeError, Unreachable
+from resile.platform.kubernetes.kinds import Kind, KubeObject
+
+__all__ = ["Reflector"]
+
+log = logging.getLogger("resile.operator")
+
+WATCH_SECONDS = 60
+"""How long one watch lasts. It bounds for how long a dead connection can go unnoticed."""
+
+RETRY = Backoff(first=0.2, most=5.0)
+"""A restarted API server is back in seconds, and pods that died meanwhile should not wait long."""
+
+SHORTEST = 1.0
+"""A watch that ends sooner, and without a word, was not one: beginning it anew would spin."""
+
+
+class Reflector:
+    """Keeps one :class:`Store` up to date."""
+
+    def __init__(
+        self,
+        client: KubeClient,
+        kind: Kind,
+        *,
+        changed: Changed,
+        index: Index | None = None,
+        namespace: str | None = None,
+        labels: str = "",
+        fields: str = "",
+        watch_seconds: int = WATCH_SECONDS,
+        silence_margin: float = SILENCE_MARGIN,
+        retry: Backoff = RETRY,
+    ) -> None:
+        """``namespace``: None for all. ``changed`` is called from within and must not take long."""
+        self.kind = kind
+        self.store = Store(changed=changed, index=index)
+        self.synced = asyncio.Event()
+        """Set once everything was listed."""
+        self.lists = 0
+        """How often everything was listed: once, and again after every failure."""
+        self._client = client
+        self._namespace = namespace
+        self._labels = labels
+        self._fields = fields
+        self._watch_seconds = watch_seconds
+        self._silence_margin = silence_margin
+        self._retry = retry
+        self._failures = 0
+
+    def put(self, obj: KubeObject) -> None:
+        """Take in the answer to a write of ours, without waiting for the watch to tell it."""
+        self.store.wrote(obj)
+
+    def by_index(self, found: Hashable) -> tuple[KubeObject, ...]:
+        """All objects that the index function gives this value for."""
+        return self.store.by_index(found)
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        while True:
+            try:
+                await self._list()
+                while True:
+                    await self._watch()
+            except KubeError as error:
+                self._failures += 1
+                delay = self._retry.delay(self._failures)
+                level = logging.INFO if isinstance(error, Gone) else logging.WARNING
+                log.log(level, "listing %s again in %.1f s: %s", self.kind.plural, delay, error)
+                await asyncio.sleep(delay)
+
+    async def _list(self) -> None:
+        listed = await self._client.list(
+            self.kind, namespace=self._namespace, labels=self._labels, fields=self._fields
+        )
+        self.lists += 1
+        self.store.replace(listed.items, listed.resource_version)
+        self.synced.set()
+
+    async def _watch(self) -> None:
+        """One watch, until the server ends it."""
+        began = time.monotonic()
+        events = self._client.watch(
+            self.kind,
+            namespace=self._namespace,
+            labels=self._labels,
+            fields=self._fields,
+            resource_version=self.store.resource_version,
+            # Not all reflectors at the same moment.
+            timeout_seconds=round(self._watch_seconds * random.uniform(1.0, 1.3)),
+            silence_margin=self._silence_margin,
+        )
+        spoke = False
+        async with aclosing(events):
+            async for event, obj in events:
+                self._take(event, obj)
+                spoke = True
+        if not spoke and time.monotonic() - began < SHORTEST:
+            raise Unreachable(f"the API server ended a watch of {self.kind.plural} at once")
+        self._failures = 0
+
+    def _take(self, event: str, obj: KubeObject) -> None:
+        self._failures = 0
+        if event == "BOOKMARK":
+            self.store.resource_version = obj["metadata"]["resourceVersion"]
+        elif event == "DELETED":
+            self.store.saw_end(obj)
+        else:
+            self.store.saw(obj)

@@ -1,0 +1,69 @@
+"""What others ask an operator over HTTP: its metrics, whether it lives, whether it is ready.
+
+Alive is who answers at all: the event loop turns. Ready is who knows the cluster and leads or
+stands by; a kubelet restarts what is not alive, and a rollout waits for what is not ready. Only
+loopback listens unless another address is given, because nobody is asked who they are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+
+from aiohttp import web
+from prometheus_client.exposition import CONTENT_TYPE_LATEST
+
+__all__ = ["Check", "serving"]
+
+Check = Callable[[], bool]
+Text = Callable[[], bytes]
+
+LOOPBACK = "127.0.0.1"
+
+
+@dataclass(frozen=True)
+class _Told:
+    metrics: Text
+    ready: Mapping[str, Check]
+
+
+TOLD = web.AppKey("told", _Told)
+
+
+@asynccontextmanager
+async def serving(
+    metrics: Text, ready: Mapping[str, Check], *, host: str = LOOPBACK, port: int = 0
+) -> AsyncIterator[int]:
+    """Answer while the block runs. Gives the port: the one asked for, or a free one for 0.
+
+    ``ready``: what has to be true, each under the name that is shown while it is not.
+    """
+    app = web.Application()
+    app[TOLD] = _Told(metrics, ready)
+    app.router.add_get("/metrics", _metrics)
+    app.router.add_get("/healthz", _alive)
+    app.router.add_get("/readyz", _ready)
+    runner = web.AppRunner(app, access_log=None)
+    await runner.setup()
+    try:
+        await web.TCPSite(runner, host, port).start()
+        yield runner.addresses[0][1]
+    finally:
+        await runner.cleanup()
+
+
+async def _metrics(request: web.Request) -> web.Response:
+    headers = {"Content-Type": CONTENT_TYPE_LATEST}
+    return web.Response(body=request.app[TOLD].metrics(), headers=headers)
+
+
+async def _alive(_request: web.Request) -> web.Response:
+    return web.Response(text="ok\n")
+
+
+async def _ready(request: web.Request) -> web.Response:
+    missing = [name for name, check in request.app[TOLD].ready.items() if not check()]
+    if missing:
+        return web.Response(status=503, text=f"not ready: {', '.join(missing)}\n")
+    return web.Response(text="ok\n")

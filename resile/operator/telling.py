@@ -1,0 +1,51 @@
+"""What happened to a job, as Kubernetes Events on it and on its pods, and as lines of the log."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable
+
+from resile.job.status import DecisionNote
+from resile.operator.recorder import EventRecorder
+from resile.operator.world import Key, World
+from resile.platform.kubernetes.kinds import KubeObject
+from resile.wire.views import EventView
+
+__all__ = ["Teller"]
+
+log = logging.getLogger("resile.operator")
+
+TROUBLE = frozenset({"NodeGivenUp", "JobFailed", "InvalidSpec", "NodeRelaunched", "NodeLost"})
+"""What `kubectl describe` should show as a warning."""
+
+
+class Teller:
+    """Tells people."""
+
+    def __init__(self, recorder: EventRecorder, world: World) -> None:
+        self._recorder = recorder
+        self._world = world
+
+    def tell_job(self, job: KubeObject, reason: str, text: str, *, warning: bool = False) -> None:
+        """Something about a job as a whole."""
+        metadata = job["metadata"]
+        log.info("%s/%s: %s: %s", metadata["namespace"], metadata["name"], reason, text)
+        self._recorder.record(job, reason, text, warning=warning or reason in TROUBLE)
+
+    def tell_notes(self, job: KubeObject, notes: Iterable[DecisionNote]) -> None:
+        """What was decided; also on the pod that it concerns."""
+        namespace = job["metadata"]["namespace"]
+        for note in notes:
+            self.tell_job(job, note.reason, note.sentence)
+            pod = self._world.pods.store.get((namespace, note.node)) if note.node else None
+            if pod is not None:
+                self._recorder.record(
+                    pod, note.reason, note.sentence, warning=note.reason in TROUBLE
+                )
+
+    def tell_training(self, key: Key, events: Iterable[EventView]) -> None:
+        """What the master tells of the training."""
+        job = self._world.jobs.store.get(key)
+        if job is not None:
+            for event in events:
+                self.tell_job(job, event.kind, event.text)

@@ -1,0 +1,150 @@
+"""Keys to look at, one handler per key at a time.
+
+A key stands for an object; what happened to it does not matter, because its handler looks at
+everything. So a key that is added twice before it is handled is handled once, and one that is added
+while it is being handled is handled again afterwards: what its handler saw may have been old. A
+handler that fails has its key come back later, and later still the more often it failed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Awaitable, Callable, Hashable
+from typing import Generic, Protocol, TypeVar
+
+from resile.operator.backoff import Backoff
+
+__all__ = ["QueueObserver", "Retry", "WorkQueue"]
+
+log = logging.getLogger("resile.operator")
+
+WORKERS = 8
+"""Handlers wait for the API server most of the time; more would only wait for each other."""
+
+RETRY = Backoff(first=0.05, most=60.0)
+"""A conflict is over at once; a quota that is used up is not over for minutes."""
+
+K = TypeVar("K", bound=Hashable)
+
+
+class Retry(Exception):
+    """Raised by a handler that cannot go on now, for a reason that is no fault."""
+
+    def __init__(self, reason: str, *, after: float | None = None) -> None:
+        """``after``: seconds, where the handler knows better than the back-off."""
+        super().__init__(reason)
+        self.after = after
+
+
+class QueueObserver(Protocol):
+    """Whom a queue tells what it does, in seconds."""
+
+    def waited(self, seconds: float) -> None:
+        """A key is about to be handled, this long after it was ready to be."""
+
+    def handled(self, seconds: float) -> None:
+        """A handler is through, well or not."""
+
+    def failed(self) -> None:
+        """A handler did not get through."""
+
+
+class _Nobody:
+    """Looks away."""
+
+    def waited(self, seconds: float) -> None: ...
+
+    def handled(self, seconds: float) -> None: ...
+
+    def failed(self) -> None: ...
+
+
+class WorkQueue(Generic[K]):
+    """Lives in one event loop. Keys may be added before ``run`` and between two of them."""
+
+    def __init__(self, *, retry: Backoff = RETRY, observer: QueueObserver | None = None) -> None:
+        self._retry = retry
+        self._observer: QueueObserver = observer or _Nobody()
+        self._ready: asyncio.Queue[K] = asyncio.Queue()
+        self._wanted: dict[K, float] = {}
+        """Keys to be handled, those in ``_ready`` and those in hand, and since when."""
+        self._in_hand: set[K] = set()
+        self._alarms: dict[K, asyncio.TimerHandle] = {}
+        self._failures: dict[K, int] = {}
+
+    @property
+    def depth(self) -> int:
+        """How many keys wait to be handled."""
+        return len(self._wanted)
+
+    def add(self, key: K) -> None:
+        """Have it handled, as soon as a worker is free and its last handler is through."""
+        if key in self._wanted:
+            return
+        self._wanted[key] = time.monotonic()
+        if key not in self._in_hand:
+            self._ready.put_nowait(key)
+
+    def add_after(self, key: K, seconds: float) -> None:
+        """Have it handled in so many seconds; of two such wishes the earlier counts."""
+        loop = asyncio.get_running_loop()
+        alarm = self._alarms.get(key)
+        if alarm is not None:
+            if alarm.when() <= loop.time() + seconds:
+                return
+            alarm.cancel()
+        self._alarms[key] = loop.call_later(seconds, self._ring, key)
+
+    async def run(self, handler: Callable[[K], Awaitable[None]], *, workers: int = WORKERS) -> None:
+        """Handle keys until cancelled. A key that was in hand then is the next run's to handle."""
+        tasks = [asyncio.ensure_future(self._work(handler)) for _ in range(workers)]
+        try:
+            await asyncio.gather(*tasks)
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _work(self, handler: Callable[[K], Awaitable[None]]) -> None:
+        while True:
+            key = await self._ready.get()
+            self._observer.waited(time.monotonic() - self._wanted.pop(key))
+            self._in_hand.add(key)
+            try:
+                await self._handle(key, handler)
+            except asyncio.CancelledError:
+                self.add(key)
+                raise
+            finally:
+                self._in_hand.discard(key)
+                if key in self._wanted:
+                    self._ready.put_nowait(key)
+
+    async def _handle(self, key: K, handler: Callable[[K], Awaitable[None]]) -> None:
+        began = time.monotonic()
+        try:
+            await handler(key)
+        except Retry as wish:
+            self._come_back(key, str(wish), after=wish.after)
+        except Exception as error:
+            self._come_back(key, f"{type(error).__name__}: {error}", fault=error)
+        else:
+            self._failures.pop(key, None)
+        finally:
+            self._observer.handled(time.monotonic() - began)
+
+    def _come_back(
+        self, key: K, reason: str, *, after: float | None = None, fault: Exception | None = None
+    ) -> None:
+        failures = self._failures[key] = self._failures.get(key, 0) + 1
+        delay = self._retry.delay(failures) if after is None else after
+        self._observer.failed()
+        level = logging.INFO if fault is None else logging.WARNING
+        log.log(level, "%s: again in %.2f s: %s", key, delay, reason, exc_info=fault)
+        self.add_after(key, delay)
+
+    def _ring(self, key: K) -> None:
+        del self._alarms[key]
+        self.add(key)

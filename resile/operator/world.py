@@ -1,0 +1,104 @@
+"""The cluster as the operator knows it: jobs, their pods, the machines below them.
+
+Three lists that follow the API server (``reflector``), and what is asked of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from resile.operator.reflector import Reflector
+from resile.platform.kubernetes.client import KubeClient
+from resile.platform.kubernetes.facts import machine_state
+from resile.platform.kubernetes.kinds import ELASTIC_JOBS, NODES, PODS, Key, KubeObject, key_of
+from resile.platform.kubernetes.labels import COMPONENT, JOB, MASTER, NODE, job_of
+from resile.platform.kubernetes.observing import owned_by
+
+__all__ = ["Key", "World"]
+
+
+@dataclass(frozen=True)
+class World:
+    """What there is."""
+
+    jobs: Reflector
+    pods: Reflector
+    hosts: Reflector
+
+    @classmethod
+    def watched(
+        cls, client: KubeClient, *, namespace: str | None, changed: Callable[[Key], None]
+    ) -> World:
+        """``changed`` hears of each job of which something may have changed."""
+        pods = Reflector(
+            client,
+            PODS,
+            namespace=namespace,
+            labels=JOB,
+            index=job_of,
+            changed=lambda old, new: _pod_changed(old, new, changed),
+        )
+        return cls(
+            jobs=Reflector(
+                client,
+                ELASTIC_JOBS,
+                namespace=namespace,
+                changed=lambda old, new: changed(key_of(new or old or {})),
+            ),
+            pods=pods,
+            hosts=Reflector(
+                client,
+                NODES,
+                changed=lambda old, new: _host_changed(old, new, pods=pods, changed=changed),
+            ),
+        )
+
+    @property
+    def reflectors(self) -> tuple[Reflector, ...]:
+        """All of them."""
+        return (self.jobs, self.pods, self.hosts)
+
+    @property
+    def machines(self) -> Mapping[str, KubeObject]:
+        """The Kubernetes nodes, by name."""
+        return {name: found for (_, name), found in self.hosts.store.items()}
+
+    def nodes_of(self, key: Key, uid: str) -> list[KubeObject]:
+        """The pods of a job's nodes."""
+        return self._pods_of(key, uid, NODE)
+
+    def masters_of(self, key: Key, uid: str) -> list[KubeObject]:
+        """The pods of a job's master: one, unless it is being replaced."""
+        return self._pods_of(key, uid, MASTER)
+
+    def _pods_of(self, key: Key, uid: str, component: str) -> list[KubeObject]:
+        return [
+            pod
+            for pod in self.pods.by_index(key)
+            if pod["metadata"]["labels"].get(COMPONENT) == component and owned_by(uid, pod)
+        ]
+
+
+def _pod_changed(
+    old: KubeObject | None, new: KubeObject | None, changed: Callable[[Key], None]
+) -> None:
+    for pod in (old, new):
+        if pod is not None and (job := job_of(pod)) is not None:
+            changed(job)
+
+
+def _host_changed(
+    old: KubeObject | None,
+    new: KubeObject | None,
+    *,
+    pods: Reflector,
+    changed: Callable[[Key], None],
+) -> None:
+    """A machine's heartbeat changes it several times a minute: only its readiness matters."""
+    if old is not None and new is not None and machine_state(old) is machine_state(new):
+        return
+    name = (new or old or {})["metadata"]["name"]
+    for pod in pods.store.values():
+        if pod["spec"].get("nodeName") == name and (job := job_of(pod)) is not None:
+            changed(job)

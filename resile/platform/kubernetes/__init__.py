@@ -1,0 +1,1 @@
+"""A Kubernetes cluster as a platform: the API server's objects, and how to reach them."""

@@ -1,0 +1,179 @@
+"""What a job has on a cluster beside its nodes: the master's pod and service, the token, names for
+nodes. Pure: the objects as they are to be created.
+
+The master runs as nobody in particular, without privileges and without a service account: it asks
+nothing of the cluster. Its store lies on the volume the user names, or in the pod, where it
+survives the process but not the pod; then a new master goes on from what the agents hold.
+"""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+from resile.job.spec import ElasticJob
+from resile.platform.kubernetes import names
+from resile.platform.kubernetes.labels import COMPONENT, JOB, NODE, master_labels, owner
+from resile.wire.auth import TOKEN_VARIABLE
+from resile.wire.endpoint import DEFAULT_PORT, Endpoint
+from resile.wire.launching import conf_text
+
+__all__ = [
+    "TOKEN_KEY",
+    "master_endpoint",
+    "master_pod",
+    "master_service",
+    "nodes_service",
+    "token_secret",
+    "token_variable",
+]
+
+TOKEN_KEY = "token"
+CONTAINER = "master"
+STORE_FOLDER = "/var/lib/resile"
+_NOBODY = 65532
+_GRACE_SECONDS = 5
+
+
+def token_secret(job: ElasticJob, *, uid: str, token: str) -> dict[str, Any]:
+    """The job's token: only its own pods, and whoever may read secrets, can talk to its master."""
+    name = names.token_secret(job.metadata.name)
+    return {
+        **_object("v1", "Secret", job, name=name, uid=uid),
+        "type": "Opaque",
+        "stringData": {TOKEN_KEY: token},
+    }
+
+
+def token_variable(job: str) -> dict[str, Any]:
+    """How a pod is given the token."""
+    source = {"name": names.token_secret(job), "key": TOKEN_KEY}
+    return {"name": TOKEN_VARIABLE, "valueFrom": {"secretKeyRef": source}}
+
+
+def master_endpoint(job: ElasticJob) -> Endpoint:
+    """Where agents find the master."""
+    host = f"{names.master_service(job.metadata.name)}.{job.metadata.namespace}.svc"
+    return Endpoint(host, DEFAULT_PORT)
+
+
+def master_service(job: ElasticJob, *, uid: str) -> dict[str, Any]:
+    """A stable address for the master, once it answers; agents try until then."""
+    return {
+        **_object("v1", "Service", job, name=names.master_service(job.metadata.name), uid=uid),
+        "spec": {
+            "selector": master_labels(job.metadata.name),
+            "ports": [_port("master")],
+        },
+    }
+
+
+def nodes_service(job: ElasticJob, *, uid: str) -> dict[str, Any]:
+    """Names for the nodes, also before they are ready: they meet before they train."""
+    return {
+        **_object("v1", "Service", job, name=names.nodes_service(job.metadata.name), uid=uid),
+        "spec": {
+            "clusterIP": "None",
+            "selector": {JOB: job.metadata.name, COMPONENT: NODE},
+            "ports": [_port("rendezvous")],
+            "publishNotReadyAddresses": True,
+        },
+    }
+
+
+def master_pod(job: ElasticJob, *, uid: str, image: str, serial: int) -> dict[str, Any]:
+    """The master. ``image`` unless the manifest names one."""
+    told = job.spec.master
+    template = copy.deepcopy(told.template)
+    metadata = template.get("metadata") or {}
+    name = names.master_pod(job.metadata.name, job.spec, serial=serial)
+    pod = _object("v1", "Pod", job, name=name, uid=uid)
+    own = pod["metadata"]
+    own["labels"] = {**(metadata.get("labels") or {}), **master_labels(job.metadata.name)}
+    if metadata.get("annotations"):
+        own["annotations"] = metadata["annotations"]
+    return {**pod, "spec": _master_spec(job, template.get("spec") or {}, image=image)}
+
+
+def _master_spec(job: ElasticJob, spec: dict[str, Any], *, image: str) -> dict[str, Any]:
+    told = job.spec.master
+    main, *sidecars = spec.get("containers") or [{}]
+    spec["containers"] = [_master_container(job, main, image=told.image or image), *sidecars]
+    spec["restartPolicy"] = "Always"
+    spec.setdefault("terminationGracePeriodSeconds", _GRACE_SECONDS)
+    spec.setdefault("automountServiceAccountToken", False)
+    spec.setdefault("enableServiceLinks", False)
+    spec.setdefault("securityContext", {"runAsNonRoot": True, "runAsUser": _NOBODY})
+    if told.priority_class is not None:
+        spec["priorityClassName"] = told.priority_class
+    volume: dict[str, Any] = {"emptyDir": {}}
+    if told.storage is not None:
+        volume = {"persistentVolumeClaim": {"claimName": told.storage.claim}}
+    spec["volumes"] = [
+        *(spec.get("volumes") or []),
+        {"name": "store", **volume},
+        {"name": "tmp", "emptyDir": {}},
+    ]
+    return spec
+
+
+def _master_container(job: ElasticJob, main: dict[str, Any], *, image: str) -> dict[str, Any]:
+    elasticity = job.spec.elasticity()
+    resources = job.spec.master.resources.resolved()
+    main.setdefault("name", CONTAINER)
+    main["image"] = image
+    main["command"] = [
+        *("resile", "master"),
+        *("--endpoint", f"0.0.0.0:{DEFAULT_PORT}"),
+        *("--job", job.metadata.name),
+        *("--nnodes", f"{elasticity.min_nodes}:{elasticity.max_nodes}"),
+        *("--max-restarts", str(elasticity.max_restarts)),
+        *("--rdzv-conf", conf_text(elasticity)),
+        *("--store", f"{STORE_FOLDER}/{job.metadata.name}.db"),
+    ]
+    main["env"] = [
+        *(main.get("env") or []),
+        token_variable(job.metadata.name),
+        {"name": "HOME", "value": "/tmp"},
+    ]
+    main.setdefault("ports", [{"name": "master", "containerPort": DEFAULT_PORT}])
+    main.setdefault("readinessProbe", _readiness())
+    main.setdefault("securityContext", _without_privileges())
+    main["volumeMounts"] = [
+        *(main.get("volumeMounts") or []),
+        {"name": "store", "mountPath": STORE_FOLDER},
+        {"name": "tmp", "mountPath": "/tmp"},
+    ]
+    amounts = {"requests": resources.requests, "limits": resources.limits}
+    main.setdefault("resources", {name: each for name, each in amounts.items() if each})
+    return main
+
+
+def _port(name: str) -> dict[str, Any]:
+    # Server-side apply knows a port by its protocol too, and older servers fill in no default.
+    return {"name": name, "port": DEFAULT_PORT, "targetPort": DEFAULT_PORT, "protocol": "TCP"}
+
+
+def _readiness() -> dict[str, Any]:
+    return {"httpGet": {"path": "/healthz", "port": DEFAULT_PORT}, "periodSeconds": 1}
+
+
+def _without_privileges() -> dict[str, Any]:
+    return {
+        "allowPrivilegeEscalation": False,
+        "readOnlyRootFilesystem": True,
+        "capabilities": {"drop": ["ALL"]},
+    }
+
+
+def _object(version: str, kind: str, job: ElasticJob, *, name: str, uid: str) -> dict[str, Any]:
+    return {
+        "apiVersion": version,
+        "kind": kind,
+        "metadata": {
+            "name": name,
+            "namespace": job.metadata.namespace,
+            "labels": {JOB: job.metadata.name},
+            "ownerReferences": [owner(job, uid)],
+        },
+    }

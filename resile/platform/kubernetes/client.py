@@ -1,0 +1,294 @@
+"""What can be asked of a Kubernetes API server, with objects as plain dicts.
+
+The paths and bodies are ours, on lightkube's connection. Its own resources are not used: the typed
+ones forget fields newer than the models they were generated from, and the generic ones know no
+precondition on a delete and no logs, and cut a watch event in two where a string holds a line
+separator that is none in JSON (U+0085). What comes back is what the server sent, decoded and
+otherwise untouched.
+
+Nothing is retried here, because only the caller knows whether that is safe and how long it may
+take. Every failure is one of :mod:`resile.platform.kubernetes.errors`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import aclosing
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Literal
+
+from lightkube.config.kubeconfig import SingleConfig
+
+from resile.platform.kubernetes.connection import REQUEST_TIMEOUT, Connection
+from resile.platform.kubernetes.errors import Gone, refusal_of
+from resile.platform.kubernetes.kinds import PODS, Kind, KubeObject
+from resile.platform.kubernetes.kubeconfig import find_cluster
+
+__all__ = ["FIELD_OWNER", "KubeClient", "Listed", "PatchType", "Propagation"]
+
+FIELD_OWNER = "resile"
+"""In whose name fields are written. One for all, so that what we stop applying is removed."""
+
+PAGE = 500
+"""Objects to a page of a list, as kubectl has it: a page of pods stays below a few MB."""
+
+SILENCE_MARGIN = 10.0
+"""The server ends a watch by itself at its timeout. Past that and this, the connection is dead."""
+
+PatchType = Literal["merge", "strategic", "json"]
+Propagation = Literal["Background", "Foreground", "Orphan"]
+
+CONTENT_TYPES: Mapping[PatchType, str] = {
+    "merge": "application/merge-patch+json",
+    "strategic": "application/strategic-merge-patch+json",
+    "json": "application/json-patch+json",
+}
+APPLY = "application/apply-patch+yaml"
+"""JSON is YAML."""
+
+
+@dataclass(frozen=True)
+class Listed:
+    """All objects of a list, and the moment of the cluster's history at which they were so."""
+
+    items: list[KubeObject]
+    resource_version: str
+
+
+class KubeClient:
+    """Talks to one API server as one user. Use as an async context manager, or ``aclose`` it.
+
+    A namespace that is not given means the context's, except in ``list`` and ``watch``, where it
+    means all of them.
+    """
+
+    def __init__(self, config: SingleConfig, *, namespace: str | None = None) -> None:
+        self.namespace: str = namespace or config.namespace
+        self._connection = Connection(config, agent=FIELD_OWNER)
+
+    @classmethod
+    def connect(
+        cls,
+        *,
+        kubeconfig: str | None = None,
+        context: str | None = None,
+        namespace: str | None = None,
+    ) -> KubeClient:
+        """A client for the cluster kubectl would talk to. Nothing is sent yet."""
+        return cls(find_cluster(kubeconfig=kubeconfig, context=context), namespace=namespace)
+
+    @property
+    def server(self) -> str:
+        """The API server's address."""
+        return self._connection.server
+
+    async def __aenter__(self) -> KubeClient:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self.aclose()
+
+    async def aclose(self) -> None:
+        """Hang up all connections."""
+        await self._connection.aclose()
+
+    async def list(
+        self,
+        kind: Kind,
+        *,
+        namespace: str | None = None,
+        labels: str = "",
+        fields: str = "",
+        page: int = PAGE,
+    ) -> Listed:
+        """All objects that match both selectors, read in pages of at most ``page``.
+
+        The server leaves ``apiVersion`` and ``kind`` out of a list's items; they are put back, so
+        that an object looks the same wherever it came from.
+        """
+        path = kind.collection(namespace)
+        query = {"labelSelector": labels, "fieldSelector": fields, "limit": str(page)}
+        answer = await self._connection.ask("GET", path, query=query)
+        items = answer["items"]
+        while token := answer["metadata"].get("continue"):
+            try:
+                query["continue"] = token
+                answer = await self._connection.ask("GET", path, query=query)
+            except Gone:
+                # The snapshot was compacted away between two pages: only a whole list is one.
+                answer = await self._connection.ask(
+                    "GET", path, query={**query, "continue": "", "limit": ""}
+                )
+                items = []
+            items += answer["items"]
+        for item in items:
+            item.update(apiVersion=kind.api_version, kind=kind.kind)
+        return Listed(items, answer["metadata"]["resourceVersion"])
+
+    async def get(self, kind: Kind, name: str, namespace: str | None = None) -> KubeObject:
+        """One object."""
+        return await self._connection.ask("GET", self._path(kind, name, namespace))
+
+    async def create(self, kind: Kind, obj: KubeObject, *, dry_run: bool = False) -> KubeObject:
+        """Make an object that must not exist yet; ``dry_run``: only ask whether it could be."""
+        path = kind.collection(self._namespace_of(obj))
+        query = {"fieldManager": FIELD_OWNER, "dryRun": "All" if dry_run else ""}
+        return await self._connection.ask("POST", path, query=query, body=_named(kind, obj))
+
+    async def apply(
+        self,
+        kind: Kind,
+        obj: KubeObject,
+        *,
+        owner: str = FIELD_OWNER,
+        force: bool = True,
+        dry_run: bool = False,
+    ) -> KubeObject:
+        """Server-side apply: make it, or make the fields in ``obj`` so, as the field owner.
+
+        Fields that ``owner`` applied before and that are not in ``obj`` any more are removed.
+        Without ``force`` a field that another owner holds at another value is a Conflict.
+        """
+        path = self._path(kind, obj["metadata"]["name"], self._namespace_of(obj))
+        query = {
+            "fieldManager": owner,
+            "force": "true" if force else "",
+            "dryRun": "All" if dry_run else "",
+        }
+        body = _named(kind, obj)
+        return await self._connection.ask("PATCH", path, query=query, body=body, content=APPLY)
+
+    async def patch(
+        self,
+        kind: Kind,
+        name: str,
+        body: object,
+        *,
+        namespace: str | None = None,
+        subresource: str = "",
+        type: PatchType = "merge",
+    ) -> KubeObject:
+        """Change parts of an object that is there."""
+        return await self._connection.ask(
+            "PATCH",
+            self._path(kind, name, namespace, subresource=subresource),
+            query={"fieldManager": FIELD_OWNER},
+            body=body,
+            content=CONTENT_TYPES[type],
+        )
+
+    async def patch_status(
+        self,
+        kind: Kind,
+        name: str,
+        namespace: str | None = None,
+        *,
+        status: KubeObject,
+        resource_version: str | None = None,
+    ) -> KubeObject:
+        """Change an object's status; Conflict if it is not at ``resource_version`` any more.
+
+        A merge patch: lists are replaced, a key that is absent stays as it is, and one that is
+        to go has to be there as None.
+        """
+        body: KubeObject = {"status": status}
+        if resource_version is not None:
+            body["metadata"] = {"resourceVersion": resource_version}
+        return await self.patch(kind, name, body, namespace=namespace, subresource="status")
+
+    async def delete(
+        self,
+        kind: Kind,
+        name: str,
+        namespace: str | None = None,
+        *,
+        grace_seconds: int | None = None,
+        uid: str | None = None,
+        propagation: Propagation = "Background",
+    ) -> None:
+        """Ask for an object's end. With ``uid``: Conflict if another now has that name."""
+        options: KubeObject = {"propagationPolicy": propagation}
+        if grace_seconds is not None:
+            options["gracePeriodSeconds"] = grace_seconds
+        if uid is not None:
+            options["preconditions"] = {"uid": uid}
+        await self._connection.ask("DELETE", self._path(kind, name, namespace), body=options)
+
+    async def watch(
+        self,
+        kind: Kind,
+        *,
+        namespace: str | None = None,
+        labels: str = "",
+        fields: str = "",
+        resource_version: str,
+        timeout_seconds: int,
+        silence_margin: float = SILENCE_MARGIN,
+    ) -> AsyncGenerator[tuple[str, KubeObject], None]:
+        """What happens after ``resource_version``: ADDED, MODIFIED, DELETED or BOOKMARK.
+
+        Ends when the server ends it, at the latest after ``timeout_seconds``. Raises Gone when
+        the history asked for is compacted away, and Unreachable when the server stays silent for
+        ``silence_margin`` longer than it should have kept the watch open. Who leaves earlier has
+        to close it (``contextlib.aclosing``): a connection hangs on it.
+        """
+        query = {
+            "watch": "true",
+            "allowWatchBookmarks": "true",
+            "labelSelector": labels,
+            "fieldSelector": fields,
+            "resourceVersion": resource_version,
+            "timeoutSeconds": str(timeout_seconds),
+        }
+        silence = timeout_seconds + silence_margin
+        path = kind.collection(namespace)
+        async with aclosing(self._connection.lines(path, query=query, silence=silence)) as lines:
+            async for line in lines:
+                event = self._connection.decoded(line)
+                if event["type"] == "ERROR":
+                    raise refusal_of(event["object"])
+                yield event["type"], event["object"]
+
+    async def logs(
+        self,
+        pod: str,
+        namespace: str | None = None,
+        *,
+        container: str | None = None,
+        follow: bool = False,
+        tail: int | None = None,
+        since_seconds: int | None = None,
+        previous: bool = False,
+    ) -> AsyncGenerator[bytes, None]:
+        """What a container wrote, in pieces as they come; with ``follow`` until it ends.
+
+        Has to be closed by who leaves earlier, as a watch.
+        """
+        query = {
+            "container": container or "",
+            "follow": "true" if follow else "",
+            "tailLines": "" if tail is None else str(tail),
+            "sinceSeconds": "" if since_seconds is None else str(since_seconds),
+            "previous": "true" if previous else "",
+        }
+        path = self._path(PODS, pod, namespace, subresource="log")
+        silence = None if follow else REQUEST_TIMEOUT
+        async with aclosing(self._connection.stream(path, query=query, silence=silence)) as chunks:
+            async for chunk in chunks:
+                yield chunk
+
+    def _path(self, kind: Kind, name: str, namespace: str | None, *, subresource: str = "") -> str:
+        return kind.path(name, namespace=namespace or self.namespace, subresource=subresource)
+
+    def _namespace_of(self, obj: KubeObject) -> str:
+        return obj["metadata"].get("namespace") or self.namespace
+
+
+def _named(kind: Kind, obj: KubeObject) -> KubeObject:
+    return {**obj, "apiVersion": kind.api_version, "kind": kind.kind}

@@ -1,0 +1,90 @@
+"""The kinds of objects we read and write: what each is called, and under which path it is served.
+
+Objects themselves are plain dicts, exactly as the API server gives them. A user's pod template may
+hold fields that no model of ours knows, and a model that drops them breaks the user's pods in
+silence. Every kind here is served alike by Kubernetes 1.20 and by current releases.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import quote
+
+__all__ = [
+    "CONFIG_MAPS",
+    "CUSTOM_RESOURCES",
+    "ELASTIC_JOBS",
+    "EVENTS",
+    "LEASES",
+    "NAMESPACES",
+    "NODES",
+    "PODS",
+    "PRIORITY_CLASSES",
+    "SECRETS",
+    "SERVICES",
+    "Key",
+    "Kind",
+    "KubeObject",
+    "key_of",
+]
+
+KubeObject = dict[str, Any]
+
+Key = tuple[str, str]
+"""Namespace and name. The namespace of an object that has none is empty."""
+
+
+@dataclass(frozen=True)
+class Kind:
+    """One kind of object; ``group`` is empty for the core API."""
+
+    group: str
+    version: str
+    kind: str
+    plural: str
+    namespaced: bool = True
+
+    @property
+    def api_version(self) -> str:
+        """As an object's ``apiVersion`` says it."""
+        return f"{self.group}/{self.version}" if self.group else self.version
+
+    def collection(self, namespace: str | None = None) -> str:
+        """The path of all objects: of one namespace, or of all where none is given."""
+        root = f"/apis/{self.api_version}" if self.group else f"/api/{self.version}"
+        if self.namespaced and namespace:
+            return f"{root}/namespaces/{quote(namespace, safe='')}/{self.plural}"
+        return f"{root}/{self.plural}"
+
+    def path(self, name: str, *, namespace: str | None = None, subresource: str = "") -> str:
+        """The path of one object, or of a subresource of it."""
+        path = f"{self.collection(namespace)}/{quote(name, safe='')}"
+        return f"{path}/{subresource}" if subresource else path
+
+
+CONFIG_MAPS = Kind("", "v1", "ConfigMap", "configmaps")
+EVENTS = Kind("", "v1", "Event", "events")
+NAMESPACES = Kind("", "v1", "Namespace", "namespaces", namespaced=False)
+NODES = Kind("", "v1", "Node", "nodes", namespaced=False)
+PODS = Kind("", "v1", "Pod", "pods")
+SECRETS = Kind("", "v1", "Secret", "secrets")
+SERVICES = Kind("", "v1", "Service", "services")
+LEASES = Kind("coordination.k8s.io", "v1", "Lease", "leases")
+PRIORITY_CLASSES = Kind(
+    "scheduling.k8s.io", "v1", "PriorityClass", "priorityclasses", namespaced=False
+)
+CUSTOM_RESOURCES = Kind(
+    "apiextensions.k8s.io",
+    "v1",
+    "CustomResourceDefinition",
+    "customresourcedefinitions",
+    namespaced=False,
+)
+ELASTIC_JOBS = Kind("resile.dev", "v1alpha1", "ElasticJob", "elasticjobs")
+
+
+def key_of(obj: KubeObject) -> Key:
+    """Which object of its kind this is."""
+    metadata = obj["metadata"]
+    return metadata.get("namespace", ""), metadata["name"]

@@ -1,0 +1,77 @@
+"""All nodes of a job as a cluster shows them: its pods, and those that it would not take. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from resile.control.actions import StartNode
+from resile.control.observed import ObservedNode
+from resile.control.pods import observe_pod
+from resile.job.exits import ExitCause, NodeExit
+from resile.job.node import Node, NodePhase
+from resile.job.status import AskVerb, JobStatus
+from resile.platform.kubernetes.facts import pod_facts
+from resile.platform.kubernetes.labels import node_of
+
+__all__ = ["PodRefusal", "observe_nodes", "owned_by"]
+
+
+@dataclass(frozen=True)
+class PodRefusal:
+    """A node whose pod the API server did not take."""
+
+    order: StartNode
+    """What was asked for, to be asked for again."""
+
+    reason: str
+    message: str
+    final: bool
+    """Asking again cannot help: the pod itself is wrong, not the moment."""
+
+    @property
+    def node(self) -> Node:
+        """The node."""
+        return self.order.node
+
+
+def observe_nodes(
+    pods: Iterable[Mapping[str, Any]],
+    *,
+    status: JobStatus,
+    machines: Mapping[str, Any],
+    refused: Mapping[int, PodRefusal],
+    in_touch: Collection[str],
+) -> tuple[ObservedNode, ...]:
+    """``in_touch``: names of nodes whose agents the job's master hears from."""
+    told = {ask.node.id for ask in status.asks if ask.verb is AskVerb.STOP}
+    seen: dict[int, ObservedNode] = {}
+    for pod in pods:
+        node = node_of(dict(pod))
+        if node is not None:
+            facts = pod_facts(node, pod, machines)
+            seen[node.id] = observe_pod(
+                facts, told_to_stop=node.id in told, in_touch=node.name in in_touch
+            )
+    for number, refusal in refused.items():
+        seen.setdefault(number, _unmade(refusal))
+    return tuple(seen.values())
+
+
+def _unmade(refusal: PodRefusal) -> ObservedNode:
+    if refusal.final:
+        end = NodeExit(reason=ExitCause.CANNOT_RUN.value, message=refusal.message)
+        return ObservedNode(node=refusal.node, phase=NodePhase.FAILED, exit=end)
+    return ObservedNode(
+        node=refusal.node,
+        phase=NodePhase.PENDING,
+        reason=refusal.reason,
+        message=refusal.message,
+    )
+
+
+def owned_by(uid: str, found: Mapping[str, Any]) -> bool:
+    """Whether an object belongs to the job with this uid, not to an earlier one of its name."""
+    owners = found["metadata"].get("ownerReferences") or ()
+    return any(owner.get("uid") == uid for owner in owners)

@@ -1,0 +1,111 @@
+"""Carries a controller's actions out on a cluster: creates and deletes pods, nothing else.
+
+Every action may be repeated: a pod that exists already was created, one that is gone was deleted.
+What the API server does not take is told as a :class:`PodRefusal`, and tried again by whoever asks
+again. Nothing is remembered here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from resile.control.actions import Action, DeleteNode, StartNode, StopNode
+from resile.job.spec import ElasticJob
+from resile.platform.kubernetes.client import KubeClient
+from resile.platform.kubernetes.errors import AlreadyExists, Forbidden, Invalid, KubeError, NotFound
+from resile.platform.kubernetes.kinds import PODS, KubeObject
+from resile.platform.kubernetes.observing import PodRefusal, owned_by
+from resile.platform.kubernetes.pods import node_pod
+
+__all__ = ["ClusterPlatform"]
+
+log = logging.getLogger("resile.operator")
+
+AT_ONCE = 16
+"""Requests of one job that are under way at the same time."""
+
+
+class ClusterPlatform:
+    """The nodes of one job."""
+
+    def __init__(
+        self,
+        client: KubeClient,
+        job: ElasticJob,
+        *,
+        uid: str,
+        environments: Mapping[str, Sequence[Mapping[str, Any]]],
+        gated: bool = False,
+    ) -> None:
+        """``environments``: what the nodes of each role are told besides the manifest's."""
+        self._client = client
+        self._job = job
+        self._uid = uid
+        self._environments = environments
+        self._gated = gated
+        self._turn = asyncio.Semaphore(AT_ONCE)
+        self.created: list[KubeObject] = []
+        """Pods that this call made."""
+
+    async def apply(self, actions: Iterable[Action]) -> dict[int, PodRefusal]:
+        """Carry out all actions. Returns what was not taken, by the nodes' ids."""
+        outcomes = await asyncio.gather(*(self._carry_out(action) for action in actions))
+        return {refusal.node.id: refusal for refusal in outcomes if refusal is not None}
+
+    async def _carry_out(self, action: Action) -> PodRefusal | None:
+        async with self._turn:
+            if isinstance(action, StartNode):
+                return await self._start(action)
+            grace = 0 if isinstance(action, DeleteNode) else math.ceil(action.grace_seconds)
+            await self._delete(action, grace)
+            return None
+
+    async def _start(self, order: StartNode) -> PodRefusal | None:
+        pod = node_pod(
+            self._job,
+            order,
+            uid=self._uid,
+            environment=self._environments[order.node.role],
+            avoid=order.avoid,
+            gated=self._gated,
+        )
+        try:
+            self.created.append(await self._client.create(PODS, pod))
+        except AlreadyExists:
+            return await self._taken(order)
+        except Forbidden as error:
+            return PodRefusal(order, "Forbidden", str(error), final=False)
+        except Invalid as error:
+            return PodRefusal(order, "Invalid", str(error), final=True)
+        except KubeError as error:
+            return PodRefusal(order, "NotTaken", str(error), final=False)
+        return None
+
+    async def _taken(self, order: StartNode) -> PodRefusal | None:
+        """Fine if it is ours; a pod of an earlier job of this name has to go first."""
+        name = order.node.name
+        try:
+            pod = await self._client.get(PODS, name, self._job.metadata.namespace)
+        except NotFound:
+            pod = None
+        except KubeError as error:
+            return PodRefusal(order, "NotTaken", str(error), final=False)
+        if pod is not None and owned_by(self._uid, pod):
+            self.created.append(pod)
+            return None
+        why = f"another pod has the name {name}, and has to go first"
+        return PodRefusal(order, "NameTaken", why, final=False)
+
+    async def _delete(self, action: StopNode | DeleteNode, grace: int) -> None:
+        name = action.node.name
+        try:
+            await self._client.delete(PODS, name, self._job.metadata.namespace, grace_seconds=grace)
+        except NotFound:
+            return
+        except KubeError as error:
+            # The controller asks again for what shows no effect.
+            log.warning("%s could not be deleted: %s", name, error)

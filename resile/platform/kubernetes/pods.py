@@ -1,0 +1,196 @@
+"""The pod of a node: the role's template with everything put in that makes it one. Pure.
+
+What the user wrote in the template stays, down to fields nobody here knows; the manifest's own
+fields win over it where both speak. The container that trains is the template's first: sidecars
+are left alone. A pod is never restarted in place: a node that ended is replaced by one with a new
+id, so that what the dead one still says can be recognised.
+"""
+
+from __future__ import annotations
+
+import copy
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from resile.control.actions import StartNode
+from resile.job.role import NodeResources, RoleSpec
+from resile.job.spec import ElasticJob
+from resile.platform.kubernetes.labels import node_labels, owner
+from resile.platform.kubernetes.names import nodes_service
+
+__all__ = ["GATE", "MAIN_CONTAINER", "REASON", "node_pod"]
+
+MAIN_CONTAINER = "node"
+"""Its name where the template does not give one."""
+
+REASON = "resile.dev/reason"
+"""Why the node was started: an annotation."""
+
+GATE = "resile.dev/gang"
+"""Holds pods back from the scheduler until all that the job needs exist."""
+
+SHARED_MEMORY = "shared-memory"
+
+
+def node_pod(
+    job: ElasticJob,
+    order: StartNode,
+    *,
+    uid: str,
+    environment: Sequence[Mapping[str, Any]],
+    avoid: Sequence[str] = (),
+    gated: bool = False,
+) -> dict[str, Any]:
+    """The pod to create. ``environment``: what nodes are told besides the manifest's, in
+    Kubernetes' notation; ``avoid``: machines that it should not run on."""
+    role = job.spec.roles[order.node.role]
+    template = copy.deepcopy(role.template)
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": _metadata(job, order, uid=uid, template=template.get("metadata") or {}),
+        "spec": _Spec(job, role, order).filled(
+            template.get("spec") or {}, environment=environment, avoid=avoid, gated=gated
+        ),
+    }
+
+
+def _metadata(
+    job: ElasticJob, order: StartNode, *, uid: str, template: Mapping[str, Any]
+) -> dict[str, Any]:
+    own = node_labels(job.metadata.name, order.node)
+    return {
+        "name": order.node.name,
+        "namespace": job.metadata.namespace,
+        "labels": {**(template.get("labels") or {}), **own},
+        "annotations": {**(template.get("annotations") or {}), REASON: order.reason},
+        "ownerReferences": [owner(job, uid)],
+    }
+
+
+class _Spec:
+    """Fills in a pod's spec."""
+
+    def __init__(self, job: ElasticJob, role: RoleSpec, order: StartNode) -> None:
+        self._job = job
+        self._role = role
+        self._order = order
+
+    def filled(
+        self,
+        spec: dict[str, Any],
+        *,
+        environment: Sequence[Mapping[str, Any]],
+        avoid: Sequence[str],
+        gated: bool,
+    ) -> dict[str, Any]:
+        role, order = self._role, self._order
+        main, *sidecars = spec.get("containers") or [{"name": MAIN_CONTAINER}]
+        spec["containers"] = [self._container(main, environment), *sidecars]
+        spec["restartPolicy"] = "Never"
+        spec["terminationGracePeriodSeconds"] = math.ceil(order.grace_seconds)
+        spec.setdefault("hostname", order.node.name)
+        spec.setdefault("subdomain", nodes_service(self._job.metadata.name))
+        if order.priority.class_name:
+            spec["priorityClassName"] = order.priority.class_name
+        if role.service_account is not None:
+            spec["serviceAccountName"] = role.service_account
+        if role.node_selector:
+            spec["nodeSelector"] = {**(spec.get("nodeSelector") or {}), **role.node_selector}
+        if role.image_pull_secrets:
+            spec["imagePullSecrets"] = [{"name": name} for name in role.image_pull_secrets]
+        _extend(spec, "tolerations", role.tolerations)
+        _extend(spec, "volumes", [*role.volumes, *self._shared_memory(spec)])
+        if gated:
+            _extend(spec, "schedulingGates", [{"name": GATE}])
+        if avoid:
+            _avoid(spec, avoid)
+        return spec
+
+    def _container(
+        self, main: dict[str, Any], environment: Sequence[Mapping[str, Any]]
+    ) -> dict[str, Any]:
+        role, order = self._role, self._order
+        main.setdefault("name", MAIN_CONTAINER)
+        if role.image is not None:
+            main["image"] = role.image
+        if role.image_pull_policy is not None:
+            main["imagePullPolicy"] = role.image_pull_policy
+        if order.command:
+            main["command"] = list(order.command)
+            main.pop("args", None)
+        if order.working_dir is not None:
+            main["workingDir"] = order.working_dir
+        own = [{"name": name, "value": value} for name, value in order.env.items()]
+        main["env"] = _environment(main.get("env") or [], environment, own, _identity(order))
+        main["resources"] = _resources(main.get("resources") or {}, order.resources)
+        mounts = [*role.volume_mounts]
+        if not _mounted(main, "/dev/shm") and not _in(mounts, "/dev/shm"):
+            mounts.append({"name": SHARED_MEMORY, "mountPath": "/dev/shm"})
+        _extend(main, "volumeMounts", mounts)
+        return main
+
+    def _shared_memory(self, spec: Mapping[str, Any]) -> list[dict[str, Any]]:
+        """DataLoader workers and NCCL need more than the 64 MB that containers get. As large as
+        the memory limit: the limit counts it, so more would be a promise nobody can keep."""
+        if not any(
+            mount["name"] == SHARED_MEMORY for mount in spec["containers"][0]["volumeMounts"]
+        ):
+            return []
+        volume: dict[str, Any] = {"medium": "Memory"}
+        size = self._role.shared_memory or self._order.resources.limits.get("memory")
+        if size is not None:
+            volume["sizeLimit"] = str(size)
+        return [{"name": SHARED_MEMORY, "emptyDir": volume}]
+
+
+def _identity(order: StartNode) -> list[dict[str, str]]:
+    return [
+        {"name": "RESILE_NODE_NAME", "value": order.node.name},
+        {"name": "RESILE_NODE_RANK", "value": str(order.node.rank)},
+        {"name": "RESILE_NODE_ID", "value": str(order.node.id)},
+        {"name": "RESILE_ROLE", "value": order.node.role},
+    ]
+
+
+def _environment(*parts: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """All variables; of two with one name the later."""
+    merged: dict[str, dict[str, Any]] = {}
+    for variable in (variable for part in parts for variable in part):
+        merged[variable["name"]] = dict(variable)
+    return list(merged.values())
+
+
+def _resources(written: Mapping[str, Any], ours: NodeResources) -> dict[str, Any]:
+    requests = {**(written.get("requests") or {}), **ours.requests}
+    limits = {**(written.get("limits") or {}), **ours.limits}
+    amounts = {"requests": requests, "limits": limits}
+    rest = {name: value for name, value in written.items() if name not in amounts}
+    return {**rest, **{name: amount for name, amount in amounts.items() if amount}}
+
+
+def _extend(target: dict[str, Any], name: str, more: Sequence[Any]) -> None:
+    if more:
+        target[name] = [*(target.get(name) or []), *more]
+
+
+def _mounted(container: Mapping[str, Any], path: str) -> bool:
+    return _in(container.get("volumeMounts") or [], path)
+
+
+def _in(mounts: Sequence[Mapping[str, Any]], path: str) -> bool:
+    return any(mount.get("mountPath") == path for mount in mounts)
+
+
+def _avoid(spec: dict[str, Any], hosts: Sequence[str]) -> None:
+    """Keep the pod off some machines, beside whatever affinity the user has."""
+    required = (
+        spec.setdefault("affinity", {})
+        .setdefault("nodeAffinity", {})
+        .setdefault("requiredDuringSchedulingIgnoredDuringExecution", {})
+    )
+    elsewhere = {"key": "kubernetes.io/hostname", "operator": "NotIn", "values": list(hosts)}
+    # Terms are alternatives, so each of them has to say it.
+    for term in required.setdefault("nodeSelectorTerms", [{}]) or [{}]:
+        _extend(term, "matchExpressions", [elsewhere])

@@ -1,0 +1,57 @@
+"""Requests to a cluster for callers that do not know asyncio: an event loop in a thread of its own.
+
+In a thread, because a caller may have a running loop already (a notebook has), and because several
+logs have to be read at the same time while the caller prints. The thread never keeps a process
+alive.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import concurrent.futures
+import threading
+from collections.abc import Coroutine
+from typing import Any, TypeVar
+
+__all__ = ["Background"]
+
+T = TypeVar("T")
+
+
+class Background:
+    """Runs coroutines elsewhere. :meth:`close` it when nothing is to be asked any more."""
+
+    def __init__(self) -> None:
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(
+            target=self._loop.run_forever, name="resile-cluster", daemon=True
+        )
+        self._thread.start()
+
+    def call(self, work: Coroutine[Any, Any, T]) -> T:
+        """The result of ``work``; an interrupted caller gives it up."""
+        future = self.start(work)
+        try:
+            return future.result()
+        except BaseException:
+            future.cancel()
+            raise
+
+    def start(self, work: Coroutine[Any, Any, T]) -> concurrent.futures.Future[T]:
+        """Begin with ``work`` and do not wait for it."""
+        return asyncio.run_coroutine_threadsafe(work, self._loop)
+
+    def close(self) -> None:
+        """End everything that was begun."""
+        if self._thread.is_alive():
+            self.call(_cancel_others())
+            self._loop.call_soon_threadsafe(self._loop.stop)
+            self._thread.join()
+            self._loop.close()
+
+
+async def _cancel_others() -> None:
+    others = asyncio.all_tasks() - {asyncio.current_task()}
+    for task in others:
+        task.cancel()
+    await asyncio.gather(*others, return_exceptions=True)

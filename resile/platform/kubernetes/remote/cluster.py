@@ -1,0 +1,135 @@
+"""A cluster as its users reach it: the one kubectl would talk to, and its ElasticJobs.
+
+Blocking, for commands and scripts; the requests run in a thread of their own (``background``).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import difflib
+import os
+from collections.abc import Coroutine
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from resile.platform.kubernetes.errors import ConfigError, NotFound, Unreachable
+from resile.platform.kubernetes.kinds import ELASTIC_JOBS, KubeObject
+from resile.platform.kubernetes.remote.background import Background
+from resile.platform.kubernetes.remote.errors import NoSuchJob
+
+if TYPE_CHECKING:
+    from resile.platform.kubernetes.client import KubeClient
+
+__all__ = ["Cluster", "is_configured", "unknown_kind"]
+
+SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount/token")
+"""Where a pod finds who it is."""
+
+T = TypeVar("T")
+
+
+def is_configured() -> bool:
+    """Whether kubectl would find a cluster. Nothing is read, only looked whether it is there."""
+    named = [path for path in os.environ.get("KUBECONFIG", "").split(os.pathsep) if path]
+    files = [Path(path).expanduser() for path in named or ["~/.kube/config"]]
+    return any(file.is_file() for file in files) or SERVICE_ACCOUNT.is_file()
+
+
+class Cluster:
+    """One API server, as one user, in one namespace unless another is asked for."""
+
+    def __init__(self, client: KubeClient, background: Background, *, name: str = "") -> None:
+        """``name``: what a person calls it."""
+        self.client = client
+        self.namespace = client.namespace
+        self.name = name or client.server
+        self._background = background
+
+    @classmethod
+    def connect(
+        cls,
+        *,
+        namespace: str | None = None,
+        context: str | None = None,
+        kubeconfig: str | os.PathLike[str] | None = None,
+    ) -> Cluster:
+        """The cluster that kubectl would talk to, given the same. Nothing is sent yet."""
+        try:
+            from resile.platform.kubernetes.client import KubeClient
+        except ModuleNotFoundError as error:
+            if error.name != "lightkube":
+                raise
+            raise ConfigError(
+                "talking to a cluster needs lightkube: pip install 'resile[kubernetes]'"
+            ) from None
+        file = None if kubeconfig is None else os.fspath(kubeconfig)
+        client = KubeClient.connect(kubeconfig=file, context=context, namespace=namespace)
+        return cls(client, Background(), name=context or "")
+
+    def jobs(self, *, everywhere: bool = False, within: float | None = None) -> list[KubeObject]:
+        """All jobs of the namespace or of all, as the API server has them, by name.
+
+        ``within``: Unreachable if there is no answer after so many seconds.
+        """
+        listing = self.client.list(ELASTIC_JOBS, namespace=None if everywhere else self.namespace)
+        try:
+            found = self.ask(listing, within=within)
+        except NotFound as error:
+            raise unknown_kind(error) from None
+        items = found.items
+        return sorted(
+            items, key=lambda raw: (raw["metadata"]["namespace"], raw["metadata"]["name"])
+        )
+
+    def job(self, name: str) -> KubeObject:
+        """One job; raises NoSuchJob, which names the others."""
+        try:
+            return self.ask(self.client.get(ELASTIC_JOBS, name, self.namespace))
+        except NotFound as error:
+            if not error.details.get("name"):
+                raise unknown_kind(error) from None
+        raise self._no_such_job(name)
+
+    def ask(self, work: Coroutine[Any, Any, T], *, within: float | None = None) -> T:
+        """The answer to a request."""
+        return self._background.call(work if within is None else self._hurried(work, within))
+
+    @property
+    def background(self) -> Background:
+        """Where requests run."""
+        return self._background
+
+    def close(self) -> None:
+        """Hang up."""
+        self._background.call(self.client.aclose())
+        self._background.close()
+
+    async def _hurried(self, work: Coroutine[Any, Any, T], within: float) -> T:
+        try:
+            return await asyncio.wait_for(work, within)
+        except asyncio.TimeoutError:
+            raise Unreachable(
+                f"the API server at {self.client.server} has not answered for {within:g} s"
+            ) from None
+
+    def _no_such_job(self, name: str) -> NoSuchJob:
+        others = tuple(raw["metadata"]["name"] for raw in self.jobs())
+        place = f"in namespace {self.namespace} of {self.name}"
+        if not others:
+            return NoSuchJob(f"there is no job '{name}' {place}, nor any other", place=place)
+        close = difflib.get_close_matches(name, others, n=1)
+        hint = f" Did you mean '{close[0]}'?" if close else ""
+        said = f"there is no job '{name}' {place}.{hint} There are: {', '.join(others)}"
+        return NoSuchJob(said, place=place, others=others)
+
+
+def unknown_kind(error: NotFound) -> NotFound:
+    """A 404 that names no object is about the kind, unless a namespace is missing."""
+    if error.details.get("name"):
+        return error
+    return NotFound(
+        error.status,
+        error.reason,
+        message="the cluster does not know ElasticJobs; install Resile's operator first: "
+        "kubectl apply -k deploy/",
+    )

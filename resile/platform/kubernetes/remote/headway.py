@@ -1,0 +1,122 @@
+"""How far a job has come on its way to training, in a line, and whether it is there. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any
+
+from resile.control.pods import observe_pod
+from resile.job.errors import ManifestError
+from resile.job.manifest import job_from_data
+from resile.job.node import Node, NodePhase
+from resile.job.spec import JobSpec
+from resile.job.status import ConditionStatus, ConditionType, JobPhase, JobStatus
+from resile.platform.kubernetes.facts import pod_facts
+from resile.platform.kubernetes.labels import MASTER
+from resile.wire.views import JobPicture
+
+__all__ = ["Arrival", "Headway", "headway", "trains"]
+
+
+class Arrival(Enum):
+    """How the way to training ended."""
+
+    TRAINS = "it trains"
+    SUCCEEDED = "it has succeeded"
+    FAILED = "it has failed"
+    SUSPENDED = "it is suspended"
+    ELSEWHERE = "another controller has it"
+
+
+@dataclass(frozen=True)
+class Headway:
+    """Where a job is: a line for a person, and how it ended if it did."""
+
+    line: str
+    arrival: Arrival | None = None
+
+
+def headway(picture: JobPicture, *, masters: Sequence[Mapping[str, Any]] = ()) -> Headway:
+    """``masters``: the pods of its master."""
+    status, spec = picture.status, _spec(picture)
+    if spec is not None and spec.managed_elsewhere:
+        return Headway(picture.message, Arrival.ELSEWHERE)
+    if status is None:
+        return Headway(picture.message)
+    if status.phase is JobPhase.SUCCEEDED:
+        return Headway(_with("the job has succeeded", picture.message), Arrival.SUCCEEDED)
+    if status.phase is JobPhase.FAILED or _refused(status):
+        return Headway(_with("the job has failed", picture.message), Arrival.FAILED)
+    if spec is not None and spec.suspend:
+        return Headway("the job is suspended (spec.suspend)", Arrival.SUSPENDED)
+    if trains(picture):
+        return Headway(_training(status), Arrival.TRAINS)
+    return Headway("; ".join(filter(None, (_master(masters), _nodes(status, picture.message)))))
+
+
+def trains(picture: JobPicture) -> bool:
+    """Whether it does what it is for: a round has formed, or there is none to form."""
+    status = picture.status
+    if status is None or status.phase is not JobPhase.RUNNING:
+        return False
+    spec = _spec(picture)
+    apart = spec is not None and not spec.training_roles()
+    return apart or status.step is not None or bool(status.world_size)
+
+
+def _spec(picture: JobPicture) -> JobSpec | None:
+    try:
+        return job_from_data(picture.manifest).spec
+    except ManifestError:
+        return None
+
+
+def _refused(status: JobStatus) -> bool:
+    created = status.condition(ConditionType.CREATED)
+    return created is not None and created.status is ConditionStatus.FALSE
+
+
+def _with(what: str, why: str) -> str:
+    return f"{what}: {why}" if why else what
+
+
+def _training(status: JobStatus) -> str:
+    parts = [f"round {status.round}"] if status.round else []
+    parts += [f"{status.world_size} workers"] if status.world_size else []
+    parts += [f"step {status.step}"] if status.step is not None else []
+    return f"training: {', '.join(parts)}" if parts else f"running: {_count(status)}"
+
+
+def _master(pods: Sequence[Mapping[str, Any]]) -> str:
+    """Empty once it answers: then the nodes are what matters."""
+    if not pods:
+        return "no master yet"
+    pod = pods[-1]
+    node = Node(role=MASTER, rank=0, id=0, name=pod["metadata"]["name"])
+    facts = pod_facts(node, pod, {})
+    seen = observe_pod(facts, told_to_stop=False, in_touch=True)
+    if seen.phase is not NodePhase.RUNNING:
+        return _with("the master is being started", seen.message or facts.waiting)
+    ready = facts.conditions.get("Ready")
+    return "" if ready is not None and ready.status == "True" else "the master has started"
+
+
+def _nodes(status: JobStatus, why: str) -> str:
+    waiting = [
+        rank
+        for rank in status.nodes
+        if rank.phase in (NodePhase.PENDING, NodePhase.WAITING) and rank.message
+    ]
+    said = f"{_count(status)} nodes are running"
+    if waiting:
+        rank = waiting[0]
+        return f"{said}; {rank.name or rank.role} is {rank.phase.value.lower()}: {rank.message}"
+    return said if not why or why.startswith(said) else _with(said, why)
+
+
+def _count(status: JobStatus) -> str:
+    active = sum(role.active for role in status.roles.values())
+    wanted = sum(role.wanted for role in status.roles.values())
+    return f"{active} of {wanted}"

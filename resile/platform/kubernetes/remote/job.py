@@ -1,0 +1,311 @@
+"""One job of a cluster, to look at and to steer: what every command and script works with.
+
+Looking is patient: an API server that is restarted in the middle is waited for, as a master is on
+one machine. Asking for a change is not: nobody knows whether it was heard.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import AsyncGenerator, Callable, Iterator, Mapping
+from contextlib import aclosing
+from typing import Any, TypeVar
+
+from resile.job.spec import ElasticJob
+from resile.platform.kubernetes.errors import (
+    ApiError,
+    Conflict,
+    Gone,
+    KubeError,
+    NotFound,
+    Unreachable,
+)
+from resile.platform.kubernetes.kinds import ELASTIC_JOBS, EVENTS, KubeObject, key_of
+from resile.platform.kubernetes.labels import MASTER, NODE
+from resile.platform.kubernetes.remote.cluster import Cluster
+from resile.platform.kubernetes.remote.errors import NoSuchJob, NotNow
+from resile.platform.kubernetes.remote.podlogs import Batch, PodLogs, job_pods, node_pictures
+from resile.platform.kubernetes.remote.seeing import is_over, job_in, phase_of, picture_of
+from resile.platform.kubernetes.remote.story import Story
+from resile.wire.picture import ended_picture
+from resile.wire.views import EventView, JobPicture, NodePicture
+
+__all__ = ["DELETED", "ClusterJob"]
+
+PATIENCE = 45.0
+"""An API server that is restarted is back in ten to thirty seconds."""
+
+RETRY = 0.5
+PAUSE = 0.5
+"""Between two looks at something that is waited for: soon for a person, seldom for a server."""
+
+DELETED = "Deleted"
+
+T = TypeVar("T")
+
+
+class ClusterJob:
+    """A job, running or not. ``raw``: its object, as the API server had it last."""
+
+    platform = "kubernetes"
+
+    def __init__(self, cluster: Cluster, raw: KubeObject) -> None:
+        self._cluster = cluster
+        self.namespace, self.name = key_of(raw)
+        self._uid: str = raw["metadata"]["uid"]
+        self._raw = raw
+        self._gone = False
+        self._story: Story | None = None
+        self._story_version = ""
+
+    def __repr__(self) -> str:
+        return f"<job {self.name} in namespace {self.namespace} of {self._cluster.name}>"
+
+    # --- looking ----------------------------------------------------------------------------
+
+    @property
+    def running(self) -> bool:
+        """Whether it is still there and not over."""
+        self._look()
+        return not self._gone and not is_over(self._raw)
+
+    def picture(self) -> JobPicture:
+        """Everything there is to see; of a deleted job, what there was last."""
+        self._look()
+        drawn = picture_of(self._raw, now=time.time())
+        return ended_picture(drawn, DELETED) if self._gone else drawn
+
+    def phase(self, _picture: JobPicture | None = None) -> str:
+        """The job in one word."""
+        if self._gone:
+            return DELETED
+        return phase_of(self._raw)
+
+    def where(self) -> dict[str, str]:
+        """What else a person may want to know."""
+        return {"Namespace": self.namespace, "Cluster": self._cluster.name}
+
+    def events(self, *, since: int = 0, wait: float = 0.0) -> list[EventView]:
+        """What happened after event ``since``, waiting up to ``wait`` seconds for the first."""
+        deadline = time.monotonic() + wait
+        if self._story is None or not wait:
+            self._read_story()
+        while True:
+            fresh = [event for event in self._told() if event.seq > since]
+            left = deadline - time.monotonic()
+            if fresh or left <= 0:
+                return fresh
+            self._await_story(left)
+
+    def log_nodes(self) -> list[NodePicture]:
+        """The nodes whose output there is, or may come to be."""
+        return [node for _, node in node_pictures(self._patiently(lambda: self._pods(NODE)))]
+
+    def lines(
+        self,
+        wanted: Callable[[NodePicture], bool] = lambda _node: True,
+        *,
+        tail: int | None = None,
+        follow: bool = False,
+        warn: Callable[[str], None] = lambda _text: None,
+    ) -> Iterator[tuple[str, str]]:
+        """What nodes print: name and line. With ``follow`` until the job is over."""
+        logs = PodLogs(
+            self._cluster.client,
+            (self.namespace, self.name),
+            uid=self._uid,
+            wanted=wanted,
+            tail=tail,
+            warn=warn,
+        )
+        batches = logs.follow() if follow else logs.so_far()
+        try:
+            while (batch := self._cluster.ask(_next_of(batches))) is not None:
+                yield from batch
+        finally:
+            self._cluster.ask(_end(batches))
+
+    def masters(self) -> list[KubeObject]:
+        """The pods of its master: one, unless it is being replaced."""
+        return self._patiently(lambda: self._pods(MASTER))
+
+    def pause(self) -> None:
+        """Wait a little before looking again."""
+        time.sleep(PAUSE)
+
+    # --- steering ---------------------------------------------------------------------------
+
+    def scale(self, sizes: Mapping[str, int]) -> None:
+        """Ask for other sizes, by role."""
+        job = self._steerable("scaled")
+        scaled = job.spec.scaled_role()
+        roles = {
+            role: {"replicas": {"wanted": size}}
+            for role, size in sizes.items()
+            if role != scaled and not isinstance(job.spec.roles[role].replicas, int)
+        }
+        replicas = {} if scaled is None or scaled not in sizes else {"replicas": sizes[scaled]}
+        if roles:  # all in one request: together or not at all
+            self._patch({"spec": {"roles": roles, **replicas}})
+        elif replicas:
+            self._patch({"spec": replicas}, subresource="scale")
+
+    def suspend(self) -> bool:
+        """Have all nodes stopped and the job kept; False if it is so already."""
+        return self._set_suspend(True)
+
+    def resume(self) -> bool:
+        """Have a suspended job go on; False if it is not suspended."""
+        return self._set_suspend(False)
+
+    def delete(self) -> None:
+        """Ask for its end. Its pods have their grace period and go with it."""
+        try:
+            self._cluster.ask(
+                self._cluster.client.delete(ELASTIC_JOBS, self.name, self.namespace, uid=self._uid)
+            )
+        except (NotFound, Conflict):
+            self._gone = True
+
+    def gone(self, *, wait: bool) -> bool:
+        """After :meth:`delete`: whether nothing of it is left; ``wait`` until it is so."""
+        while wait and self._is_left():
+            self.pause()
+        return wait
+
+    def _is_left(self) -> bool:
+        self._look()
+        if not self._gone:
+            return True
+        return bool(self._patiently(lambda: [*self._pods(NODE), *self._pods(MASTER)]))
+
+    def _set_suspend(self, wish: bool) -> bool:
+        job = self._steerable("suspended" if wish else "resumed")
+        if job.spec.suspend is wish:
+            return False
+        self._patch({"spec": {"suspend": wish}})
+        return True
+
+    def _steerable(self, what: str) -> ElasticJob:
+        self._look()
+        if self._gone:
+            raise NoSuchJob(f"the job '{self.name}' was deleted")
+        if "deletionTimestamp" in self._raw["metadata"]:
+            raise NotNow(f"the job is being deleted; it cannot be {what} any more")
+        if is_over(self._raw):
+            raise NotNow(f"the job is over; it cannot be {what} any more")
+        job = job_in(self._raw)
+        if job is None:
+            raise NotNow(
+                f"the manifest of job '{self.name}' has problems, so it cannot be {what}; "
+                f"see 'resile describe {self.name}'"
+            )
+        return job
+
+    def _patch(self, body: Mapping[str, Any], *, subresource: str = "") -> None:
+        self._cluster.ask(
+            self._cluster.client.patch(
+                ELASTIC_JOBS,
+                self.name,
+                body,
+                namespace=self.namespace,
+                subresource=subresource,
+            )
+        )
+
+    # --- asking -----------------------------------------------------------------------------
+
+    def _look(self) -> None:
+        if self._gone:
+            return
+        try:
+            raw = self._patiently(
+                lambda: self._cluster.ask(
+                    self._cluster.client.get(ELASTIC_JOBS, self.name, self.namespace)
+                )
+            )
+        except NotFound:
+            self._gone = True
+            return
+        if raw["metadata"]["uid"] != self._uid:
+            self._gone = True  # another job has its name now
+        else:
+            self._raw = raw
+
+    def _pods(self, component: str) -> list[KubeObject]:
+        return self._cluster.ask(
+            job_pods(
+                self._cluster.client,
+                self.namespace,
+                self.name,
+                uid=self._uid,
+                component=component,
+            )
+        )
+
+    def _patiently(self, work: Callable[[], T]) -> T:
+        deadline = time.monotonic() + PATIENCE
+        while True:
+            try:
+                return work()
+            except KubeError as error:
+                if not _may_pass(error) or time.monotonic() > deadline:
+                    raise
+            time.sleep(RETRY)
+
+    # --- its story --------------------------------------------------------------------------
+
+    def _told(self) -> list[EventView]:
+        return [] if self._story is None else self._story.told
+
+    def _read_story(self) -> None:
+        if self._story is None:
+            self._story = Story(self._raw)
+        listed = self._patiently(
+            lambda: self._cluster.ask(self._cluster.client.list(EVENTS, namespace=self.namespace))
+        )
+        self._story.take(listed.items)
+        self._story_version = listed.resource_version
+
+    def _await_story(self, seconds: float) -> None:
+        """Return with something new, or when the time is over."""
+        try:
+            self._cluster.ask(self._watch_story(max(1, int(seconds))))
+        except Gone:
+            self._read_story()
+        except KubeError as error:
+            if not _may_pass(error):
+                raise
+            time.sleep(RETRY)
+            self._read_story()
+
+    async def _watch_story(self, seconds: int) -> None:
+        story = self._story
+        if story is None:
+            return
+        watch = self._cluster.client.watch(
+            EVENTS,
+            namespace=self.namespace,
+            resource_version=self._story_version,
+            timeout_seconds=seconds,
+        )
+        async with aclosing(watch):
+            async for verb, event in watch:
+                self._story_version = event["metadata"]["resourceVersion"]
+                if verb in ("ADDED", "MODIFIED") and story.take([event]):
+                    return
+
+
+async def _next_of(batches: AsyncGenerator[Batch, None]) -> Batch | None:
+    return await anext(batches, None)
+
+
+async def _end(batches: AsyncGenerator[Batch, None]) -> None:
+    await batches.aclose()
+
+
+def _may_pass(error: KubeError) -> bool:
+    """Whether the same request may be answered in a while."""
+    if isinstance(error, ApiError):
+        return error.status >= 500 or error.status == 429
+    return isinstance(error, Unreachable)

@@ -1,0 +1,258 @@
+"""What a job's nodes print, read from their pods: all of it, or on and on.
+
+Following looks for new pods every second, so a pod that replaces another is picked up from its
+first line. A stream that breaks (an API server that is restarted, a kubelet that is away) is taken
+up again where it broke off; only a pod that has ended or is gone ends it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import re
+import time
+from collections.abc import AsyncGenerator, Callable
+from contextlib import aclosing
+from typing import TYPE_CHECKING, TypeAlias
+
+from resile.platform.kubernetes.errors import ApiError, Forbidden, KubeError, NotFound
+from resile.platform.kubernetes.kinds import ELASTIC_JOBS, PODS, Key, KubeObject
+from resile.platform.kubernetes.labels import COMPONENT, JOB, NODE, node_of
+from resile.platform.kubernetes.observing import owned_by
+from resile.platform.kubernetes.remote.overlap import Overlap
+from resile.platform.kubernetes.remote.seeing import is_over
+from resile.wire.views import NodePicture
+
+if TYPE_CHECKING:
+    from resile.platform.kubernetes.client import KubeClient
+
+__all__ = ["Batch", "PodLogs", "node_pictures"]
+
+LOOK = 1.0
+"""How often it is looked for new pods: what they print meanwhile is not lost, only late."""
+
+READ_TWICE = 2
+"""Seconds of a broken stream that are read once more: a line may be on its way for so long."""
+
+LAST_WORDS = 5.0
+"""When the job is over: how long to wait for streams of pods that are being ended."""
+
+WAITING = 64
+"""Batches that may wait to be printed; then reading waits."""
+
+ENDED = frozenset({"Succeeded", "Failed"})
+
+Batch: TypeAlias = list[tuple[str, str]]
+"""Nodes' names and lines, in order."""
+
+
+class PodLogs:
+    """The output of one job's nodes that ``wanted`` chooses."""
+
+    def __init__(
+        self,
+        client: KubeClient,
+        key: Key,
+        *,
+        uid: str,
+        wanted: Callable[[NodePicture], bool],
+        tail: int | None,
+        warn: Callable[[str], None],
+    ) -> None:
+        """``tail``: only so many lines of what is there at first."""
+        self._client = client
+        self._namespace, self._job = key
+        self._uid = uid
+        self._wanted = wanted
+        self._tail = tail
+        self._warn = warn
+        self._batches: asyncio.Queue[Batch | None] = asyncio.Queue(WAITING)
+        self._readers: dict[str, asyncio.Task[None]] = {}
+
+    async def so_far(self) -> AsyncGenerator[Batch, None]:
+        """What there is, a pod after the other."""
+        for pod in await self._pods():
+            if _has_begun(pod):
+                try:
+                    async for batch in self._read(pod):
+                        yield batch
+                except NotFound:
+                    continue
+                except KubeError as error:
+                    self._complain(pod, error)
+
+    async def follow(self) -> AsyncGenerator[Batch, None]:
+        """What there is and what comes, until the job is over."""
+        looking = asyncio.create_task(self._look())
+        try:
+            while (batch := await self._batches.get()) is not None:
+                yield batch
+            await looking
+        finally:
+            for task in (looking, *self._readers.values()):
+                task.cancel()
+            await asyncio.gather(looking, *self._readers.values(), return_exceptions=True)
+
+    # --- whose ------------------------------------------------------------------------------
+
+    async def _pods(self) -> list[KubeObject]:
+        pods = await job_pods(self._client, self._namespace, self._job, uid=self._uid)
+        chosen = [(pod, node) for pod, node in node_pictures(pods) if self._wanted(node)]
+        return [pod for pod, _ in chosen]
+
+    async def _look(self) -> None:
+        try:
+            over, tail = False, self._tail
+            while not over:
+                over = await self._begin_with_new(tail)
+                tail = None
+                await asyncio.sleep(0 if over else LOOK)
+            if self._readers:
+                await asyncio.wait(self._readers.values(), timeout=LAST_WORDS)
+        finally:
+            await self._batches.put(None)
+
+    async def _begin_with_new(self, tail: int | None) -> bool:
+        """Read pods that were not there before; whether the job is over."""
+        try:
+            over = await self._is_over()
+            pods = await self._pods()
+        except (Forbidden, NotFound):
+            raise
+        except KubeError:
+            return False  # it is looked again in a second
+        for pod in pods:
+            name = pod["metadata"]["name"]
+            if name not in self._readers and _has_begun(pod):
+                self._readers[name] = asyncio.create_task(self._follow_one(pod, tail))
+        return over
+
+    async def _is_over(self) -> bool:
+        try:
+            raw = await self._client.get(ELASTIC_JOBS, self._job, self._namespace)
+        except NotFound:
+            return True
+        return raw["metadata"]["uid"] != self._uid or is_over(raw)
+
+    # --- one pod ----------------------------------------------------------------------------
+
+    async def _read(self, pod: KubeObject) -> AsyncGenerator[Batch, None]:
+        name, rest = pod["metadata"]["name"], b""
+        pieces = self._client.logs(
+            name, self._namespace, container=_main_container(pod), tail=self._tail
+        )
+        async with aclosing(pieces):
+            async for piece in pieces:
+                *lines, rest = (rest + piece).split(b"\n")
+                yield [(name, _text(line)) for line in lines]
+        if rest:
+            yield [(name, _text(rest))]
+
+    async def _follow_one(self, pod: KubeObject, tail: int | None) -> None:
+        name, overlap = pod["metadata"]["name"], Overlap()
+        first, complained = True, False
+        while True:
+            ending = await self._has_ended(name)
+            try:
+                await self._stream(pod, overlap, tail=tail if first else None)
+                first, broken = False, False
+            except NotFound:
+                return
+            except KubeError as error:
+                broken = True
+                if isinstance(error, ApiError) and error.status != 400 and not complained:
+                    self._complain(pod, error)
+                    complained = True
+            if ending and not broken:
+                return
+            await asyncio.sleep(LOOK)
+
+    async def _stream(self, pod: KubeObject, overlap: Overlap, *, tail: int | None) -> None:
+        name, rest, since = pod["metadata"]["name"], b"", None
+        if overlap.last is not None:
+            since = math.ceil(time.monotonic() - overlap.last) + READ_TWICE
+            overlap.again(overlap.last - 2 * READ_TWICE)
+        pieces = self._client.logs(
+            name,
+            self._namespace,
+            container=_main_container(pod),
+            follow=True,
+            tail=tail,
+            since_seconds=since,
+        )
+        async with aclosing(pieces):
+            async for piece in pieces:
+                *lines, rest = (rest + piece).split(b"\n")
+                await self._tell(name, overlap, lines)
+        await self._tell(name, overlap, [rest] if rest else [])
+        await self._tell(name, overlap, None)
+
+    async def _tell(self, name: str, overlap: Overlap, lines: list[bytes] | None) -> None:
+        """Have new lines printed; None: and those that were held back."""
+        now = time.monotonic()
+        if lines is None:
+            fresh = overlap.rest(now)
+        else:
+            fresh = [one for line in lines for one in overlap.fresh(line, now)]
+        if fresh:
+            await self._batches.put([(name, _text(line)) for line in fresh])
+
+    async def _has_ended(self, name: str) -> bool:
+        """Before it is read: what is read then is all there is."""
+        try:
+            pod = await self._client.get(PODS, name, self._namespace)
+        except NotFound:
+            return True
+        except KubeError:
+            return False
+        return (pod.get("status") or {}).get("phase") in ENDED
+
+    def _complain(self, pod: KubeObject, error: KubeError) -> None:
+        self._warn(f"the log of {pod['metadata']['name']} cannot be read: {error}")
+
+
+async def job_pods(
+    client: KubeClient, namespace: str, job: str, *, uid: str, component: str = NODE
+) -> list[KubeObject]:
+    """A job's pods, not those of an earlier job of its name."""
+    labels = f"{JOB}={job},{COMPONENT}={component}"
+    found = await client.list(PODS, namespace=namespace, labels=labels)
+    return [pod for pod in found.items if owned_by(uid, pod)]
+
+
+def node_pictures(pods: list[KubeObject]) -> list[tuple[KubeObject, NodePicture]]:
+    """The pods of nodes in the order of their names, and who each is."""
+    seen = []
+    for pod in pods:
+        node = node_of(pod)
+        if node is not None:
+            phase = (pod.get("status") or {}).get("phase") or "Pending"
+            known = NodePicture(
+                name=node.name, role=node.role, rank=node.rank, id=node.id, phase=phase
+            )
+            seen.append((pod, known))
+    return sorted(seen, key=lambda one: _natural(one[1].name))
+
+
+def _natural(name: str) -> list[tuple[int, str]]:
+    """Numbers in a name compare as numbers: worker-9 comes before worker-10."""
+    return [(int(part), "") if part.isdigit() else (-1, part) for part in re.split(r"(\d+)", name)]
+
+
+def _has_begun(pod: KubeObject) -> bool:
+    """Whether its main container ever ran; until then there is no log to ask for."""
+    status, main = pod.get("status") or {}, _main_container(pod)
+    for one in status.get("containerStatuses") or ():
+        if one.get("name") == main:
+            state = one.get("state") or {}
+            return bool(state.get("running") or state.get("terminated"))
+    return False
+
+
+def _main_container(pod: KubeObject) -> str:
+    name: str = pod["spec"]["containers"][0]["name"]
+    return name
+
+
+def _text(line: bytes) -> str:
+    return line.decode(errors="replace").rstrip("\r")

@@ -1,0 +1,115 @@
+"""A job as its object in the API server shows it: the same picture as on one machine. Pure.
+
+The operator writes into the status what it decided and what the job's master saw. Who is in the
+round, node by node, and what nodes use at the moment, only the master knows; that stays empty.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from resile.job.errors import ManifestError
+from resile.job.manifest import job_from_data
+from resile.job.spec import ElasticJob
+from resile.job.status import ConditionStatus, ConditionType, JobStatus
+from resile.platform.kubernetes.facts import parse_time
+from resile.platform.kubernetes.kinds import KubeObject
+from resile.wire.picture import draw_picture
+from resile.wire.views import JobPicture
+
+__all__ = ["DELETING", "is_over", "job_in", "phase_of", "picture_of", "status_in"]
+
+DELETING = "Deleting"
+UNTOUCHED = "the operator has not looked at it yet"
+
+_OF_KUBECTL = "kubectl.kubernetes.io/last-applied-configuration"
+"""The whole manifest once more, as text: of use to kubectl alone."""
+
+
+def picture_of(raw: KubeObject, *, now: float) -> JobPicture:
+    """Everything there is to see of a job."""
+    metadata, job, status = raw["metadata"], job_in(raw), status_in(raw)
+    created = parse_time(metadata.get("creationTimestamp"))
+    drawn = draw_picture(
+        metadata["name"],
+        status=status or JobStatus(),
+        training=None,
+        manifest=_manifest(raw, job),
+        wishes=_wishes(job),
+        deleting="deletionTimestamp" in metadata,
+        created=created.timestamp() if created else 0.0,
+        now=now,
+    )
+    message = drawn.message or _trouble(status, job)
+    return msgspec.structs.replace(drawn, status=status, message=message)
+
+
+def phase_of(raw: KubeObject) -> str:
+    """The job in one word."""
+    if "deletionTimestamp" in raw["metadata"]:
+        return DELETING
+    return (status_in(raw) or JobStatus()).phase.value
+
+
+def is_over(raw: KubeObject) -> bool:
+    """Whether the job has succeeded or failed."""
+    status = status_in(raw)
+    return status is not None and status.finished
+
+
+def job_in(raw: KubeObject) -> ElasticJob | None:
+    """The job that an object describes; None if it cannot be understood."""
+    try:
+        return job_from_data(_tidy(raw))
+    except ManifestError:
+        return None
+
+
+def status_in(raw: KubeObject) -> JobStatus | None:
+    """What the operator wrote; None if it has not looked yet, or another version wrote it."""
+    if not raw.get("status"):
+        return None
+    try:
+        return msgspec.convert(raw["status"], JobStatus)
+    except msgspec.ValidationError:
+        return None
+
+
+def _manifest(raw: KubeObject, job: ElasticJob | None) -> dict[str, Any]:
+    """As its author wrote it, as far as that can be told."""
+    if job is not None:
+        data: dict[str, Any] = msgspec.to_builtins(job)
+        return data
+    tidy = _tidy(raw)
+    kept = ("name", "namespace", "labels", "annotations")
+    metadata = {name: tidy["metadata"][name] for name in kept if tidy["metadata"].get(name)}
+    head = {"apiVersion": raw.get("apiVersion"), "kind": raw.get("kind")}
+    return {**head, "metadata": metadata, "spec": raw.get("spec")}
+
+
+def _tidy(raw: KubeObject) -> KubeObject:
+    annotations = raw["metadata"].get("annotations") or {}
+    own = {name: text for name, text in annotations.items() if name != _OF_KUBECTL}
+    metadata = {name: value for name, value in raw["metadata"].items() if name != "annotations"}
+    return {**raw, "metadata": {**metadata, "annotations": own} if own else metadata}
+
+
+def _wishes(job: ElasticJob | None) -> dict[str, int]:
+    """What `kubectl scale`, an autoscaler or `resile scale` asked for."""
+    role = None if job is None else job.spec.scaled_role()
+    if job is None or role is None or job.spec.replicas is None:
+        return {}
+    return {role: job.spec.replicas}
+
+
+def _trouble(status: JobStatus | None, job: ElasticJob | None) -> str:
+    """Why nothing happens, where the phase alone does not say it."""
+    if job is not None and job.spec.managed_elsewhere:
+        return f"{job.spec.managed_by} looks after it, not Resile's operator"
+    if status is None:
+        return UNTOUCHED
+    created = status.condition(ConditionType.CREATED)
+    refused = created is not None and created.status is ConditionStatus.FALSE
+    return created.message if created is not None and refused else ""

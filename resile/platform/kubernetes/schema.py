@@ -1,0 +1,139 @@
+"""The structural OpenAPI v3 schema of a msgspec type, as a custom resource definition has it.
+
+A structural schema has exactly one type at every place, and that is where some of our fields do
+not fit: ``replicas`` is a number or a mapping, ``env`` a mapping or a list. Integer or text has a
+form of its own (``x-kubernetes-int-or-string``); any other choice is left without a type, and still
+checked: a bound speaks of numbers only, a pattern of texts, ``properties`` of mappings. What an API
+server cannot see there, such as an unknown field or a value of another type, it has to keep rather
+than drop in silence, so that our own validation finds it.
+
+No field is nullable: an API server drops an empty field by itself, as our own reader does, and of
+a nullable one kubectl would not check anything below it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from enum import Enum
+from typing import Any, TypeAlias
+
+from msgspec import inspect
+
+__all__ = ["structural_schema"]
+
+Schema: TypeAlias = dict[str, Any]
+
+KEEP_UNKNOWN = "x-kubernetes-preserve-unknown-fields"
+INT_OR_STRING = "x-kubernetes-int-or-string"
+
+_NOT_A_FACET = frozenset({"type", "description", "enum"})
+_BOUNDS = frozenset({"minimum", "maximum", "exclusiveMinimum"})
+
+_SCALARS: dict[type[inspect.Type], Schema] = {
+    inspect.BoolType: {"type": "boolean"},
+    inspect.DateTimeType: {"type": "string", "format": "date-time"},
+    inspect.AnyType: {KEEP_UNKNOWN: True},
+}
+
+
+def structural_schema(kind: Any) -> Schema:
+    """The schema of a type, with nothing referred to: everything is written out in place."""
+    return _of(inspect.type_info(kind))
+
+
+def _of(kind: inspect.Type) -> Schema:
+    if isinstance(kind, inspect.Metadata):
+        return {**_of(kind.type), **(kind.extra_json_schema or {})}
+    if isinstance(kind, inspect.UnionType):
+        return _union(kind.types)
+    if isinstance(kind, inspect.StructType):
+        return _struct(kind)
+    if isinstance(kind, inspect.DictType):
+        return _mapping(kind)
+    if isinstance(kind, inspect.VarTupleType):
+        return {"type": "array", "items": _of(kind.item_type)}
+    if isinstance(kind, inspect.EnumType):
+        return {"type": "string", "enum": [member.value for member in kind.cls]}
+    if isinstance(kind, inspect.LiteralType):
+        return {"type": "string", "enum": list(kind.values)}
+    if isinstance(kind, inspect.IntType | inspect.FloatType):
+        return _number(kind)
+    if isinstance(kind, inspect.StrType):
+        return _text(kind)
+    return dict(_SCALARS[type(kind)])
+
+
+def _struct(kind: inspect.StructType) -> Schema:
+    schema: Schema = {"type": "object", "description": (kind.cls.__doc__ or "").partition("\n")[0]}
+    schema["properties"] = {field.encode_name: _field(field) for field in kind.fields}
+    required = [field.encode_name for field in kind.fields if field.required]
+    return schema | ({"required": required} if required else {})
+
+
+def _field(field: inspect.Field) -> Schema:
+    """A default is told, not set: a stored manifest stays what its author wrote."""
+    schema, default = _of(field.type), field.default
+    if isinstance(default, Enum):
+        default = default.value
+    if default and isinstance(default, bool | int | float | str):
+        shown = f"{default:g}" if isinstance(default, float) else str(default)
+        schema["description"] = f"{schema.get('description', '')} Default: {shown}.".strip()
+    return schema
+
+
+def _mapping(kind: inspect.DictType) -> Schema:
+    if isinstance(kind.value_type, inspect.AnyType):
+        schema: Schema = {"type": "object", KEEP_UNKNOWN: True}
+    else:
+        schema = {"type": "object", "additionalProperties": _of(kind.value_type)}
+    return schema | _given(minProperties=kind.min_length, maxProperties=kind.max_length)
+
+
+def _number(kind: inspect.IntType | inspect.FloatType) -> Schema:
+    name = "integer" if isinstance(kind, inspect.IntType) else "number"
+    if kind.gt is not None:  # OpenAPI 3.0 has a flag beside the bound, where JSON Schema has two
+        return {"type": name, "minimum": kind.gt, "exclusiveMinimum": True}
+    return {"type": name, **_given(minimum=kind.ge, maximum=kind.le)}
+
+
+def _text(kind: inspect.StrType) -> Schema:
+    bounds = _given(minLength=kind.min_length, maxLength=kind.max_length, pattern=kind.pattern)
+    return {"type": "string", **bounds}
+
+
+def _given(**bounds: Any) -> Schema:
+    return {name: bound for name, bound in bounds.items() if bound is not None}
+
+
+# --- one of several types -------------------------------------------------------------------
+
+
+def _union(kinds: Iterable[inspect.Type]) -> Schema:
+    members = [_of(kind) for kind in kinds if not isinstance(kind, inspect.NoneType)]
+    if len(members) == 1:
+        return members[0]
+    types = {member["type"] for member in members}
+    schema: Schema = {INT_OR_STRING: True} if types == {"integer", "string"} else {}
+    schema = schema or {KEEP_UNKNOWN: True}
+    for member in members:
+        schema |= _facets(member)
+    if {"integer", "number"} <= types:  # the bounds of one would hold for the other as well
+        schema = {name: value for name, value in schema.items() if name not in _BOUNDS}
+    return schema
+
+
+def _facets(member: Schema) -> Schema:
+    """What a member of a choice asks of values of its own type, and of no others."""
+    facets = {name: value for name, value in member.items() if name not in _NOT_A_FACET}
+    if "enum" in member:
+        facets["pattern"] = f"^({'|'.join(re.escape(word) for word in member['enum'])})$"
+    for name in ("items", "additionalProperties"):
+        if name in facets:
+            facets[name] = _kept(facets[name])
+    return facets
+
+
+def _kept(schema: Schema) -> Schema:
+    """Nothing unknown is dropped from a mapping below a choice: no client warns of it there."""
+    return schema | {KEEP_UNKNOWN: True} if schema.get("type") == "object" else schema

@@ -1,0 +1,70 @@
+"""Small objects to write, and waiting for what becomes of them."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from typing import Any
+
+from resile.platform.kubernetes.kinds import Kind, KubeObject
+
+WIDGETS = Kind("example.com", "v1", "Widget", "widgets")
+"""A custom kind with a status of its own and a schema that tolerates what it does not know."""
+
+PATIENCE = 30.0
+"""A condition that has not come by then never comes; a busy machine is slow."""
+
+
+def config_map(name: str, **data: str) -> KubeObject:
+    return {"metadata": {"name": name}, "data": data}
+
+
+def labelled(obj: KubeObject, **labels: str) -> KubeObject:
+    return {**obj, "metadata": {**obj["metadata"], "labels": labels}}
+
+
+def pod(name: str, **spec: Any) -> KubeObject:
+    """No kubelet is there to run it, so it stays as it is."""
+    containers = [{"name": "main", "image": "none"}]
+    return {"metadata": {"name": name}, "spec": {"containers": containers, **spec}}
+
+
+def widget(name: str, **spec: Any) -> KubeObject:
+    return {"metadata": {"name": name}, "spec": spec}
+
+
+def widget_definition() -> KubeObject:
+    properties = {
+        "spec": {
+            "type": "object",
+            "x-kubernetes-preserve-unknown-fields": True,
+            "properties": {"size": {"type": "integer", "minimum": 0}},
+        },
+        "status": {"type": "object", "x-kubernetes-preserve-unknown-fields": True},
+    }
+    version = {
+        "name": "v1",
+        "served": True,
+        "storage": True,
+        "subresources": {"status": {}},
+        "schema": {"openAPIV3Schema": {"type": "object", "properties": properties}},
+    }
+    return {
+        "metadata": {"name": f"{WIDGETS.plural}.{WIDGETS.group}"},
+        "spec": {
+            "group": WIDGETS.group,
+            "scope": "Namespaced",
+            "names": {"kind": WIDGETS.kind, "plural": WIDGETS.plural},
+            "versions": [version],
+        },
+    }
+
+
+async def eventually(condition: Callable[[], Any], what: str, *, timeout: float = PATIENCE) -> None:
+    """Returns as soon as ``condition`` is true."""
+    deadline = time.monotonic() + timeout
+    while not condition():
+        if time.monotonic() > deadline:
+            raise AssertionError(f"waited {timeout:g} s in vain for {what}")
+        await asyncio.sleep(0.01)

@@ -1,0 +1,66 @@
+"""Operators as processes of their own, on a server that has no kubelets."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from resile.wire.endpoint import free_port
+from tests.local.commands import wait_for
+
+
+class OperatorProcess:
+    """One `resile operator`."""
+
+    def __init__(self, kubeconfig: str, folder: Path, *flags: str) -> None:
+        self.port = free_port()
+        self.log = folder / f"operator-{self.port}.log"
+        with self.log.open("wb") as output:
+            self._process = subprocess.Popen(
+                [
+                    *(sys.executable, "-m", "resile", "operator"),
+                    *("--kubeconfig", kubeconfig),
+                    *("--image", "resile:test", "--listen", f"127.0.0.1:{self.port}"),
+                    *flags,
+                ],
+                stdout=output,
+                stderr=output,
+                env={**os.environ, "RESILE_LOG": "debug"},
+            )
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    @property
+    def running(self) -> bool:
+        return self._process.poll() is None
+
+    def text(self) -> str:
+        """Its log."""
+        return self.log.read_text()
+
+    def wait_until_it_leads(self) -> None:
+        wait_for(lambda: "jobs known" in self.text() or not self.running, what="an operator")
+        assert self.running, self.text()
+
+    def end(self, how: signal.Signals = signal.SIGTERM) -> None:
+        if self.running:
+            self._process.send_signal(how)
+        self._process.wait(20)
+
+
+@contextmanager
+def operating(kubeconfig: str, folder: Path, *flags: str) -> Iterator[OperatorProcess]:
+    """An operator while the block runs."""
+    operator = OperatorProcess(kubeconfig, folder, *flags)
+    try:
+        operator.wait_until_it_leads()
+        yield operator
+    finally:
+        operator.end(signal.SIGKILL)

@@ -1,0 +1,100 @@
+"""A stand-in for kubelets: marks pods Running, and ends those it is told to, as a kubelet reports.
+
+Nothing runs behind such a pod. It is what a test needs that asks what becomes of pods, at any
+number of them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from datetime import datetime, timezone
+from typing import Any
+
+from resile.platform.kubernetes.client import KubeClient
+from resile.platform.kubernetes.errors import KubeError, NotFound
+from resile.platform.kubernetes.kinds import PODS, KubeObject
+from resile.platform.kubernetes.labels import JOB
+
+
+class StandIn:
+    """Looks after the pods of one namespace, or of all."""
+
+    def __init__(self, client: KubeClient, *, namespace: str | None = None) -> None:
+        self._client = client
+        self._namespace = namespace
+        self.held: set[str] = set()
+        """Names of pods that stay Pending."""
+
+    async def run(self) -> None:
+        while True:
+            try:
+                await self._follow()
+            except KubeError:
+                await asyncio.sleep(0.2)
+
+    async def _follow(self) -> None:
+        listed = await self._client.list(PODS, namespace=self._namespace, labels=JOB)
+        for pod in listed.items:
+            await self._start(pod)
+        async for event, pod in self._client.watch(
+            PODS,
+            namespace=self._namespace,
+            labels=JOB,
+            resource_version=listed.resource_version,
+            timeout_seconds=60,
+        ):
+            if event == "ADDED":
+                await self._start(pod)
+
+    async def _start(self, pod: KubeObject) -> None:
+        if (pod.get("status") or {}).get("phase") != "Pending":
+            return
+        if pod["metadata"]["name"] not in self.held:
+            await self._report(pod, "Running", {"running": {"startedAt": _now()}})
+
+    async def end(self, pod: KubeObject, code: int, reason: str = "Error") -> None:
+        """Report that the pod's program ended."""
+        times = {"startedAt": _now(), "finishedAt": _now()}
+        state = {"terminated": {"exitCode": code, "reason": reason, **times}}
+        await self._report(pod, "Succeeded" if code == 0 else "Failed", state)
+
+    async def _report(self, pod: KubeObject, phase: str, state: dict[str, Any]) -> None:
+        metadata = pod["metadata"]
+        main = pod["spec"]["containers"][0]
+        status = {
+            "phase": phase,
+            "podIP": "127.0.0.1",
+            "containerStatuses": [
+                {
+                    "name": main["name"],
+                    "image": main["image"],
+                    "imageID": "",
+                    "ready": phase == "Running",
+                    "restartCount": 0,
+                    "state": state,
+                }
+            ],
+        }
+        with contextlib.suppress(NotFound):
+            await self._client.patch_status(
+                PODS, metadata["name"], metadata["namespace"], status=status
+            )
+
+
+@asynccontextmanager
+async def standing_in(client: KubeClient, **options: Any) -> AsyncIterator[StandIn]:
+    """Kubelets while the block runs."""
+    standin = StandIn(client, **options)
+    task = asyncio.create_task(standin.run())
+    try:
+        yield standin
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+
+def _now() -> str:
+    return datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -1,0 +1,137 @@
+"""docs/pods.md, row by row: what is promised there is what the two functions decide."""
+
+from __future__ import annotations
+
+import re
+from datetime import timedelta
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from resile.control.observed import ObservedNode
+from resile.control.pods import MachineState, PodCondition, PodFacts, observe_pod
+from resile.control.relaunch import Ended, Fate, Outcome, Spent, decide_fate
+from resile.job.exits import ExitCause, NodeExit, classify
+from resile.job.node import Node, NodePhase
+from resile.job.role import ResourceSpec, RestartPolicy, RoleSpec
+from resile.job.spec import JobSpec
+from resile.job.status import NodeStatus
+
+NODE = Node(role="worker", rank=1, id=7, name="j-worker-7")
+TABLE = Path(__file__).parents[3] / "docs" / "pods.md"
+
+
+class Row(NamedTuple):
+    said: str
+    cause: str
+    another: str
+    budget: str
+    memory: str
+    sentence: str
+
+
+def rows() -> list[Row]:
+    lines = [line for line in TABLE.read_text().splitlines() if line.startswith("| ")]
+    return [Row(*(cell.strip() for cell in line.strip("|").split("|"))) for line in lines[1:]]
+
+
+def facts_of(said: str) -> PodFacts:
+    """The pod that a cell of the first column speaks of."""
+    code = re.search(r"exit code (\d+)", said)
+    reason = re.search(r"reason (\w+)", said)
+    container = re.search(r"container (\w+)", said)
+    waiting = re.search(r"waiting, (\w+)", said)
+    target = re.search(r"DisruptionTarget (\w+)", said)
+    conditions = {}
+    if target:
+        conditions["DisruptionTarget"] = PodCondition("True", target[1])
+    if "not scheduled" in said:
+        conditions["PodScheduled"] = PodCondition(
+            "False", "Unschedulable", "0/2 nodes are available"
+        )
+    machine = MachineState.READY
+    if "unknown" in said:
+        machine = MachineState.UNKNOWN
+    elif "machine is gone" in said:
+        machine = MachineState.GONE
+    elif "not ready" in said:
+        machine = MachineState.NOT_READY
+    terminated = container[1] if container else ("Error" if code else "")
+    number = int(code[1]) if code else (137 if terminated == "OOMKilled" else None)
+    failed = bool(terminated or reason) and number != 0
+    phase = "Failed" if failed else "Succeeded" if "Succeeded" in said else "Running"
+    if waiting or "not scheduled" in said:
+        phase = "Pending"
+    return PodFacts(
+        node=NODE,
+        phase=phase,
+        reason=reason[1] if reason else "",
+        conditions=conditions,
+        deleting="being deleted" in said or bool(target),
+        waiting=waiting[1] if waiting else "",
+        terminated=terminated,
+        exit_code=number,
+        host="node-a",
+        machine=machine,
+    )
+
+
+def observed(said: str) -> ObservedNode:
+    if said == "the record is gone":
+        end = NodeExit(reason=ExitCause.DELETED.value)
+        return ObservedNode(node=NODE, phase=NodePhase.FAILED, exit=end)
+    return observe_pod(
+        facts_of(said), told_to_stop="by us" in said, in_touch="its agent answers" in said
+    )
+
+
+def fate_of(said: str, end: NodeExit) -> Fate:
+    limit = re.search(r"limit (\w+)", said)
+    policy = re.search(r"restartPolicy (\w+)", said)
+    role = RoleSpec(
+        script="train.py",
+        resources=ResourceSpec(limits={"memory": limit[1]} if limit else {}),
+        restart_policy=RestartPolicy(policy[1]) if policy else RestartPolicy.ON_FAILURE,
+    )
+    rank = NodeStatus(role="worker", rank=1, phase=NodePhase.RUNNING, id=7, name=NODE.name)
+    ended = Ended(role="worker", rank=rank, end=end, ran_for=timedelta(hours=1))
+    return decide_fate(JobSpec(roles={"worker": role}), ended, spent=Spent(by_role=0, by_job=0))
+
+
+@pytest.mark.parametrize(
+    "row", [r for r in rows() if r.cause and "API server" not in r.said], ids=str
+)
+def test_an_end_has_the_cause_the_fate_and_the_sentence_of_its_row(row: Row) -> None:
+    found = observed(row.said)
+    assert found.exit is not None
+    assert not found.live
+    assert classify(found.exit).value == row.cause
+    fate = fate_of(row.said, found.exit)
+    again = fate.outcome is Outcome.RELAUNCH
+    assert again == (row.another == "yes")
+    assert fate.spends == (row.budget == "spent")
+    assert (fate.memory or "") == row.memory
+    assert row.sentence in fate.sentence
+
+
+@pytest.mark.parametrize(
+    "row", [r for r in rows() if not r.cause and "API server" not in r.said], ids=str
+)
+def test_a_pod_that_still_counts_is_live_and_says_what_it_waits_for(row: Row) -> None:
+    found = observed(row.said)
+    assert found.live
+    assert row.sentence in found.message
+
+
+def test_the_table_has_the_rows_that_users_were_promised() -> None:
+    said = " ".join(row.said for row in rows())
+    for word in ("OOMKilled", "Evicted", "Preempt", "deleted", "unknown", "Admission", "ImagePull"):
+        assert word in said
+    assert len(rows()) > 35
+
+
+def test_a_pod_deleted_by_us_is_stopping_until_it_is_gone() -> None:
+    found = observed("being deleted, by us")
+    assert found.live
+    assert found.stopping
