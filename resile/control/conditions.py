@@ -1,6 +1,7 @@
 """The job in one word and in conditions, for people and for programs.
 
-A condition is listed from the first time it holds, and from then on always, as True or False. Its
+A condition is listed from the first time it holds, and from then on always, as True or False;
+Running from the start, because its message says what a job that does not run waits for. Its
 lastTransitionTime moves only when that changes; a reason or message may be refined in between.
 """
 
@@ -25,6 +26,9 @@ from resile.job.status import (
 __all__ = ["current_phase", "describe_job", "with_condition"]
 
 _UP = frozenset({NodePhase.RUNNING, NodePhase.SUCCEEDED})
+NOT_STARTED = "NotStarted"
+"""The reason of Running until it holds for the first time."""
+
 _TOLD_AT_MOST = 3
 """A message that lists more nodes than this is not read."""
 
@@ -67,7 +71,7 @@ def current_phase(ledger: Ledger) -> JobPhase:
         return JobPhase.SUSPENDED
     if not _short_roles(ledger) and any(r.phase is NodePhase.RUNNING for r in ledger.ranks):
         return JobPhase.RUNNING
-    if any(known.type is ConditionType.RUNNING for known in ledger.conditions):
+    if _has_trained(ledger):
         return JobPhase.RESTARTING
     asked_for = any(rank.id is not None for rank in ledger.ranks)
     return JobPhase.PENDING if asked_for else JobPhase.CREATED
@@ -97,6 +101,7 @@ def _set(ledger: Ledger, kind: ConditionType, holds: bool, *, reason: str, messa
 
 def _set_running(ledger: Ledger) -> None:
     running = ledger.phase is JobPhase.RUNNING
+    _list_running(ledger)
     if running:
         reason, message = "JobRunning", _head_count(ledger)
     elif ledger.phase in (JobPhase.SUSPENDED, JobPhase.SUCCEEDED, JobPhase.FAILED):
@@ -104,7 +109,29 @@ def _set_running(ledger: Ledger) -> None:
     else:
         short = "; ".join(_short_roles(ledger)) or "no node is running"
         reason, message = "TooFewNodes", _with_troubles(ledger, short)
+    if not running and not _has_trained(ledger):
+        reason = NOT_STARTED
     _set(ledger, ConditionType.RUNNING, running, reason=reason, message=message)
+
+
+def _list_running(ledger: Ledger) -> None:
+    if not any(known.type is ConditionType.RUNNING for known in ledger.conditions):
+        first = _condition(
+            ConditionType.RUNNING,
+            ConditionStatus.FALSE,
+            reason=NOT_STARTED,
+            message="",
+            since=ledger.now,
+        )
+        ledger.conditions = (*ledger.conditions, first)
+
+
+def _has_trained(ledger: Ledger) -> bool:
+    """Whether it ever had the nodes it needs."""
+    return any(
+        known.type is ConditionType.RUNNING and known.reason != NOT_STARTED
+        for known in ledger.conditions
+    )
 
 
 def _set_restarting(ledger: Ledger) -> None:

@@ -86,12 +86,15 @@ _TELLING = {
     JobPhase.SUSPENDED: ConditionType.SUSPENDED,
 }
 
+_WAITING = frozenset({JobPhase.CREATED, JobPhase.PENDING, JobPhase.RESTARTING})
+"""Then Running, which does not hold, says what the job waits for."""
+
 
 def headline(status: JobStatus) -> str:
     """Why the job is in its phase, in a sentence."""
     condition = status.condition(_TELLING.get(status.phase, ConditionType.RUNNING))
     if condition is not None:
-        if condition.status is ConditionStatus.TRUE or status.phase is JobPhase.RESTARTING:
+        if condition.status is ConditionStatus.TRUE or status.phase in _WAITING:
             return condition.message
         return ""
     waiting = [

@@ -17,7 +17,9 @@ from tests.local.commands import wait_for
 class OperatorProcess:
     """One `resile operator`."""
 
-    def __init__(self, kubeconfig: str, folder: Path, *flags: str) -> None:
+    def __init__(
+        self, kubeconfig: str, folder: Path, *flags: str, image: str | None = "resile:test"
+    ) -> None:
         self.port = free_port()
         self.log = folder / f"operator-{self.port}.log"
         with self.log.open("wb") as output:
@@ -25,7 +27,8 @@ class OperatorProcess:
                 [
                     *(sys.executable, "-m", "resile", "operator"),
                     *("--kubeconfig", kubeconfig),
-                    *("--image", "resile:test", "--listen", f"127.0.0.1:{self.port}"),
+                    *("--listen", f"127.0.0.1:{self.port}"),
+                    *(("--image", image) if image else ()),
                     *flags,
                 ],
                 stdout=output,
@@ -56,9 +59,11 @@ class OperatorProcess:
 
 
 @contextmanager
-def operating(kubeconfig: str, folder: Path, *flags: str) -> Iterator[OperatorProcess]:
+def operating(
+    kubeconfig: str, folder: Path, *flags: str, image: str = "resile:test"
+) -> Iterator[OperatorProcess]:
     """An operator while the block runs."""
-    operator = OperatorProcess(kubeconfig, folder, *flags)
+    operator = OperatorProcess(kubeconfig, folder, *flags, image=image)
     try:
         operator.wait_until_it_leads()
         yield operator

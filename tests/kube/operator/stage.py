@@ -17,9 +17,11 @@ PATIENCE = 60.0
 T = TypeVar("T")
 
 
-async def eventually(look: Callable[[], Awaitable[T]], what: str) -> T:
+async def eventually(
+    look: Callable[[], Awaitable[T]], what: str, *, patience: float = PATIENCE
+) -> T:
     """The first true answer; what is not there yet, or away, is asked for again."""
-    deadline = time.monotonic() + PATIENCE
+    deadline = time.monotonic() + patience
     seen: object = None
     while time.monotonic() < deadline:
         try:
@@ -30,7 +32,7 @@ async def eventually(look: Callable[[], Awaitable[T]], what: str) -> T:
             if seen:
                 return seen
         await asyncio.sleep(0.02)
-    raise AssertionError(f"waited {PATIENCE:g} s in vain for {what}; last seen: {seen}")
+    raise AssertionError(f"waited {patience:g} s in vain for {what}; last seen: {seen}")
 
 
 class Stage:

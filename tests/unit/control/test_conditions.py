@@ -43,7 +43,10 @@ def test_a_job_goes_from_created_over_pending_and_running_to_restarting_and_back
     assert sim.status.phase is JobPhase.PENDING
     sim.settle()
     assert sim.status.phase is JobPhase.PENDING
-    assert sim.status.condition(ConditionType.RUNNING) is None
+    waits = sim.status.condition(ConditionType.RUNNING)
+    assert waits is not None
+    assert (waits.status, waits.reason) == (ConditionStatus.FALSE, "NotStarted")
+    assert "worker rank 1 is pending" in waits.message
     sim.room = 2
     sim.place()
     sim.look()

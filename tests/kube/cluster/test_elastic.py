@@ -1,0 +1,137 @@
+"""Capacity that comes and goes: scaling, room that appears, preemption, suspension, drains."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from resile.platform.kubernetes.errors import AlreadyExists
+from resile.platform.kubernetes.kinds import ELASTIC_JOBS, PODS, PRIORITY_CLASSES, Kind
+from tests.kube.cluster.training import ClusterJob
+from tests.kube.operator.stage import eventually
+
+pytestmark = [pytest.mark.usefixtures("operator"), pytest.mark.timeout(600)]
+
+DEPLOYMENTS = Kind("apps", "v1", "Deployment", "deployments")
+SLEEP = {"name": "sleep", "image": "127.0.0.1:5000/resile:dev", "command": ["sleep", "3600"]}
+
+
+def asking(cpu: str) -> dict[str, Any]:
+    return {"requests": {"cpu": cpu, "memory": "256Mi"}}
+
+
+async def test_training_starts_with_three_and_takes_the_fourth_when_there_is_room(
+    job: ClusterJob,
+) -> None:
+    taken = {"metadata": {"name": "taken"}, "spec": {"containers": [{**SLEEP}]}}
+    taken["spec"]["containers"][0]["resources"] = {"requests": {"cpu": "1"}}
+    taken["spec"]["terminationGracePeriodSeconds"] = 0
+    await job.client.create(PODS, taken)
+
+    async def runs() -> bool:
+        return (await job.client.get(PODS, "taken"))["status"]["phase"] == "Running"
+
+    await eventually(runs, "a pod that takes room")
+    await job.submit(replicas={"min": 2, "max": 4}, resources=asking("700m"))
+    first = await job.trains(world=3)
+    await job.condition(job.name, "Running", "worker rank 3 is pending")
+    await job.condition(job.name, "Running", "Insufficient cpu")
+    await job.client.delete(PODS, "taken", grace_seconds=0)
+    await job.trains(world=4, after=first)
+    await job.finish()
+    assert job.written.lost_steps() == [], "all save before a node joins"
+    job.proof()
+
+
+async def test_scaling_down_lets_nodes_leave_cleanly_the_highest_rank_first(
+    job: ClusterJob,
+) -> None:
+    await job.submit(replicas={"min": 1, "max": 3})
+    first = await job.trains(world=3)
+    await job.scale(1)
+    second = await job.trains(world=1, after=first)
+    await job.has_nodes(job.name, 1)
+    assert sorted((await job.nodes(job.name)).values()) == [0]
+    await job.scale(2)
+    await job.trains(world=2, after=second)
+    await job.finish()
+    assert job.written.lost_steps() == []
+    job.proof()
+
+
+async def test_a_suspended_job_gives_all_room_back_and_goes_on_where_it_was(
+    job: ClusterJob,
+) -> None:
+    await job.submit()
+    await job.trains(world=2)
+    await job.client.patch(ELASTIC_JOBS, job.name, {"spec": {"suspend": True}})
+    await job.has_phase(job.name, "Suspended")
+
+    async def nothing_runs() -> bool:
+        found = await job.client.list(PODS, namespace=job.client.namespace)
+        return not found.items
+
+    await eventually(nothing_runs, "all pods to be gone")
+    done = max(one.step for one in job.written.records() if one.what == "step")
+    await job.client.patch(ELASTIC_JOBS, job.name, {"spec": {"suspend": False}})
+
+    async def further() -> bool:
+        return any(one.step > done for one in job.written.records() if one.what == "step")
+
+    await eventually(further, "training to go on", patience=180)
+    await job.finish()
+    assert job.written.lost_steps() == []
+    job.proof()
+
+
+async def test_a_rolling_drain_of_every_node_loses_no_step(job: ClusterJob) -> None:
+    await job.submit()
+    round_ = await job.trains(world=2)
+    for rank in (0, 1):
+        pod = await job.worker(rank)
+        await job.client.delete(PODS, pod["metadata"]["name"])
+        round_ = await job.trains(world=2, after=round_)
+    await job.finish()
+    assert job.written.lost_steps() == []
+    job.proof()
+
+
+async def test_preempted_workers_come_back_when_there_is_room_again(job: ClusterJob) -> None:
+    for name, value in (("resile-test-high", 1000), ("resile-test-low", -1000)):
+        try:
+            await job.client.create(PRIORITY_CLASSES, {"metadata": {"name": name}, "value": value})
+        except AlreadyExists:
+            continue
+    await job.submit(
+        replicas={"min": 1, "max": 4}, resources=asking("600m"), priority="resile-test-low"
+    )
+    first = await job.trains(world=4)
+    await job.client.create(DEPLOYMENTS, urgent(replicas=2))
+    await job.trains(world=2, after=first)
+    await job.condition(job.name, "Running", "2 of 4 nodes are running")
+    patch = {"spec": {"replicas": 0}}
+    await job.client.patch(DEPLOYMENTS, "urgent", patch, subresource="scale")
+    await job.trains(world=4, after=first)
+    await job.finish()
+    job.proof()
+
+
+def urgent(*, replicas: int) -> dict[str, Any]:
+    """A Deployment that is more important than the training: each pod takes two nodes' room."""
+    container = {**SLEEP, "resources": {"requests": {"cpu": "1200m"}}}
+    return {
+        "metadata": {"name": "urgent"},
+        "spec": {
+            "replicas": replicas,
+            "selector": {"matchLabels": {"app": "urgent"}},
+            "template": {
+                "metadata": {"labels": {"app": "urgent"}},
+                "spec": {
+                    "priorityClassName": "resile-test-high",
+                    "terminationGracePeriodSeconds": 0,
+                    "containers": [container],
+                },
+            },
+        },
+    }

@@ -1,0 +1,127 @@
+"""A job of `tests/local/scripts/trainer.py` in pods: it writes down every step, and a ledger."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+from resile.platform.kubernetes.client import KubeClient
+from resile.platform.kubernetes.kinds import ELASTIC_JOBS, KubeObject
+from resile.platform.kubernetes.labels import ID, RANK
+from tests.kube.operator.stage import Stage, eventually
+from tests.local.jobs import SCRIPTS
+from tests.local.training import Trained
+
+IMAGE = "127.0.0.1:5000/resile-train:dev"
+ENDLESS = 1_000_000
+
+
+class ClusterJob(Stage):
+    """The job ``train``, and what its workers write into a folder that they all see."""
+
+    name = "train"
+
+    def __init__(self, client: KubeClient, folder: Path) -> None:
+        super().__init__(client)
+        self.folder = folder
+        self.written = Trained(folder)
+
+    def role(self, **changes: Any) -> dict[str, Any]:
+        """Nodes with one worker each."""
+        shared = [
+            {"name": "scripts", "hostPath": {"path": str(SCRIPTS)}},
+            {"name": "shared", "hostPath": {"path": str(self.folder)}},
+        ]
+        return {
+            "replicas": 2,
+            "image": IMAGE,
+            "script": "/scripts/trainer.py",
+            "volumes": shared,
+            "volumeMounts": [
+                {"name": "scripts", "mountPath": "/scripts", "readOnly": True},
+                {"name": "shared", "mountPath": str(self.folder)},
+            ],
+            "env": {
+                "STEPS": str(ENDLESS),
+                "STEPS_FILE": str(self.folder / "steps.jsonl"),
+                "CHECKPOINTS": str(self.folder / "checkpoints"),
+                "RESULT": str(self.folder / "result"),
+                "RESILE_LEDGER": str(self.folder / "ledger"),
+                "PAUSE": "0.02",
+                "OMP_NUM_THREADS": "1",
+            },
+            "terminationGracePeriodSeconds": 20,
+            "resources": {"requests": {"cpu": "50m", "memory": "256Mi"}},
+            **changes,
+        }
+
+    async def submit(self, *, spec: dict[str, Any] | None = None, **role: Any) -> KubeObject:
+        manifest = {
+            "metadata": {"name": self.name},
+            "spec": {"maxRestarts": 10, "roles": {"worker": self.role(**role)}, **(spec or {})},
+        }
+        return await self.client.create(ELASTIC_JOBS, manifest)
+
+    async def scale(self, size: int) -> None:
+        body = {"spec": {"replicas": size}}
+        await self.client.patch(ELASTIC_JOBS, self.name, body, subresource="scale")
+
+    async def trains(self, *, world: int, after: int = 0) -> int:
+        """Wait for a round later than ``after`` in which so many workers take steps."""
+
+        async def look() -> int:
+            by_round: dict[int, dict[int, int]] = {}
+            for one in self.written.records():
+                if one.what == "step" and one.round > after and one.world == world:
+                    ranks = by_round.setdefault(one.round, {})
+                    ranks[one.rank] = ranks.get(one.rank, 0) + 1
+            full = [
+                number
+                for number, ranks in by_round.items()
+                if len(ranks) == world and min(ranks.values()) >= 3
+            ]
+            return max(full, default=0)
+
+        return await eventually(look, f"a round after {after} with {world} workers", patience=180)
+
+    async def goes_on(self) -> None:
+        """Wait until more steps are taken than now."""
+        before = len(self.written.records())
+
+        async def look() -> bool:
+            return len(self.written.records()) > before + 12
+
+        await eventually(look, "more steps")
+
+    async def finish(self) -> None:
+        """Have all workers end after the same step, and the job succeed."""
+        (self.folder / "finish").touch()
+        await self.has_phase(self.name, "Succeeded")
+
+    def proof(self) -> None:
+        """No sample was missed or repeated in any epoch that was begun."""
+        done = max(one.step for one in self.written.records() if one.what == "step") + 1
+        self.written.each_sample_counts_once(steps=done)
+
+    async def worker(self, rank: int) -> KubeObject:
+        """The pod that has a rank now; ended ones stay beside it."""
+
+        async def look() -> list[KubeObject]:
+            pods = await self.pods(self.name)
+            return [pod for pod in pods if pod["metadata"]["labels"][RANK] == str(rank)]
+
+        found = await eventually(look, f"a pod of rank {rank}")
+        return max(found, key=lambda pod: int(pod["metadata"]["labels"][ID]))
+
+
+async def kubectl(kubeconfig: str, *words: str) -> str:
+    """What kubectl prints."""
+    process = await asyncio.create_subprocess_exec(
+        *("kubectl", "--kubeconfig", kubeconfig, *words),
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+    )
+    out, error = await process.communicate()
+    assert process.returncode == 0, error.decode()
+    return out.decode()

@@ -1,0 +1,166 @@
+"""The operator with exactly the permissions that deploy/operator/rbac.yaml gives it, and no more.
+
+Minimal in both directions: it does everything with them, and what it was given is what the API
+server's audit log saw it use.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from resile.platform.kubernetes.kinds import ELASTIC_JOBS, NAMESPACES, PODS, Kind
+from resile.platform.kubernetes.labels import MASTER
+from tests.kube.apiserver import GUEST, ApiServer, running
+from tests.kube.operator.operators import OperatorProcess
+from tests.kube.operator.stage import Stage, eventually
+from tests.kube.operator.standin import StandIn
+
+DEPLOY = Path(__file__).parents[3] / "deploy" / "operator"
+GROUP = "rbac.authorization.k8s.io"
+SYSTEM = "resile-system"
+KINDS = {
+    "ClusterRole": Kind(GROUP, "v1", "ClusterRole", "clusterroles", namespaced=False),
+    "Role": Kind(GROUP, "v1", "Role", "roles"),
+    "ClusterRoleBinding": Kind(
+        GROUP, "v1", "ClusterRoleBinding", "clusterrolebindings", namespaced=False
+    ),
+    "RoleBinding": Kind(GROUP, "v1", "RoleBinding", "rolebindings"),
+}
+CHECKED_ON_THE_WAY = {("update", "elasticjobs/finalizers"), ("create", "services")}
+"""Asked of the authorizer for another request (an owner that blocks deletion, an apply that finds
+nothing to patch), never a request of its own."""
+
+Permission = tuple[str, str]
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApiServer]:
+    """One that checks permissions and writes down every request."""
+    folder = tmp_path_factory.mktemp("kube")
+    policy = {"apiVersion": "audit.k8s.io/v1", "kind": "Policy", "rules": [{"level": "Metadata"}]}
+    (folder / "policy.yaml").write_text(yaml.safe_dump(policy))
+    flags = (
+        *("--audit-policy-file", str(folder / "policy.yaml")),
+        *("--audit-log-path", str(folder / "audit.log")),
+    )
+    with running(folder, authorization="RBAC", flags=flags) as server:
+        yield server
+
+
+def documents() -> list[dict[str, Any]]:
+    found = yaml.safe_load_all((DEPLOY / "rbac.yaml").read_text())
+    return [one for one in found if one["kind"] in KINDS]
+
+
+def granted() -> set[Permission]:
+    return {
+        (verb, resource)
+        for one in documents()
+        for rule in one.get("rules", ())
+        for resource in rule["resources"]
+        for verb in rule["verbs"]
+    }
+
+
+def used(server: ApiServer) -> set[Permission]:
+    """What the guest asked for, and whether anything of it was refused."""
+    asked = set()
+    for line in (server.folder / "audit.log").read_text().splitlines():
+        entry = json.loads(line)
+        about = entry.get("objectRef") or {}
+        if entry["user"]["username"] != GUEST or "resource" not in about:
+            continue
+        parts = [about["resource"], about.get("subresource")]
+        asked.add((entry["verb"], "/".join(part for part in parts if part)))
+        code = (entry.get("responseStatus") or {}).get("code", 200)
+        assert code != 403, f"refused: {entry['verb']} {entry['requestURI']}"
+    return asked
+
+
+async def install(stage: Stage) -> None:
+    """As `kubectl apply -k deploy/operator` does, for the guest instead of a service account."""
+    await stage.client.create(NAMESPACES, {"metadata": {"name": SYSTEM}})
+    for one in documents():
+        if "subjects" in one:
+            one["subjects"] = [{"kind": "User", "name": GUEST, "apiGroup": GROUP}]
+        await stage.client.create(KINDS[one["kind"]], one)
+    own = {"containers": [{"name": "operator", "image": "resile:own"}]}
+    metadata = {"name": "operator-0", "namespace": SYSTEM}
+    await stage.client.create(PODS, {"metadata": metadata, "spec": own})
+
+
+async def test_it_needs_all_of_its_permissions_and_no_other(
+    server: ApiServer,
+    stage: Stage,
+    kubelets: StandIn,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    await install(stage)
+    monkeypatch.setenv("POD_NAME", "operator-0")
+    monkeypatch.setenv("POD_NAMESPACE", SYSTEM)
+    flags = ("--lease-namespace", SYSTEM)
+    operator = OperatorProcess(server.kubeconfig(GUEST), tmp_path, *flags, image=None)
+    try:
+        operator.wait_until_it_leads()
+        await _walk_through_a_life(stage, kubelets)
+
+        async def nothing_more() -> bool:
+            return used(server) >= granted() - CHECKED_ON_THE_WAY
+
+        await eventually(nothing_more, "every permission to be used")
+        assert used(server) == granted() - CHECKED_ON_THE_WAY
+        assert "Traceback" not in operator.text()
+    finally:
+        operator.end()
+
+
+async def _walk_through_a_life(stage: Stage, kubelets: StandIn) -> None:
+    await stage.create("digits", {"replicas": 2}, ttlSecondsAfterFinished=2)
+    await stage.has_nodes("digits", 2)
+    await stage.has_phase("digits", "Running")
+    (master,) = await stage.pods("digits", MASTER)
+    assert master["spec"]["containers"][0]["image"] == "resile:own"
+    await _lose_master(stage)
+    await _tell_twice(stage)
+    await stage.client.delete(PODS, "digits-worker-1")
+
+    async def replaced() -> bool:
+        return sorted(await stage.nodes("digits")) == [0, 2]
+
+    await eventually(replaced, "the deleted node to be replaced")
+    for pod in await stage.pods("digits"):
+        await kubelets.end(pod, 0, "Completed")
+
+    async def gone() -> bool:
+        return not (await stage.client.list(ELASTIC_JOBS, namespace=stage.client.namespace)).items
+
+    await eventually(gone, "the job to be deleted")
+
+
+async def _tell_twice(stage: Stage) -> None:
+    """The same event again is counted on the first."""
+    await stage.create("broken", {"replicas": {"min": 3, "max": 2}})
+    await stage.condition("broken", "Created", "InvalidSpec")
+    for least, reason in ((1, "JobCreated"), (3, "InvalidSpec")):
+        body = {"spec": {"roles": {"worker": {"replicas": {"min": least}}}}}
+        await stage.client.patch(ELASTIC_JOBS, "broken", body)
+        await stage.condition("broken", "Created", reason)
+    await stage.client.delete(ELASTIC_JOBS, "broken")
+
+
+async def _lose_master(stage: Stage) -> None:
+    (old,) = await stage.pods("digits", MASTER)
+    await stage.client.delete(PODS, old["metadata"]["name"])
+
+    async def another() -> bool:
+        masters = await stage.pods("digits", MASTER)
+        return len(masters) == 1 and masters[0]["metadata"]["uid"] != old["metadata"]["uid"]
+
+    await eventually(another, "another master")
