@@ -82,6 +82,10 @@ class Agent:
         self._node: int | None = None
         self._joined = False
         self._round = 0
+        self._seen = 0
+        """The newest round ever, also as another node: our keeper hears no older one's workers."""
+        self._given: Start | None = None
+        """The last word about a round that runs, for a master that lost its memory."""
         self._warm = False
         self._state = LocalState.IDLE
         self._store: StoreAddress | None = None
@@ -275,6 +279,7 @@ class Agent:
             return
         log.info("round %d forms: %s", prepare.round, prepare.reason)
         self._round, self._state, self._store = prepare.round, LocalState.IDLE, None
+        self._seen = max(self._seen, prepare.round)
         self._handover.forget()
         if prepare.host_store:
             _, self._store = await asyncio.gather(self._stop_workers(), self._open_store())
@@ -332,7 +337,7 @@ class Agent:
             snapshots_socket=self._snapshots.name,
             on_exit=self._inbox.put_nowait,
         )
-        self._state = LocalState.RUNNING
+        self._state, self._given = LocalState.RUNNING, start
         try:
             await self._group.start(start)
         except SpawnFailed as error:
@@ -351,6 +356,7 @@ class Agent:
             await self._group.stop(grace=0)
             self._group = None
         self._node, self._round, self._state, self._store = None, 0, LocalState.IDLE, None
+        self._given = None
         self._link.rejoin()
 
     async def _job_done(self, done: JobDone) -> int:
@@ -426,12 +432,15 @@ class Agent:
                 generation=self._config.generation,
                 pid=os.getpid(),
             ),
-            elasticity=self._config.elasticity,
+            # What the job was agreed on, once we are in it: this master may not know.
+            elasticity=self._config.elasticity if held is None else self._elasticity,
             held=held,
             warm=self._warm,
             state=self._state,
             store=self._store,
             failures=self._group.failures() if failed and self._group else (),
+            start=self._given,
+            seen=self._seen,
         )
 
     def _renewal(self) -> FromAgent | None:

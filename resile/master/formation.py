@@ -59,8 +59,11 @@ class Formation:
 
     def resume(self, now: float) -> None:
         """Go on after a master's return: a round that was being formed gets its time again."""
+        self._until = Deadlines()
         if self._round.phase is RoundPhase.FORMING:
             self._until.forming = now + self._elasticity.forming_timeout
+        elif self._round.phase is RoundPhase.GATHERING:
+            self._broken = self._round.record.reason
 
     # --- what breaks a round ----------------------------------------------------------------
 
@@ -92,6 +95,11 @@ class Formation:
         for failure in failures:
             self._note(node, failure, now)
         self._worker_failure(describe_failures(failures, node.label), now)
+
+    def spoilt(self, reason: str, now: float) -> None:
+        """The round cannot go on, and no worker is to blame: it costs no restart."""
+        self._broken = self._broken or reason
+        self.consider(now)
 
     def unready(self, now: float) -> list[Node]:
         """Members that had their time to get ready and did not."""
@@ -306,7 +314,7 @@ class Formation:
         for node_id, slot in slots.items():
             self._register.set_slot(self._roster[node_id], slot)
         record = RoundRecord(
-            number=self._round.number + 1,
+            number=max(self._round.number, self._job.floor) + 1,
             phase=RoundPhase.FORMING,
             members=tuple(sorted(slots, key=slots.__getitem__)),
             reason=self._broken or "first round",

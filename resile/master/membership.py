@@ -15,6 +15,7 @@ from __future__ import annotations
 from resile.job.elasticity import Elasticity
 from resile.master.formation import Formation
 from resile.master.journal import Instructions, Journal
+from resile.master.recall import Recall, newest_round, remembers
 from resile.master.records import JobRecord, NodeRecord, RoundPhase
 from resile.master.register import Register
 from resile.master.roster import Node, Roster
@@ -45,15 +46,14 @@ class Membership:
         self._register = register
         self._formation = Formation(register)
         self._next_roll_call = 0.0
+        self._recall: Recall | None = None
+        """While agents are asked what they hold, because nothing is remembered."""
 
     @classmethod
     def restore(cls, register: Register, *, now: float) -> Membership:
         """Go on from what a store kept."""
         restored = cls(register)
-        restored._formation.resume(now)
-        if register.job.outcome is None:
-            number = register.round.number
-            register.tell("MasterReturned", f"the master resumed round {number}", now)
+        restored._resume(f"the master resumed round {register.round.number}", now)
         return restored
 
     @property
@@ -81,6 +81,11 @@ class Membership:
         """The job's sizes and patience."""
         return self._register.elasticity
 
+    @property
+    def recalling(self) -> bool:
+        """Whether agents are being asked what they hold; nobody is taken in meanwhile."""
+        return self._recall is not None
+
     def instructions(self) -> Instructions:
         """All that was decided since the last call."""
         return self.journal.take()
@@ -89,6 +94,8 @@ class Membership:
         """When :meth:`tick` has something to do, should nothing happen before."""
         if self.job.outcome:
             return None
+        if self._recall is not None:
+            return self._recall.until
         deadlines = [*self._formation.deadlines(), *self.roster.deadlines()]
         if len(self.roster) > len(self.roster.limbo):
             deadlines.append(max(now, self._next_roll_call))
@@ -105,6 +112,10 @@ class Membership:
             return Refused(reason=reason, final=True)
         if done := self._register.done():
             return done
+        if (seen := newest_round(hello)) > max(self.round.number, self.job.floor):
+            self._register.set_job(floor=seen)
+        if refusal := self._recalled(hello, now):
+            return refusal
         if hello.held is not None:
             return self._come_back(hello, hello.held, now)
         return self._join(hello, now)
@@ -244,6 +255,10 @@ class Membership:
         """Time has passed: act on every deadline that is over."""
         if self.job.outcome:
             return
+        if self._recall is not None:
+            if now < self._recall.until:
+                return
+            self._adopt(self._recall, now)
         for node in self.roster.proven_lost(now):
             self._evict(node, "its connection was lost", now)
         if now >= self._next_roll_call:
@@ -254,6 +269,39 @@ class Membership:
             self._evict(node, f"not ready within {self.elasticity.forming_timeout:g} s", now)
         self._formation.check_deadlines(now)
         self._formation.consider(now)
+
+    def leases_lost(self, *, now: float) -> None:
+        """What the running round took of its data is not known: only a snapshot says."""
+        self._formation.spoilt("what was leased of the data was lost with the master's memory", now)
+
+    # --- a lost memory ----------------------------------------------------------------------
+
+    def _recalled(self, hello: Hello, now: float) -> Refused | None:
+        """A master that knows of no round asks first, should anybody hold one.
+
+        What follows is decided in :meth:`tick`, when everything that is said now was sent: ids of
+        the forgotten job may be those that were given in the meantime.
+        """
+        if self.round.number:
+            return None
+        if self._recall is None:
+            if not remembers(hello):
+                return None
+            self._recall = Recall(until=now + self.elasticity.lease)
+            for node in self.roster:
+                self._evict(node, "it joined a master that had lost its memory", now)
+        return self._recall.hear(hello, now=now)
+
+    def _adopt(self, recall: Recall, now: float) -> None:
+        """Go on from what agents hold."""
+        self._recall = None
+        self._register.adopt(recall.memory(self.job), now=now)
+        self._resume(recall.sentence, now)
+
+    def _resume(self, sentence: str, now: float) -> None:
+        self._formation.resume(now)
+        if self.job.outcome is None:
+            self._register.tell("MasterReturned", sentence, now)
 
     # --- coming and going -------------------------------------------------------------------
 
@@ -280,13 +328,16 @@ class Membership:
         for node in self.roster.claimants(info.rank):
             old = node.record.info
             newer = (info.generation or 0) > (old.generation or 0)
-            if old.role == info.role and (newer or not node.connected):
+            away = not node.connected and node.not_before <= now
+            if old.role == info.role and (newer or away):
                 self._evict(node, f"replaced by {info.name}", now)
 
     def _come_back(self, hello: Hello, held: Fence, now: float) -> int | Fenced:
         node = self.roster.get(held.node)
         if node is None or node.record.info.name != hello.info.name:
             return Fenced(reason=f"node {held.node} was put out of the job while it was away")
+        if held.round > self.round.number:
+            return Fenced(reason=f"this master knows nothing of round {held.round}")
         self.roster.is_back(node, lease_until=now + self.elasticity.lease)
         if hello.warm:
             self.roster.warmed(node)

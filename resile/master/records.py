@@ -43,6 +43,12 @@ class JobRecord(msgspec.Struct, frozen=True, kw_only=True):
     wanted: int | None = None
     """How many nodes the platform was asked for, if anyone said: then nobody waits for more."""
 
+    floor: int = 0
+    """The newest round an agent has seen that this master has not: the next one is newer."""
+
+    recalled: int = 0
+    """The round that was taken over from what agents hold, if a master ever lost its memory."""
+
     outcome: Outcome | None = None
     reason: str = ""
     report: FailureReport | None = None

@@ -41,17 +41,7 @@ class Register:
         """What a store kept: every node is away and has a lease's time to come back."""
         restored = cls(memory.job)
         restored.journal = Journal(memory.events, wall_offset=wall_offset)
-        restored.round = Round(memory.round, {n.id: n.info.nproc for n in memory.nodes})
-        proof_at = now + memory.job.elasticity.lease
-        for record in memory.nodes:
-            restored.roster.add(
-                Node(
-                    record=record,
-                    lease_until=proof_at,
-                    proof_at=proof_at,
-                    not_before=now + RECONNECT_WINDOW,
-                )
-            )
+        restored._take_over(memory, now)
         return restored
 
     @property
@@ -80,6 +70,28 @@ class Register:
         return JobDone(outcome=self.job.outcome, reason=self.job.reason, report=self.job.report)
 
     # --- writing ----------------------------------------------------------------------------
+
+    def adopt(self, memory: Memory, *, now: float) -> None:
+        """As :meth:`restore`, of records that no store kept yet and that are kept from now on."""
+        self._take_over(memory, now)
+        self.journal.keep(JOB_KEY, memory.job)
+        self.journal.keep(ROUND_KEY, memory.round)
+        for record in memory.nodes:
+            self.journal.keep(node_key(record.id), record)
+
+    def _take_over(self, memory: Memory, now: float) -> None:
+        self.job = memory.job
+        self.round = Round(memory.round, {n.id: n.info.nproc for n in memory.nodes})
+        proof_at = now + memory.job.elasticity.lease
+        for record in memory.nodes:
+            self.roster.add(
+                Node(
+                    record=record,
+                    lease_until=proof_at,
+                    proof_at=proof_at,
+                    not_before=now + RECONNECT_WINDOW,
+                )
+            )
 
     def set_job(self, **changes: Any) -> None:
         """Change fields of the job's record."""

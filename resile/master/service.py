@@ -118,10 +118,15 @@ class MasterService:
         return await self.promise(wish)
 
     async def events_after(self, seq: int, *, patience: float) -> list[EventRecord]:
-        """The kept events after ``seq``; waits for the first up to ``patience`` seconds."""
+        """The kept events after ``seq``; waits for the first up to ``patience`` seconds.
+
+        Whoever knows of later events than there are heard them from a master whose memory is lost.
+        """
         deadline = time.monotonic() + patience
         while True:
-            events = [e for e in self.membership.journal.since(seq) if e.seq <= self._kept]
+            journal = self.membership.journal
+            known = seq if seq <= journal.last_seq else 0
+            events = [e for e in journal.since(known) if e.seq <= self._kept]
             left = deadline - time.monotonic()
             if events or left <= 0 or self._leaving:
                 return events
@@ -198,7 +203,7 @@ class MasterService:
             news.set()
 
     def _notice_emptiness(self) -> None:
-        if len(self.membership.roster):
+        if len(self.membership.roster) or self.membership.recalling:
             self.ever_joined, self.emptied_at = True, None
         elif self.emptied_at is None:
             self.emptied_at = time.monotonic()

@@ -90,6 +90,10 @@ class ShardBook:
     def lease(self, taker: Taker, lease: Lease, *, now: float) -> ToWorker:
         """Somebody wants shards, and may have some to report."""
         dataset = self.datasets.get(lease.dataset)
+        if dataset is None and taker.round is None:
+            # Whoever leases has begun, so there was a master that knew.
+            reason = f"what was done of '{lease.dataset}' was lost with the master's memory"
+            return NotAccepted(reason=reason)
         if dataset is None or dataset.begun.round != taker.round:
             return NotAccepted(reason=f"'{lease.dataset}' was not begun by {taker.label}")
         if taker.round is not None and (refusal := self._why_late(lease, dataset)):

@@ -66,6 +66,8 @@ class ShardDesk:
     def _decide(self, visit: Visit, request: FromWorker, now: float) -> ToWorker:
         if refusal := self._why_fenced(visit.worker):
             return refusal
+        if refusal := self._why_forgotten(visit.worker, now):
+            return refusal
         book = self._service.shards
         match request:
             case Begin():
@@ -83,6 +85,9 @@ class ShardDesk:
         if worker.round < latest.number or self._service.membership.job.outcome:
             reason = f"round {worker.round} is over; the job is at round {latest.number}"
             return NotAccepted(reason=reason, stale=True)
+        if not latest.number:
+            reason = f"this master knows nothing of round {worker.round} yet"
+            return NotYet(after=ASK_AGAIN_FOR_ROUND, reason=reason)
         if worker.round > latest.number:
             return NotAccepted(reason=f"there is no round {worker.round} yet")
         if latest.phase is not RoundPhase.RUNNING:
@@ -91,3 +96,15 @@ class ShardDesk:
         if worker.rank >= latest.world_size:
             return NotAccepted(reason=f"round {worker.round} has no rank {worker.rank}")
         return None
+
+    def _why_forgotten(self, worker: Introduce, now: float) -> NotYet | None:
+        """A round that was recalled goes on, but not its leases: nobody else knew of them.
+
+        What its ranks took since their last snapshot cannot be told from what nobody took, so the
+        round is formed again, and begins its data from what it restores.
+        """
+        membership = self._service.membership
+        if worker.round is None or worker.round != membership.job.recalled:
+            return None
+        membership.leases_lost(now=now)
+        return NotYet(after=ASK_AGAIN_FOR_ROUND, reason="its leases are not known: it forms again")

@@ -136,6 +136,11 @@ class Hello(Message, frozen=True, kw_only=True):
     state: LocalState = LocalState.IDLE
     store: StoreAddress | None = None
     failures: WorkerFailures = ()
+    start: Start | None = None
+    """The last one it was given: a master that lost its memory learns its job from these."""
+
+    seen: Number = 0
+    """The newest round it ever was in, also as another node: no later one may be older."""
 
 
 class Renew(Message, frozen=True, kw_only=True):
@@ -238,16 +243,16 @@ class Prepare(Message, frozen=True, kw_only=True):
 
 
 class Start(Message, frozen=True, kw_only=True):
-    """The round is agreed: start your workers."""
+    """The round is agreed: start your workers. Agents keep it, and tell it in their Hello."""
 
-    round: int
-    group_rank: int
-    group_world_size: int
-    first_rank: int
-    world_size: int
+    round: Number
+    group_rank: Number
+    group_world_size: Number
+    first_rank: Number
+    world_size: Number
     store: StoreAddress
-    restart_count: int
-    max_restarts: int
+    restart_count: Number
+    max_restarts: Number
 
 
 class Handover(Message, frozen=True, kw_only=True):

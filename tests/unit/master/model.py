@@ -54,6 +54,8 @@ class PretendAgent:
     store: StoreAddress | None = None
     connected: bool = True
     start: Start | None = None
+    seen: int = 0
+    """The newest round ever: its keeper hears no workers of older ones."""
     leaving: bool = False
     told: list[FromMaster] = field(default_factory=list)
 
@@ -75,6 +77,8 @@ class PretendAgent:
             warm=self.warm,
             state=self.state,
             store=self.store,
+            start=self.start,
+            seen=self.seen,
         )
 
 
@@ -182,6 +186,15 @@ class Model:
             agent.connected = False
         self.settle()
 
+    def lose_memory(self) -> None:
+        """The master is replaced by one with an empty store, which cannot know what ids it gave."""
+        self.settle()
+        self.losing = False
+        self.membership = Membership(Register(JobRecord(job="j", elasticity=self.elasticity)))
+        self.kept, self.by_node, self.ids = {}, {}, set()
+        for agent in self.agents.values():
+            agent.connected = False
+
     def reconnect_all(self) -> None:
         for agent in list(self.agents.values()):
             if not agent.connected:
@@ -236,8 +249,8 @@ class Model:
                 self.ids.add(node)
                 agent.node = node
             case Prepare(round=number, host_store=host):
-                assert number >= agent.round
-                agent.round, agent.state = number, LocalState.IDLE
+                assert number >= agent.seen
+                agent.round, agent.state, agent.seen = number, LocalState.IDLE, number
                 agent.store = StoreAddress("a", 1000 + number) if host else None
                 if self.answering:
                     self.answer_prepare(agent)
@@ -257,7 +270,7 @@ class Model:
                 agent.state = LocalState.IDLE
             case Fenced():
                 agent.node, agent.round, agent.state = None, 0, LocalState.IDLE
-                agent.connected = False
+                agent.connected, agent.start = False, None
             case JobDone() | Refused():
                 agent.connected = False
 
@@ -281,7 +294,7 @@ class Model:
     def check(self) -> None:
         """The promises that hold at every moment."""
         elasticity, current = self.elasticity, self.membership.round
-        if current.number:
+        if current.phase is not RoundPhase.GATHERING:
             assert len(current.members) % elasticity.node_unit == 0
             assert elasticity.min_nodes <= len(current.members) <= elasticity.max_nodes
             assert len(set(current.members)) == len(current.members)
@@ -289,6 +302,8 @@ class Model:
             agent.start
             for agent in self.agents.values()
             if agent.state is LocalState.RUNNING
+            and agent.node is not None
+            and self.by_node.get(agent.node) is agent  # not of a life the master has forgotten
             and agent.start is not None
             and agent.start.round == current.number == agent.round
         ]

@@ -359,6 +359,17 @@ def test_a_returned_master_does_not_hasten_the_end_of_agents_still_on_their_way(
     assert model.running == {first.name, second.name}
 
 
+def test_a_returned_master_lets_nobody_replace_agents_that_are_still_on_their_way() -> None:
+    model = Model(min_nodes=2, max_nodes=2, lease=5)
+    first, second = model.join(rank=0), model.join(rank=1)
+    model.crash_master()
+    model.join(rank=1)
+    model.reconnect_all()
+    model.advance(1)
+    assert model.running == {first.name, second.name}
+    assert model.membership.round.number == 1
+
+
 def test_another_jobs_agent_is_refused() -> None:
     model = Model(min_nodes=1, max_nodes=1)
     agent = model.join()

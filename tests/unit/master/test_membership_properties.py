@@ -11,7 +11,7 @@ from tests.unit.master.model import Model, PretendAgent
 
 
 class Histories(RuleBasedStateMachine):
-    """Joins, cuts, kills, failures, crashes of the master and time, in any order.
+    """Joins, cuts, kills, failures, crashes of the master, its store's loss and time, in any order.
 
     ``Model.check`` asserts the promises at every message; at the end all agents that live come
     back, and the job has to train with as many of them as it may use.
@@ -118,6 +118,10 @@ class Histories(RuleBasedStateMachine):
         self.fail(index)
         self.model.crash_master()
 
+    @rule()
+    def lose_memory(self) -> None:
+        self.model.lose_memory()
+
     def teardown(self) -> None:
         if not hasattr(self, "model"):
             return
@@ -128,7 +132,8 @@ class Histories(RuleBasedStateMachine):
             agent.warm = True
             if agent.connected and agent.node is not None:
                 model.warm_up(agent)
-        for _ in range(3):
+        # A forgotten node is asked to wait, put out, and taken in; others may be slow to save.
+        for _ in range(5):
             model.reconnect_all()
             model.advance(7)
         if model.membership.job.outcome:

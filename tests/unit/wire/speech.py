@@ -17,6 +17,7 @@ from resile.wire.messages import (
     Progress,
     Ready,
     Renew,
+    Start,
     StoreAddress,
     WorkerFailure,
     WorkersFailed,
@@ -65,6 +66,19 @@ elasticities = st.builds(
 )
 
 
+starts = st.builds(
+    Start,
+    round=numbers,
+    group_rank=numbers,
+    group_world_size=numbers,
+    first_rank=numbers,
+    world_size=numbers,
+    store=addresses,
+    restart_count=numbers,
+    max_restarts=numbers,
+)
+
+
 def hellos(job: str) -> st.SearchStrategy[Hello]:
     """Greetings, most of them to the right job."""
     return st.builds(
@@ -77,6 +91,8 @@ def hellos(job: str) -> st.SearchStrategy[Hello]:
         state=st.sampled_from(LocalState),
         store=st.none() | addresses,
         failures=several_failures,
+        start=st.none() | starts,
+        seen=numbers,
     )
 
 

@@ -1,0 +1,194 @@
+"""What a master without memory learns from the agents of a job that runs.
+
+An empty store does not say whether a job never began or was forgotten. Its agents do: each knows
+its id, the round it holds, and what it was told when that round started. A master that knows of no
+round and hears from one who holds one takes nobody in for a while, and asks again everybody who
+comes. As soon as all members of the newest round have spoken there is nothing left to wait for:
+from what they hold come the same records that a store would have kept, and no worker notices.
+
+A member that does not come within a lease counts as lost, as it would otherwise. Then those who
+came keep their ids and their places, and form a round that is newer than any they have seen.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import msgspec
+
+from resile.master.records import JobRecord, Memory, NodeRecord, RoundPhase, RoundRecord
+from resile.master.rounds import Round
+from resile.wire.messages import Hello, LocalState, NodeInfo, Refused, Start
+
+__all__ = ["Recall", "newest_round", "remembers"]
+
+UNHEARD_IDS = 1000
+"""Ids left out above the highest that was heard of. Nodes that are away may hold some of them, and
+no id is ever given twice; more than this many newcomers, of whom none is left, there never are."""
+
+BELIEVED = 2**48
+"""Rounds and ids above this are no honest agent's: whoever believed them could not count on."""
+
+TAKES_PART = frozenset({LocalState.RUNNING, LocalState.FAILED, LocalState.SUCCEEDED})
+"""What an agent is in once it has started a round's workers, as long as it was not told to stop."""
+
+
+@dataclass(frozen=True)
+class Holding:
+    """What one agent has of a job."""
+
+    node: int
+    round: int
+    info: NodeInfo
+    part: Start | None
+    """Its part in the round it holds; None when it waits, or was still preparing."""
+
+    restarts: int
+
+
+def remembers(hello: Hello) -> bool:
+    """Whether an agent knows of a round."""
+    holding = _holding_of(hello)
+    return holding is not None and holding.round > 0
+
+
+def newest_round(hello: Hello) -> int:
+    """The newest round that an agent has been in, as far as that can be believed."""
+    seen = max(hello.seen, hello.held.round if hello.held else 0)
+    return seen if seen <= BELIEVED else 0
+
+
+class Recall:
+    """One attempt to remember. ``until``: when to go on with what was heard by then."""
+
+    def __init__(self, *, until: float) -> None:
+        self.until = until
+        self._heard: dict[tuple[int, str], Holding] = {}
+        self._round = 0
+        self._members: dict[int, Holding] = {}
+        """Of the newest round, by group rank."""
+
+    def hear(self, hello: Hello, *, now: float) -> Refused:
+        """Somebody came; the answer asks it to come again soon."""
+        holding = _holding_of(hello)
+        if holding is not None:
+            self._heard[holding.node, holding.info.name] = holding
+            self._place(holding)
+            if self._is_whole():
+                self.until = min(self.until, now)
+        return Refused(reason=self._wait_reason())
+
+    def memory(self, job: JobRecord) -> Memory:
+        """The records that a store would have kept, as far as they can be known."""
+        heard = self._heard.values()
+        nodes = {member.node: _record(member, slot) for member, slot in _slots(self._in_order())}
+        for holding in heard:
+            nodes.setdefault(holding.node, _record(holding, None))
+        restarts = max(holding.restarts for holding in heard)
+        return Memory(
+            job=msgspec.structs.replace(
+                job,
+                next_node=max(job.next_node, max(nodes) + 1 + UNHEARD_IDS),
+                restarts=max(job.restarts, min(restarts, job.elasticity.max_restarts)),
+                recalled=self._round,
+            ),
+            round=self._round_record(),
+            nodes=tuple(nodes.values()),
+        )
+
+    @property
+    def sentence(self) -> str:
+        """What came of it, for people."""
+        if self._is_whole():
+            agents = f"{len(self._heard)} agent{'s hold' if len(self._heard) > 1 else ' holds'}"
+            return f"the master lost its memory and resumed round {self._round} from what {agents}"
+        return f"the master lost its memory: {self._shortage()}"
+
+    # --- the newest round -------------------------------------------------------------------
+
+    def _place(self, holding: Holding) -> None:
+        if holding.round > self._round:
+            self._round, self._members = holding.round, {}
+        if holding.round == self._round and holding.part is not None:
+            self._members[holding.part.group_rank] = holding
+
+    @property
+    def _size(self) -> int:
+        """How many members the newest round has; 0 while none of them has come."""
+        parts = (member.part.group_world_size for member in self._members.values() if member.part)
+        return next(parts, 0)
+
+    def _in_order(self) -> list[tuple[Holding, Start]]:
+        ranked = sorted(self._members.items())
+        return [(member, member.part) for _, member in ranked if member.part is not None]
+
+    def _is_whole(self) -> bool:
+        """Whether each member would be told by this round exactly what it was told by its own."""
+        if not self._members or len(self._members) != self._size:
+            return False
+        members = self._in_order()
+        record = RoundRecord(
+            number=self._round,
+            members=tuple(member.node for member, _ in members),
+            store=members[0][1].store,
+        )
+        round = Round(record, {member.node: member.info.nproc for member, _ in members})
+        return all(
+            part
+            == round.start_for(
+                member.node, restarts=part.restart_count, max_restarts=part.max_restarts
+            )
+            for member, part in members
+        )
+
+    def _round_record(self) -> RoundRecord:
+        members = self._in_order()
+        whole = self._is_whole()
+        return RoundRecord(
+            number=self._round,
+            phase=RoundPhase.RUNNING if whole else RoundPhase.GATHERING,
+            members=tuple(member.node for member, _ in members),
+            store=members[0][1].store if members else None,
+            reason="resumed from what its nodes hold" if whole else self._shortage(),
+        )
+
+    def _shortage(self) -> str:
+        if not self._members:
+            return f"nobody who came back had begun round {self._round}"
+        return f"{len(self._members)} of {self._size} nodes of round {self._round} came back"
+
+    def _wait_reason(self) -> str:
+        return f"this master has lost its memory and asks what its nodes hold: {self._shortage()}"
+
+
+def _holding_of(hello: Hello) -> Holding | None:
+    held, start = hello.held, hello.start
+    if held is None or max(held.node, held.round) > BELIEVED:
+        return None
+    takes_part = start is not None and start.round == held.round and hello.state in TAKES_PART
+    return Holding(
+        node=held.node,
+        round=held.round,
+        info=hello.info,
+        part=start if takes_part else None,
+        restarts=start.restart_count if start is not None else 0,
+    )
+
+
+def _record(holding: Holding, slot: int | None) -> NodeRecord:
+    return NodeRecord(id=holding.node, info=holding.info, slot=slot)
+
+
+def _slots(members: Iterable[tuple[Holding, Start]]) -> Iterable[tuple[Holding, int]]:
+    """A slot for each, in the order of their ranks: the wished one where that is possible.
+
+    Slots are not told to agents. What matters of them is their order, and that a replacement that
+    names its slot finds its predecessor there; a lost member's place stays free.
+    """
+    following = 0
+    for member, part in members:
+        wish = part.group_rank if member.info.rank is None else member.info.rank
+        slot = max(following, wish)
+        following = slot + 1
+        yield member, slot
