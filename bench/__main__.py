@@ -15,8 +15,11 @@ from bench.checkpoints.systems import CHECKPOINT_SYSTEMS
 from bench.document import publish as write_results
 from bench.launchers import LAUNCHERS, Launcher
 from bench.measures import LAUNCH, RECOVERY, STEADY, Experiment
+from bench.operator.assess import assessed_load
+from bench.operator.load import load_trial
 from bench.picture import draw_pictures
 from bench.plots import plot as draw
+from bench.progress import progress
 from bench.report import show as print_run
 from bench.report import table
 from bench.results import MeasureResult, Run, Strip, load, now, save, this_machine
@@ -177,6 +180,25 @@ def shards(seconds: float, times: int, peers: list[str], out: Path) -> None:
     run = Run("shards", started, machine, assessed_shards(trials, systems), skipped=skipped)
     save(run, out / "shards.json")
     draw(run, out / "shards.png")
+    print_run(run, console)
+
+
+@cli.command()
+@click.option("--jobs", default=100, show_default=True, type=click.IntRange(min=1))
+@click.option("--nodes", default=4, show_default=True, type=click.IntRange(min=1))
+@click.option("--times", default=3, show_default=True, type=click.IntRange(min=1))
+@out_option
+def operator(jobs: int, nodes: int, times: int, out: Path) -> None:
+    """An operator with many jobs at once, against a real API server without kubelets."""
+    started, machine = now(), this_machine()
+    trials = []
+    with progress(console, "operator", total=times) as advance:
+        for turn in range(times):
+            advance(f"{jobs} jobs of {nodes} nodes, {turn + 1} of {times}")
+            trials.append(load_trial(jobs=jobs, nodes=nodes))
+    run = Run("operator", started, machine, assessed_load(trials, jobs=jobs, nodes=nodes))
+    save(run, out / "operator.json")
+    draw(run, out / "operator.png")
     print_run(run, console)
 
 

@@ -19,6 +19,7 @@ from resile.platform.kubernetes import names
 from resile.platform.kubernetes.client import KubeClient
 from resile.platform.kubernetes.errors import AlreadyExists, NotFound
 from resile.platform.kubernetes.facts import machine_state
+from resile.platform.kubernetes.gang import POD_GROUPS, pod_group
 from resile.platform.kubernetes.kinds import PODS, SECRETS, SERVICES, KubeObject
 from resile.wire.auth import new_token
 from resile.wire.endpoint import DEFAULT_PORT, Endpoint
@@ -61,6 +62,17 @@ class Attendants:
             made.nodes_service(self._job, uid=self._uid),
         ):
             await self._client.apply(SERVICES, service)
+
+    async def group(self) -> bool:
+        """Have the PodGroup, if one is wanted; False if this cluster does not know any."""
+        wanted = pod_group(self._job, uid=self._uid)
+        if wanted is None:
+            return True
+        try:
+            await self._client.apply(POD_GROUPS, wanted)
+        except NotFound:
+            return False
+        return True
 
     async def start_master(self, serial: int) -> KubeObject | None:
         """A new master; None if it is there already."""

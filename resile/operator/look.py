@@ -11,7 +11,6 @@ from __future__ import annotations
 import logging
 import time
 from datetime import datetime, timezone
-from typing import Any
 
 import msgspec
 
@@ -19,7 +18,6 @@ from resile.control.actions import Decision, StartNode
 from resile.control.observed import Observed, ObservedNode
 from resile.control.orders import unanswered_orders
 from resile.control.reconcile import reconcile
-from resile.job.cluster import GangPolicy
 from resile.job.node import LIVE
 from resile.job.spec import ElasticJob
 from resile.job.status import JobStatus
@@ -29,24 +27,24 @@ from resile.operator.means import Means
 from resile.operator.memory import JobMemory
 from resile.operator.training import Pace, with_pace, with_training
 from resile.operator.world import Key
-from resile.platform.kubernetes.attendants import master_endpoint, token_variable
+from resile.platform.kubernetes.environment import node_variables
 from resile.platform.kubernetes.errors import NotFound
 from resile.platform.kubernetes.kinds import ELASTIC_JOBS, KubeObject
 from resile.platform.kubernetes.labels import node_of
 from resile.platform.kubernetes.observing import observe_nodes
 from resile.platform.kubernetes.platform import ClusterPlatform
-from resile.platform.rendezvous import node_environments, roles_apart
 from resile.platform.reports import nodes_to_come, verdict_of
 from resile.platform.story import told_by
-from resile.wire.endpoint import Endpoint
 from resile.wire.views import Publication
 
 __all__ = ["Look"]
 
 log = logging.getLogger("resile.operator")
 
-APART = Endpoint("127.0.0.1", 29401)
-"""Where a node of a role that does not train with the others meets: itself."""
+NO_POD_GROUPS = (
+    "spec.gangScheduling is PodGroup, and this cluster knows none (scheduling.x-k8s.io): nodes are "
+    "placed each for itself"
+)
 
 UNTOLD = 1.0
 """A master that was not told yet is told again so soon."""
@@ -159,6 +157,8 @@ class Look:
         if not self._memory.served:
             await self._attendants.serve()
             self._memory.served = True
+            if not await self._attendants.group():
+                self._means.teller.tell_job(self._raw, "NoPodGroups", NO_POD_GROUPS, warning=True)
         if self._memory.line is None:
             means, key = self._means, self._key
             self._memory.line = MasterLine(
@@ -186,8 +186,7 @@ class Look:
             self._means.client,
             self._job,
             uid=self._uid,
-            environments=self._environments(),
-            gated=self._job.spec.gang_scheduling is GangPolicy.SCHEDULING_GATES,
+            environments=node_variables(self._job),
         )
         refused = await platform.apply(
             [
@@ -200,25 +199,11 @@ class Look:
             self._means.world.pods.put(pod)
             if (node := node_of(pod)) is not None:
                 memory.refused.pop(node.id, None)
+        await platform.lift_gates(self._means.world.nodes_of(self._key, self._uid))
         if refused:
             memory.refused.update(refused)
             memory.offer_again_at = now + self._settings.retry_seconds
             self._means.look_again(self._key)
-
-    def _environments(self) -> dict[str, list[dict[str, Any]]]:
-        """What the nodes of each role are told besides the manifest's."""
-        spec, name = self._job.spec, self._job.metadata.name
-        told = node_environments(
-            name,
-            spec,
-            master=master_endpoint(self._job),
-            apart=dict.fromkeys(roles_apart(spec), APART),
-        )
-        token = token_variable(name)
-        return {
-            role: [*({"name": key, "value": value} for key, value in each.items()), token]
-            for role, each in told.items()
-        }
 
     async def _remove(self, why: str) -> None:
         log.info("%s/%s is deleted: %s", *self._key, why)

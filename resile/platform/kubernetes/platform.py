@@ -8,6 +8,7 @@ again. Nothing is remembered here.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import math
 from collections.abc import Iterable, Mapping, Sequence
@@ -17,6 +18,7 @@ from resile.control.actions import Action, DeleteNode, StartNode, StopNode
 from resile.job.spec import ElasticJob
 from resile.platform.kubernetes.client import KubeClient
 from resile.platform.kubernetes.errors import AlreadyExists, Forbidden, Invalid, KubeError, NotFound
+from resile.platform.kubernetes.gang import gates_to_lift
 from resile.platform.kubernetes.kinds import PODS, KubeObject
 from resile.platform.kubernetes.observing import PodRefusal, owned_by
 from resile.platform.kubernetes.pods import node_pod
@@ -39,14 +41,12 @@ class ClusterPlatform:
         *,
         uid: str,
         environments: Mapping[str, Sequence[Mapping[str, Any]]],
-        gated: bool = False,
     ) -> None:
         """``environments``: what the nodes of each role are told besides the manifest's."""
         self._client = client
         self._job = job
         self._uid = uid
         self._environments = environments
-        self._gated = gated
         self._turn = asyncio.Semaphore(AT_ONCE)
         self.created: list[KubeObject] = []
         """Pods that this call made."""
@@ -55,6 +55,13 @@ class ClusterPlatform:
         """Carry out all actions. Returns what was not taken, by the nodes' ids."""
         outcomes = await asyncio.gather(*(self._carry_out(action) for action in actions))
         return {refusal.node.id: refusal for refusal in outcomes if refusal is not None}
+
+    async def lift_gates(self, pods: Iterable[KubeObject]) -> None:
+        """Let the scheduler have the pods, once all that the job needs exist."""
+        for name, left in gates_to_lift(self._job, pods).items():
+            body = {"spec": {"schedulingGates": left}}
+            with contextlib.suppress(NotFound):
+                await self._client.patch(PODS, name, body, namespace=self._job.metadata.namespace)
 
     async def _carry_out(self, action: Action) -> PodRefusal | None:
         async with self._turn:
@@ -71,7 +78,6 @@ class ClusterPlatform:
             uid=self._uid,
             environment=self._environments[order.node.role],
             avoid=order.avoid,
-            gated=self._gated,
         )
         try:
             self.created.append(await self._client.create(PODS, pod))

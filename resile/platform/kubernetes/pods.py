@@ -14,21 +14,20 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from resile.control.actions import StartNode
+from resile.job.cluster import GangPolicy
 from resile.job.role import NodeResources, RoleSpec
 from resile.job.spec import ElasticJob
+from resile.platform.kubernetes.gang import GATED, group_labels
 from resile.platform.kubernetes.labels import node_labels, owner
 from resile.platform.kubernetes.names import nodes_service
 
-__all__ = ["GATE", "MAIN_CONTAINER", "REASON", "node_pod"]
+__all__ = ["MAIN_CONTAINER", "REASON", "node_pod"]
 
 MAIN_CONTAINER = "node"
 """Its name where the template does not give one."""
 
 REASON = "resile.dev/reason"
 """Why the node was started: an annotation."""
-
-GATE = "resile.dev/gang"
-"""Holds pods back from the scheduler until all that the job needs exist."""
 
 SHARED_MEMORY = "shared-memory"
 
@@ -40,7 +39,6 @@ def node_pod(
     uid: str,
     environment: Sequence[Mapping[str, Any]],
     avoid: Sequence[str] = (),
-    gated: bool = False,
 ) -> dict[str, Any]:
     """The pod to create. ``environment``: what nodes are told besides the manifest's, in
     Kubernetes' notation; ``avoid``: machines that it should not run on."""
@@ -51,7 +49,7 @@ def node_pod(
         "kind": "Pod",
         "metadata": _metadata(job, order, uid=uid, template=template.get("metadata") or {}),
         "spec": _Spec(job, role, order).filled(
-            template.get("spec") or {}, environment=environment, avoid=avoid, gated=gated
+            template.get("spec") or {}, environment=environment, avoid=avoid
         ),
     }
 
@@ -59,7 +57,7 @@ def node_pod(
 def _metadata(
     job: ElasticJob, order: StartNode, *, uid: str, template: Mapping[str, Any]
 ) -> dict[str, Any]:
-    own = node_labels(job.metadata.name, order.node)
+    own = {**group_labels(job), **node_labels(job.metadata.name, order.node)}
     return {
         "name": order.node.name,
         "namespace": job.metadata.namespace,
@@ -83,7 +81,6 @@ class _Spec:
         *,
         environment: Sequence[Mapping[str, Any]],
         avoid: Sequence[str],
-        gated: bool,
     ) -> dict[str, Any]:
         role, order = self._role, self._order
         main, *sidecars = spec.get("containers") or [{"name": MAIN_CONTAINER}]
@@ -102,8 +99,8 @@ class _Spec:
             spec["imagePullSecrets"] = [{"name": name} for name in role.image_pull_secrets]
         _extend(spec, "tolerations", role.tolerations)
         _extend(spec, "volumes", [*role.volumes, *self._shared_memory(spec)])
-        if gated:
-            _extend(spec, "schedulingGates", [{"name": GATE}])
+        if self._job.spec.gang_scheduling is GangPolicy.SCHEDULING_GATES:
+            _extend(spec, "schedulingGates", [GATED])
         if avoid:
             _avoid(spec, avoid)
         return spec

@@ -69,7 +69,7 @@ async def namespace(kubeconfig: str) -> AsyncIterator[str]:
                 return True
             return False
 
-        await eventually(gone, f"the namespace {name} to be gone")
+        await eventually(gone, f"the namespace {name} to be gone", patience=240)
 
 
 @pytest.fixture

@@ -57,7 +57,7 @@ class Cluster:
         try:
             from resile.platform.kubernetes.client import KubeClient
         except ModuleNotFoundError as error:
-            if error.name != "lightkube":
+            if (error.name or "").partition(".")[0] != "lightkube":
                 raise
             raise ConfigError(
                 "talking to a cluster needs lightkube: pip install 'resile[kubernetes]'"

@@ -1,4 +1,4 @@
-"""How far a job has come on its way to training, in a line, and whether it is there. Pure."""
+"""How far a job has come on its way to training, in words, and whether it is there. Pure."""
 
 from __future__ import annotations
 
@@ -19,6 +19,8 @@ from resile.wire.views import JobPicture
 
 __all__ = ["Arrival", "Headway", "headway", "trains"]
 
+SUSPENDED = "the job is suspended (spec.suspend)"
+
 
 class Arrival(Enum):
     """How the way to training ended."""
@@ -32,9 +34,9 @@ class Arrival(Enum):
 
 @dataclass(frozen=True)
 class Headway:
-    """Where a job is: a line for a person, and how it ended if it did."""
+    """Where a job is: a line of each thing that a person waits for, and how it ended if it did."""
 
-    line: str
+    lines: tuple[str, ...]
     arrival: Arrival | None = None
 
 
@@ -42,18 +44,20 @@ def headway(picture: JobPicture, *, masters: Sequence[Mapping[str, Any]] = ()) -
     """``masters``: the pods of its master."""
     status, spec = picture.status, _spec(picture)
     if spec is not None and spec.managed_elsewhere:
-        return Headway(picture.message, Arrival.ELSEWHERE)
+        return Headway((picture.message,), Arrival.ELSEWHERE)
     if status is None:
-        return Headway(picture.message)
+        halt = Arrival.SUSPENDED if spec is not None and spec.suspend else None
+        return Headway((SUSPENDED if halt else picture.message,), halt)
     if status.phase is JobPhase.SUCCEEDED:
-        return Headway(_with("the job has succeeded", picture.message), Arrival.SUCCEEDED)
+        return Headway((_with("the job has succeeded", picture.message),), Arrival.SUCCEEDED)
     if status.phase is JobPhase.FAILED or _refused(status):
-        return Headway(_with("the job has failed", picture.message), Arrival.FAILED)
+        return Headway((_with("the job has failed", picture.message),), Arrival.FAILED)
     if spec is not None and spec.suspend:
-        return Headway("the job is suspended (spec.suspend)", Arrival.SUSPENDED)
+        return Headway((SUSPENDED,), Arrival.SUSPENDED)
     if trains(picture):
-        return Headway(_training(status), Arrival.TRAINS)
-    return Headway("; ".join(filter(None, (_master(masters), _nodes(status, picture.message)))))
+        return Headway((_training(status),), Arrival.TRAINS)
+    told = (_master(masters), _nodes(status, picture.message))
+    return Headway(tuple(line for line in told if line))
 
 
 def trains(picture: JobPicture) -> bool:
@@ -92,7 +96,7 @@ def _training(status: JobStatus) -> str:
 def _master(pods: Sequence[Mapping[str, Any]]) -> str:
     """Empty once it answers: then the nodes are what matters."""
     if not pods:
-        return "no master yet"
+        return "there is no master yet"
     pod = pods[-1]
     node = Node(role=MASTER, rank=0, id=0, name=pod["metadata"]["name"])
     facts = pod_facts(node, pod, {})

@@ -42,6 +42,9 @@ WAITING = 64
 
 ENDED = frozenset({"Succeeded", "Failed"})
 
+NO_LOG = b"unable to retrieve container logs for "
+"""How a kubelet says, in place of a log, that the container is gone already."""
+
 Batch: TypeAlias = list[tuple[str, str]]
 """Nodes' names and lines, in order."""
 
@@ -145,7 +148,7 @@ class PodLogs:
             async for piece in pieces:
                 *lines, rest = (rest + piece).split(b"\n")
                 yield [(name, _text(line)) for line in lines]
-        if rest:
+        if rest and not rest.startswith(NO_LOG):
             yield [(name, _text(rest))]
 
     async def _follow_one(self, pod: KubeObject, tail: int | None) -> None:
@@ -184,7 +187,8 @@ class PodLogs:
             async for piece in pieces:
                 *lines, rest = (rest + piece).split(b"\n")
                 await self._tell(name, overlap, lines)
-        await self._tell(name, overlap, [rest] if rest else [])
+        if rest and not rest.startswith(NO_LOG):
+            await self._tell(name, overlap, [rest])
         await self._tell(name, overlap, None)
 
     async def _tell(self, name: str, overlap: Overlap, lines: list[bytes] | None) -> None:

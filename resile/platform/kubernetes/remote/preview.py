@@ -7,32 +7,27 @@ wait for other roles are shown, too.
 from __future__ import annotations
 
 from datetime import datetime, timezone
-from typing import Any
 
 from resile.control.actions import StartNode
 from resile.control.observed import Observed, ObservedNode
 from resile.control.reconcile import reconcile
-from resile.job.cluster import GangPolicy
 from resile.job.node import NodePhase
 from resile.job.spec import ElasticJob
 from resile.job.status import JobStatus
 from resile.platform.kubernetes import attendants
+from resile.platform.kubernetes.environment import node_variables
+from resile.platform.kubernetes.gang import POD_GROUPS, pod_group
 from resile.platform.kubernetes.kinds import KubeObject
 from resile.platform.kubernetes.pods import node_pod
 from resile.platform.kubernetes.remote.submitting import object_of
-from resile.platform.rendezvous import node_environments, roles_apart
-from resile.wire.endpoint import Endpoint
 
-__all__ = ["OPERATORS_IMAGE", "node_variables", "preview"]
+__all__ = ["OPERATORS_IMAGE", "preview"]
 
 OPERATORS_IMAGE = "the-operators-own-image"
 """Stands for what only the operator knows: the image of a master whose manifest names none."""
 
 UNKNOWN_UID = "00000000-0000-0000-0000-000000000000"
 REDACTED = "(random, made by the operator)"
-
-APART = Endpoint("127.0.0.1", 29401)
-"""Where a node of a role that does not train with the others meets: itself."""
 
 
 def preview(job: ElasticJob) -> list[KubeObject]:
@@ -41,34 +36,24 @@ def preview(job: ElasticJob) -> list[KubeObject]:
     if job.spec.suspend or job.spec.managed_elsewhere:
         return objects
     variables = node_variables(job)
-    gated = job.spec.gang_scheduling is GangPolicy.SCHEDULING_GATES
     objects += [
         attendants.token_secret(job, uid=UNKNOWN_UID, token=REDACTED),
         attendants.master_service(job, uid=UNKNOWN_UID),
         attendants.nodes_service(job, uid=UNKNOWN_UID),
+        *_group(job),
         attendants.master_pod(job, uid=UNKNOWN_UID, image=OPERATORS_IMAGE, serial=0),
     ]
     objects += [
-        node_pod(job, order, uid=UNKNOWN_UID, environment=variables[order.node.role], gated=gated)
+        node_pod(job, order, uid=UNKNOWN_UID, environment=variables[order.node.role])
         for order in _orders(job)
     ]
     return objects
 
 
-def node_variables(job: ElasticJob) -> dict[str, list[dict[str, Any]]]:
-    """What the nodes of each role are told besides the manifest's, in Kubernetes' notation."""
-    spec, name = job.spec, job.metadata.name
-    told = node_environments(
-        name,
-        spec,
-        master=attendants.master_endpoint(job),
-        apart=dict.fromkeys(roles_apart(spec), APART),
-    )
-    token = attendants.token_variable(name)
-    return {
-        role: [*({"name": key, "value": value} for key, value in each.items()), token]
-        for role, each in told.items()
-    }
+def _group(job: ElasticJob) -> list[KubeObject]:
+    wanted = pod_group(job, uid=UNKNOWN_UID)
+    head = {"apiVersion": POD_GROUPS.api_version, "kind": POD_GROUPS.kind}
+    return [] if wanted is None else [{**head, **wanted}]
 
 
 def _orders(job: ElasticJob) -> list[StartNode]:

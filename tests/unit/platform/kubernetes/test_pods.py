@@ -6,8 +6,9 @@ from typing import Any
 
 from resile.control.actions import Priority
 from resile.job.role import NodeResources
+from resile.platform.kubernetes.gang import GATE, gates_to_lift, pod_group
 from resile.platform.kubernetes.labels import job_of, node_of
-from resile.platform.kubernetes.pods import GATE, node_pod
+from resile.platform.kubernetes.pods import node_pod
 
 from .jobs import UID, job, order
 
@@ -138,5 +139,23 @@ def test_without_an_affinity_of_the_users_there_is_one_alternative() -> None:
 
 
 def test_a_gated_pod_waits_for_its_gang() -> None:
-    pod = node_pod(job(), order(), uid=UID, environment=[], gated=True)
-    assert pod["spec"]["schedulingGates"] == [{"name": GATE}]
+    gang = job({"replicas": 2}, gangScheduling="SchedulingGates")
+    pod = node_pod(gang, order(), uid=UID, environment=[])
+    pod["spec"]["schedulingGates"].append({"name": "another"})
+    assert pod["spec"]["schedulingGates"][0] == {"name": GATE}
+    second = {**pod, "metadata": {**pod["metadata"], "name": "second"}}
+    assert gates_to_lift(gang, [pod]) == {}
+    other = [{"name": "another"}]
+    assert gates_to_lift(gang, [pod, second]) == {"digits-worker-7": other, "second": other}
+    ended = {**second, "status": {"phase": "Failed"}}
+    assert gates_to_lift(gang, [pod, ended]) == {}
+
+
+def test_a_group_asks_for_as_many_as_the_job_needs() -> None:
+    gang = job({"replicas": {"min": 3, "max": 5}}, gangScheduling="PodGroup")
+    group = pod_group(gang, uid=UID)
+    assert group is not None
+    assert group["spec"] == {"minMember": 3}
+    labels = node_pod(gang, order(), uid=UID, environment=[])["metadata"]["labels"]
+    assert labels["scheduling.x-k8s.io/pod-group"] == group["metadata"]["name"]
+    assert pod_group(job(), uid=UID) is None

@@ -1,0 +1,46 @@
+"""Trials of an operator under load, as measures with what is wanted of them."""
+
+from collections.abc import Sequence
+
+from bench.operator.load import LoadTrial
+from bench.results import MeasureResult, Outcome, Series
+from bench.targets import OURS, AtMost, Shown, Target, judged
+
+
+def assessed_load(trials: Sequence[LoadTrial], *, jobs: int, nodes: int) -> list[MeasureResult]:
+    """All figures."""
+    what = f"{jobs} jobs of {nodes} nodes"
+
+    def measure(
+        name: str, title: str, values: list[float], target: Target, unit: str
+    ) -> MeasureResult:
+        outcomes = [Outcome(value) for value in values]
+        series = [Series(OURS, OURS, "Resile", outcomes)]
+        return judged(name, f"{what}: {title}", series, target=target, unit=unit)
+
+    return [
+        measure(
+            "load-created",
+            "created to all pods created",
+            [one.created for one in trials],
+            AtMost(20.0, "under 20 s"),
+            "s",
+        ),
+        measure(
+            "load-replaced",
+            "a pod of each deleted to all replaced",
+            [one.replaced for one in trials],
+            Shown(),
+            "s",
+        ),
+        measure(
+            "load-memory",
+            "memory of the operator",
+            [one.memory for one in trials],
+            AtMost(200.0, "under 200 MB"),
+            "MB",
+        ),
+        measure(
+            "load-cpu", "CPU of the operator in all", [one.cpu for one in trials], Shown(), "s"
+        ),
+    ]
