@@ -4,7 +4,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: install check test demo bench clean
+.PHONY: install check test test-cluster demo bench clean
 
 install: $(STAMP)
 
@@ -21,9 +21,12 @@ check: $(STAMP)
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-# Three at a time: most tests wait for real processes, and files stay together.
 test: check
-	$(BIN)/pytest -n 3 --dist loadfile
+	$(BIN)/python -m tests.everything
+
+# On a whole cluster with two nodes, as root: about a quarter of an hour. See docs/cluster.md.
+test-cluster: $(STAMP)
+	$(BIN)/python -m tests.oncluster
 
 # Kills a worker, a node and the master of a real job, and shows that it goes on.
 demo: $(STAMP)
@@ -44,6 +47,19 @@ bench: $(STAMP)
 .PHONY: image
 image: $(STAMP)
 	$(BIN)/python -m devcluster.images
+
+# A real Kubernetes on this machine, as root; see docs/cluster.md.
+NODES ?= 2
+
+.PHONY: cluster cluster-down cluster-status
+cluster: $(STAMP)
+	$(BIN)/python -m devcluster up --nodes $(NODES)
+
+cluster-down: $(STAMP)
+	$(BIN)/python -m devcluster down
+
+cluster-status: $(STAMP)
+	$(BIN)/python -m devcluster status
 
 clean:
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .import_linter_cache

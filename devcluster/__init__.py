@@ -9,7 +9,8 @@ How the rooms fit together:
 
     layout          every path, name, address and port
     machine         can this machine do it;  packages: what Debian adds
-    build           Kubernetes' binaries, from source (apt_sources: where the source is)
+    build           Kubernetes' binaries, from source (apt_sources: where the source is, repairs:
+                    what a newer Go needs changed in it)
     credentials     keys, certificates (certificates: how they are signed) and kubeconfigs
     daemons         processes that stay;  identity: who they are;  detach: how they begin
     control_plane   command lines of what runs once

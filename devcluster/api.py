@@ -51,8 +51,9 @@ class Api:
         return {name: moment for name, moment in found.items() if moment}
 
     def _text(self, path: str) -> bytes | None:
-        headers = {"Authorization": f"Bearer {self._account.token}"}
-        request = urllib.request.Request(self._account.url + path, headers=headers)
+        request = urllib.request.Request(self._account.url + path)
+        if self._account.token:
+            request.add_header("Authorization", f"Bearer {self._account.token}")
         try:
             with self._opener.open(request, timeout=_PATIENCE) as response:
                 content: bytes = response.read()

@@ -1,13 +1,14 @@
 """Kubernetes' binaries, built once on a machine from Debian's source package.
 
-Debian ships only kubectl of it. Everything happens in a folder beside the final one, which appears
-in one step when all is there; a build that was killed is done again, faster, because Go's own cache
-is kept until one succeeds. It takes nine minutes on two cores and 3 GB of disk for that time.
+Debian ships only kubectl of it. Everything happens in a folder beside the final one, Go's cache as
+well, and the final one appears in one step when all is there; a build that was killed is done again
+from the beginning. It takes nine minutes on two cores, and 3 GB of disk for that time.
 """
 
 import os
 import shutil
 import subprocess
+import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -19,6 +20,7 @@ from devcluster.lock import exclusive
 from devcluster.machine import architecture
 from devcluster.packages import TO_BUILD, install, missing
 from devcluster.progress import Progress
+from devcluster.repairs import REPAIRS, repaired
 
 BINARIES = ("kube-apiserver", "kube-controller-manager", "kube-proxy", "kube-scheduler", "kubelet")
 
@@ -39,7 +41,7 @@ def ensure_binaries(
         if packages := missing(TO_BUILD):
             progress.reached(f"installing with apt-get: {' '.join(packages)}")
             install(packages)
-        work = layout.cache / f"kubernetes-{KUBERNETES_VERSION}.building"
+        work = _new_work_folder(layout)
         _build(work, binaries, progress)
         shutil.rmtree(layout.binaries, ignore_errors=True)
         (work / "done").rename(layout.binaries)
@@ -47,18 +49,29 @@ def ensure_binaries(
         progress.reached(f"Kubernetes {KUBERNETES_VERSION} is in {layout.binaries}")
 
 
+def _new_work_folder(layout: Layout) -> Path:
+    """A folder for this attempt; those of earlier ones are removed.
+
+    Each has its own: the compilers of a build that was killed may still be at it for a moment.
+    """
+    prefix = f"kubernetes-{KUBERNETES_VERSION}.building-"
+    for leftover in layout.cache.glob(f"{prefix}*"):
+        shutil.rmtree(leftover, ignore_errors=True)
+    return Path(tempfile.mkdtemp(prefix=prefix, dir=layout.cache))
+
+
 def _are_there(folder: Path, binaries: Sequence[str]) -> bool:
     return all((folder / name).is_file() for name in binaries)
 
 
 def _build(work: Path, binaries: Sequence[str], progress: Progress) -> None:
-    for leftover in ("apt", "source", "tree", "done"):
-        shutil.rmtree(work / leftover, ignore_errors=True)
     progress.reached(f"fetching the source of Kubernetes {KUBERNETES_VERSION} with apt-get")
     archive = _fetch(work)
     tree = work / "tree"
     tree.mkdir()
     run("tar", "--extract", "--strip-components=1", "--file", str(archive), cwd=tree)
+    for name, changes in REPAIRS.items():
+        (tree / name).write_text(repaired((tree / name).read_text(), changes))
     progress.reached(f"building {', '.join(binaries)}; about nine minutes on two cores")
     _make(work, tree, binaries, progress)
     made = tree / "_output" / "local" / "bin" / "linux" / architecture()
@@ -102,7 +115,6 @@ def _make(work: Path, tree: Path, binaries: Sequence[str], progress: Progress) -
         **os.environ,
         "PWD": str(place),
         "GOPATH": str(tree / ".go"),
-        "GOCACHE": os.environ.get("GOCACHE") or str(work / "gocache"),
         "CGO_ENABLED": "0",
         "KUBE_GIT_VERSION": f"v{KUBERNETES_VERSION}",
     }

@@ -36,7 +36,7 @@ class Cluster:
         with exclusive(
             layout.lock, waiting=lambda: progress.reached("waiting for another command")
         ):
-            bring_up(layout, nodes=nodes, progress=progress)
+            bring_up(layout, count=nodes, progress=progress)
         return cls(layout)
 
     @staticmethod

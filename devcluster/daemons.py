@@ -60,10 +60,12 @@ class Daemon:
             )
         return True
 
-    def require(self) -> None:
-        """Raise if it does not run."""
-        if not self.identity():
+    def require(self) -> Identity:
+        """The running process; DaemonFailed if there is none."""
+        found = self.identity()
+        if not found:
             raise DaemonFailed(self.name, problem="died", log=self.log)
+        return found
 
 
 def start_all(daemons: Iterable[Daemon]) -> list[Daemon]:

@@ -8,7 +8,6 @@ the last answers stay; a watch that ends for any reason begins again with a list
 import asyncio
 import json
 import signal
-import ssl
 import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -24,7 +23,7 @@ from devcluster.hosts import hosts
 # Many endpoints change at once when a job starts; one reading of the file serves them all.
 _GATHER = 0.05
 _TRY_AGAIN = 0.5
-# A connection that died without a word is noticed after this long: the server ends a watch earlier.
+# The server ends a watch after this long; a connection silent for longer is dead.
 _WATCH_SECONDS = 120
 _SILENCE = 150.0
 
@@ -35,11 +34,12 @@ class Collection:
     def __init__(self, path: str, changed: asyncio.Event) -> None:
         self._path = path
         self._changed = changed
-        self._items: dict[str, dict[str, Any]] = {}
-        self.is_known = False
+        self._items: dict[str, dict[str, Any]] | None = None
 
-    def __iter__(self) -> Any:
-        return iter(self._items.values())
+    @property
+    def items(self) -> list[dict[str, Any]] | None:
+        """None before the first list."""
+        return None if self._items is None else list(self._items.values())
 
     async def follow(self, session: aiohttp.ClientSession) -> None:
         """Keep up for ever."""
@@ -54,7 +54,6 @@ class Collection:
         async with session.get(self._path) as response:
             document = await response.json()
         self._items = {item["metadata"]["uid"]: item for item in document["items"]}
-        self.is_known = True
         self._changed.set()
         return str(document["metadata"]["resourceVersion"])
 
@@ -63,51 +62,57 @@ class Collection:
         async with session.get(self._path, params=query) as response:
             async for line in _lines(response.content):
                 event = json.loads(line)
-                if event["type"] == "ERROR":
+                if event["type"] == "ERROR":  # Usually: that version is too old by now.
                     return
-                item = event["object"]
-                if event["type"] == "DELETED":
-                    self._items.pop(item["metadata"]["uid"], None)
-                else:
-                    self._items[item["metadata"]["uid"]] = item
-                self._changed.set()
+                self._apply(event["type"], event["object"])
+
+    def _apply(self, change: str, item: dict[str, Any]) -> None:
+        assert self._items is not None
+        if change == "DELETED":
+            self._items.pop(item["metadata"]["uid"], None)
+        else:
+            self._items[item["metadata"]["uid"]] = item
+        self._changed.set()
 
 
-async def keep_hosts(account: Account, *, file: Path, pid_file: Path) -> None:
-    """Follow both collections and write what they say."""
+class HostsFile:
+    """The file that dnsmasq answers from."""
+
+    def __init__(self, path: Path, *, reader: Path) -> None:
+        """``reader``: the pid file of dnsmasq."""
+        self._path = path
+        self._reader = reader
+
+    def publish(self, text: str) -> None:
+        """Write the file if it changes, and have it read."""
+        if text == self._path.read_text():
+            return
+        write(self._path, text)
+        if dnsmasq := identity.read(self._reader):
+            dnsmasq.send(signal.SIGHUP)
+
+
+async def keep_names(account: Account, file: HostsFile) -> None:
+    """Follow both collections and publish what they say, for ever."""
     changed = asyncio.Event()
     services = Collection("/api/v1/services", changed)
     endpoints = Collection("/api/v1/endpoints", changed)
-    timeout = aiohttp.ClientTimeout(total=None, sock_connect=5, sock_read=_SILENCE)
     async with aiohttp.ClientSession(
         account.url,
         connector=aiohttp.TCPConnector(ssl=account.tls),
-        timeout=timeout,
+        timeout=aiohttp.ClientTimeout(total=None, sock_connect=5, sock_read=_SILENCE),
         raise_for_status=True,
     ) as session:
-        followers = [asyncio.create_task(one.follow(session)) for one in (services, endpoints)]
-        writer = asyncio.create_task(_keep_writing(services, endpoints, changed, file, pid_file))
-        await asyncio.gather(*followers, writer)
 
+        async def keep_publishing() -> None:
+            while True:
+                await changed.wait()
+                await asyncio.sleep(_GATHER)
+                changed.clear()
+                if services.items is not None and endpoints.items is not None:
+                    file.publish(hosts(services.items, endpoints.items))
 
-async def _keep_writing(
-    services: Collection,
-    endpoints: Collection,
-    changed: asyncio.Event,
-    file: Path,
-    pid_file: Path,
-) -> None:
-    while True:
-        await changed.wait()
-        await asyncio.sleep(_GATHER)
-        changed.clear()
-        if not (services.is_known and endpoints.is_known):
-            continue
-        text = hosts(services, endpoints)
-        if text != file.read_text():
-            write(file, text)
-            if dnsmasq := identity.read(pid_file):
-                dnsmasq.send(signal.SIGHUP)
+        await asyncio.gather(services.follow(session), endpoints.follow(session), keep_publishing())
 
 
 async def _lines(stream: aiohttp.StreamReader) -> AsyncIterator[bytes]:
@@ -120,11 +125,8 @@ async def _lines(stream: aiohttp.StreamReader) -> AsyncIterator[bytes]:
 
 
 def main() -> None:
-    kubeconfig, file, pid_file = map(Path, sys.argv[1:])
-    try:
-        asyncio.run(keep_hosts(load_account(kubeconfig), file=file, pid_file=pid_file))
-    except ssl.SSLError as error:
-        sys.exit(f"{kubeconfig} is of another cluster: {error}")
+    kubeconfig, path, reader = map(Path, sys.argv[1:])
+    asyncio.run(keep_names(load_account(kubeconfig), HostsFile(path, reader=reader)))
 
 
 if __name__ == "__main__":

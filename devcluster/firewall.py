@@ -8,7 +8,7 @@ as one transaction for each table.
 import shutil
 from collections.abc import Sequence
 
-from devcluster.commands import run
+from devcluster.commands import PATH, run
 from devcluster.errors import CommandFailed
 from devcluster.layout import CLUSTER_NETWORK
 
@@ -30,7 +30,7 @@ def ensure_forwarding() -> None:
 def clean_firewall() -> None:
     """Remove every rule and chain of the cluster, for both versions of IP."""
     for program in ("iptables", "ip6tables"):
-        if shutil.which(f"{program}-save"):
+        if shutil.which(f"{program}-save", path=PATH):
             script = removal(run(f"{program}-save"))
             if script:
                 run(f"{program}-restore", "--noflush", "--wait", stdin=script)

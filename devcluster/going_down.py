@@ -34,8 +34,9 @@ def take_down(layout: Layout, *, progress: Progress) -> None:
     clean_firewall()
     restore_kernel(layout.kernel_settings)
     remove_mount_points()
+    progress.reached("network and cgroups removed")
     _remove_state(layout)
-    progress.reached("network, cgroups and files removed")
+    progress.reached("files removed")
 
 
 def _remove_state(layout: Layout) -> None:

@@ -4,10 +4,9 @@ Every step makes what is missing and leaves alone what is there, so the same way
 empty machine, from a cluster that lost processes, and from an `up` that was killed halfway.
 """
 
-from collections.abc import Mapping
-from datetime import datetime, timezone
+from collections.abc import Sequence
 
-from devcluster import control_plane, node_life
+from devcluster import control_plane, node_life, nodes
 from devcluster.api import Api
 from devcluster.build import ensure_binaries
 from devcluster.credentials import ensure_credentials
@@ -28,35 +27,28 @@ from devcluster.waiting import holds_within
 _API_WITHIN = 90.0
 _NODES_WITHIN = 180.0
 
-_LONG_AGO = datetime.min.replace(tzinfo=timezone.utc)
 
-
-def bring_up(layout: Layout, *, nodes: int, progress: Progress) -> None:
-    """Bring up a cluster with at least this many nodes; all are Ready when this returns."""
+def bring_up(layout: Layout, *, count: int, progress: Progress) -> None:
+    """Bring up a cluster with at least `count` nodes; all are Ready when this returns."""
     ensure_machine(progress)
     ensure_binaries(layout, progress=progress)
     ensure_pause_image(layout)
-    before = len(layout.nodes())
-    members = [layout.node(index) for index in range(1, max(nodes, before) + 1)]
     _prepare(layout)
-    started = start_all(control_plane.foundation(layout))
+    members = [layout.node(index + 1) for index in range(max(count, len(layout.nodes())))]
+    first = start_all(control_plane.foundation(layout))
     for node in members:  # While the API server is still at it.
-        started += node_life.start_runtime(layout, node)
-    if started:
-        progress.reached(f"started {_names(started)}")
+        first += node_life.start_runtime(layout, node)
+    _tell_started(first, progress)
     wait_for_api(layout)
     progress.reached("API server is ready")
-    started = start_all(control_plane.clients(layout))
-    due = {node.name: _LONG_AGO for node in members}
+    then = start_all(control_plane.clients(layout))
     for node in members:
-        moment = datetime.now(timezone.utc).replace(microsecond=0)  # As exact as the API is.
-        if kubelet := node_life.start_kubelet(layout, node):
-            started += kubelet
-            due[node.name] = moment
-    if started:
-        progress.reached(f"started {_names(started)}")
-    wait_for_nodes(layout, due)
-    progress.reached(f"{_count(members)} Ready: {', '.join(node.name for node in members)}")
+        then += node_life.start_kubelet(layout, node)
+    _tell_started(then, progress)
+    wait_for_nodes(layout, members)
+    progress.reached(f"nodes are Ready: {', '.join(node.name for node in members)}")
+    if not first + then:
+        progress.reached("everything was running already")
 
 
 def ensure_machine(progress: Progress) -> None:
@@ -81,23 +73,22 @@ def wait_for_api(layout: Layout) -> None:
         raise DaemonFailed("apiserver", problem="does not get ready", log=needed[1].log)
 
 
-def wait_for_nodes(layout: Layout, due: Mapping[str, datetime]) -> None:
-    """Until every node was heard to be Ready at the given time or later, and pods can be created.
+def wait_for_nodes(layout: Layout, members: Sequence[Node]) -> None:
+    """Until all nodes are Ready, by the word of the kubelets that run now, and pods can be created.
 
-    What was heard earlier may be the word of a kubelet that is dead.
+    What was heard before a kubelet's start is the word of one that is dead.
     """
     api = Api(layout.kubeconfig)
-    needed = [
-        *control_plane.clients(layout),
-        *(one for node in layout.nodes() for one in node_life.daemons(layout, node)),
-    ]
+    kubelets = {node.name: nodes.kubelet(layout, node) for node in members}
+    others = [*control_plane.clients(layout), *(nodes.containerd(layout, one) for one in members)]
 
     def late() -> list[str]:
         heard = api.ready_nodes()
-        return [name for name in due if name not in heard or heard[name] < due[name]]
+        began = {name: daemon.require().started_at() for name, daemon in kubelets.items()}
+        return [name for name in kubelets if name not in heard or heard[name] < began[name]]
 
     def ready() -> bool:
-        for daemon in needed:
+        for daemon in others:
             daemon.require()
         account = api.get("/api/v1/namespaces/default/serviceaccounts/default")
         return bool(account and account.get("secrets")) and not late()
@@ -119,9 +110,6 @@ def _prepare(layout: Layout) -> None:
     write_yaml(layout.registry_config, {"version": "0.1", "storage": storage, "http": http})
 
 
-def _names(daemons: list[Daemon]) -> str:
-    return ", ".join(daemon.name for daemon in daemons)
-
-
-def _count(members: list[Node]) -> str:
-    return "1 node is" if len(members) == 1 else f"{len(members)} nodes are"
+def _tell_started(daemons: Sequence[Daemon], progress: Progress) -> None:
+    if daemons:
+        progress.reached(f"started {', '.join(daemon.name for daemon in daemons)}")

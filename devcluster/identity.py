@@ -8,6 +8,7 @@ that takes over the pid in between is never hit.
 import os
 import signal
 from dataclasses import dataclass
+from datetime import datetime, timedelta, timezone
 from pathlib import Path
 
 # Fields of /proc/<pid>/stat, counted after the program's name.
@@ -26,6 +27,12 @@ class Identity:
     def is_running(self) -> bool:
         """Whether this very process exists and has not ended."""
         return self.boot == this_boot() and start_time(self.pid) == self.start_time
+
+    def started_at(self) -> datetime:
+        """When it was started, in whole seconds, rounded down."""
+        uptime = float(Path("/proc/uptime").read_text().split()[0])
+        age = uptime - self.start_time / os.sysconf("SC_CLK_TCK")
+        return (datetime.now(timezone.utc) - timedelta(seconds=age)).replace(microsecond=0)
 
     def send(self, number: signal.Signals) -> bool:
         """Signal the process; whether it was still there."""

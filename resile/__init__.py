@@ -1,7 +1,7 @@
 """Elastic, fault-tolerant distributed training.
 
-What a training script uses is imported when it is first asked for, so that the command line does
-not pay for it.
+What a training script uses, and what gives jobs to a cluster, is imported when it is first asked
+for, so that the command line does not pay for it.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import importlib
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from resile.platform.kubernetes.jobs import submit, wait
     from resile.train.batch import ElasticTrainer
     from resile.train.checkpoint.checkpointer import Checkpointer
     from resile.train.checkpoint.policy import Auto
@@ -39,6 +40,8 @@ __all__ = [
     "migrator",
     "open_dataset",
     "report",
+    "submit",
+    "wait",
 ]
 
 _HOMES = {
@@ -53,6 +56,8 @@ _HOMES = {
     "migrator": "resile.train.migrate.migrator",
     "open_dataset": "resile.train.data",
     "report": "resile.train.progress",
+    "submit": "resile.platform.kubernetes.jobs",
+    "wait": "resile.platform.kubernetes.jobs",
 }
 
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from resile.cli.amounts import age, clock
+from resile.cli.places import Where, cluster_options
 from resile.cli.reader import JobReader, find_job
 from resile.job.errors import ManifestError
 from resile.job.manifest import job_from_data
@@ -34,17 +35,19 @@ TOLD = 15
     show_default=True,
     help="How many of the last events to show.",
 )
-def describe(job: str, told: int) -> None:
+@cluster_options
+def describe(job: str, told: int, where: Where) -> None:
     """Show a job in full: state and why, roles, nodes, budgets, conditions, what happened.
 
     \b
     Examples:
       resile describe digits
       resile describe digits --events 50
+      resile describe digits -n team
     """
     from resile.cli.tables import new_console
 
-    reader = find_job(job)
+    reader = find_job(job, where)
     picture = reader.picture()
     console = new_console()
     _heading(console, reader, picture)
@@ -74,7 +77,7 @@ def _heading(console: Console, reader: JobReader, picture: JobPicture) -> None:
         "Round because": _round_reason(picture),
         "Budget": _budget(picture),
         "Asked for": ", ".join(f"{role}={n}" for role, n in picture.wishes.items()),
-        "Folder": str(reader.folder.path),
+        **reader.where(),
     }
     for name, text in facts.items():
         if text:
@@ -86,11 +89,15 @@ def _because(phase: str, message: str) -> str:
 
 
 def _training(picture: JobPicture) -> str:
-    seen = picture.training
-    if seen is None or not seen.round:
+    seen, status = picture.training, picture.status
+    if seen is not None and seen.round:
+        step = "" if seen.step is None else f", step {seen.step}"
+        return f"round {seen.round} ({seen.phase}), {seen.world_size} workers{step}"
+    if seen is not None or status is None or not status.round:
         return "no round yet"
-    step = "" if seen.step is None else f", step {seen.step}"
-    return f"round {seen.round} ({seen.phase}), {seen.world_size} workers{step}"
+    facts = [f"round {status.round}", f"{status.world_size or 0} workers"]
+    facts += [] if status.step is None else [f"step {status.step}"]
+    return ", ".join([*facts, status.throughput] if status.throughput else facts)
 
 
 def _round_reason(picture: JobPicture) -> str:

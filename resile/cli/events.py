@@ -7,6 +7,7 @@ import msgspec
 
 from resile.cli.amounts import clock
 from resile.cli.follower import until_interrupted
+from resile.cli.places import Where, cluster_options
 from resile.cli.reader import JobReader, find_job
 from resile.wire.views import EventView
 
@@ -26,7 +27,8 @@ WAIT = 10.0
     show_default=True,
     help="json: one object a line.",
 )
-def events(job: str, follow: bool, tail: int | None, output: str) -> None:
+@cluster_options
+def events(job: str, follow: bool, tail: int | None, output: str, where: Where) -> None:
     """Print what happened in a job, and why, from the oldest to the newest.
 
     \b
@@ -34,8 +36,9 @@ def events(job: str, follow: bool, tail: int | None, output: str) -> None:
       resile events digits
       resile events digits -f
       resile events digits --tail 5 -o json
+      resile events digits -n team -f
     """
-    reader = find_job(job)
+    reader = find_job(job, where)
     told = reader.events()
     _print(told if tail is None else told[len(told) - min(tail, len(told)) :], output)
     if follow:
@@ -46,7 +49,9 @@ def events(job: str, follow: bool, tail: int | None, output: str) -> None:
 def _follow(reader: JobReader, last: int, output: str) -> None:
     while True:
         over = not reader.running
-        fresh = reader.events(since=last, wait=WAIT)
+        if over:
+            reader.pause()  # the last words may come a moment after the end
+        fresh = reader.events(since=last, wait=0.0 if over else WAIT)
         _print(fresh, output)
         last = fresh[-1].seq if fresh else last
         if over:

@@ -7,6 +7,7 @@ from typing import Any
 import click
 import msgspec
 
+from resile.cli.places import Where, cluster_options
 from resile.cli.reader import find_job
 
 
@@ -15,15 +16,17 @@ from resile.cli.reader import find_job
 @click.option(
     "--output", "-o", type=click.Choice(["yaml", "json"]), default="yaml", show_default=True
 )
-def get(job: str, output: str) -> None:
+@cluster_options
+def get(job: str, output: str, where: Where) -> None:
     """Print a job's manifest together with its status.
 
     \b
     Examples:
       resile get digits
       resile get digits -o json
+      resile get digits -n team
     """
-    reader = find_job(job)
+    reader = find_job(job, where)
     picture = reader.picture()
     if picture.manifest is None:
         raise click.ClickException(f"there is nothing to print of job '{job}' ({reader.phase()})")

@@ -1,51 +1,105 @@
-"""``resile jobs``: all jobs of this user on this machine, running and past."""
+"""``resile jobs``: all jobs of this user on this machine, and those of a cluster."""
 
 from __future__ import annotations
 
 import json
+import time
+from typing import Any
 
 import click
 
 from resile.cli.amounts import age, count
-from resile.cli.reader import JobReader
+from resile.cli.places import Where, cluster_options, connect
+from resile.cli.thismachine import LocalReader
+from resile.platform.kubernetes.errors import KubeError
+from resile.platform.kubernetes.kinds import KubeObject
+from resile.platform.kubernetes.remote.cluster import is_configured
 from resile.platform.local.jobfolder import all_jobs
 from resile.wire.views import JobPicture
 
+UNASKED_PATIENCE = 2.0
+"""Seconds that a cluster may cost somebody who did not ask for it."""
+
+LOCAL, KUBERNETES = "local", "kubernetes"
+
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
+@click.option("--all-namespaces", "-A", "everywhere", is_flag=True, help="Of the whole cluster.")
 @click.option(
     "--output", "-o", type=click.Choice(["table", "json"]), default="table", show_default=True
 )
-def jobs(output: str) -> None:
-    """List the jobs on this machine, also those that are over.
+@cluster_options
+def jobs(everywhere: bool, output: str, where: Where) -> None:
+    """List jobs, also those that are over: of this machine, and of the cluster if there is one.
 
-    Crashed means that the job's `resile up` was killed; whatever it ran has ended with it.
+    With -n, -A, --context or --kubeconfig only the cluster's. Crashed means that the job's
+    `resile up` was killed; whatever it ran has ended with it.
 
     \b
     Examples:
       resile jobs
       resile jobs -o json
+      resile jobs -A --context production
     """
-    rows = [_summary(JobReader(folder)) for folder in all_jobs()]
+    if where.given or everywhere:
+        rows = _of_cluster(where, everywhere=everywhere, within=None)
+    else:
+        rows = [_of_this_machine(LocalReader(folder)) for folder in all_jobs()]
+        rows += _of_cluster_if_any()
     if output == "json":
         click.echo(json.dumps(rows, indent=2))
     elif not rows:
-        click.echo("There are no jobs. Start one with 'resile up job.yaml'.")
+        click.echo(f"There are no jobs. {_hint(where, everywhere)}")
     else:
-        _print(rows)
+        _print(rows, namespaces=everywhere)
 
 
-def _summary(job: JobReader) -> dict[str, object]:
+def _hint(where: Where, everywhere: bool) -> str:
+    how = "submit" if where.given or everywhere else "up"
+    return f"Start one with 'resile {how} job.yaml'."
+
+
+def _of_cluster_if_any() -> list[dict[str, Any]]:
+    """A cluster that nobody asked for must not stand in the way."""
+    if not is_configured():
+        return []
+    try:
+        return _of_cluster(Where(), everywhere=False, within=UNASKED_PATIENCE)
+    except KubeError as error:
+        from resile.cli.mistakes import sentence_for
+
+        click.echo(f"Warning: no jobs of the cluster: {sentence_for(error)}", err=True)
+        return []
+
+
+def _of_cluster(where: Where, *, everywhere: bool, within: float | None) -> list[dict[str, Any]]:
+    listed = connect(where).jobs(everywhere=everywhere, within=within)
+    return [_of_object(raw) for raw in listed]
+
+
+def _of_object(raw: KubeObject) -> dict[str, Any]:
+    from resile.platform.kubernetes.remote.seeing import is_over, phase_of, picture_of
+
+    picture = picture_of(raw, now=time.time())
+    row = _summary(picture, phase=phase_of(raw), running=not is_over(raw))
+    return {**row, "platform": KUBERNETES, "namespace": raw["metadata"]["namespace"]}
+
+
+def _of_this_machine(job: LocalReader) -> dict[str, Any]:
     picture = job.picture()
+    row = _summary(picture, phase=job.phase(picture), running=job.running)
+    return {**row, "name": job.name, "platform": LOCAL, "namespace": None}
+
+
+def _summary(picture: JobPicture, *, phase: str, running: bool) -> dict[str, Any]:
     roles = picture.status.roles.values() if picture.status else ()
-    training = picture.training
     return {
-        "name": job.name,
-        "phase": job.phase(picture),
-        "ready": sum(role.succeeded + role.active * job.running for role in roles),
+        "name": picture.name,
+        "phase": phase,
+        "ready": sum(role.succeeded + role.active * running for role in roles),
         "wanted": sum(role.wanted for role in roles),
         "restarts": restarts(picture),
-        "step": training.step if training else None,
+        "step": _step(picture),
         "created": picture.created,
     }
 
@@ -56,20 +110,33 @@ def restarts(picture: JobPicture) -> int:
     return replaced + (picture.training.restarts if picture.training else 0)
 
 
-def _print(rows: list[dict[str, object]]) -> None:
+def _step(picture: JobPicture) -> int | None:
+    """Asked of its master, or what its operator wrote down last."""
+    if picture.training is not None:
+        return picture.training.step
+    return picture.status.step if picture.status else None
+
+
+def _print(rows: list[dict[str, Any]], *, namespaces: bool) -> None:
+    """Where a job is, is told only where there is something to tell apart."""
     from resile.cli.tables import new_console, new_table, phase_text
 
+    places = {
+        "PLATFORM": len({row["platform"] for row in rows}) > 1,
+        "NAMESPACE": namespaces or len({row["namespace"] for row in rows} - {None}) > 1,
+    }
+    told = [name for name, shown in places.items() if shown]
     table = new_table(
-        *("NAME", "PHASE", "NODES", "RESTARTS", "STEP", "AGE"), numbers=("RESTARTS", "STEP")
+        *(*told, "NAME", "PHASE", "NODES", "RESTARTS", "STEP", "AGE"), numbers=("RESTARTS", "STEP")
     )
     for row in rows:
-        step, created = row["step"], row["created"]
         table.add_row(
-            str(row["name"]),
-            phase_text(str(row["phase"])),
+            *(row[name.lower()] or "-" for name in told),
+            row["name"],
+            phase_text(row["phase"]),
             f"{row['ready']}/{row['wanted']}",
             str(row["restarts"]),
-            count(step if isinstance(step, int) else None),
-            age(created if isinstance(created, float) else 0.0),
+            count(row["step"]),
+            age(row["created"]),
         )
     new_console().print(table)

@@ -17,7 +17,7 @@ from resile.ledger import FOLDER_VARIABLE
 from resile.wire.statedir import state_home
 
 if TYPE_CHECKING:
-    from resile.cli.reader import JobReader
+    from resile.cli.thismachine import LocalReader
 
 __all__ = ["find_ledger", "ledger_asked_for"]
 
@@ -48,12 +48,12 @@ def _ledger_of_run(name: str) -> Path:
 
 
 def _ledger_of_up(name: str, *, otherwise: Path | None) -> Path:
-    from resile.cli.reader import find_job
+    from resile.cli.thismachine import find_local_job
     from resile.platform.local.jobfolder import JobFolder
 
     if otherwise is not None and not JobFolder(name).exists():
         return otherwise
-    job = find_job(name)
+    job = find_local_job(name)
     found = _in_manifest(job) or (job.folder.ledger if job.folder.ledger.is_dir() else otherwise)
     if found is None:
         raise click.ClickException(
@@ -63,7 +63,7 @@ def _ledger_of_up(name: str, *, otherwise: Path | None) -> Path:
     return found
 
 
-def _in_manifest(job: JobReader) -> Path | None:
+def _in_manifest(job: LocalReader) -> Path | None:
     """The folder that the env of a role names, if one does."""
     from resile.job.manifest import job_from_data
 

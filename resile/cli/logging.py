@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json as json_text
 import logging
 import os
 import sys
+from datetime import datetime, timezone
 
 
 class _Format(logging.Formatter):
@@ -19,10 +21,25 @@ class _Format(logging.Formatter):
         return line
 
 
-def set_up_logging() -> None:
+class _Json(logging.Formatter):
+    """One object a line."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        line = {
+            "time": datetime.fromtimestamp(record.created, timezone.utc).isoformat(),
+            "level": record.levelname.lower(),
+            "logger": record.name,
+            "message": record.getMessage(),
+        }
+        if record.exc_info:
+            line["error"] = self.formatException(record.exc_info)
+        return json_text.dumps(line)
+
+
+def set_up_logging(*, json: bool = False) -> None:
     """INFO and above to stderr; RESILE_LOG=debug shows more, =warning less."""
     handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(_Format())
+    handler.setFormatter(_Json() if json else _Format())
     logger = logging.getLogger("resile")
     logger.handlers[:] = [handler]
     logger.propagate = False

@@ -15,11 +15,14 @@ from resile.cli.suggestions import closest
 COMMANDS = {
     "run": ("resile.cli.run", "Run a script on this node, as torchrun does, and keep it training."),
     "up": ("resile.cli.up", "Run a whole job, all its nodes, on this machine."),
-    "jobs": ("resile.cli.jobs", "List the jobs on this machine, running and past."),
+    "submit": ("resile.cli.submit", "Give a job to a Kubernetes cluster and see it begin."),
+    "jobs": ("resile.cli.jobs", "List jobs, running and past: of this machine, of a cluster."),
     "describe": ("resile.cli.describe", "Show a job in full: state, nodes, what happened and why."),
     "logs": ("resile.cli.logs", "Print what a job's nodes print."),
     "events": ("resile.cli.events", "Print what happened in a job, and why."),
     "scale": ("resile.cli.scale", "Change how many nodes a role has."),
+    "suspend": ("resile.cli.suspend", "Stop all nodes of a cluster's job, and keep the job."),
+    "resume": ("resile.cli.suspend", "Have a suspended job go on."),
     "get": ("resile.cli.get", "Print a job's manifest with its status."),
     "data": ("resile.cli.data", "Prove that each sample was trained exactly once."),
     "delete": ("resile.cli.delete", "End a job and forget it."),
@@ -27,6 +30,7 @@ COMMANDS = {
     "prestop": ("resile.cli.prestop", "Hook before a pod stops: have its training saved."),
     "poststart": ("resile.cli.poststart", "Hook after a pod's start: note when it was."),
     "master": ("resile.cli.master", "Run a job's master by hand."),
+    "operator": ("resile.cli.operator", "Look after the ElasticJobs of a Kubernetes cluster."),
 }
 
 
@@ -46,7 +50,8 @@ class UserMistake(click.ClickException):
 
 @contextmanager
 def _in_two_lines() -> Iterator[None]:
-    """Show a user's mistake without the usage, which hides it among all flags."""
+    """Show a user's mistake without the usage, which hides it among all flags, and what a cluster
+    says against it without where in our code that was."""
     try:
         yield
     except click.exceptions.NoArgsIsHelpError:
@@ -58,6 +63,15 @@ def _in_two_lines() -> Iterator[None]:
         raise UserMistake(click.UsageError(text, error.ctx)) from None
     except click.UsageError as error:
         raise UserMistake(error) from None
+    except (click.ClickException, click.exceptions.Exit, click.Abort):
+        raise
+    except Exception as error:
+        from resile.cli.mistakes import sentence_for
+
+        sentence = sentence_for(error)
+        if sentence is None:
+            raise
+        raise click.ClickException(sentence) from None
 
 
 def _flags(ctx: click.Context | None) -> list[str]:
@@ -118,6 +132,7 @@ def cli() -> None:
       resile run --nproc-per-node 2 train.py --steps 300
       resile run --nnodes 1:4 --rdzv-endpoint 127.0.0.1:29400 train.py
       resile up job.yaml
+      resile submit job.yaml -n team
     """
 
 

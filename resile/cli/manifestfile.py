@@ -1,9 +1,10 @@
-"""The manifest a user names: read, checked against this machine, or refused in a few lines."""
+"""The manifest a user names: read, checked for where it is to run, or refused in a few lines."""
 
 from __future__ import annotations
 
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 import msgspec
@@ -13,21 +14,42 @@ from resile.job.manifest import job_from_data, parse_manifest
 from resile.job.role import RoleSpec
 from resile.job.spec import ElasticJob
 
-__all__ = ["load_job"]
+if TYPE_CHECKING:
+    from resile.platform.kubernetes.remote.manifests import Written
+
+__all__ = ["load_job", "load_written"]
 
 
 def load_job(source: str, *, name: str | None) -> ElasticJob:
-    """The job in a file, or on stdin for ``-``; under another name if one is given."""
-    shown = "standard input" if source == "-" else source
+    """The job in a file, or on stdin for ``-``, to run on this machine; under another name if one
+    is given."""
     try:
         job = parse_manifest(_text(source))
     except ManifestError as error:
-        raise click.ClickException(f"{shown}: {error}") from None
+        raise click.ClickException(f"{_shown(source)}: {error}") from None
     if name is not None:
         job = _renamed(job, name)
     for role, spec in job.spec.roles.items():
         _check_program(role, spec)
     return job
+
+
+def load_written(source: str, *, name: str | None) -> Written:
+    """The same, to run on a cluster."""
+    from resile.platform.kubernetes.remote.manifests import read_manifest, renamed
+
+    try:
+        written = read_manifest(_text(source))
+    except ManifestError as error:
+        raise click.ClickException(f"{_shown(source)}: {error}") from None
+    try:
+        return written if name is None else renamed(written, name)
+    except ManifestError as error:
+        raise click.ClickException(f"--name {name}: {error.problems[0].message}") from None
+
+
+def _shown(source: str) -> str:
+    return "standard input" if source == "-" else source
 
 
 def _text(source: str) -> str:

@@ -1,123 +1,120 @@
-"""A job on this machine as commands see it: asked of its master, or read from what it left.
+"""A job as commands see it, wherever it runs: what can be asked of it, and which one is meant.
 
-While its `up` lives a job is asked over HTTP, with patience for a master that is being started
-again; afterwards the folder tells the same. A command need not know which.
+On this machine a job is asked of its master, or read from the folder it left; on a cluster it is
+read from the API server. The commands are written once, against :class:`JobReader`.
+
+As with kubectl, options choose the cluster; without them a job on this machine comes first.
 """
 
 from __future__ import annotations
 
 import difflib
-import time
-from collections.abc import Callable
-from typing import TypeVar
+from collections.abc import Callable, Iterator, Mapping
+from typing import Protocol
 
 import click
 
-from resile.job.status import JobPhase
-from resile.platform.local.jobfolder import JobFolder, all_jobs
-from resile.wire.errors import RefusedByPeer, Unreachable
-from resile.wire.inquiry import Inquiry
-from resile.wire.picture import ended_picture
-from resile.wire.views import EventView, JobPicture, LogFile
+from resile.cli.places import Where, connect
+from resile.cli.thismachine import LocalReader, not_here
+from resile.platform.kubernetes.errors import KubeError
+from resile.platform.kubernetes.remote.cluster import is_configured
+from resile.platform.kubernetes.remote.errors import NoSuchJob
+from resile.platform.local.jobfolder import all_jobs
+from resile.wire.views import EventView, JobPicture, NodePicture
 
 __all__ = ["JobReader", "find_job"]
 
-PATIENCE = 5.0
-"""A killed master is back within a second, on a busy machine within a few."""
 
-RETRY = 0.05
-CRASHED, STARTING, DELETING = "Crashed", "Starting", "Deleting"
-OVER = frozenset({JobPhase.SUCCEEDED.value, JobPhase.FAILED.value})
-
-T = TypeVar("T")
-
-
-class JobReader:
+class JobReader(Protocol):
     """One job, running or not."""
 
-    def __init__(self, folder: JobFolder) -> None:
-        self.folder = folder
-        self.name = folder.name
+    @property
+    def name(self) -> str:
+        """What the user calls it."""
+
+    @property
+    def platform(self) -> str:
+        """Where it runs: local or kubernetes."""
+
+    @property
+    def namespace(self) -> str:
+        """Its namespace; empty on this machine."""
 
     @property
     def running(self) -> bool:
-        """Whether its `up` lives."""
-        return self.folder.running()
+        """Whether somebody still looks after it."""
 
     def picture(self) -> JobPicture:
-        """Everything there is to see; all but empty before it really began."""
-        return self._ask(Inquiry.picture, self._last_picture)
-
-    def events(self, *, since: int = 0, wait: float = 0.0) -> list[EventView]:
-        """What happened after event ``since``; a running job may be waited for."""
-        return self._ask(
-            lambda master: master.events(since=since, wait=wait),
-            lambda: self.folder.events(since=since),
-        )
-
-    def log_files(self) -> list[LogFile]:
-        """Whose output there is."""
-        return self._ask(Inquiry.log_files, self.folder.log_files)
-
-    def log(self, node: str, *, offset: int = 0) -> bytes:
-        """A piece of a node's output; empty at its end."""
-        return self._ask(
-            lambda master: master.log(node, offset=offset),
-            lambda: self.folder.log(node, offset=offset),
-        )
-
-    def steer(self, wish: Callable[[Inquiry], None]) -> None:
-        """Ask something of a running job; a refusal is the user's to read."""
-        if not self.running:
-            raise click.ClickException(f"the job '{self.name}' is not running ({self.phase()})")
-        deadline = time.monotonic() + PATIENCE
-        while self.picture().manifest is None and time.monotonic() < deadline:
-            time.sleep(RETRY)  # its `up` has only just begun
-        self._ask(wish, self._gone)
+        """Everything there is to see."""
 
     def phase(self, picture: JobPicture | None = None) -> str:
-        """The job in one word, also when its `up` is gone."""
-        seen = picture or self.picture()
-        if seen.phase in OVER:
-            return seen.phase
-        if self.running:
-            return DELETING if seen.deleting else seen.phase or STARTING
-        return seen.ended or CRASHED
+        """The job in one word."""
 
-    def _last_picture(self) -> JobPicture:
-        """What was written down last; of a killed `up` that is what ran at the time."""
-        picture = self.folder.picture() or JobPicture(name=self.name, phase="")
-        crashed = not self.running and not picture.ended and picture.phase not in OVER
-        return ended_picture(picture, CRASHED) if crashed else picture
+    def where(self) -> dict[str, str]:
+        """What else a person may want to know."""
 
-    def _gone(self) -> None:
-        raise click.ClickException(f"the job '{self.name}' does not answer; see {self.folder.path}")
+    def events(self, *, since: int = 0, wait: float = 0.0) -> list[EventView]:
+        """What happened after event ``since``, waiting up to ``wait`` seconds for the first."""
 
-    def _ask(self, live: Callable[[Inquiry], T], past: Callable[[], T]) -> T:
-        deadline = time.monotonic() + PATIENCE
-        while self.running and time.monotonic() < deadline:
-            master = self.folder.inquiry()
-            if master is not None:
-                try:
-                    return live(master)
-                except Unreachable:
-                    pass
-                except RefusedByPeer as refusal:
-                    raise click.ClickException(refusal.reason) from None
-            time.sleep(RETRY)
-        return past()
+    def log_nodes(self) -> list[NodePicture]:
+        """The nodes whose output there is."""
+
+    def lines(
+        self,
+        wanted: Callable[[NodePicture], bool],
+        *,
+        tail: int | None,
+        follow: bool,
+        warn: Callable[[str], None],
+    ) -> Iterator[tuple[str, str]]:
+        """What nodes print: name and line. With ``follow`` until the job is over; ``tail``: only
+        so many lines of what is there at first."""
+
+    def pause(self) -> None:
+        """Wait a little before looking again."""
+
+    def scale(self, sizes: Mapping[str, int]) -> None:
+        """Ask for other sizes, by role."""
+
+    def suspend(self) -> bool:
+        """Have all nodes stopped and the job kept; False if it is so already."""
+
+    def resume(self) -> bool:
+        """Have a suspended job go on; False if it is not suspended."""
+
+    def delete(self) -> None:
+        """Ask for its end."""
+
+    def gone(self, *, wait: bool) -> bool:
+        """After :meth:`delete`: whether nothing of it is left; ``wait`` until it is so."""
 
 
-def find_job(name: str) -> JobReader:
-    """The job of that name; a usage error that names the others if there is none."""
-    jobs = {folder.name: folder for folder in all_jobs()}
-    if name in jobs:
-        return JobReader(jobs[name])
-    if not jobs:
+def find_job(name: str, where: Where) -> JobReader:
+    """The job of that name; a mistake that names the others if there is none."""
+    if where.given:
+        return _on_cluster(name, where)
+    folders = {folder.name: folder for folder in all_jobs()}
+    if name in folders:
+        return LocalReader(folders[name])
+    if not is_configured():
+        raise click.ClickException(not_here(name, folders))
+    try:
+        return _on_cluster(name, where)
+    except NoSuchJob as error:
+        close = difflib.get_close_matches(name, [*folders, *error.others], n=1)
+        there = f" There: {', '.join(error.others)}." if error.others else ""
+        here = f" Here: {', '.join(folders)}." if folders else ""
+        hint = f" Did you mean '{close[0]}'?" if close else ""
         raise click.ClickException(
-            f"there is no job '{name}', nor any other on this machine; "
-            "start one with 'resile up job.yaml'"
-        )
-    close = difflib.get_close_matches(name, jobs, n=1)
-    hint = f" Did you mean '{close[0]}'?" if close else ""
-    raise click.ClickException(f"there is no job '{name}'.{hint} There are: {', '.join(jobs)}")
+            f"there is no job '{name}' on this machine, nor {error.place}.{hint}{here}{there} "
+            "'resile up job.yaml' starts one here, 'resile submit job.yaml' there"
+        ) from None
+    except KubeError as error:
+        raise click.ClickException(f"{not_here(name, folders)}; and {error}") from None
+
+
+def _on_cluster(name: str, where: Where) -> JobReader:
+    from resile.platform.kubernetes.remote.job import ClusterJob
+
+    cluster = connect(where)
+    return ClusterJob(cluster, cluster.job(name))

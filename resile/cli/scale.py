@@ -6,9 +6,10 @@ import time
 
 import click
 
+from resile.cli.places import Where, cluster_options
 from resile.cli.reader import JobReader, find_job
+from resile.wire.views import JobPicture
 
-POLL = 0.05
 TAKEN_WITHIN = 20.0
 """The controller looks at once; a machine that swaps may take seconds."""
 
@@ -17,7 +18,8 @@ TAKEN_WITHIN = 20.0
 @click.argument("job")
 @click.argument("sizes", nargs=-1, required=True, metavar="ROLE=N...")
 @click.option("--wait", is_flag=True, help="Return when the role has that many nodes running.")
-def scale(job: str, sizes: tuple[str, ...], wait: bool) -> None:
+@cluster_options
+def scale(job: str, sizes: tuple[str, ...], wait: bool, where: Where) -> None:
     """Change how many nodes a role has, within the manifest's min and max.
 
     Training goes on with the nodes there are; new ones are taken in when they are up, and those
@@ -27,11 +29,14 @@ def scale(job: str, sizes: tuple[str, ...], wait: bool) -> None:
     Examples:
       resile scale digits worker=3
       resile scale digits worker=1 --wait
+      resile scale digits worker=3 -n team
     """
     asked = _parse(sizes)
-    reader = find_job(job)
-    before = _wanted(reader)
-    reader.steer(lambda master: master.scale(asked))
+    reader = find_job(job, where)
+    picture = reader.picture()
+    before = _wanted(picture)
+    _check(picture, asked)
+    reader.scale(asked)
     _await_taken(reader, asked)
     for role, size in asked.items():
         was = before.get(role, size)
@@ -54,19 +59,46 @@ def _parse(sizes: tuple[str, ...]) -> dict[str, int]:
     return asked
 
 
-def _wanted(reader: JobReader) -> dict[str, int]:
-    status = reader.picture().status
+def _check(picture: JobPicture, asked: dict[str, int]) -> None:
+    """Refuse what the job cannot be, before anybody is asked."""
+    from resile.job.errors import ManifestError
+    from resile.job.manifest import job_from_data
+    from resile.master.board import WrongSize, check_size
+
+    try:
+        spec = job_from_data(picture.manifest).spec
+    except ManifestError:
+        return  # not there yet, or written by another version of Resile: whoever is asked knows
+    for role, size in asked.items():
+        if role not in spec.roles:
+            raise click.ClickException(
+                f"there is no role '{role}'; there are {', '.join(spec.roles)}"
+            )
+        fixed = spec.roles[role].replicas
+        if isinstance(fixed, int) and size != fixed:
+            raise click.ClickException(
+                f"role {role} has {fixed} node{'' if fixed == 1 else 's'}, always; give its "
+                "replicas a min and a max in the manifest to have it scaled"
+            )
+        try:
+            check_size(role, spec.roles[role], size)
+        except WrongSize as error:
+            raise click.ClickException(str(error)) from None
+
+
+def _wanted(picture: JobPicture) -> dict[str, int]:
+    status = picture.status
     return {name: role.wanted for name, role in status.roles.items()} if status else {}
 
 
 def _await_taken(reader: JobReader, asked: dict[str, int]) -> None:
     deadline = time.monotonic() + TAKEN_WITHIN
-    while {**_wanted(reader), **asked} != _wanted(reader):
+    while not asked.items() <= _wanted(reader.picture()).items():
         if time.monotonic() > deadline or not reader.running:
             raise click.ClickException(
                 f"the wish is kept, but the job has not taken it up ({reader.phase()})"
             )
-        time.sleep(POLL)
+        reader.pause()
 
 
 def _await_reached(reader: JobReader, asked: dict[str, int]) -> None:
@@ -79,4 +111,4 @@ def _await_reached(reader: JobReader, asked: dict[str, int]) -> None:
             return
         if not reader.running:
             raise click.ClickException(f"the job ended before that ({reader.phase()})")
-        time.sleep(POLL)
+        reader.pause()

@@ -58,8 +58,14 @@ def phase_text(phase: str) -> Text:
 
 
 def nodes_table(picture: JobPicture, *, width: int, most: int | None = None) -> Table:
-    """All nodes, one line each; at most ``most`` of them, and less of each if it is narrow."""
-    columns = [name for name in _COLUMNS if width >= ROOMY or name not in _DISPENSABLE]
+    """All nodes, one line each; at most ``most`` of them, and less of each if it is narrow.
+
+    Where a node runs is told when there is more than one such place.
+    """
+    hidden = set() if width >= ROOMY else set(_DISPENSABLE)
+    if len({node.host for node in picture.nodes if node.host}) < 2:
+        hidden.add("HOST")
+    columns = [name for name in _COLUMNS if name not in hidden]
     table = new_table(*columns, numbers=_NUMBERS)
     shown = picture.nodes if most is None else picture.nodes[:most]
     for node in shown:
@@ -108,6 +114,7 @@ _COLUMNS: dict[str, Callable[[NodePicture], Text | str]] = {
     "ROLE": lambda node: node.role,
     "RANK": lambda node: count(node.rank),
     "PHASE": lambda node: phase_text(node.phase),
+    "HOST": lambda node: node.host or "-",
     "ROUND": _in_the_round,
     "STEP": lambda node: count(node.step),
     "RESTARTS": lambda node: str(node.restarts),
@@ -116,4 +123,4 @@ _COLUMNS: dict[str, Callable[[NodePicture], Text | str]] = {
     "WHY": _why,
 }
 _NUMBERS = frozenset({"ID", "RANK", "STEP", "RESTARTS", "CPU", "MEMORY"})
-_DISPENSABLE = frozenset({"ROLE", "CPU", "MEMORY"})
+_DISPENSABLE = frozenset({"ROLE", "HOST", "CPU", "MEMORY"})

@@ -87,3 +87,12 @@ def test_steps_that_go_back_start_the_rate_anew() -> None:
 
 def test_there_is_no_rate_without_steps() -> None:
     assert Throughput().at(None, 1.0) is None
+
+
+def test_hosts_are_shown_when_there_are_several() -> None:
+    here = tuple(node(number, host="vm") for number in range(2))
+    assert "HOST" not in drawn(JobPicture(name="t", phase="Running", nodes=here), width=160)
+    apart = (node(0, host="node-a"), node(1, host="node-b"))
+    text = drawn(JobPicture(name="t", phase="Running", nodes=apart), width=160)
+    assert "HOST" in text
+    assert "node-b" in text

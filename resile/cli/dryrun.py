@@ -1,0 +1,68 @@
+"""``resile submit --dry-run``: the objects as a stream of YAML, and what a cluster says of them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+import yaml
+
+from resile.cli.places import Where, connect
+from resile.cli.submit import placed
+from resile.platform.kubernetes.errors import ConfigError, Unreachable
+from resile.platform.kubernetes.remote.cluster import Cluster, is_configured
+from resile.platform.kubernetes.remote.manifests import Written
+from resile.platform.kubernetes.remote.preview import OPERATORS_IMAGE, preview
+from resile.platform.kubernetes.remote.submitting import validate
+
+__all__ = ["dry_run"]
+
+NO_CLUSTER_NAMESPACE = "default"
+
+
+def dry_run(written: Written, where: Where) -> None:
+    """Print first and judge afterwards: what is refused can be looked at."""
+    cluster, why_not = _cluster(where)
+    usual = NO_CLUSTER_NAMESPACE if cluster is None else cluster.namespace
+    job = placed(written, where, usual=usual)
+    objects = preview(job)
+    if job.spec.master.image is None and len(objects) > 1:
+        click.echo(f"# {OPERATORS_IMAGE}: the operator puts its own image there.")
+    click.echo(
+        yaml.dump_all(objects, Dumper=_Dumper, sort_keys=False, allow_unicode=True), nl=False
+    )
+    if cluster is None:
+        click.echo(f"Not validated by a server: {why_not}.", err=True)
+        return
+    try:
+        left_out = validate(cluster, objects)
+    except Unreachable as error:
+        if where.given:
+            raise
+        click.echo(f"Not validated by a server: {error}.", err=True)
+        return
+    click.echo(f"Validated by the API server of {cluster.name}; nothing was created.", err=True)
+    for note in left_out:
+        click.echo(f"Not all of it: {note}.", err=True)
+
+
+def _cluster(where: Where) -> tuple[Cluster | None, str]:
+    """The cluster to ask; or None, and why."""
+    if not where.given and not is_configured():
+        return None, "no cluster is configured"
+    try:
+        return connect(where), ""
+    except ConfigError as error:
+        if where.context or where.kubeconfig:
+            raise
+        return None, str(error)
+
+
+class _Dumper(yaml.SafeDumper):
+    """Writes everything out, each object for itself."""
+
+    def __init__(self, *args: Any, **settings: Any) -> None:
+        super().__init__(*args, **{**settings, "explicit_start": True})
+
+    def ignore_aliases(self, data: Any) -> bool:  # noqa: ARG002
+        return True

@@ -1,0 +1,94 @@
+"""``resile operator``: look after the ElasticJobs of a cluster."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+
+import click
+
+from resile.cli.logging import set_up_logging
+from resile.wire.endpoint import EndpointError, parse_endpoint
+
+IMAGE_VARIABLE = "RESILE_IMAGE"
+
+
+@click.command(context_settings={"help_option_names": ["-h", "--help"]})
+@click.option(
+    "--image",
+    envvar=IMAGE_VARIABLE,
+    metavar="IMAGE",
+    help=f"Runs the masters of jobs that name none; in a pod, its own when left out. "
+    f"[env: {IMAGE_VARIABLE}]",
+)
+@click.option("--namespace", "-n", metavar="NS", help="Only the jobs of one namespace.")
+@click.option("--context", metavar="NAME", help="Of the kubeconfig; else its current one.")
+@click.option("--kubeconfig", metavar="FILE", help="Else as kubectl finds it, or the pod's own.")
+@click.option(
+    "--listen",
+    default="127.0.0.1:8080",
+    show_default=True,
+    metavar="HOST:PORT",
+    help="/metrics, /healthz and /readyz. Loopback unless you say otherwise.",
+)
+@click.option(
+    "--elect/--no-elect",
+    default=True,
+    show_default=True,
+    help="Lead only while holding the Lease, so that several may stand by.",
+)
+@click.option(
+    "--lease-namespace",
+    metavar="NS",
+    help="Where the Lease lies. [default: the context's, or the pod's]",
+)
+@click.option("--workers", type=click.IntRange(1), default=8, show_default=True)
+@click.option("--log-json", is_flag=True, help="One JSON object a line, for log collectors.")
+def operator(
+    image: str | None,
+    namespace: str | None,
+    context: str | None,
+    kubeconfig: str | None,
+    listen: str,
+    elect: bool,
+    lease_namespace: str | None,
+    workers: int,
+    log_json: bool,
+) -> None:
+    """Look after the ElasticJobs of a cluster: create their pods, replace what dies, say why.
+
+    May be killed at any moment and started again, also several at once: one leads, the others
+    stand by.
+
+    \b
+    Examples:
+      resile operator --image registry.example/resile:1
+      resile operator --image 127.0.0.1:5000/resile:dev --no-elect -n default
+    """
+    try:
+        from resile.operator.main import NoImage, OperatorOptions, own_pod, run_operator
+        from resile.operator.settings import OperatorSettings
+        from resile.platform.kubernetes.errors import KubeError
+    except ModuleNotFoundError as error:
+        if error.name != "lightkube":
+            raise
+        raise click.ClickException(
+            "the operator needs lightkube: pip install 'resile[kubernetes]'"
+        ) from None
+    set_up_logging(json=log_json)
+    try:
+        options = OperatorOptions(
+            settings=OperatorSettings(namespace=namespace, workers=workers),
+            image=image,
+            pod=own_pod(),
+            kubeconfig=kubeconfig,
+            context=context,
+            listen=parse_endpoint(listen),
+            elect=elect,
+            lease_namespace=lease_namespace,
+            identity=f"{socket.gethostname()}-{os.getpid()}",
+        )
+        asyncio.run(run_operator(options))
+    except (KubeError, EndpointError, NoImage) as error:
+        raise click.ClickException(str(error)) from None

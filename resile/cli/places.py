@@ -1,0 +1,70 @@
+"""Which cluster a command speaks of: kubectl's options, under kubectl's names."""
+
+from __future__ import annotations
+
+import functools
+import shlex
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+if TYPE_CHECKING:
+    from resile.platform.kubernetes.remote.cluster import Cluster
+
+__all__ = ["Where", "cluster_options", "connect"]
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+@dataclass(frozen=True)
+class Where:
+    """What was said about the cluster; nothing: this machine first."""
+
+    namespace: str | None = None
+    context: str | None = None
+    kubeconfig: str | None = None
+
+    @property
+    def given(self) -> bool:
+        """Whether a cluster was asked for."""
+        return any((self.namespace, self.context, self.kubeconfig))
+
+    @property
+    def flags(self) -> str:
+        """To follow a job's name in a hint at another command."""
+        told = {"-n": self.namespace, "--context": self.context, "--kubeconfig": self.kubeconfig}
+        return "".join(f" {flag} {shlex.quote(text)}" for flag, text in told.items() if text)
+
+
+def cluster_options(function: F) -> F:
+    """Adds the options; the command gets them as ``where``."""
+
+    @click.option("--namespace", "-n", metavar="NS", help="On a cluster, in this namespace.")
+    @click.option("--context", metavar="NAME", help="On the cluster of this kubeconfig context.")
+    @click.option("--kubeconfig", metavar="FILE", help="On the cluster of this kubeconfig.")
+    @functools.wraps(function)
+    def with_where(
+        *args: Any,
+        namespace: str | None,
+        context: str | None,
+        kubeconfig: str | None,
+        **settings: Any,
+    ) -> Any:
+        return function(*args, where=Where(namespace, context, kubeconfig), **settings)
+
+    return with_where  # type: ignore[return-value]
+
+
+def connect(where: Where) -> Cluster:
+    """The cluster; hung up when the command ends."""
+    from resile.platform.kubernetes.remote.cluster import Cluster
+
+    cluster = Cluster.connect(
+        namespace=where.namespace, context=where.context, kubeconfig=where.kubeconfig
+    )
+    context = click.get_current_context(silent=True)
+    if context is not None:
+        context.call_on_close(cluster.close)
+    return cluster

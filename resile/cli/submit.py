@@ -1,0 +1,119 @@
+"""``resile submit``: give a job to a cluster, and see it begin to train."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import click
+
+from resile.cli.amounts import clock
+from resile.cli.manifestfile import load_written
+from resile.cli.places import Where, cluster_options, connect
+from resile.job.errors import ManifestError
+from resile.job.spec import ElasticJob
+
+if TYPE_CHECKING:
+    from resile.platform.kubernetes.remote.job import ClusterJob
+    from resile.platform.kubernetes.remote.manifests import Written
+
+INTERRUPTED = 130
+NO_OPERATOR_AFTER = 10.0
+"""Seconds. An operator that runs looks at a new job within one; one that is moved, within some."""
+
+
+@click.command(context_settings={"help_option_names": ["-h", "--help"]})
+@click.argument("manifest", metavar="MANIFEST")
+@click.option("--name", metavar="NAME", help="Instead of the manifest's metadata.name.")
+@click.option(
+    "--dry-run",
+    is_flag=True,
+    help="Print what would be created, have it judged by the cluster if there is one, stop.",
+)
+@click.option(
+    "--wait/--no-wait", default=True, show_default=True, help="Show progress until it trains."
+)
+@cluster_options
+def submit(manifest: str, name: str | None, dry_run: bool, wait: bool, where: Where) -> None:
+    """Give the job in MANIFEST (a file, or - for stdin) to a Kubernetes cluster.
+
+    The cluster, context and namespace are those kubectl would take. A job of that name is changed
+    to be like the manifest. Ctrl-C ends the watching, not the job.
+
+    \b
+    Exit code: 0 it trains (or --no-wait: it is accepted), 1 it failed or was refused, 130 Ctrl-C.
+
+    \b
+    Examples:
+      resile submit job.yaml
+      resile submit job.yaml -n team --context production --no-wait
+      resile submit job.yaml --dry-run > objects.yaml
+    """
+    written = load_written(manifest, name=name)
+    if dry_run:
+        from resile.cli.dryrun import dry_run as print_objects
+
+        print_objects(written, where)
+        return
+    from resile.platform.kubernetes.remote.submitting import submit_job
+
+    cluster = connect(where)
+    submission = submit_job(cluster, placed(written, where, usual=cluster.namespace))
+    job = submission.job
+    click.echo(f"job '{job.name}' in namespace {job.namespace}: {submission.outcome.value}")
+    if job.namespace != cluster.namespace:
+        where = replace(where, namespace=job.namespace)  # so that hints lead there
+    if wait:
+        try:
+            _watch(job, where)
+        except KeyboardInterrupt:
+            hint = f"see 'resile describe {job.name}{where.flags}'"
+            click.echo(f"The job '{job.name}' goes on; {hint}.", err=True)
+            raise SystemExit(INTERRUPTED) from None
+
+
+def placed(written: Written, where: Where, *, usual: str) -> ElasticJob:
+    """The job in its namespace; two that differ are the user's mistake."""
+    from resile.platform.kubernetes.remote.manifests import place
+
+    try:
+        return place(written, asked=where.namespace, usual=usual)
+    except ManifestError as error:
+        raise click.ClickException(str(error)) from None
+
+
+def _watch(job: ClusterJob, where: Where) -> None:
+    """Print how far it is whenever that changes, until it trains or never will."""
+    from resile.platform.kubernetes.remote.headway import Arrival, headway
+    from resile.platform.kubernetes.remote.job import DELETED
+
+    said: tuple[str, ...] = ()
+    since, warned = time.monotonic(), False
+    while True:
+        picture = job.picture()
+        if job.phase(picture) == DELETED:
+            raise click.ClickException(f"the job '{job.name}' was deleted")
+        seen = headway(picture, masters=job.masters())
+        if seen.arrival is Arrival.FAILED:
+            raise click.ClickException(f"{' '.join(seen.lines)}\n{_read_more(job.name, where)}")
+        for line in seen.lines:
+            if line not in said:
+                click.echo(f"{clock(time.time())}  {line}")
+        said = seen.lines
+        if seen.arrival is not None:
+            click.echo(_read_more(job.name, where))
+            return
+        if picture.status is None and not warned and time.monotonic() > since + NO_OPERATOR_AFTER:
+            warned = True
+            click.echo(
+                "Warning: no operator has taken the job up. Does Resile's run in this cluster? "
+                "'kubectl apply -k deploy/operator' installs it.",
+                err=True,
+            )
+        job.pause()
+
+
+def _read_more(name: str, where: Where) -> str:
+    told = [f"'resile {what} {name}{where.flags}'" for what in ("describe", "events", "logs")]
+    return f"See {', '.join(told)}."

@@ -1,0 +1,69 @@
+"""``resile suspend`` and ``resile resume``: a job without nodes, and with them again."""
+
+from __future__ import annotations
+
+import click
+
+from resile.cli.places import Where, cluster_options
+from resile.cli.reader import JobReader, find_job
+from resile.job.status import JobPhase
+
+HELP = {"help_option_names": ["-h", "--help"]}
+
+
+@click.command(context_settings=HELP)
+@click.argument("job")
+@click.option("--wait", is_flag=True, help="Return when none of its nodes runs any more.")
+@cluster_options
+def suspend(job: str, wait: bool, where: Where) -> None:
+    """Stop all nodes of a job and keep the job; no restart budget is spent.
+
+    Its nodes have their grace period to save what they have. Jobs on this machine cannot be
+    suspended.
+
+    \b
+    Examples:
+      resile suspend digits
+      resile suspend digits -n team --wait
+    """
+    reader = find_job(job, where)
+    if not reader.suspend():
+        click.echo(f"job '{job}' is suspended already")
+    else:
+        hint = f"'resile resume {job}{where.flags}' has it go on"
+        click.echo(f"job '{job}' is being suspended; {hint}")
+    if wait:
+        _await(reader, JobPhase.SUSPENDED)
+
+
+@click.command(context_settings=HELP)
+@click.argument("job")
+@click.option("--wait", is_flag=True, help="Return when it runs.")
+@cluster_options
+def resume(job: str, wait: bool, where: Where) -> None:
+    """Have a suspended job go on from what it saved last.
+
+    \b
+    Examples:
+      resile resume digits
+      resile resume digits -n team --wait
+    """
+    reader = find_job(job, where)
+    if not reader.resume():
+        click.echo(f"job '{job}' is not suspended")
+    else:
+        click.echo(f"job '{job}' is being resumed")
+    if wait:
+        _await(reader, JobPhase.RUNNING)
+
+
+def _await(reader: JobReader, phase: JobPhase) -> None:
+    while True:
+        picture = reader.picture()
+        roles = picture.status.roles.values() if picture.status else ()
+        left = sum(role.active for role in roles)
+        if picture.phase == phase and not (left and phase is JobPhase.SUSPENDED):
+            return
+        if not reader.running:
+            raise click.ClickException(f"the job ended before that ({reader.phase()})")
+        reader.pause()

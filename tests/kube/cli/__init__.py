@@ -1,0 +1,1 @@
+"""The commands on a cluster's jobs, against a real API server."""

@@ -1,0 +1,20 @@
+"""A user with a terminal, a machine of their own and a kubeconfig."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.kube.apiserver import ApiServer
+from tests.kube.cli.console import Console
+from tests.kube.operator.conftest import kubelets, operator, server, stage
+from tests.kube.operator.stage import Stage
+
+__all__ = ["console", "kubelets", "operator", "server", "stage"]
+
+
+@pytest.fixture
+def console(server: ApiServer, stage: Stage, tmp_path: Path) -> Console:
+    """Whose kubeconfig names the test's namespace."""
+    return Console(tmp_path, kubeconfig=server.kubeconfig(namespace=stage.client.namespace))

@@ -1,0 +1,71 @@
+"""Commands as a user types them, in processes of their own."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import subprocess
+import sys
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+
+@dataclass
+class Console:
+    """A terminal on a machine with an empty home."""
+
+    folder: Path
+    kubeconfig: str | None = None
+    more: dict[str, str] = field(default_factory=dict)
+    """Of the environment."""
+
+    def env(self) -> dict[str, str]:
+        kept = {name: text for name, text in os.environ.items() if name != "KUBECONFIG"}
+        named = {"KUBECONFIG": self.kubeconfig} if self.kubeconfig else {}
+        home = {"HOME": str(self.folder), "RESILE_HOME": str(self.folder / "resile")}
+        return {**kept, **home, **named, **self.more}
+
+    def write(self, manifest: dict[str, Any]) -> str:
+        path = self.folder / "job.json"
+        path.write_text(json.dumps(manifest))
+        return str(path)
+
+    async def run(self, *words: str) -> subprocess.CompletedProcess[str]:
+        """A command to its end, while the test goes on with whatever else it does."""
+        return await asyncio.to_thread(
+            subprocess.run,
+            [sys.executable, "-m", "resile", *words],
+            capture_output=True,
+            text=True,
+            env=self.env(),
+            cwd=self.folder,
+            timeout=120,
+            check=False,
+        )
+
+    async def says(self, *words: str) -> str:
+        """What a command prints that has to succeed, and complains of nothing."""
+        done = await self.run(*words)
+        assert done.returncode == 0, done.stderr
+        assert not done.stderr, done.stderr
+        return done.stdout
+
+    async def refuses(self, *words: str) -> str:
+        """What a command complains about that has to fail."""
+        done = await self.run(*words)
+        assert done.returncode != 0, done.stdout
+        assert "Traceback" not in done.stderr, done.stderr
+        return done.stderr
+
+    def start(self, *words: str) -> subprocess.Popen[str]:
+        """A command that goes on."""
+        return subprocess.Popen(
+            [sys.executable, "-m", "resile", *words],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            env=self.env(),
+            cwd=self.folder,
+        )

@@ -1,0 +1,231 @@
+"""jobs, describe, events and get: read from the API server alone, shown as on one machine."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+import signal
+import time
+
+import msgspec
+import pytest
+import yaml
+
+from resile.job.status import Condition, ConditionStatus, ConditionType, JobPhase, JobStatus
+from resile.platform.kubernetes.kinds import ELASTIC_JOBS, EVENTS, NAMESPACES, PODS, KubeObject
+from resile.platform.local.jobfolder import JobFolder
+from resile.wire.picture import draw_picture
+from resile.wire.views import EventView
+from tests.kube.apiserver import ApiServer
+from tests.kube.cli.console import Console
+from tests.kube.cli.statuses import create, manifest, status, tell, write_status
+from tests.kube.operator.stage import Stage, eventually
+
+HEADINGS = ["NAME", "PHASE", "NODES", "RESTARTS", "STEP", "AGE"]
+
+
+async def pod_of(stage: Stage, name: str) -> KubeObject:
+    spec = {"containers": [{"name": "node", "image": "none"}]}
+    return await stage.client.create(PODS, {"metadata": {"name": name}, "spec": spec})
+
+
+# --- jobs ---------------------------------------------------------------------------------------
+
+
+async def test_a_clusters_jobs_are_listed(stage: Stage, console: Console) -> None:
+    await create(stage.client, manifest("digits"), status("digits"))
+    await create(stage.client, manifest("untouched"))
+    lines = (await console.says("jobs")).splitlines()
+    assert lines[0].split() == HEADINGS, "there is nothing to tell apart"
+    assert lines[1].split()[:5] == ["digits", "Running", "2/2", "1", "70"]
+    assert lines[2].split()[:5] == ["untouched", "Created", "0/0", "0", "-"]
+    digits, _ = json.loads(await console.says("jobs", "-o", "json"))
+    namespace = stage.client.namespace
+    assert (digits["platform"], digits["namespace"]) == ("kubernetes", namespace)
+    assert abs(digits["created"] - time.time()) < 60
+
+
+async def test_jobs_of_all_namespaces_are_told_apart(
+    stage: Stage, console: Console, server: ApiServer
+) -> None:
+    namespace = stage.client.namespace
+    await stage.client.create(NAMESPACES, {"metadata": {"name": f"{namespace}-b"}})
+    await create(stage.client, manifest("twin"), status("twin"))
+    other = manifest("twin")
+    other["metadata"]["namespace"] = f"{namespace}-b"
+    await create(stage.client, other)
+    lines = (await console.says("jobs", "-A")).splitlines()
+    assert lines[0].split() == ["NAMESPACE", *HEADINGS]
+    assert [line.split()[:3] for line in lines[1:] if line.split()[1] == "twin"] == [
+        [namespace, "twin", "Running"],
+        [f"{namespace}-b", "twin", "Created"],
+    ]
+    lines = (await console.says("jobs", "-n", f"{namespace}-b")).splitlines()
+    assert lines[0].split() == HEADINGS
+    assert lines[1].split()[:2] == ["twin", "Created"]
+
+
+async def test_a_cluster_that_does_not_answer_costs_a_warning_and_two_seconds(
+    stage: Stage, console: Console, server: ApiServer
+) -> None:
+    with server.frozen():
+        began = time.monotonic()
+        done = await console.run("jobs")
+        took = time.monotonic() - began
+    assert done.returncode == 0
+    assert done.stdout.startswith("There are no jobs.")
+    (warning,) = done.stderr.splitlines()
+    assert warning.startswith("Warning: no jobs of the cluster: the API server at")
+    assert took < 10, "two seconds, and what a busy machine needs to start Python"
+
+
+# --- the same on both platforms -----------------------------------------------------------------
+
+
+def left_behind(folder: JobFolder, described: dict[str, object], written: JobStatus) -> None:
+    """A job of this machine that is over."""
+    with folder.hold():
+        folder.begin()
+        picture = draw_picture(
+            folder.name,
+            status=written,
+            training=None,
+            manifest=described,
+            created=time.time(),
+            now=time.time(),
+        )
+        folder.write_picture(picture)
+        folder.append_events([EventView(seq=1, time=time.time(), kind="NodeStarted", text="it is")])
+
+
+async def test_a_job_looks_the_same_on_both_platforms(
+    stage: Stage, console: Console, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    described, written = manifest("digits"), status("digits", JobPhase.SUCCEEDED)
+    raw = await create(stage.client, described, written)
+    await tell(stage.client, raw, "NodeStarted", "it is")
+    namespace = stage.client.namespace
+
+    there = await console.says("describe", "digits", "-n", namespace)
+    table = await console.says("jobs", "-n", namespace)
+    text = await console.says("get", "digits", "-n", namespace)
+
+    monkeypatch.setenv("RESILE_HOME", console.env()["RESILE_HOME"])
+    left_behind(JobFolder("digits"), described, written)
+    here = await console.says("describe", "digits")
+    both = (await console.says("jobs")).splitlines()
+    assert "Namespace:" in there
+    assert "Folder:" in here
+
+    def timeless(shown: str) -> list[str]:
+        lines = [line for line in shown.splitlines() if not re.match(r"Folder|Names|Clus", line)]
+        return [re.sub(r"\d\d:\d\d:\d\d|\b(\d+m)?\d+s\b", "TIME", line) for line in lines]
+
+    assert timeless(here) == timeless(there)
+    assert both[0].split() == ["PLATFORM", *table.splitlines()[0].split()]
+    assert [line.split()[0] for line in both[1:]] == ["local", "kubernetes"]
+    assert both[1].split()[1:-1] == both[2].split()[1:-1]
+    shown = yaml.safe_load(text)
+    assert shown["metadata"].pop("namespace") == namespace
+    assert shown == yaml.safe_load(await console.says("get", "digits"))
+
+
+# --- one job ------------------------------------------------------------------------------------
+
+
+async def test_a_running_job_is_described(stage: Stage, console: Console) -> None:
+    raw = await create(stage.client, manifest("digits", replicas=2), status("digits"))
+    await tell(stage.client, raw, "MasterStarted", "the master is started: digits-master-0")
+    shown = await console.says("describe", "digits")
+    for fact in (
+        "Phase:         Running: 2 of 2 nodes are running",
+        "Training:      round 2, 4 workers, step 70, 12.5 steps/s",
+        "Asked for:     worker=2",
+        f"Namespace:     {stage.client.namespace}",
+        "Events (the last 1 of 1)",
+        "MasterStarted      the master is started: digits-master-0",
+    ):
+        assert fact in shown
+    (row,) = (line for line in shown.splitlines() if line.startswith("digits-worker-2"))
+    assert row.split()[:6] == ["digits-worker-2", "2", "worker", "1", "Running", "node-b"]
+
+
+async def test_why_nothing_happens_is_said(stage: Stage, console: Console) -> None:
+    await create(stage.client, manifest("untouched"))
+    shown = await console.says("describe", "untouched")
+    assert "Created: the operator has not looked at it yet" in shown
+    refused = Condition(
+        type=ConditionType.CREATED,
+        status=ConditionStatus.FALSE,
+        reason="InvalidSpec",
+        message="spec.roles.worker.image: is missing",
+        last_transition_time=status("x").conditions[0].last_transition_time,
+    )
+    await create(stage.client, manifest("invalid"), JobStatus(conditions=(refused,)))
+    shown = await console.says("describe", "invalid")
+    assert "Created: spec.roles.worker.image: is missing" in shown
+
+
+async def test_get_shows_the_manifest_as_it_was_written_and_the_status(
+    stage: Stage, console: Console
+) -> None:
+    written = status("digits")
+    await create(stage.client, manifest("digits", suspend=False), written)
+    shown = json.loads(await console.says("get", "digits", "-o", "json"))
+    assert set(shown["metadata"]) == {"name", "namespace"}
+    assert shown["spec"]["roles"]["worker"]["replicas"] == {"min": 1, "max": 4, "wanted": 2}
+    assert msgspec.convert(shown["status"], JobStatus) == written
+
+
+# --- events -------------------------------------------------------------------------------------
+
+
+async def test_events_are_the_jobs_and_its_pods_in_order(stage: Stage, console: Console) -> None:
+    client = stage.client
+    raw = await create(client, manifest("digits"), status("digits"))
+    pod = await pod_of(stage, "digits-worker-0")
+    other = await pod_of(stage, "digits-worker")
+    await tell(client, raw, "RoundRunning", "round 1: 2 nodes, 4 workers")
+    await tell(client, raw, "NodeStarted", "digits-worker-0 (rank 0) is running")
+    await tell(client, pod, "NodeStarted", "digits-worker-0 (rank 0) is running")
+    await tell(client, pod, "BackOff", "Back-off pulling image", count=3, component="kubelet")
+    await tell(client, other, "Scheduled", "not of this job", component="scheduler")
+    earlier = {**raw, "metadata": {**raw["metadata"], "uid": "of-an-earlier-job"}}
+    await tell(client, earlier, "JobFailed", "long ago")
+    lines = (await console.says("events", "digits")).splitlines()
+    told = [line.split(maxsplit=1)[1] for line in lines]
+    assert told == [
+        f"{'RoundRunning':<18} round 1: 2 nodes, 4 workers",
+        f"{'NodeStarted':<18} digits-worker-0 (rank 0) is running",
+        f"{'BackOff':<18} digits-worker-0: Back-off pulling image (3 times)",
+    ]
+    (last,) = (await console.says("events", "digits", "--tail", "1", "-o", "json")).splitlines()
+    assert json.loads(last)["kind"] == "BackOff"
+
+
+async def test_events_are_followed_until_the_job_is_over(
+    stage: Stage, console: Console, server: ApiServer
+) -> None:
+    client = stage.client
+    raw = await create(client, manifest("digits"), status("digits"))
+    event = await tell(client, raw, "NodePending", "no room")
+    following = console.start("events", "digits", "-f")
+    try:
+        first = await asyncio.to_thread(following.stdout.readline)  # type: ignore[union-attr]
+        assert first.split()[1:] == ["NodePending", "no", "room"]
+        await client.patch(EVENTS, event["metadata"]["name"], {"count": 2})
+        again = await asyncio.to_thread(following.stdout.readline)  # type: ignore[union-attr]
+        assert again.rstrip().endswith("no room (2 times)")
+        server.stop(signal.SIGKILL)
+        await asyncio.to_thread(server.start)
+        await eventually(lambda: client.get(ELASTIC_JOBS, "digits"), "the API server's return")
+        await tell(client, raw, "RoundRunning", "round 2")
+        await write_status(client, raw, status("digits", JobPhase.SUCCEEDED))
+        await tell(client, raw, "JobSucceeded", "it is over")
+        rest, complaints = await asyncio.to_thread(following.communicate, timeout=60)
+    finally:
+        following.kill()
+    assert [line.split()[1] for line in rest.splitlines()] == ["RoundRunning", "JobSucceeded"]
+    assert not complaints
+    assert following.returncode == 0

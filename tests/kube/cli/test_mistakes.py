@@ -1,0 +1,147 @@
+"""What cannot be is said in a sentence, with a code that is not 0, and never with a traceback."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import yaml
+
+from resile.job.status import JobPhase
+from resile.platform.local.jobfolder import JobFolder
+from tests.kube.apiserver import GUEST, ApiServer, running
+from tests.kube.cli.console import Console
+from tests.kube.cli.statuses import create, manifest, status
+from tests.kube.operator.stage import Stage
+
+ON_A_JOB = (
+    ("describe", "ghost"),
+    ("logs", "ghost"),
+    ("events", "ghost"),
+    ("get", "ghost"),
+    ("delete", "ghost"),
+    ("suspend", "ghost"),
+    ("resume", "ghost"),
+    ("scale", "ghost", "worker=1"),
+)
+
+
+@pytest.fixture(scope="module")
+def strict(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApiServer]:
+    """A server that checks permissions and has never heard of us."""
+    with running(tmp_path_factory.mktemp("strict"), authorization="RBAC") as server:
+        yield server
+
+
+async def sentence(console: Console, *words: str) -> str:
+    said = await console.refuses(*words)
+    (line,) = said.splitlines()
+    assert line.startswith("Error: ")
+    return line
+
+
+@pytest.mark.parametrize("words", ON_A_JOB, ids=lambda words: words[0])
+async def test_a_job_that_is_nowhere(
+    stage: Stage, console: Console, words: tuple[str, ...]
+) -> None:
+    namespace = stage.client.namespace
+    said = await sentence(console, *words)
+    assert f"there is no job 'ghost' on this machine, nor in namespace {namespace} of" in said
+    assert "'resile up job.yaml' starts one here, 'resile submit job.yaml' there" in said
+    said = await sentence(console, *words, "-n", namespace)
+    assert f"there is no job 'ghost' in namespace {namespace} of" in said
+    assert "this machine" not in said
+
+
+async def test_others_are_named(stage: Stage, console: Console) -> None:
+    await create(stage.client, manifest("digits"))
+    await create(stage.client, manifest("mnist"))
+    said = await sentence(console, "describe", "digit")
+    assert "Did you mean 'digits'? There: digits, mnist." in said
+    said = await sentence(console, "describe", "digit", "-n", stage.client.namespace)
+    assert "Did you mean 'digits'? There are: digits, mnist" in said
+
+
+async def test_a_job_on_this_machine_comes_first(
+    stage: Stage, console: Console, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("RESILE_HOME", console.env()["RESILE_HOME"])
+    with JobFolder("digits").hold():
+        JobFolder("digits").begin()
+    await create(stage.client, manifest("digits"), status("digits", JobPhase.SUCCEEDED))
+    assert "Crashed" in await console.says("describe", "digits")
+    shown = await console.says("describe", "digits", "-n", stage.client.namespace)
+    assert "Succeeded" in shown
+    for command in ("suspend", "resume"):
+        said = await sentence(console, command, "digits")
+        assert "a job on this machine cannot be" in said
+        assert "the next 'resile up' trains on" in said
+
+
+async def test_no_cluster(stage: Stage, console: Console) -> None:
+    alone = Console(console.folder)
+    for words in (("jobs", "-A"), ("describe", "x", "-n", "y"), ("submit", "job.json")):
+        alone.write(manifest("digits"))
+        said = await sentence(alone, *words)
+        assert "no cluster is configured: there is no kubeconfig at" in said
+    said = await sentence(alone, "jobs", "--kubeconfig", "nowhere")
+    assert "there is no kubeconfig at nowhere" in said
+
+
+async def test_an_unknown_context(stage: Stage, console: Console) -> None:
+    for words in (("jobs",), ("describe", "x")):
+        said = await sentence(console, *words, "--context", "production")
+        assert "has no context 'production'; it has: test" in said
+
+
+async def test_a_cluster_that_was_asked_for_and_is_away(
+    stage: Stage, console: Console, server: ApiServer
+) -> None:
+    server.stop()
+    try:
+        assert "does not answer" in await sentence(console, "jobs", "-A")
+        said = await sentence(console, "describe", "ghost")
+        assert "there is no job 'ghost', nor any other on this machine" in said
+        assert "does not answer" in said
+    finally:
+        server.start()
+
+
+async def test_a_cluster_that_does_not_know_elastic_jobs(strict: ApiServer, tmp_path: Path) -> None:
+    console = Console(tmp_path, kubeconfig=strict.kubeconfig())
+    install = "install Resile's operator first: kubectl apply -k deploy/operator"
+    path = console.write(manifest("digits"))
+    for words in (
+        ("jobs", "-A"),
+        ("describe", "x", "-n", "default"),
+        ("submit", path),
+        ("submit", path, "--dry-run"),
+    ):
+        assert install in await sentence(console, *words)
+    done = await console.run("jobs")
+    assert done.returncode == 0
+    assert install in done.stderr
+
+
+async def test_what_the_account_may_not_do(strict: ApiServer, tmp_path: Path) -> None:
+    console = Console(tmp_path, kubeconfig=strict.kubeconfig(GUEST))
+    said = await sentence(console, "jobs", "-A")
+    assert 'User "guest" cannot list resource "elasticjobs"' in said
+    said = await sentence(console, "submit", console.write(manifest("digits")))
+    assert 'User "guest" cannot get resource "elasticjobs"' in said
+
+
+async def test_credentials_that_are_not_known(strict: ApiServer, tmp_path: Path) -> None:
+    config = yaml.safe_load(Path(strict.kubeconfig()).read_text())
+    config["users"][0]["user"]["token"] = "expired"
+    file = tmp_path / "config"
+    file.write_text(yaml.safe_dump(config))
+    console = Console(tmp_path, kubeconfig=str(file))
+    assert "the cluster does not know you (Unauthorized)" in await sentence(console, "jobs", "-A")
+
+
+async def test_wrong_flags_are_the_command_lines(stage: Stage, console: Console) -> None:
+    done = await console.run("logs", "x", "--all", "--rank", "1")
+    assert done.returncode == 2
+    assert "leave --rank and names out" in done.stderr

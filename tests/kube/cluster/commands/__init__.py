@@ -1,0 +1,1 @@
+"""Commands that need kubelets: on a whole cluster."""

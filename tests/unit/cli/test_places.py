@@ -1,0 +1,79 @@
+"""Which cluster, and what is said where there is none."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from resile.cli.main import cli
+from resile.cli.mistakes import sentence_for
+from resile.cli.places import Where
+from resile.platform.kubernetes.errors import ApiError, NotFound
+from resile.platform.kubernetes.remote import cluster
+from resile.platform.kubernetes.remote.cluster import is_configured, unknown_kind
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("RESILE_HOME", str(tmp_path / "resile"))
+    monkeypatch.delenv("KUBECONFIG", raising=False)
+    monkeypatch.setattr(cluster, "SERVICE_ACCOUNT", tmp_path / "token")
+    return tmp_path
+
+
+def test_a_cluster_is_configured_by_any_of_three(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert not is_configured()
+    (home / "token").write_text("a pod's")
+    assert is_configured()
+    (home / "token").unlink()
+    monkeypatch.setenv("KUBECONFIG", f"{home / 'a'}:{home / 'b'}")
+    assert not is_configured()
+    (home / "b").write_text("")
+    assert is_configured()
+    monkeypatch.delenv("KUBECONFIG")
+    (home / ".kube").mkdir()
+    (home / ".kube" / "config").write_text("")
+    assert is_configured()
+
+
+def test_options_are_repeated_in_hints() -> None:
+    assert Where().flags == ""
+    assert not Where().given
+    assert Where("team", "pro duction").flags == " -n team --context 'pro duction'"
+
+
+def test_without_lightkube_a_sentence_says_what_to_install(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in [name for name in sys.modules if name.split(".")[0] == "lightkube"]:
+        monkeypatch.delitem(sys.modules, name)
+    for name in ("client", "connection", "kubeconfig"):
+        monkeypatch.delitem(sys.modules, f"resile.platform.kubernetes.{name}", raising=False)
+    monkeypatch.setitem(sys.modules, "lightkube", None)
+    done = CliRunner().invoke(cli, ["jobs", "-A"])
+    assert done.exit_code == 1
+    assert done.output == (
+        "Error: talking to a cluster needs lightkube: pip install 'resile[kubernetes]'\n"
+    )
+
+
+def test_local_commands_do_without_a_cluster(home: Path) -> None:
+    done = CliRunner().invoke(cli, ["jobs"])
+    assert done.output == "There are no jobs. Start one with 'resile up job.yaml'.\n"
+
+
+def test_what_is_no_clusters_doing_stays_a_bug() -> None:
+    assert sentence_for(ValueError("ours")) is None
+    assert "Unauthorized" in (sentence_for(ApiError(401, "Unauthorized", message="x")) or "")
+
+
+def test_only_a_404_without_a_name_is_about_the_kind() -> None:
+    named = NotFound(404, "NotFound", message="gone", details={"name": "digits"})
+    assert unknown_kind(named) is named
+    assert "install Resile's operator" in str(unknown_kind(NotFound(404, "", message="404 page")))

@@ -1,0 +1,103 @@
+"""How far a job has come, in words."""
+
+from __future__ import annotations
+
+from datetime import datetime, timezone
+from typing import Any
+
+from resile.job.node import NodePhase
+from resile.job.status import (
+    Condition,
+    ConditionStatus,
+    ConditionType,
+    JobPhase,
+    JobStatus,
+    NodeStatus,
+    RoleStatus,
+)
+from resile.platform.kubernetes.remote.headway import Arrival, headway, trains
+from resile.platform.kubernetes.remote.seeing import picture_of
+from resile.wire.views import JobPicture
+
+RUNS = {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}
+TRAINING = {"image": "x", "script": "t.py"}
+
+
+def drawn(status: JobStatus | None, role: dict[str, Any] | None = None, **spec: Any) -> JobPicture:
+    import msgspec
+
+    raw = {
+        "apiVersion": "resile.dev/v1alpha1",
+        "kind": "ElasticJob",
+        "metadata": {"name": "digits", "uid": "u", "creationTimestamp": "2024-05-01T10:00:00Z"},
+        "spec": {"roles": {"worker": role or TRAINING}, **spec},
+        "status": msgspec.to_builtins(status) if status is not None else None,
+    }
+    return picture_of(raw, now=0.0)
+
+
+def master(**status: Any) -> list[dict[str, Any]]:
+    containers = [{"name": "master"}]
+    metadata = {"name": "digits-master-0"}
+    return [{"metadata": metadata, "spec": {"containers": containers}, "status": status}]
+
+
+def condition(kind: ConditionType, holds: ConditionStatus, message: str) -> Condition:
+    now = datetime.now(timezone.utc)
+    return Condition(
+        type=kind, status=holds, reason="Because", message=message, last_transition_time=now
+    )
+
+
+def pending(message: str) -> JobStatus:
+    node = NodeStatus(
+        role="worker", rank=1, phase=NodePhase.PENDING, name="digits-worker-1", message=message
+    )
+    roles = {"worker": RoleStatus(wanted=2, active=1, pending=1)}
+    return JobStatus(phase=JobPhase.PENDING, roles=roles, nodes=(node,))
+
+
+def test_nobody_has_looked_yet() -> None:
+    assert headway(drawn(None)).lines == ("the operator has not looked at it yet",)
+
+
+def test_what_is_waited_for_is_named() -> None:
+    waiting = {"name": "master", "state": {"waiting": {"reason": "ImagePullBackOff"}}}
+    pods = master(phase="Pending", containerStatuses=[waiting])
+    first, second = headway(drawn(pending("no room")), masters=pods).lines
+    assert first.startswith("the master is being started: its image cannot be pulled")
+    assert second == "1 of 2 nodes are running; digits-worker-1 is pending: no room"
+    assert headway(drawn(pending("no room")), masters=master(**RUNS)).lines == (second,)
+
+
+def test_it_trains_when_a_round_has_formed_or_a_step_is_known() -> None:
+    running = {"phase": JobPhase.RUNNING}
+    assert not trains(drawn(JobStatus(**running)))  # type: ignore[arg-type]
+    formed = drawn(JobStatus(**running, round=1, world_size=4))  # type: ignore[arg-type]
+    assert headway(formed).lines == ("training: round 1, 4 workers",)
+    stepping = drawn(JobStatus(**running, step=12))  # type: ignore[arg-type]
+    assert headway(stepping).lines == ("training: step 12",)
+    assert headway(stepping).arrival is Arrival.TRAINS
+
+
+def test_a_job_of_plain_commands_has_no_round_to_form() -> None:
+    plain = {"image": "x", "command": ["sleep", "1"]}
+    status = JobStatus(phase=JobPhase.RUNNING, roles={"worker": RoleStatus(wanted=1, active=1)})
+    assert headway(drawn(status, plain)).lines == ("running: 1 of 1",)
+
+
+def test_the_end_is_told_with_its_reason() -> None:
+    why = condition(ConditionType.FAILED, ConditionStatus.TRUE, "worker rank 0 was given up")
+    seen = headway(drawn(JobStatus(phase=JobPhase.FAILED, conditions=(why,))))
+    assert seen.lines == ("the job has failed: worker rank 0 was given up",)
+    assert seen.arrival is Arrival.FAILED
+    why = condition(ConditionType.CREATED, ConditionStatus.FALSE, "spec.x: is wrong")
+    seen = headway(drawn(JobStatus(conditions=(why,))))
+    assert (seen.lines, seen.arrival) == (("the job has failed: spec.x: is wrong",), Arrival.FAILED)
+
+
+def test_a_job_that_is_not_meant_to_run_ends_the_waiting() -> None:
+    assert headway(drawn(JobStatus(), suspend=True)).arrival is Arrival.SUSPENDED
+    seen = headway(drawn(None, managedBy="kueue.x-k8s.io/multikueue"))
+    assert seen.arrival is Arrival.ELSEWHERE
+    assert seen.lines == ("kueue.x-k8s.io/multikueue looks after it, not Resile's operator",)
