@@ -14,9 +14,9 @@ from bench.checkpoints.catalogue import CHECKPOINTS
 from bench.checkpoints.systems import CHECKPOINT_SYSTEMS
 from bench.document import publish as write_results
 from bench.launchers import LAUNCHERS, Launcher
+from bench.many_jobs.assess import assessed_load
+from bench.many_jobs.load import load_trial
 from bench.measures import LAUNCH, RECOVERY, STEADY, Experiment
-from bench.operator.assess import assessed_load
-from bench.operator.load import load_trial
 from bench.picture import draw_pictures
 from bench.plots import plot as draw
 from bench.progress import progress

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from bench.operator.load import LoadTrial
+from bench.many_jobs.load import LoadTrial
 from bench.results import MeasureResult, Outcome, Series
 from bench.targets import OURS, AtMost, Shown, Target, judged
 
