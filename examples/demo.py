@@ -27,6 +27,7 @@ from resile.wire.views import JobPicture
 
 HERE = Path(__file__).parent
 PATIENCE = 60.0
+STEPS = 700
 MANIFEST = """
 apiVersion: resile.dev/v1alpha1
 kind: ElasticJob
@@ -38,7 +39,7 @@ spec:
       replicas: {{min: 1, max: 2}}
       procsPerNode: 2
       script: {script}
-      args: [--steps, "700", --pause, "0.02", --checkpoint, {folder}/digits.pt,
+      args: [--steps, "{steps}", --pause, "0.02", --checkpoints, {folder}/checkpoints,
              --trace, {folder}/trace]
       resources: {{requests: {{cpu: 100m, memory: 512Mi}}, limits: {{memory: 2Gi}}}}
 """
@@ -74,7 +75,8 @@ class Demo:
         self.job = JobFolder("demo")
         self.losses: list[Loss] = []
         manifest = folder / "job.yaml"
-        manifest.write_text(MANIFEST.format(script=HERE / "digits" / "train.py", folder=folder))
+        script = HERE / "digits" / "train.py"
+        manifest.write_text(MANIFEST.format(script=script, folder=folder, steps=STEPS))
         self.up = subprocess.Popen([sys.executable, "-m", "resile", "up", "--logs", str(manifest)])
 
     def picture(self) -> JobPicture | None:
@@ -175,11 +177,13 @@ class Demo:
         for name in ("killed with SIGKILL", "all ranks step again after", "workers", "repeated"):
             table.add_column(name)
         for loss in self.losses:
-            repeated = f"{loss.repeated} steps since the last checkpoint" if loss.repeated else "-"
+            repeated = f"{loss.repeated} steps since the last snapshot" if loss.repeated else "-"
             table.add_row(loss.what, f"{loss.seconds:.2f} s", str(loss.world), repeated)
         console.print(table)
         steps = {taken.step for taken in self.trace()}
-        console.print(f"{len(steps)} steps were trained, none was left out.")
+        missing = set(range(STEPS)) - steps
+        left_out = f"{len(missing)} were" if missing else "none was"
+        console.print(f"{len(steps)} steps were trained, {left_out} left out.")
         with_accuracy = [line for line in self.output() if "accuracy" in line]
         console.print(f"[bold]{with_accuracy[-1].strip()}[/]" if with_accuracy else "no accuracy?")
 

@@ -1,15 +1,17 @@
 """Train a small network on scikit-learn's bundled digits, with DistributedDataParallel.
 
-Runs under torchrun and under `resile run` alike. Rank 0 saves a checkpoint every few steps and
-everybody resumes from the newest one, so a run that was disturbed ends where an undisturbed one
-does: each step's batch depends on the step alone, whatever the number of workers.
+Runs under torchrun and under `resile run` alike. Four lines make it survive: a Checkpointer, the
+state it looks after, `restore` before the first step and `step` after each. Each step has the same
+samples at any number of workers, and every sample of an epoch is trained once, so a run that was
+disturbed ends where an undisturbed one does.
 """
 
 from __future__ import annotations
 
 import argparse
-import os
+import shutil
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -18,8 +20,9 @@ import torch.distributed as dist
 from sklearn.datasets import load_digits
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
+from torch.utils.data import DataLoader, TensorDataset
 
-from resile import report
+from resile import Checkpointer, ElasticBatchSampler, report
 
 TEST_SAMPLES = 360
 
@@ -34,28 +37,10 @@ def digits() -> tuple[torch.Tensor, torch.Tensor]:
     )
 
 
-def batch_of(step: int, *, samples: int, size: int, rank: int, world: int) -> torch.Tensor:
-    """This rank's part of the batch that belongs to ``step``."""
-    order = np.random.default_rng(step).permutation(samples)[:size]
-    return torch.from_numpy(order[rank::world].copy())
-
-
-def load(path: Path, model: nn.Module, optimizer: torch.optim.Optimizer) -> int:
-    """Resume from the newest checkpoint, if there is one; returns the step to go on with."""
-    if not path.exists():
-        return 0
-    state = torch.load(path, weights_only=True)
-    model.load_state_dict(state["model"])
-    optimizer.load_state_dict(state["optimizer"])
-    return int(state["step"])
-
-
-def save(path: Path, model: nn.Module, optimizer: torch.optim.Optimizer, step: int) -> None:
-    """Write beside, then rename: a kill in the middle leaves the previous checkpoint whole."""
-    draft = path.with_suffix(f".{os.getpid()}")
-    state = {"model": model.state_dict(), "optimizer": optimizer.state_dict(), "step": step}
-    torch.save(state, draft)
-    draft.replace(path)
+def batches(loader: DataLoader) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
+    """Epoch after epoch; the sampler knows where the restored one goes on."""
+    while True:
+        yield from loader
 
 
 def trace(path: Path, step: int, rank: int, world: int) -> None:
@@ -68,9 +53,11 @@ def main() -> None:
     """Train, and print the accuracy reached."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--steps", type=int, default=300)
-    parser.add_argument("--batch", type=int, default=128)
-    parser.add_argument("--checkpoint", type=Path, default=Path("digits.pt"))
-    parser.add_argument("--save-every", type=int, default=10)
+    parser.add_argument("--batch", type=int, default=128, help="samples of a step, of all workers")
+    parser.add_argument(
+        "--checkpoints", default="checkpoints-digits", help="'' for snapshots in memory alone"
+    )
+    parser.add_argument("--save-every", type=int, default=10, help="steps between two snapshots")
     parser.add_argument("--pause", type=float, default=0.0, help="seconds to rest after a step")
     parser.add_argument("--trace", type=Path, help="append a line per step and rank: when, which")
     options = parser.parse_args()
@@ -78,37 +65,47 @@ def main() -> None:
     dist.init_process_group("gloo")
     rank, world = dist.get_rank(), dist.get_world_size()
     images, labels = digits()
-    samples = len(labels) - TEST_SAMPLES
+    data = TensorDataset(images[:-TEST_SAMPLES], labels[:-TEST_SAMPLES])
     torch.manual_seed(0)
     network = nn.Sequential(nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 10))
-    optimizer = torch.optim.Adam(network.parameters(), lr=3e-3)
-    start = load(options.checkpoint, network, optimizer)
     model = DistributedDataParallel(network)
+    optimizer = torch.optim.Adam(model.parameters(), lr=3e-3)
+    sampler = ElasticBatchSampler(data, global_batch=options.batch, drop_last=True)
+    every = options.save_every
+    checkpointer = Checkpointer(
+        options.checkpoints or None, every=every, checkpoint_every=5 * every
+    )
+    state = {"model": model, "optimizer": optimizer, "sampler": sampler, "step": 0}
+    start = checkpointer.restore(state)
     if rank == 0:
         print(f"training with {world} workers from step {start}", flush=True)
 
+    loaded = batches(DataLoader(data, batch_sampler=sampler))
     for step in range(start, options.steps):
-        chosen = batch_of(step, samples=samples, size=options.batch, rank=rank, world=world)
+        inputs, targets = next(loaded)
         optimizer.zero_grad()
-        loss = nn.functional.cross_entropy(model(images[chosen]), labels[chosen])
+        loss = nn.functional.cross_entropy(model(inputs), targets)
         loss.backward()
         optimizer.step()
-        report(step, loss=loss.item())
         if options.trace:
             trace(options.trace, step, rank, world)
-        if rank == 0 and (step + 1) % options.save_every == 0:
-            save(options.checkpoint, network, optimizer, step + 1)
+        checkpointer.step(step, state)
+        report(step, loss=loss.item())
         if rank == 0 and step % 20 == 0:
             print(f"loss = {loss.item():.4f}, step = {step}", flush=True)
         time.sleep(options.pause)
 
+    checkpointer.wait()
+    dist.barrier()
     if rank == 0:
         with torch.no_grad():
-            guesses = network(images[samples:]).argmax(dim=1)
-        accuracy = (guesses == labels[samples:]).float().mean().item()
+            guesses = network(images[-TEST_SAMPLES:]).argmax(dim=1)
+        accuracy = (guesses == labels[-TEST_SAMPLES:]).float().mean().item()
         print(f"accuracy = {accuracy:.3f} after {options.steps} steps", flush=True)
-        # A finished run is not to be resumed: the next one starts from the beginning.
-        options.checkpoint.unlink(missing_ok=True)
+        if options.checkpoints:
+            # A finished run is not to be resumed: the next one starts from the beginning.
+            shutil.rmtree(options.checkpoints, ignore_errors=True)
+    checkpointer.close()
     dist.destroy_process_group()
 
 

@@ -40,6 +40,8 @@ EXTRAS = {"s3": "s3", "s3a": "s3", "gs": "gcs", "gcs": "gcs"}
 
 _WITHOUT_FOLDERS = frozenset({*EXTRAS, "az", "abfs", "memory"})
 
+_NOT_ALLOWED = frozenset({"401", "403"})
+
 _WHEN = ("LastModified", "updated", "last_modified", "mtime", "modified", "created")
 """Where drivers put an object's time."""
 
@@ -130,8 +132,7 @@ class ObjectStorage:
             said = f"{said}: {_first_line(error) or 'not found'}"
             raise (StorageRefused if doing == "write" else NotThere)(said) from error
         except Exception as error:
-            refused = isinstance(error, PermissionError) or "Credentials" in type(error).__name__
-            kind = StorageRefused if refused else StorageTrouble
+            kind = StorageRefused if _is_refusal(error) else StorageTrouble
             raise kind(f"{said}: {_first_line(error) or type(error).__name__}") from error
 
 
@@ -194,6 +195,17 @@ def _when(found: Mapping[str, Any]) -> float:
         if isinstance(when, datetime):
             return when.timestamp()
     return float(when) if isinstance(when, int | float) else time.time()
+
+
+def _is_refusal(error: Exception) -> bool:
+    """Whether it says that we may not, as drivers say it: s3fs by the type, gcsfs by the code of an
+    error of its own or, for 403, by the first word of a plain OSError."""
+    return (
+        isinstance(error, PermissionError)
+        or "Credentials" in type(error).__name__
+        or str(getattr(error, "code", "")) in _NOT_ALLOWED
+        or (type(error) is OSError and str(error).startswith("Forbidden"))
+    )
 
 
 def _first_line(error: Exception) -> str:

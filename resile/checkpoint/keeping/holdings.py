@@ -193,7 +193,9 @@ class Holdings:
         return [found for place in self._pairs for found in self._slots_of(place)]
 
     def _slots_of(self, place: Place) -> list[tuple[int, Control]]:
-        return [(slot, slots.read_control(slot)) for slot in self._pairs.get(place, ())]
+        """What was filled last comes first: a step may have been saved twice."""
+        found = [(slot, slots.read_control(slot)) for slot in self._pairs.get(place, ())]
+        return sorted(found, key=lambda one: one[1].generation, reverse=True)
 
     def _pair(self, place: Place) -> tuple[int, int]:
         if self._closed:

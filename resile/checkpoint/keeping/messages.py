@@ -258,7 +258,10 @@ class Status(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     """The latest step that a writer of this node has published."""
 
     trouble: str = ""
-    """What went wrong last, with the step; empty once something went well again."""
+    """What went wrong last, with the step; empty once something later went well."""
+
+    troubled_step: int | None = None
+    """The step that the trouble was about."""
 
     copied: int | None = None
     """The latest step of which all this node's parts were copied to the next node."""

@@ -10,7 +10,16 @@ from collections.abc import Callable
 from resile.checkpoint.keeping.messages import Status
 from resile.checkpoint.room import gibibytes
 from resile.checkpoint.slots import Place
-from resile.checkpoint.writing import Failed, Finished, Moved, Progress, Published, Write, Written
+from resile.checkpoint.writing import (
+    Failed,
+    Finished,
+    Moved,
+    Progress,
+    Published,
+    Target,
+    Write,
+    Written,
+)
 
 __all__ = ["Writings"]
 
@@ -25,7 +34,11 @@ class Writings:
         self._steps: Counter[int] = Counter()
         self._written: int | None = None
         self._committed: int | None = None
+        self._orders = 0
+        self._committed_order = 0
         self._trouble = ""
+        self._troubled: tuple[Target, tuple[Place, ...]] | None = None
+        """What the trouble was about."""
 
     def begin(self, places: tuple[Place, ...], step: int) -> int | None:
         """Note that these parts are being written; the step that still is, if one is."""
@@ -47,7 +60,10 @@ class Writings:
         self, places: tuple[Place, ...], order: Write
     ) -> Callable[[Finished | Progress], None]:
         """Who takes the carrier's words on an order."""
-        return lambda word: self._hear(places, order, word)
+        with self._lock:
+            self._orders += 1
+            number = self._orders
+        return lambda word: self._hear(number, places, order, word)
 
     def status(self, *, copied: int | None, copy_trouble: str) -> Status:
         """All of it, for who asks."""
@@ -57,20 +73,24 @@ class Writings:
                 written=self._written,
                 committed=self._committed,
                 trouble=self._trouble,
+                troubled_step=self._troubled[0].step if self._troubled else None,
                 copied=copied,
                 copy_trouble=copy_trouble,
             )
 
-    def _hear(self, places: tuple[Place, ...], order: Write, word: Finished | Progress) -> None:
+    def _hear(
+        self, number: int, places: tuple[Place, ...], order: Write, word: Finished | Progress
+    ) -> None:
         step, url = order.target.step, order.target.url
         match word:
             case Progress(text=text):
                 self._news(logging.WARNING, f"checkpoint of step {step}: {text}")
             case Failed(reason=reason):
                 with self._lock:
-                    overtaken = self._committed is not None and self._committed > step
+                    overtaken = self._committed_order > number
                     if not overtaken:
                         self._trouble = f"step {step}: {reason}"
+                        self._troubled = order.target, places
                     self._free(places, step)
                     self._end(step)
                 level = logging.INFO if overtaken else logging.ERROR
@@ -78,14 +98,15 @@ class Writings:
             case Written():
                 with self._lock:
                     self._written = step
-                    self._trouble = ""
+                    if not self._lacks_others(order.target, places):
+                        self._forget_trouble()
                     self._free(places, step)
                     if order.publication is None:
                         self._end(step)
             case Published(size=size, seconds=seconds):
                 with self._lock:
-                    self._committed = step
-                    self._trouble = ""
+                    self._committed, self._committed_order = step, number
+                    self._forget_trouble()
                     self._end(step)
                 self._news(
                     logging.DEBUG,
@@ -94,6 +115,17 @@ class Writings:
                 )
             case Moved():
                 raise AssertionError("a write does not move bytes between nodes")
+
+    def _lacks_others(self, target: Target, places: tuple[Place, ...]) -> bool:
+        """Whether other parts of the same checkpoint could not be written."""
+        if self._troubled is None:
+            return False
+        troubled, lacking = self._troubled
+        same = (troubled.step, troubled.attempt) == (target.step, target.attempt)
+        return same and lacking != places
+
+    def _forget_trouble(self) -> None:
+        self._trouble, self._troubled = "", None
 
     def _free(self, places: tuple[Place, ...], step: int) -> None:
         for place in places:

@@ -2,7 +2,8 @@
 
 Parts are written one order after the other: storage is rarely faster for being asked twice at once.
 Publishing waits for other nodes and moving bytes for other machines, so each has its own thread.
-Whatever goes wrong with an order is told to the owner and ends there; the next one goes on.
+Whatever goes wrong with an order is told to the owner and ends there; the next one goes on. When
+the owner is gone nobody hears it, so what could not be written in the end is printed.
 """
 
 from __future__ import annotations
@@ -60,6 +61,9 @@ class Work:
         self._telling = threading.Lock()
         self._writes: queue.Queue[Callable[[], None]] = queue.Queue()
         self._publishing: dict[threading.Event, Target] = {}
+        self._lacking: dict[str, tuple[int, str]] = {}
+        """For each storage the step that could not be written, and why, if none after it was."""
+        self._reached: dict[str, int] = {}
         self._unfinished = 0
         self._changed = threading.Condition()
         threading.Thread(target=self._write_all, name="write", daemon=True).start()
@@ -73,16 +77,37 @@ class Work:
 
         if isinstance(order, Write):
             self._count(1)
-            self._writes.put(lambda: self._write(order, descriptors, tell))
+
+            def tell_and_note(word: Finished | Progress) -> None:
+                self._note(order, word)
+                tell(word)
+
+            self._writes.put(lambda: self._write(order, descriptors, tell_and_note))
         elif isinstance(order, Gather):
             self._in_thread(lambda: _told(tell, lambda: _gather(descriptors)))
         else:
             self._in_thread(lambda: _told(tell, lambda: _move(order, descriptors)))
 
     def finish(self) -> None:
-        """Return when everything that was to be written is written, or could not be."""
+        """Without the owner: return when everything that was to be written is written, or could
+        not be, which is printed. If the owner had still heard it, it is said twice."""
         with self._changed:
             self._changed.wait_for(lambda: self._unfinished == 0)
+        with contextlib.suppress(OSError):
+            for step, reason in self._lacking.values():
+                print(
+                    f"resile: checkpoint of step {step} was not written: {reason}", file=sys.stderr
+                )
+            sys.stderr.flush()
+
+    def _note(self, order: Write, word: Finished | Progress) -> None:
+        url, step = order.target.url, order.target.step
+        if isinstance(word, Failed) and step >= self._reached.get(url, 0):
+            self._lacking[url] = step, word.reason
+        elif isinstance(word, Written if order.publication is None else Published):
+            self._reached[url] = step
+            if self._lacking.get(url, (step, ""))[0] <= step:
+                self._lacking.pop(url, None)
 
     def _count(self, change: int) -> None:
         with self._changed:
@@ -106,14 +131,14 @@ class Work:
             self._count(-1)
 
     def _publish(self, target: Target, publication: Publication, tell: Tell) -> None:
-        """A checkpoint whose parts do not come is given up once a later one exists: a node that was
-        lost meanwhile will never write them."""
+        """A checkpoint whose parts do not come is given up once a later one exists, or a later try
+        of the same: a node that was lost meanwhile will never write them."""
         overtaken = threading.Event()
         self._publishing[overtaken] = target
         try:
             if _told(tell, lambda: _publish(target, publication, tell, overtaken)):
                 for other, older in list(self._publishing.items()):
-                    if older.url == target.url and older.step < target.step:
+                    if older.url == target.url and older.step <= target.step:
                         other.set()
         finally:
             del self._publishing[overtaken]

@@ -21,6 +21,8 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
+import msgspec
+
 from resile.checkpoint.commit import new_attempt
 from resile.checkpoint.keeping import (
     Hello,
@@ -33,6 +35,7 @@ from resile.checkpoint.keeping import (
 from resile.checkpoint.storage import Storage, open_storage
 from resile.train.checkpoint.agreement import Agreement, Place, connect_early, open_agreement
 from resile.train.checkpoint.choosing import Source
+from resile.train.checkpoint.confirming import confirm
 from resile.train.checkpoint.handover import Handover
 from resile.train.checkpoint.policy import Auto, Choice, Costs, choose_interval
 from resile.train.checkpoint.resuming import Resumed, resume
@@ -44,6 +47,9 @@ RECORD = "resile"
 """The key of our own record beside the script's state."""
 
 _POLL = 0.02
+
+_ANOTHER = 0.2
+"""By how much of itself an interval changes before that is said: measured times vary."""
 
 
 def __resile_rehearse__() -> None:
@@ -60,6 +66,7 @@ class Checkpointer:
     ``every``: steps between snapshots, or :class:`Auto`. ``checkpoint_every``: steps between
     checkpoints on storage, a multiple of ``every``; every snapshot if not given. ``keep``: how many
     checkpoints stay on storage, 0 for all. ``trust``: unpickle what the state needs unpickled.
+    ``storage_options``: for the storage's driver, also in the process that writes: plain values.
     """
 
     def __init__(
@@ -73,24 +80,28 @@ class Checkpointer:
         storage_options: dict[str, Any] | None = None,
         quiet: bool = False,
     ) -> None:
-        _check(every, checkpoint_every, keep)
+        _check(every, checkpoint_every, keep, storage_options)
         self._every = every
         self._checkpoint_every = checkpoint_every
         self._keep = keep
         self._trust = trust
         self._quiet = quiet
         self._storage: Storage | None = None
+        self._storage_options = storage_options or {}
         if directory is not None:
-            self._storage = open_storage(os.fspath(directory), **(storage_options or {}))
+            self._storage = open_storage(os.fspath(directory), **self._storage_options)
         self._place = Place.from_environment()
         self._memory: SnapshotMemory | None = _open_memory(self._place, self._tell)
         self._store = connect_early(self._place)
         self._agreement: Agreement | None = None
         self._saver: Saver | None = None
         self._costs = Costs()
-        self._interval = every if isinstance(every, int) else every.first
         self._due: int | None = None
+        self._checkpointed = 0
+        """The step of the last checkpoint that was due."""
+        self._said_steps: int | None = None
         self._snapshots = 0
+        self._confirmed = 0
         self._reserved = False
         self._last_step_at: float | None = None
         self._trouble = ""
@@ -142,11 +153,15 @@ class Checkpointer:
             self._place,
             memory=self._memory,
             storage=self._storage,
+            options=self._storage_options,
             attempt=attempt,
             keep=self._keep,
             tell=self._tell,
+            warn=self._warn,
         )
-        self._due = (step // self._interval + 1) * self._interval
+        self._checkpointed = step
+        first = self._every if isinstance(self._every, int) else self._every.first
+        self._due = (step // first + 1) * first
 
     def _next_node(self) -> str | None:
         """Copies of this node's own parts go to the next node; planned anew in each round, by the
@@ -185,15 +200,22 @@ class Checkpointer:
         self._last_step_at = time.monotonic()
 
     def save(self, step: int, state: dict[str, Any], *, timeout: float = 600.0) -> None:
-        """Save ``state`` after ``step`` now, and wait until it is on storage.
+        """Save ``state`` after ``step`` now; when it returns, on any worker, the checkpoint exists.
 
-        All workers call it for the same step. Raises TimeoutError if it did not come to that.
+        All workers call it for the same step. Raises :class:`NotSaved`, on all of them, with what
+        went wrong; TimeoutError if storage did not come to an end. Without a directory there is
+        only the snapshot in memory, and nothing to wait for.
         """
-        self._save(step + 1, state, durable=True)
-        self.wait(timeout)
+        done = step + 1
+        self._save(done, state, durable=True)
+        if self._storage is not None:
+            self._confirmed += 1
+            topic = f"saved/{self._confirmed}"
+            saver = self._ready_saver()
+            confirm(self._agree(), saver, step=done, topic=topic, timeout=timeout)
 
     def wait(self, timeout: float = 600.0) -> None:
-        """Wait until everything that was to be written by this node is written."""
+        """Wait until nothing is left to be written by this node; ``status()`` says how it went."""
         deadline = time.monotonic() + timeout
         while self._memory is not None and self._memory.status().writing:
             if time.monotonic() > deadline:
@@ -205,7 +227,10 @@ class Checkpointer:
         return Status() if self._memory is None else self._memory.status()
 
     def close(self) -> None:
-        """Let everything go; what is on its way to storage is still written."""
+        """Let everything go; what is on its way to storage is still written.
+
+        Nobody waits for that here: ``wait()`` does. Without an agent the process that writes it
+        prints what went wrong."""
         if self._memory is not None:
             self._memory.close()
             self._memory = None
@@ -218,6 +243,8 @@ class Checkpointer:
 
     def _save(self, done: int, state: dict[str, Any], *, durable: bool) -> None:
         started = time.monotonic()
+        if durable:
+            self._checkpointed = done
         with self._survivable(done):
             self._ready_saver().snapshot(self._whole(state), step=done, durable=durable)
             self._saved = done
@@ -238,7 +265,7 @@ class Checkpointer:
         try:
             yield
         except KeeperError as error:
-            self._tell(f"no snapshot of step {done}: {error}")
+            self._warn(f"no snapshot of step {done}: {error}")
 
     def _whole(self, state: dict[str, Any]) -> dict[str, Any]:
         record = {"seconds": self._costs.seconds, "failures": self._costs.failures}
@@ -252,8 +279,10 @@ class Checkpointer:
     # --- when -------------------------------------------------------------------------------
 
     def _checkpoint_due(self, done: int) -> bool:
+        """Whether a multiple of ``checkpoint_every`` was reached since the last one. All workers
+        know the same: what they have saved, not what rank 0 intends."""
         every = self._checkpoint_every
-        return every is None or done % every < self._interval
+        return every is None or done // every > self._checkpointed // every
 
     def _note_time(self) -> None:
         if self._last_step_at is not None:
@@ -269,7 +298,6 @@ class Checkpointer:
         if self._place.rank == 0:
             choice = choose_interval(self._every, self._costs)
             self._say_choice(choice)
-            self._interval = choice.steps
             self._agree().say(f"due/{self._snapshots}", done + choice.steps)
 
     def _next_due(self) -> int:
@@ -283,7 +311,10 @@ class Checkpointer:
         return self._agreement
 
     def _say_choice(self, choice: Choice) -> None:
-        if abs(choice.steps - self._interval) > 0.2 * self._interval:
+        """The first one, and whenever it is another one than was said last."""
+        said = self._said_steps
+        if said is None or abs(choice.steps - said) > _ANOTHER * said:
+            self._said_steps = choice.steps
             self._tell(f"snapshots {choice.reason}")
 
     # --- telling ----------------------------------------------------------------------------
@@ -294,22 +325,44 @@ class Checkpointer:
             return
         trouble = self._memory.trouble
         if trouble and trouble != self._trouble:
-            self._tell(trouble, everywhere=True)
+            self._warn(trouble)
         self._trouble = trouble
 
-    def _tell(self, text: str, *, everywhere: bool = False) -> None:
-        if not self._quiet and (everywhere or self._place.rank == 0):
+    def _tell(self, text: str) -> None:
+        """What rank 0 says for all."""
+        if not self._quiet and self._place.rank == 0:
             print(f"resile: {text}", file=sys.stderr, flush=True)
 
+    def _warn(self, text: str) -> None:
+        """What went wrong here, whichever rank this is."""
+        if not self._quiet:
+            who = f"rank {self._place.rank}: " if self._place.world > 1 else ""
+            print(f"resile: {who}{text}", file=sys.stderr, flush=True)
 
-def _check(every: int | Auto, checkpoint_every: int | None, keep: int) -> None:
+
+def _check(
+    every: int | Auto,
+    checkpoint_every: int | None,
+    keep: int,
+    storage_options: dict[str, Any] | None,
+) -> None:
+    try:
+        msgspec.msgpack.encode(storage_options)
+    except (TypeError, ValueError) as error:
+        raise ValueError(
+            f"storage_options are plain values, since another process writes to storage: {error}"
+        ) from None
     if isinstance(every, int) and every < 1:
         raise ValueError(f"every is a number of steps, 1 or more, or Auto(); not {every}")
     if keep < 0:
         raise ValueError(f"keep is how many checkpoints stay, 0 for all; not {keep}")
     if checkpoint_every is None:
         return
-    if isinstance(every, int) and (checkpoint_every < 1 or checkpoint_every % every):
+    if checkpoint_every < 1:
+        raise ValueError(
+            f"checkpoint_every is a number of steps, 1 or more; not {checkpoint_every}"
+        )
+    if isinstance(every, int) and checkpoint_every % every:
         raise ValueError(
             f"checkpoint_every ({checkpoint_every}) is a multiple of every ({every}): what is "
             "written to storage is a snapshot"

@@ -1,6 +1,7 @@
 """What can go wrong between a script's live state and a checkpoint.
 
 CheckpointError (of resile.checkpoint)
+├── NotSaved           save() did not bring the step to storage
 ├── StateMismatch      the script's state and the checkpoint do not fit: names, shapes, types
 └── UnsupportedState   the script's state has something that cannot be saved
 """
@@ -11,10 +12,14 @@ from collections.abc import Sequence
 
 from resile.checkpoint.errors import CheckpointError
 
-__all__ = ["StateMismatch", "UnsupportedState"]
+__all__ = ["NotSaved", "StateMismatch", "UnsupportedState"]
 
 MOST_SHOWN = 12
 """A model of another shape differs in thousands of names; the first few tell the story."""
+
+
+class NotSaved(CheckpointError):
+    """A step that was to be on storage is not. Says on which rank it failed, and why."""
 
 
 class StateMismatch(CheckpointError):

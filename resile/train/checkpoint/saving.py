@@ -39,16 +39,29 @@ class Saver:
         *,
         memory: SnapshotMemory | None,
         storage: Storage | None,
+        options: Mapping[str, Any],
         attempt: str,
         keep: int,
         tell: Callable[[str], None],
+        warn: Callable[[str], None],
     ) -> None:
+        """``options``: with which the process that writes opens the storage. ``tell``: something
+        that one worker says for all; ``warn``: that each says for itself."""
         self._place = place
         self._memory = memory
         self._storage = storage
+        self._options = options
         self._attempt = attempt
         self._keep = keep
         self._tell = tell
+        self._warn = warn
+        self._durable = -1
+        self._tries = 0
+        """How often the last durable step was saved; on all workers the same."""
+        self._ordered = -1
+        """The last step that the process that writes was told to write."""
+        self._written_here = -1
+        self._trouble_here = ""
         self._capture = Capture(
             rank=place.rank,
             world=place.world,
@@ -73,10 +86,32 @@ class Saver:
         captured = self._capture.take(state, step=step)
         in_memory = self._with_room(lambda memory: self._fill(memory, captured, step))
         if durable and self._storage is not None:
+            self._tries = self._tries + 1 if step == self._durable else 1
+            self._durable = step
             if in_memory:
                 self._persist(step)
             else:
                 self._write_here(captured, step)
+
+    def verdict(self, step: int) -> str | None:
+        """How writing ``step`` went: None while it goes on, empty if what this worker has a part in
+        is on storage (the whole checkpoint on rank 0, which publishes it), else what went wrong."""
+        if self._written_here == step:
+            return self._trouble_here
+        if self._memory is None or self._ordered != step:
+            return "it could not be given to the process that writes"
+        status = self._memory.status()
+        if step in status.writing:
+            return None
+        reached = status.committed if self._place.rank == 0 else status.written
+        if reached == step and status.troubled_step != step:
+            return ""
+        return status.trouble.removeprefix(f"step {step}: ") or "the log of its agent says why"
+
+    @property
+    def _try(self) -> str:
+        """The name of this try to write: parts of two tries are never mixed."""
+        return self._attempt if self._tries == 1 else f"{self._attempt}-{self._tries}"
 
     def _with_room(self, use: Callable[[SnapshotMemory], None]) -> bool:
         """Use the memory; False if there is none, or no room in it, which is said once."""
@@ -87,7 +122,7 @@ class Saver:
         except NoRoom as error:
             self._memory = None
             instead = "checkpoints are written while training waits" if self._storage else "none"
-            self._tell(f"no snapshots in memory: {error}; instead: {instead}")
+            self._warn(f"no snapshots in memory: {error}; instead: {instead}")
             return False
         return True
 
@@ -110,10 +145,12 @@ class Saver:
                 self._storage.address,
                 step=step,
                 kinds=self._kinds(),
-                attempt=self._attempt,
+                attempt=self._try,
                 publication=self._publication(),
+                options=self._options,
             )
             if isinstance(answer, Accepted):
+                self._ordered = step
                 break
             time.sleep(_PAUSE)
         self._say_waited(time.monotonic() - started, step)
@@ -138,26 +175,28 @@ class Saver:
     def _write_here(self, captured: Captured, step: int) -> None:
         """Without snapshots: write to storage now, one part at a time."""
         assert self._storage is not None
+        self._written_here, self._trouble_here = step, ""
         try:
             for kind, portion in _portions(captured):
                 if kind in self._kinds():
                     buffer = memoryview(bytearray(portion.size))
                     portion.write(buffer)
-                    write_part(self._storage, buffer, attempt=self._attempt)
+                    write_part(self._storage, buffer, attempt=self._try)
             if publication := self._publication():
                 publish(
                     self._storage,
                     step=step,
                     world=publication.world,
                     replicas=publication.replicas,
-                    attempt=self._attempt,
+                    attempt=self._try,
                     job=publication.job,
                     round=publication.round,
                 )
                 if self._keep:
                     prune(Shelf(self._storage), keep=self._keep)
         except CheckpointError as error:
-            self._tell(f"no checkpoint of step {step}: {error}")
+            self._trouble_here = str(error)
+            self._warn(f"no checkpoint of step {step}: {error}")
 
     def _say_waited(self, seconds: float, step: int) -> None:
         if seconds >= _WORTH_SAYING:

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sized
-from typing import TYPE_CHECKING
+from pathlib import Path
 
-from resile.train.data.elastic import ElasticWalk, WalkOptions
+from resile.train.data.elastic import ElasticWalk
 from resile.train.data.errors import DataMistake
-
-if TYPE_CHECKING:
-    from typing_extensions import Unpack
 
 __all__ = ["ElasticSampler"]
 
@@ -22,14 +19,44 @@ class ElasticSampler(ElasticWalk):
     and split as evenly as can be, so ranks may have one sample less than others in it, or none:
     use ``torch.distributed.algorithms.join.Join`` with plain DDP, or ``drop_last`` or ``pad``.
 
-    The options are ``num_replicas``, ``rank``, ``shuffle=True``, ``seed=0``, ``drop_last=False``,
-    ``pad=False``, and for the ledger ``name`` and ``ledger``: see :class:`WalkOptions`.
+    The arguments of DistributedSampler come first, in its order. ``batch_size`` has no default:
+    what a training step counts as trained is known by it. The others are as in
+    :class:`~resile.train.data.elastic.WalkOptions`.
     """
 
-    def __init__(self, dataset: Sized, *, batch_size: int, **options: Unpack[WalkOptions]) -> None:
+    def __init__(
+        self,
+        dataset: Sized,
+        num_replicas: int | None = None,
+        rank: int | None = None,
+        shuffle: bool = True,
+        seed: int = 0,
+        drop_last: bool = False,
+        *,
+        batch_size: int | None = None,
+        pad: bool = False,
+        name: str | None = None,
+        ledger: str | Path | None = None,
+    ) -> None:
+        if batch_size is None:
+            raise DataMistake(
+                "batch_size= is missing: give the DataLoader's, as in ElasticSampler(dataset, "
+                "batch_size=32); DistributedSampler needs none, but a step is counted by it"
+            )
         if batch_size < 1:
             raise DataMistake(f"batch_size={batch_size} has to be at least 1")
-        super().__init__(dataset, global_batch=lambda world: world * batch_size, **options)
+        super().__init__(
+            dataset,
+            global_batch=lambda world: world * batch_size,
+            num_replicas=num_replicas,
+            rank=rank,
+            shuffle=shuffle,
+            seed=seed,
+            drop_last=drop_last,
+            pad=pad,
+            name=name,
+            ledger=ledger,
+        )
         self.batch_size = batch_size
 
     def __iter__(self) -> Iterator[int]:

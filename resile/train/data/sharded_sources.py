@@ -9,7 +9,7 @@ A source is one of
 - a list of objects with ``__len__`` and ``read`` (files): records are counted through, and no
   shard lies in two of them;
 - a *stream*: an object with ``partitions`` (how many) and ``read(partition, start, stop)``, without
-  an end.
+  an end: it gives all records of the range and waits for those that have not come yet.
 
 All of it may run in a DataLoader's worker processes: nothing here knows of leases.
 """
@@ -139,7 +139,16 @@ class _Stream:
         records: list[Any] = []
         for partition, group in groupby(_pairs(indices), key=lambda pair: pair[0]):
             for start, stop in runs(offset for _, offset in group):
-                records += self._source.read(partition, start, stop)
+                records += self._run(partition, start, stop)
+        return records
+
+    def _run(self, partition: int, start: int, stop: int) -> list[Any]:
+        records = list(self._source.read(partition, start, stop))
+        if len(records) != stop - start:
+            raise DataMistake(
+                f"the stream gave {len(records)} records for [{start}, {stop}) of partition "
+                f"{partition}, not {stop - start}: read() has to wait until all of them are there"
+            )
         return records
 
 

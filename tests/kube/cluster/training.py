@@ -36,6 +36,7 @@ class ClusterJob(Stage):
         return {
             "replicas": 2,
             "image": IMAGE,
+            "imagePullPolicy": "Always",
             "script": "/scripts/trainer.py",
             "volumes": shared,
             "volumeMounts": [

@@ -11,7 +11,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import torch
 
+from resile import Checkpointer
 from resile.checkpoint import object_storage
 from resile.checkpoint.errors import StorageRefused, StorageTrouble
 from resile.checkpoint.prune import prune
@@ -143,6 +145,31 @@ def test_a_server_that_hangs_up_is_trouble_and_the_previous_checkpoint_stays() -
         wait_for(lambda: server.process.poll() is not None, "the server's end")
     with pytest.raises(StorageTrouble, match="s3://bucket/run/step-000000020"):
         save(storage, 20, patience=HASTY)
+
+
+def test_a_checkpointer_writes_and_restores_with_the_options_it_was_given(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in [name for name in os.environ if name.startswith("AWS_")]:
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")  # nobody else to ask for a key
+    address = "s3://bucket/options"
+
+    def run(model: torch.nn.Module, steps: range) -> int:
+        state = {"model": model, "step": 0}
+        options = server.options()
+        with Checkpointer(address, every=5, storage_options=options, quiet=True) as checkpointer:
+            start = checkpointer.restore(state)
+            for step in steps:
+                checkpointer.step(step, state)
+            checkpointer.save(steps[-1], state, timeout=60)
+        return start
+
+    first, second = torch.nn.Linear(3, 3), torch.nn.Linear(3, 3)
+    assert run(first, range(7)) == 0
+    assert Shelf(server.storage(address)).steps() == [7, 5]
+    assert run(second, range(7, 8)) == 7
+    assert torch.equal(first.weight, second.weight)
 
 
 def test_the_command_lists_what_lies_on_s3(server: Server, tmp_path: Path) -> None:

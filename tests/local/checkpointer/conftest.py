@@ -1,5 +1,6 @@
-"""Jobs that are ended with their test."""
+"""Jobs that are ended with their test, and a disk that is soon full."""
 
+from tests.local.checkpoint.disks import small_disk
 from tests.local.training import trained
 
-__all__ = ["trained"]
+__all__ = ["small_disk", "trained"]

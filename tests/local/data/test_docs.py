@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -16,16 +15,9 @@ from torch.utils.data import TensorDataset
 from resile import Checkpointer, ShardedDataset
 from resile.train.batch import ElasticTrainer
 from resile.train.data import ElasticBatchSampler
+from tests.local.data.documentation import run, written
 
-DOCS = Path(__file__).parents[3] / "docs"
 RECORDS = 300
-
-
-def written(page: str, first_words: str) -> str:
-    """The block of a page that begins with, or has, these words."""
-    blocks = re.findall(r"^```python\n(.*?)^```", (DOCS / page).read_text(), re.S | re.M)
-    (block,) = [block for block in blocks if first_words in block]
-    return str(block)
 
 
 @pytest.fixture
@@ -53,10 +45,6 @@ def script(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str
         }
 
 
-def run(block: str, script: dict[str, Any]) -> None:
-    exec(compile(block, "documentation", "exec"), script)
-
-
 def test_samplers(script: dict[str, Any]) -> None:
     run(written("data.md", 'open_dataset("train.csv")'), script)
     assert script["step"] == 10 * -(-RECORDS // 32)
@@ -67,6 +55,19 @@ def test_leased_data(script: dict[str, Any]) -> None:
     run(written("data.md", 'open_dataset("train.jsonl")'), script)
     assert script["step"] == 3 * -(-RECORDS // 32)
     script["checkpointer"].close()
+
+
+def test_a_list_of_indices(script: dict[str, Any]) -> None:
+    run(written("data.md", "Subset(data, chosen)"), script)
+    assert script["dataset"].finished
+    assert script["dataset"].state_dict()["done"] == [[0, RECORDS * 9 // 10]]
+
+
+def test_a_stream(script: dict[str, Any]) -> None:
+    run(written("data.md", "class Readings"), script)
+    assert script["state"]["step"] == 40
+    trained = script["dataset"].state_dict()["done"]
+    assert trained == [[0, 980], [0, 400], [0, 650]]  # 1280, and what lay before the offsets
 
 
 def test_a_ledger_by_hand(script: dict[str, Any]) -> None:

@@ -54,10 +54,12 @@ def goes_on_alone(run: Run, name: str, checkpoints: Path) -> str:
 
 def test_digits_are_learned(run: Run, tmp_path: Path) -> None:
     pytest.importorskip("sklearn")
-    output = run("digits", "--checkpoint", str(tmp_path / "digits.pt"), nproc=2)
+    folder = tmp_path / "checkpoints"
+    output = run("digits", "--checkpoints", str(folder), nproc=2)
     accuracy = re.search(r"accuracy = ([\d.]+) after 300 steps", output)
     assert accuracy is not None, output
     assert float(accuracy[1]) > 0.9
+    assert not folder.exists(), "a finished run is not resumed"
 
 
 def test_a_sharded_transformer_goes_on_with_another_number_of_workers(

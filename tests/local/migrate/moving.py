@@ -49,7 +49,9 @@ class Moved(Job):
             }
         )
 
-    def train(self, *flags: str, nproc: int = 2, **environment: str) -> NodeProcess:
+    def train(
+        self, *flags: str, nproc: int = 2, script: Path = SCRIPT, **environment: str
+    ) -> NodeProcess:
         """One more run, in a folder of its own, as in another pod."""
         self.steps_file.touch()
         pod = self.folder / f"pod{len(self.nodes)}"
@@ -57,7 +59,7 @@ class Moved(Job):
         self.forget_steps()
         return self.start(
             *flags,
-            script=str(SCRIPT),
+            script=str(script),
             nproc=nproc,
             endpoint="--nnodes" in flags,
             cwd=str(pod),

@@ -141,6 +141,24 @@ def test_a_stream_goes_on_from_its_offsets_and_never_ends() -> None:
     assert not {(0, 100), (1, 0)} & set(onward)
 
 
+class Slow:
+    """A stream of which only so many records have come."""
+
+    partitions = 2
+
+    def read(self, partition: int, start: int, stop: int) -> list[tuple[int, int]]:
+        return [(partition, offset) for offset in range(start, min(stop, 6))]
+
+
+def test_a_stream_that_gives_fewer_records_than_asked_for_is_refused() -> None:
+    dataset = alone(Slow(), shard_size=4, shuffle=False)
+    batches = iter(dataset.loader(batch_size=4, collate_fn=list))
+    assert [next(batches), next(batches)] == [[(p, i) for i in range(4)] for p in (0, 1)]
+    said = r"gave 2 records for \[4, 8\) of partition 0, not 4: read\(\) has to wait"
+    with pytest.raises(DataMistake, match=said):
+        next(batches)
+
+
 def test_state_may_be_restored_again_in_the_same_process() -> None:
     dataset = alone(range(12), shard_size=5, shuffle=False)
     saved = dataset.state_dict()

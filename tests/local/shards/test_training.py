@@ -18,6 +18,7 @@ from tests.local.commands import wait_for
 from tests.local.jobs import Job
 
 TRAIN = Path(__file__).parent / "scripts" / "train.py"
+STREAM = TRAIN.with_name("stream.py")
 TOKEN = "a-token-that-only-the-tests-know"
 
 
@@ -36,8 +37,8 @@ class Run:
             "RESILE_LEDGER": str(self.ledger),
         }
 
-    def start(self, *flags: str, nproc: int = 1, **environment: str) -> Any:
-        return self.job.start(*flags, script=str(TRAIN), nproc=nproc, **environment)
+    def start(self, *flags: str, nproc: int = 1, script: Path = TRAIN, **environment: str) -> Any:
+        return self.job.start(*flags, script=str(script), nproc=nproc, **environment)
 
     def lines(self, kind: str) -> list[dict[str, Any]]:
         found = []
@@ -47,17 +48,22 @@ class Run:
         self.job.seen.update(line["pid"] for line in found)
         return [line for line in found if line["kind"] == kind]
 
-    def counted(self) -> Counter[tuple[int, int]]:
+    def counted(self) -> Counter[tuple[int, Any]]:
         """Records by epoch, of the steps that what came after them resumed from."""
         begun = {line["round"]: line for line in self.lines("begun")}
-        counts: Counter[tuple[int, int]] = Counter()
+        counts: Counter[tuple[int, Any]] = Counter()
         number, last = max(begun), None
         while number is not None:
             for line in self.lines("step"):
                 if line["round"] == number and (last is None or line["step"] <= last):
-                    counts.update((line["epoch"], record) for record in line["records"])
+                    counts.update((line["epoch"], _key(record)) for record in line["records"])
             last, number = begun[number]["step"], begun[number]["resumed"]
         return counts
+
+
+def _key(record: Any) -> Any:
+    """A record of a stream is its partition and offset."""
+    return tuple(record) if isinstance(record, list) else record
 
 
 @pytest.fixture
@@ -80,6 +86,32 @@ def test_a_worker_is_killed_and_each_record_of_two_epochs_counts_once(
     verdict = check(read_ledger(run.ledger), epochs=2)
     assert verdict.sound, verdict
     assert "round 1 is over" not in node.output
+
+
+@pytest.mark.parametrize("loaders", ["0", "2"])
+def test_a_worker_is_killed_and_of_a_stream_nothing_is_left_out_or_trained_twice(
+    run: Run, loaders: str
+) -> None:
+    """A stream has no end at which all of it could be counted: what was handed out before the kill
+    is, and everything before it."""
+    steps = 40
+    node = run.start(nproc=2, script=STREAM, STEPS=str(steps), LOADERS=loaders)
+    wait_for(lambda: len(run.lines("step")) > 16, "steps")
+    os.kill(next(line["pid"] for line in run.lines("begun") if line["rank"] == 1), signal.SIGKILL)
+    assert node.wait() == 0, node.output
+    begun = {line["round"]: line for line in run.lines("begun")}
+    assert [begun[number]["resumed"] for number in sorted(begun)] == [None, 1]
+    assert begun[2]["step"] > 0
+
+    counted = Counter({record: times for (_, record), times in run.counted().items()})
+    assert set(counted.values()) == {1}, "nothing is trained twice"
+    assert len(counted) == steps * 2 * 4
+    for partition, first in enumerate([100, 0, 7]):
+        early = [r for line in run.lines("step") if line["round"] == 1 for r in line["records"]]
+        last = max(offset for number, offset in early if number == partition)
+        missing = [o for o in range(first, last + 1) if (partition, o) not in counted]
+        assert not missing, f"of partition {partition} up to {last}"
+        assert min(offset for number, offset in counted if number == partition) == first
 
 
 def test_a_node_is_lost_and_the_rest_of_the_epoch_is_shared_by_fewer(run: Run) -> None:

@@ -16,6 +16,15 @@ from resile.checkpoint.storage import Storage, open_storage, read_whole
 from resile.checkpoint.stored_part import StoredPart
 from tests.unit.checkpoint.parts import noise, parts_of, save
 
+
+class HttpError(Exception):
+    """As gcsfs has one."""
+
+    def __init__(self, text: str, *, code: int | str) -> None:
+        super().__init__(text)
+        self.code = code
+
+
 fsspec = pytest.importorskip("fsspec")
 
 
@@ -69,6 +78,11 @@ def test_an_object_that_is_shorter_than_it_was_is_trouble(storage: Storage) -> N
     [
         (PermissionError("Access Denied"), StorageRefused),
         (FileNotFoundError("no such bucket"), StorageRefused),
+        (OSError("Forbidden: https://storage/b/bucket/o"), StorageRefused),
+        (HttpError("not this account, 403", code="403"), StorageRefused),
+        (HttpError("Anonymous caller, 401", code=401), StorageRefused),
+        (HttpError("Rate limit, 429", code=429), StorageTrouble),
+        (OSError("Input/output error"), StorageTrouble),
         (ConnectionError("reset"), StorageTrouble),
         (RuntimeError("the driver's own"), StorageTrouble),
     ],

@@ -131,5 +131,5 @@ def unknown_kind(error: NotFound) -> NotFound:
         error.status,
         error.reason,
         message="the cluster does not know ElasticJobs; install Resile's operator first: "
-        "kubectl apply -k deploy/",
+        "kubectl apply -k deploy/operator",
     )

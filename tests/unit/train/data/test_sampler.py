@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import inspect
+
 import pytest
 from torch.utils.data import DataLoader
+from torch.utils.data.distributed import DistributedSampler
 
 from resile.train.data import (
     DataMistake,
@@ -30,6 +33,26 @@ def test_rank_and_world_come_from_the_environment(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setenv("WORLD_SIZE", "3")
     made = ElasticSampler(range(10), batch_size=1)
     assert (made.rank, made.num_replicas) == (2, 3)
+
+
+def test_the_arguments_of_a_distributed_sampler_come_in_its_order() -> None:
+    theirs = list(inspect.signature(DistributedSampler.__init__).parameters.values())
+    ours = list(inspect.signature(ElasticSampler.__init__).parameters.values())
+    assert [(one.name, one.default) for one in ours[: len(theirs)]] == [
+        (one.name, one.default) for one in theirs
+    ]
+    moved = ElasticSampler(range(21), 2, 1, False, 3, True, batch_size=4)
+    original = DistributedSampler(range(21), 2, 1, False, 3, True)
+    moved.set_epoch(1)
+    original.set_epoch(1)
+    loader = DataLoader(range(21), batch_size=4, sampler=moved)
+    assert len(loader) == 2
+    assert len(moved) == 8 <= len(original)
+
+
+def test_the_one_argument_that_a_distributed_sampler_does_not_have_is_named() -> None:
+    with pytest.raises(DataMistake, match=r"batch_size= is missing: give the DataLoader's"):
+        ElasticSampler(range(10))
 
 
 def test_what_was_only_read_is_read_again() -> None:
