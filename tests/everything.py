@@ -1,9 +1,9 @@
 """All tests that one machine can run side by side, as `make test` runs them.
 
-Three files at a time, since most tests wait for real processes. Those of Kubernetes run against real
-API servers, one for each file; where the binaries are not there they are left out, and the last
-lines say so. In CI the binaries are built first. Tests that need a whole cluster, of which there is
-one on a machine, are `tests.oncluster`'s.
+Three files at a time, since most tests wait for real processes. Those of Kubernetes run against
+real API servers, one for each file; where the binaries are not there they are left out, and the
+last lines say so. In CI the binaries are built first. Tests that need a whole cluster, of which
+there is one on a machine, are `tests.oncluster`'s.
 """
 
 from __future__ import annotations
