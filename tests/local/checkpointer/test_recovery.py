@@ -117,7 +117,8 @@ def test_a_damaged_checkpoint_is_named_and_the_one_before_is_used(
     trained.train(steps=30)
     assert trained.nodes[0].wait() == 0, trained.nodes[0].output
     shelf = Shelf(open_storage(trained.folder / "checkpoints"))
-    assert [one.step for one in shelf.checkpoints()] == [30, 25, 20]
+    # Removing what is too old comes after publishing, and a job that ends does not wait for it.
+    assert [one.step for one in shelf.checkpoints()][:3] == [30, 25, 20]
     newest = shelf.at(30)
     victim = trained.folder / "checkpoints" / newest.path(newest.manifest.parts[-1])
     data = bytearray(victim.read_bytes())
