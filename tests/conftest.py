@@ -1,0 +1,9 @@
+"""What holds for every test of a process, whichever runs first in it."""
+
+from __future__ import annotations
+
+import os
+
+# gcsfs reads this once, when something imports it: buckets with folders are asked for by gRPC,
+# and against a Google Storage server on this machine, which does not speak it, that waits minutes.
+os.environ["GCSFS_EXPERIMENTAL_ZB_HNS_SUPPORT"] = "false"
