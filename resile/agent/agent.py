@@ -12,6 +12,7 @@ import logging
 import os
 import signal
 import socket
+import time
 from pathlib import Path
 
 from resile.agent.config import AgentConfig
@@ -446,7 +447,8 @@ class Agent:
     def _renewal(self) -> FromAgent | None:
         if self._node is None:
             return None
-        return Renew(fence=self._fence(), progress=self._progress.latest)
+        used = self._config.usage(time.monotonic())
+        return Renew(fence=self._fence(), progress=self._progress.latest, usage=used)
 
     def _patience(self) -> float:
         if self._node is None:

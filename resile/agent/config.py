@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -10,6 +10,7 @@ from resile.agent.logs import LogRouting
 from resile.agent.nursery import Preload, WorkerCommand
 from resile.job.elasticity import Elasticity
 from resile.wire.client import Access
+from resile.wire.messages import Usage
 
 
 @dataclass(frozen=True)
@@ -32,6 +33,9 @@ class AgentConfig:
     logs: LogRouting = field(default_factory=LogRouting)
     preload: Preload = field(default_factory=Preload)
     virtual_local_rank: bool = False
+
+    usage: Callable[[float], Usage | None] = lambda _now: None
+    """What this node uses at a moment of the monotonic clock, where its agent is to tell."""
 
     restart_grace: float = 1.0
     """How long workers of a broken round have between SIGTERM and SIGKILL. Their collectives are

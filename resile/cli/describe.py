@@ -91,8 +91,9 @@ def _because(phase: str, message: str) -> str:
 def _training(picture: JobPicture) -> str:
     seen, status = picture.training, picture.status
     if seen is not None and seen.round:
-        step = "" if seen.step is None else f", step {seen.step}"
-        return f"round {seen.round} ({seen.phase}), {seen.world_size} workers{step}"
+        facts = [f"round {seen.round} ({seen.phase})", f"{seen.world_size} workers"]
+        facts += [] if seen.step is None else [f"step {seen.step}"]
+        return ", ".join([*facts, seen.throughput] if seen.throughput else facts)
     if seen is not None or status is None or not status.round:
         return "no round yet"
     facts = [f"round {status.round}", f"{status.world_size or 0} workers"]

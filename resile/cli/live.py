@@ -18,9 +18,10 @@ from rich.text import Text
 from resile.cli.amounts import age, clock
 from resile.cli.tables import event_line, new_console, nodes_table, phase_text
 from resile.platform.local.localjob import LocalJob
+from resile.wire.throughput import Throughput
 from resile.wire.views import EventView, JobPicture
 
-__all__ = ["LiveView", "Throughput"]
+__all__ = ["LiveView"]
 
 INTERVAL = 0.25
 EVENTS = 10
@@ -28,26 +29,6 @@ EVENTS = 10
 
 FRAME = 8
 """Lines besides nodes and events."""
-
-
-class Throughput:
-    """Steps a second over the last seconds; steps that go back (a restore) start it anew."""
-
-    def __init__(self, window: float = 5.0) -> None:
-        self._window = window
-        self._seen: deque[tuple[float, int]] = deque()
-
-    def at(self, step: int | None, now: float) -> float | None:
-        """Take in the step of a moment; the rate, once there is one."""
-        if step is None:
-            return None
-        if self._seen and step < self._seen[-1][1]:
-            self._seen.clear()
-        self._seen.append((now, step))
-        while len(self._seen) > 2 and now - self._seen[0][0] > self._window:
-            self._seen.popleft()
-        (then, first), elapsed = self._seen[0], now - self._seen[0][0]
-        return (step - first) / elapsed if elapsed > self._window / 5 and now > then else None
 
 
 class LiveView:

@@ -19,6 +19,7 @@ from resile.wire.views import NodePicture
 @click.option("--follow", "-f", is_flag=True, help="Go on until the job is over.")
 @click.option("--rank", type=click.IntRange(0), metavar="N", help="Only of this rank, who has it.")
 @click.option("--all", "everything", is_flag=True, help="Of all nodes, as when none is named.")
+@click.option("--master", is_flag=True, help="Of the job's master instead.")
 @click.option(
     "--tail", type=click.IntRange(0), metavar="N", help="Only the last N lines of each so far."
 )
@@ -30,6 +31,7 @@ def logs(
     follow: bool,
     rank: int | None,
     everything: bool,
+    master: bool,
     tail: int | None,
     prefix: bool | None,
     where: Where,
@@ -45,15 +47,21 @@ def logs(
       resile logs digits digits-worker-0 --tail 20
       resile logs digits worker -f
       resile logs digits --rank 0 -f -n team
+      resile logs digits --master --tail 20
     """
+    if master and (everything or nodes or rank is not None):
+        raise click.UsageError("--master is its log alone: leave --all, --rank and names out")
     if everything and (nodes or rank is not None):
         raise click.UsageError("--all is all nodes: leave --rank and names out")
     reader = find_job(job, where)
-    present = reader.log_nodes()
-    wanted = _chosen(reader, nodes, present=present, rank=rank)
-    several = sum(wanted(node) for node in present) > 1
+    if master:
+        several, lines = False, reader.master_lines(tail=tail, follow=follow, warn=_warn)
+    else:
+        present = reader.log_nodes()
+        wanted = _chosen(reader, nodes, present=present, rank=rank)
+        several = sum(wanted(node) for node in present) > 1
+        lines = reader.lines(wanted, tail=tail, follow=follow, warn=_warn)
     named = prefix if prefix is not None else follow or several
-    lines = reader.lines(wanted, tail=tail, follow=follow, warn=_warn)
     with until_interrupted(), closing(lines):  # type: ignore[type-var]
         for node, line in lines:
             click.echo(f"[{node}] {line}" if named else line)

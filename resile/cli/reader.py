@@ -70,6 +70,11 @@ class JobReader(Protocol):
         """What nodes print: name and line. With ``follow`` until the job is over; ``tail``: only
         so many lines of what is there at first."""
 
+    def master_lines(
+        self, *, tail: int | None, follow: bool, warn: Callable[[str], None]
+    ) -> Iterator[tuple[str, str]]:
+        """The same of what its master prints."""
+
     def pause(self) -> None:
         """Wait a little before looking again."""
 

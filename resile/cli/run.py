@@ -271,7 +271,15 @@ def _about_this_node(flags: dict[str, Any]) -> dict[str, Any]:
         "shutdown_timeout": flags["shutdown_timeout"],
         "connect_timeout": flags["connect_timeout"],
         "error_file": Path(error_file) if error_file else None,
+        **_meter(),
     }
+
+
+def _meter() -> dict[str, Any]:
+    """On a cluster nobody but the node itself tells what it uses."""
+    from resile.platform.container import IN_A_POD, ContainerMeter
+
+    return {"usage": ContainerMeter.of_this_process().read} if IN_A_POD in os.environ else {}
 
 
 def _for_workers(flags: dict[str, Any]) -> dict[str, str]:

@@ -18,8 +18,8 @@ HELP = {"help_option_names": ["-h", "--help"]}
 def suspend(job: str, wait: bool, where: Where) -> None:
     """Stop all nodes of a job and keep the job; no restart budget is spent.
 
-    Its nodes have their grace period to save what they have. Jobs on this machine cannot be
-    suspended.
+    Its nodes have their grace period to save what they have. A job on this machine waits in its
+    `resile up`.
 
     \b
     Examples:

@@ -6,21 +6,23 @@ again; afterwards the folder tells the same. A command need not know which.
 
 from __future__ import annotations
 
+import contextlib
 import difflib
 import time
 from collections import deque
 from collections.abc import Callable, Collection, Iterator, Mapping
 from itertools import chain
-from typing import NoReturn, TypeVar
+from typing import TypeVar
 
 import click
 
-from resile.cli.follower import LogFollower
+from resile.cli.follower import LogFollower, LogSource
 from resile.job.node import serial_of
 from resile.job.status import JobPhase
 from resile.platform.local.jobfolder import JobFolder, JobFolderError, JobRunning, all_jobs
 from resile.wire.errors import RefusedByPeer, Unreachable
 from resile.wire.inquiry import Inquiry
+from resile.wire.logfiles import PIECE
 from resile.wire.picture import ended_picture
 from resile.wire.views import EventView, JobPicture, LogFile, NodePicture
 
@@ -94,7 +96,22 @@ class LocalReader:
         warn: Callable[[str], None],  # noqa: ARG002  files can always be read
     ) -> Iterator[tuple[str, str]]:
         """What nodes print: name and line. With ``follow`` until the job is over."""
-        follower = LogFollower(_Chosen(self, wanted))
+        return self._lines(_Chosen(self, wanted), tail=tail, follow=follow)
+
+    def master_lines(
+        self,
+        *,
+        tail: int | None,
+        follow: bool,
+        warn: Callable[[str], None],  # noqa: ARG002  files can always be read
+    ) -> Iterator[tuple[str, str]]:
+        """What its masters print, one after the other into one log."""
+        return self._lines(_MasterLog(self.folder), tail=tail, follow=follow)
+
+    def _lines(
+        self, source: LogSource, *, tail: int | None, follow: bool
+    ) -> Iterator[tuple[str, str]]:
+        follower = LogFollower(source)
         so_far = follower.lines()
         yield from so_far if tail is None else _last(so_far, tail)
         while follow and self.running:
@@ -122,20 +139,20 @@ class LocalReader:
 
     def scale(self, sizes: Mapping[str, int]) -> None:
         """Ask for other sizes, by role."""
-        self._steer(lambda master: master.scale(sizes))
+        self._steer("scaled", lambda master: master.scale(sizes))
 
     def suspend(self) -> bool:
-        """There is nobody who could start its nodes again."""
-        self._cannot("suspended", "Ctrl-C or 'resile delete' ends it, and")
+        """Have all nodes stopped and the job kept; False if it is so already."""
+        return self._set_suspend("suspended", True)
 
     def resume(self) -> bool:
-        """See :meth:`suspend`."""
-        self._cannot("resumed", "to have it go on,")
+        """Have a suspended job go on; False if it is not suspended."""
+        return self._set_suspend("resumed", False)
 
     def delete(self) -> None:
         """Ask for its end, if it runs."""
         if self.running:
-            self._steer(lambda master: master.delete())
+            self._steer("deleted", lambda master: master.delete())
 
     def gone(self, *, wait: bool) -> bool:
         """After :meth:`delete`: whether nothing of it is left; ``wait`` until it is so."""
@@ -144,11 +161,18 @@ class LocalReader:
         self._forget()
         return True
 
-    def _cannot(self, what: str, hint: str) -> NoReturn:
-        raise click.ClickException(
-            f"a job on this machine cannot be {what}, because it lives as long as its 'resile up'; "
-            f"{hint} the next 'resile up' trains on from its last checkpoint"
-        )
+    def _set_suspend(self, what: str, wish: bool) -> bool:
+        self._await_beginning(what)
+        if self._is_suspended() is wish:
+            return False
+        self._steer(what, Inquiry.suspend if wish else Inquiry.resume)
+        return True
+
+    def _is_suspended(self) -> bool:
+        picture = self.picture()
+        if picture.suspend is not None:
+            return picture.suspend
+        return bool((picture.manifest or {}).get("spec", {}).get("suspend"))
 
     def _forget(self) -> None:
         """Remove what is left once its `up` is gone; that removes the folder itself if it can."""
@@ -165,14 +189,27 @@ class LocalReader:
         except JobFolderError as error:
             raise click.ClickException(str(error)) from None
 
-    def _steer(self, wish: Callable[[Inquiry], None]) -> None:
+    def _steer(self, what: str, wish: Callable[[Inquiry], None]) -> None:
         """Ask something of a running job; a refusal is the user's to read."""
+        self._await_beginning(what)
+        self._ask(wish, self._gone)
+
+    def _await_beginning(self, what: str) -> None:
+        """Until there is somebody who can be asked for the job to be ``what``."""
         if not self.running:
-            raise click.ClickException(f"the job '{self.name}' is not running ({self.phase()})")
+            raise click.ClickException(self._refusal(what))
         deadline = time.monotonic() + PATIENCE
         while self.picture().manifest is None and time.monotonic() < deadline:
             time.sleep(RETRY)  # its `up` has only just begun
-        self._ask(wish, self._gone)
+
+    def _refusal(self, what: str) -> str:
+        phase = self.phase()
+        if phase in OVER:
+            return f"the job is over; it cannot be {what} any more"
+        return (
+            f"the job '{self.name}' is not running ({phase}); the next 'resile up' trains on from "
+            "its last checkpoint"
+        )
 
     # --- asking -----------------------------------------------------------------------------
 
@@ -224,6 +261,25 @@ class _Chosen:
 
     def log(self, node: str, *, offset: int = 0) -> bytes:
         return self._reader.log(node, offset=offset)
+
+
+class _MasterLog:
+    """The log of a job's master: a file beside the nodes' folder."""
+
+    def __init__(self, folder: JobFolder) -> None:
+        self._folder = folder
+
+    def log_files(self) -> list[LogFile]:
+        with contextlib.suppress(OSError):
+            size = self._folder.master_log.stat().st_size
+            return [LogFile(node=f"{self._folder.name}-master", size=size)]
+        return []
+
+    def log(self, node: str, *, offset: int = 0) -> bytes:  # noqa: ARG002  there is one only
+        with contextlib.suppress(OSError), open(self._folder.master_log, "rb") as file:
+            file.seek(offset)
+            return file.read(PIECE)
+        return b""
 
 
 def _last(lines: Iterator[tuple[str, str]], number: int) -> Iterator[tuple[str, str]]:

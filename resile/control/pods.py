@@ -21,7 +21,10 @@ from resile.control.observed import UNSCHEDULABLE, ObservedNode
 from resile.job.exits import ExitCause, NodeExit
 from resile.job.node import Node, NodePhase
 
-__all__ = ["MachineState", "PodCondition", "PodFacts", "observe_pod"]
+__all__ = ["DISRUPTION_TARGET", "MachineState", "PodCondition", "PodFacts", "observe_pod"]
+
+DISRUPTION_TARGET = "DisruptionTarget"
+"""The condition that says who took a pod away, on clusters that have it (from 1.26 on)."""
 
 _NO_CONDITIONS: Mapping[str, PodCondition] = MappingProxyType({})
 
@@ -158,10 +161,11 @@ def _exit(facts: PodFacts) -> NodeExit:
     if completed:
         return NodeExit(code=0)
     taken = _disruption(facts)
-    reason = taken or _known(facts.reason) or _known(facts.terminated)
+    reason = taken.reason or _known(facts.reason) or _known(facts.terminated)
     if not reason and facts.deleting and facts.exit_code in _STOPPED_CODES:
         reason = ExitCause.DELETED.value
-    message = facts.message if taken or facts.reason else facts.terminated_message
+    told = facts.message or taken.message
+    message = told if taken.reason or facts.reason else facts.terminated_message
     return NodeExit(
         code=facts.exit_code,
         signal=facts.signal or None,
@@ -181,16 +185,17 @@ def _lost(facts: PodFacts) -> NodeExit:
 
 
 def _taken_away(facts: PodFacts) -> NodeExit:
+    taken = _disruption(facts)
     return NodeExit(
-        reason=_disruption(facts) or _known(facts.reason) or ExitCause.DELETED.value,
-        message=_one_line(facts.message),
+        reason=taken.reason or _known(facts.reason) or ExitCause.DELETED.value,
+        message=_one_line(facts.message or taken.message),
     )
 
 
-def _disruption(facts: PodFacts) -> str:
-    """Who took the pod away, on clusters that say so (from 1.26 on)."""
-    target = facts.conditions.get("DisruptionTarget")
-    return target.reason if target is not None and target.status == "True" else ""
+def _disruption(facts: PodFacts) -> PodCondition:
+    """Who took the pod away; without a reason if nobody is known to have."""
+    target = facts.conditions.get(DISRUPTION_TARGET)
+    return target if target is not None and target.status == "True" else PodCondition("False")
 
 
 def _known(reason: str) -> str:

@@ -79,7 +79,7 @@ def _carry_on(ledger: Ledger) -> None:
 def _finish(ledger: Ledger, verdict: Verdict) -> None:
     ledger.completion_time = ledger.now
     ledger.note(f"Job{verdict.phase.value}", verdict.message)
-    keep_running = ledger.spec.clean_policy is CleanPolicy.NONE
+    keep_running = ledger.spec.clean_pod_policy is CleanPolicy.NONE
     retire_all(
         ledger,
         f"Job{verdict.phase.value}",

@@ -111,12 +111,12 @@ def retire_all(
 
 def sweep(ledger: Ledger) -> None:
     """Stop every live node that holds no rank at work; delete ended ones where that is wished."""
-    delete = ledger.phase in FINISHED and ledger.spec.clean_policy is CleanPolicy.ALL
+    delete = ledger.phase in FINISHED and ledger.spec.clean_pod_policy is CleanPolicy.ALL
     for found in ledger.observed.nodes:
         if found.live and not found.stopping and not _at_work(ledger, found.node):
             ledger.stop(found.node, _why_superfluous(ledger, found.node))
         elif delete and not found.live:
-            ledger.delete(found.node, "the job is over and cleanPolicy is All")
+            ledger.delete(found.node, "the job is over and cleanPodPolicy is All")
 
 
 def _at_work(ledger: Ledger, node: Node) -> bool:

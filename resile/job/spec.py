@@ -172,7 +172,7 @@ class JobSpec(ManifestStruct, frozen=True, kw_only=True):
         Meta(description="Most relaunches that failures may cost in the whole job; then it fails."),
     ] = None
     backoff: Annotated[Backoff, Meta(description="The pause between repeated crashes.")] = Backoff()
-    clean_policy: Annotated[
+    clean_pod_policy: Annotated[
         CleanPolicy,
         Meta(
             description="When the job is over: Running stops what still runs, All also deletes "

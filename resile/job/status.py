@@ -28,11 +28,14 @@ __all__ = [
     "ConditionStatus",
     "ConditionType",
     "DecisionNote",
+    "FirstFailure",
     "HostTrouble",
     "JobPhase",
     "JobStatus",
+    "MemberStatus",
     "NodeStatus",
     "RoleStatus",
+    "TrainingStatus",
     "decode_status",
     "encode_status",
 ]
@@ -91,6 +94,9 @@ class Condition(_StatusStruct, frozen=True, kw_only=True):
         datetime,
         Meta(description="When status last changed; a new reason or message leaves it alone."),
     ]
+    observed_generation: Annotated[
+        int | None, Meta(description="The generation of the spec that it was judged by.")
+    ] = None
 
 
 class RoleStatus(_StatusStruct, frozen=True, kw_only=True):
@@ -195,6 +201,61 @@ class HostTrouble(_StatusStruct, frozen=True, kw_only=True):
     at: Annotated[datetime, Meta(description="When.")]
 
 
+class MemberStatus(_StatusStruct, frozen=True, kw_only=True):
+    """One node as the job's master saw it last."""
+
+    state: Annotated[
+        str,
+        Meta(
+            description="What it does in the round: idle, ready, running, succeeded, failed; or it "
+            "is a spare."
+        ),
+    ]
+    away: Annotated[bool, Meta(description="Whether its connection to the master is lost.")] = False
+    workers: Annotated[int, Meta(description="How many workers it runs.")] = 0
+    step: Annotated[int | None, Meta(description="The step it last told.")] = None
+    cpu: Annotated[str, Meta(description="What it uses, in cores: 1.5.")] = ""
+    memory: Annotated[str, Meta(description="What it uses: 364Mi.")] = ""
+
+
+class FirstFailure(_StatusStruct, frozen=True, kw_only=True):
+    """The worker whose failure ended the training: the one that failed first."""
+
+    node: Annotated[str, Meta(description="The name of its node.")]
+    node_id: Annotated[int, Meta(description="The master's number of that node.")]
+    host: Annotated[str, Meta(description="The host that it ran on.")]
+    rank: Annotated[int, Meta(description="Its rank among all workers.")]
+    local_rank: Annotated[int, Meta(description="Its rank among those of its node.")]
+    pid: Annotated[int, Meta(description="Its process id.")]
+    exit_code: Annotated[int, Meta(description="Negative for a signal.")]
+    at: Annotated[datetime, Meta(description="When.")]
+    message: Annotated[str, Meta(description="The end of its last words.")] = ""
+    log: Annotated[str, Meta(description="The file with its output, if it was kept.")] = ""
+    others: Annotated[int, Meta(description="How many more failed after it.")] = 0
+
+
+class TrainingStatus(_StatusStruct, frozen=True, kw_only=True):
+    """The training as the job's master saw it last."""
+
+    phase: Annotated[
+        str,
+        Meta(
+            description="Of the round: gathering, forming, running; of a training that is over: "
+            "succeeded, failed, stopped."
+        ),
+    ]
+    reason: Annotated[str, Meta(description="Why there is this round, or how it ended.")] = ""
+    restarts: Annotated[int, Meta(description="Rounds that failing workers cost.")] = 0
+    max_restarts: Annotated[int, Meta(description="How many of those there may be.")] = 0
+    failure: Annotated[
+        FirstFailure | None, Meta(description="Who failed first, if the training failed.")
+    ] = None
+    nodes: Annotated[
+        dict[str, MemberStatus],
+        Meta(description="Each node that has joined, by name; brought up to date now and then."),
+    ] = msgspec.field(default_factory=dict)
+
+
 class JobStatus(_StatusStruct, frozen=True, kw_only=True):
     """A job's status; ``JobStatus()`` is that of a job nobody has looked at yet."""
 
@@ -259,6 +320,9 @@ class JobStatus(_StatusStruct, frozen=True, kw_only=True):
     ] = None
     world_size: Annotated[
         int | None, Meta(description="How many workers the present round has.")
+    ] = None
+    training: Annotated[
+        TrainingStatus | None, Meta(description="What the job's master saw of the training.")
     ] = None
     observed_generation: Annotated[
         int | None,

@@ -21,7 +21,7 @@ import msgspec
 from resile.job.errors import JobError
 from resile.job.manifest import job_from_data
 from resile.job.role import RoleSpec
-from resile.job.spec import JobSpec
+from resile.job.spec import ElasticJob, JobSpec
 from resile.job.status import DecisionNote
 from resile.master.membership import Membership
 from resile.master.records import BOARD_KEY, BoardRecord
@@ -72,13 +72,14 @@ class Board:
             notes_told=max(told, publication.first_note + len(publication.notes)),
             created=self.record.created or self._membership.journal.wall(now),
         )
-        _check(record)
+        job = _understood(record)
         for number, note in enumerate(publication.notes, publication.first_note):
             if number >= told:
                 self._tell(note, now)
         self._keep(record)
         if publication.wanted_nodes is not None and not self._membership.job.outcome:
             self._membership.want(publication.wanted_nodes, now=now)
+        self._membership.rest(job.spec.suspend, now=now)
 
     def _tell(self, note: DecisionNote, now: float) -> None:
         echo = note.reason in ENDINGS and note.sentence == self._membership.job.reason
@@ -102,6 +103,15 @@ class Board:
         asked = ", ".join(f"{role}={size}" for role, size in sizes.items())
         self._say("ScaleRequested", f"a user asked for {asked}", now)
 
+    def suspend(self, wish: bool, *, now: float) -> None:
+        """Ask for the job to be without nodes for a while, or to go on."""
+        what = "suspended" if wish else "resumed"
+        self._steerable(what)
+        if self.record.suspend is not wish:
+            self._keep(msgspec.structs.replace(self.record, suspend=wish))
+            kind = "SuspendRequested" if wish else "ResumeRequested"
+            self._say(kind, f"a user asked for the job to be {what}", now)
+
     def delete(self, *, now: float) -> None:
         """Ask for the job's end. Asking twice is asking once."""
         if self.record.manifest is None:
@@ -120,6 +130,7 @@ class Board:
             manifest=record.manifest,
             usage=self.usage,
             wishes=record.wishes,
+            suspend=record.suspend,
             deleting=record.deleting,
             created=record.created,
             now=now,
@@ -143,13 +154,14 @@ class Board:
         self._membership.journal.tell(kind, text, now, round=self._membership.round.number)
 
 
-def _check(record: BoardRecord) -> None:
-    """Raise :class:`Unusable` for what could be published, but neither understood nor kept."""
+def _understood(record: BoardRecord) -> ElasticJob:
+    """The job; :class:`Unusable` for what could be published, but neither understood nor kept."""
     try:
-        job_from_data(record.manifest)
+        job = job_from_data(record.manifest)
         msgspec.msgpack.encode(record)
     except (JobError, OverflowError, RecursionError, ValueError) as error:
         raise Unusable(f"this is not published: {error}") from None
+    return job
 
 
 def check_size(role: str, spec: RoleSpec, size: int) -> None:

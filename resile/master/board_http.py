@@ -1,4 +1,4 @@
-"""``/v1/job``, ``/v1/scale``, ``/v1/usage``: see a job and steer it, over plain HTTP.
+"""``/v1/job`` and what steers it (``scale``, ``suspend``, ``resume``, ``usage``), over plain HTTP.
 
 A change is answered when it is kept, never before. Refusals are JSON with a sentence: 400 for what
 cannot be read, 422 for what the job cannot be, 409 for what it cannot be now.
@@ -31,6 +31,8 @@ def add_board_routes(app: web.Application, service: MasterService) -> None:
     app.router.add_put("/v1/job", _with_reasons(_publish))
     app.router.add_delete("/v1/job", _with_reasons(_delete))
     app.router.add_post("/v1/scale", _with_reasons(_scale))
+    app.router.add_post("/v1/suspend", _with_reasons(_suspend))
+    app.router.add_post("/v1/resume", _with_reasons(_resume))
     app.router.add_put("/v1/usage", _with_reasons(_usage))
 
 
@@ -68,6 +70,18 @@ async def _scale(request: web.Request) -> web.Response:
     sizes = await read_body(request, dict[str, int])
     await service.carry_out(lambda now: service.board.scale(sizes, now=now))
     return json_answer({"accepted": True, "sizes": sizes})
+
+
+async def _suspend(request: web.Request) -> web.Response:
+    service = request.app[SERVICE]
+    await service.carry_out(lambda now: service.board.suspend(True, now=now))
+    return json_answer({"accepted": True})
+
+
+async def _resume(request: web.Request) -> web.Response:
+    service = request.app[SERVICE]
+    await service.carry_out(lambda now: service.board.suspend(False, now=now))
+    return json_answer({"accepted": True})
 
 
 async def _delete(request: web.Request) -> web.Response:

@@ -281,7 +281,9 @@ class Formation:
 
     def _wait_for_nodes(self, now: float) -> None:
         self._until.last_call = None
-        if self._until.join is None:
+        if self._job.resting:
+            self._until.join = None
+        elif self._until.join is None:
             self._until.join = now + self._elasticity.join_timeout
             for node in self._roster:
                 self._tell_shortage(node)

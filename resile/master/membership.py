@@ -31,6 +31,7 @@ from resile.wire.messages import (
     Progress,
     Refused,
     StoreAddress,
+    Usage,
     Wait,
     WorkerFailure,
 )
@@ -125,7 +126,9 @@ class Membership:
         if node := self.roster.get(fence.node):
             node.lease_until = now + self.elasticity.lease
 
-    def renew(self, fence: Fence, progress: Progress | None, *, now: float) -> str | None:
+    def renew(
+        self, fence: Fence, progress: Progress | None, *, usage: Usage | None = None, now: float
+    ) -> str | None:
         """A sign of life. This and the following return why a message was refused, if it was."""
         node = self.roster.get(fence.node)
         if node is None:
@@ -133,6 +136,7 @@ class Membership:
         self.heard(fence, now=now)
         if progress is not None:
             node.progress = progress
+        node.usage = usage
         return None
 
     def disconnected(self, node_id: int, *, now: float) -> None:
@@ -242,6 +246,12 @@ class Membership:
         """The platform was asked for so many nodes: nobody has to wait for more than these."""
         if nodes != self.job.wanted:
             self._register.set_job(wanted=nodes)
+            self._formation.consider(now)
+
+    def rest(self, resting: bool, *, now: float) -> None:
+        """Whether the job is to be without nodes for a while: then nobody is waited for."""
+        if resting is not self.job.resting and not self.job.outcome:
+            self._register.set_job(resting=resting)
             self._formation.consider(now)
 
     def drain(self, node_id: int, reason: str) -> bool:

@@ -43,6 +43,9 @@ class JobRecord(msgspec.Struct, frozen=True, kw_only=True):
     wanted: int | None = None
     """How many nodes the platform was asked for, if anyone said: then nobody waits for more."""
 
+    resting: bool = False
+    """Whether it is suspended: then nodes that are not there are not missing."""
+
     floor: int = 0
     """The newest round an agent has seen that this master has not: the next one is newer."""
 
@@ -98,6 +101,9 @@ class BoardRecord(msgspec.Struct, frozen=True, kw_only=True):
 
     wishes: dict[str, int] = msgspec.field(default_factory=dict)
     """Sizes asked for, by role."""
+
+    suspend: bool | None = None
+    """Whether it is to be suspended, once somebody asked; until then its manifest counts."""
 
     deleting: bool = False
     created: float = 0.0

@@ -40,8 +40,12 @@ from resile.wire.messages import (
     WorkersSucceeded,
 )
 from resile.wire.server import Peer
+from resile.wire.throughput import Throughput
 
 log = logging.getLogger("resile.master")
+
+SPEED_WINDOW = 10.0
+"""Seconds over which steps are counted: long enough for a training of a step a second."""
 
 T = TypeVar("T")
 
@@ -74,6 +78,9 @@ class MasterService:
         self._logged = membership.journal.last_seq
         self.last_step: int | None = None
         """What was last reported by anybody, also when they have gone."""
+        self.speed: float | None = None
+        """Steps a second of the round's first node."""
+        self._pace = Throughput(SPEED_WINDOW)
         self._kept = 0
         """The last event that survives this master."""
         self._news = asyncio.Event()
@@ -144,7 +151,7 @@ class MasterService:
     async def run(self) -> None:
         """Decide and act until cancelled; raises what the store raises."""
         await self._act(self.membership.instructions())
-        while True:
+        while not self._leaving:  # before Python 3.12 wait_for may swallow a cancellation
             await self._something()
             now = time.monotonic()
             inbox, self._inbox = self._inbox, []
@@ -240,10 +247,12 @@ class MasterService:
         membership = self.membership
         membership.heard(fence, now=now)
         match message:
-            case Renew(progress=progress):
+            case Renew(progress=progress, usage=usage):
                 if progress is not None and progress.step is not None:
                     self.last_step = progress.step
-                return membership.renew(fence, progress, now=now)
+                    if fence.node in membership.round.members[:1]:  # all are at about one step
+                        self.speed = self._pace.at(progress.step, now)
+                return membership.renew(fence, progress, usage=usage, now=now)
             case Warmed():
                 return membership.warmed(fence, now=now)
             case Ready(store=store):

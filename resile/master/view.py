@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from resile.master.records import RoundPhase
 from resile.master.service import MasterService
+from resile.wire.throughput import speed_text
 from resile.wire.views import JobView, NodeView
 
 
@@ -27,10 +28,12 @@ def view(service: MasterService) -> JobView:
                 connected=node.connected,
                 workers=info.nproc,
                 progress=node.progress,
+                usage=node.usage,
             )
         )
     steps = [n.progress.step for n in nodes if n.progress and n.progress.step is not None]
     outcome = membership.job.outcome
+    runs = not outcome and membership.round.phase is RoundPhase.RUNNING
     return JobView(
         job=membership.job.job,
         phase=outcome.value if outcome else membership.round.phase.value,
@@ -44,4 +47,5 @@ def view(service: MasterService) -> JobView:
         step=max(steps, default=service.last_step),
         nodes=nodes,
         report=membership.job.report,
+        throughput=speed_text(service.speed) if runs else "",
     )

@@ -8,6 +8,7 @@ leads when it does not any more, never makes a node twice or forgets one.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import time
 from datetime import datetime, timezone
@@ -20,12 +21,13 @@ from resile.control.orders import unanswered_orders
 from resile.control.reconcile import reconcile
 from resile.job.node import LIVE
 from resile.job.spec import ElasticJob
-from resile.job.status import JobStatus
+from resile.job.status import AskVerb, JobStatus
 from resile.operator.attendants import Attendants, current_master, master_address, next_serial
 from resile.operator.masterline import MasterLine
 from resile.operator.means import Means
 from resile.operator.memory import JobMemory
-from resile.operator.training import Pace, with_pace, with_training
+from resile.operator.preemption import may_be_preempted, preemption_of
+from resile.operator.training import Pace, step_of, with_members, with_pace, with_training
 from resile.operator.world import Key
 from resile.platform.kubernetes.environment import node_variables
 from resile.platform.kubernetes.errors import NotFound
@@ -35,7 +37,7 @@ from resile.platform.kubernetes.observing import observe_nodes
 from resile.platform.kubernetes.platform import ClusterPlatform
 from resile.platform.reports import nodes_to_come, verdict_of
 from resile.platform.story import told_by
-from resile.wire.views import Publication
+from resile.wire.views import JobPicture, Publication
 
 __all__ = ["Look"]
 
@@ -75,6 +77,7 @@ class Look:
 
     async def carry_out(self) -> float | None:
         """Returns in how many seconds to look again even if nothing happens."""
+        await self._learn_of_preemptions()
         nodes = self._observe()
         await self._hear_master(nodes)
         decision = self._decide(nodes)
@@ -92,6 +95,20 @@ class Look:
 
     # --- seeing -----------------------------------------------------------------------------
 
+    async def _learn_of_preemptions(self) -> None:
+        """Ask once of each pod that others delete."""
+        memory = self._memory
+        told = {ask.node.id for ask in self._before.asks if ask.verb is AskVerb.STOP}
+        pods = {
+            pod["metadata"]["uid"]: pod
+            for pod in self._means.world.nodes_of(self._key, self._uid)
+            if may_be_preempted(pod) and (node := node_of(pod)) and node.id not in told
+        }
+        known = {uid: memory.preempted[uid] for uid in pods if uid in memory.preempted}
+        new = [uid for uid in pods if uid not in known]
+        found = await asyncio.gather(*(preemption_of(self._means.client, pods[uid]) for uid in new))
+        memory.preempted = {**known, **dict(zip(new, found, strict=True))}
+
     def _observe(self) -> tuple[ObservedNode, ...]:
         return observe_nodes(
             self._means.world.nodes_of(self._key, self._uid),
@@ -99,6 +116,7 @@ class Look:
             machines=self._means.world.machines,
             refused=self._memory.refused,
             in_touch=self._memory.in_touch,
+            preempted=self._memory.preempted,
         )
 
     async def _hear_master(self, nodes: tuple[ObservedNode, ...]) -> None:
@@ -119,22 +137,38 @@ class Look:
 
     def _completed(self, decision: Decision) -> JobStatus:
         """The status with what the master saw; how far the training is only now and then."""
-        picture, earlier = self._memory.picture, self._memory.pace
+        picture = self._memory.picture
         status = with_training(
             decision.status,
             self._job,
             seen=picture,
             generation=self._raw["metadata"].get("generation"),
         )
-        step = None if picture is None or picture.training is None else picture.training.step
+        status = self._with_pace(status, step_of(picture))
+        return status if picture is None else self._with_members(status, picture)
+
+    def _with_pace(self, status: JobStatus, step: int | None) -> JobStatus:
         if step is None or step == status.step:
             return status
-        pace = Pace(step, time.monotonic())
+        pace, earlier = Pace(step, time.monotonic()), self._memory.pace
         due = earlier is None or pace.at >= earlier.at + self._settings.refresh_seconds
         if not due and not status.finished:
-            return status
+            written = status != self._before  # for another reason: this goes along
+            return msgspec.structs.replace(status, step=step) if written else status
         self._memory.pace = pace
         return with_pace(status, pace, earlier)
+
+    def _with_members(self, status: JobStatus, seen: JobPicture) -> JobStatus:
+        """What is written for another reason takes along what each node does; that alone is
+        written as seldom as the step."""
+        now = time.monotonic()
+        due = now >= self._memory.members_at + self._settings.refresh_seconds
+        if seen.training is None or not (due or status != self._before):
+            return status
+        told = with_members(status, seen.training)
+        if told != self._before:
+            self._memory.members_at = now
+        return told
 
     # --- acting -----------------------------------------------------------------------------
 
@@ -226,7 +260,9 @@ class Look:
             return True
         publication = Publication(
             manifest=msgspec.to_builtins(self._job),
-            status=msgspec.structs.replace(status, step=None, throughput="", decisions=()),
+            status=msgspec.structs.replace(
+                status, step=None, throughput="", training=None, decisions=()
+            ),
             wanted_nodes=nodes_to_come(self._job, status),
         )
         return await line.publish(publication)

@@ -35,8 +35,14 @@ class JobMemory:
     verdict: MasterReport | None = None
     """The master's, kept with the moment at which it was first heard."""
 
+    preempted: dict[str, str] = field(default_factory=dict)
+    """What was learnt of pods that others delete, by uid: by whom they were preempted, if so."""
+
     pace: Pace | None = None
     """The step that was last written into the status."""
+
+    members_at: float = float("-inf")
+    """When what each node does was last written there, on a clock that only goes forward."""
 
     @property
     def picture(self) -> JobPicture | None:

@@ -29,6 +29,7 @@ def refused_status(
         reason=INVALID,
         message=why,
         last_transition_time=since,
+        observed_generation=generation,
     )
     others = [one for one in before.conditions if one.type is not ConditionType.CREATED]
     return replace(before, conditions=(refused, *others), observed_generation=generation)

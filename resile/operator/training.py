@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from msgspec.structs import replace
 
 from resile.job.spec import ElasticJob
-from resile.job.status import JobStatus
+from resile.job.status import JobStatus, MemberStatus
 from resile.platform.kubernetes.labels import role_selector
-from resile.wire.views import JobPicture
+from resile.wire.throughput import speed_text
+from resile.wire.views import JobPicture, JobView, Usage
+from resile.wire.written import LARGEST, usage_of, written_training
 
-__all__ = ["Pace", "with_pace", "with_training"]
+__all__ = ["Pace", "step_of", "with_members", "with_pace", "with_training"]
+
+NOTABLE = {"cpu": (0.1, 0.25), "memory": (16 * 1024**2, 0.05)}
+"""By how much, at least and as a part, an amount in use has to change to be written down for its
+own sake. A node that trains uses about the same all the time."""
+
+GATHERING = "gathering"
 
 
 @dataclass(frozen=True)
@@ -25,23 +34,74 @@ class Pace:
         """The speed between two moments, in words; empty if there is none to tell."""
         if earlier is None or self.at <= earlier.at or self.step <= earlier.step:
             return ""
-        return f"{(self.step - earlier.step) / (self.at - earlier.at):.3g} steps/s"
+        return speed_text((self.step - earlier.step) / (self.at - earlier.at))
 
 
 def with_training(
     status: JobStatus, job: ElasticJob, *, seen: JobPicture | None, generation: int | None
 ) -> JobStatus:
-    """The status with what the controller cannot know, apart from how far the training is."""
+    """The status with what the controller cannot know, apart from how far the training is and
+    what each node does."""
     role = job.spec.scaled_role()
     training = None if seen is None else seen.training
-    return replace(
+    told = replace(
         status,
         selector="" if role is None else role_selector(job.metadata.name, role),
         observed_generation=generation,
-        round=status.round if training is None else training.round or None,
-        world_size=status.world_size if training is None else training.world_size or None,
+        conditions=tuple(
+            replace(condition, observed_generation=generation) for condition in status.conditions
+        ),
         throughput="" if status.finished or job.spec.suspend else status.throughput,
     )
+    if training is not None:
+        return replace(
+            told,
+            round=training.round or None,
+            world_size=training.world_size or None,
+            training=replace(written_training(training), nodes=_members(status)),
+        )
+    if job.spec.suspend and status.training is not None and not status.finished:
+        stopped = replace(status.training, phase=GATHERING, nodes={})
+        return replace(told, training=stopped)
+    return told
+
+
+def with_members(status: JobStatus, seen: JobView) -> JobStatus:
+    """The status with what each node does and uses; as it was if nothing worth it has changed."""
+    fresh, before = written_training(seen), _members(status)
+    if not _differ(before, fresh.nodes):
+        fresh = replace(fresh, nodes=before)
+    return replace(status, training=fresh)
+
+
+def _members(status: JobStatus) -> dict[str, MemberStatus]:
+    return {} if status.training is None else status.training.nodes
+
+
+def _differ(before: Mapping[str, MemberStatus], fresh: Mapping[str, MemberStatus]) -> bool:
+    if before.keys() != fresh.keys():
+        return True
+    return any(_differs(before[name], one) for name, one in fresh.items())
+
+
+def _differs(before: MemberStatus, fresh: MemberStatus) -> bool:
+    if replace(before, cpu="", memory="") != replace(fresh, cpu="", memory=""):
+        return True
+    old, new = usage_of(before) or Usage(), usage_of(fresh) or Usage()
+    return _notable("cpu", old.cpu, new.cpu) or _notable("memory", old.memory, new.memory)
+
+
+def _notable(name: str, old: float | None, new: float | None) -> bool:
+    if old is None or new is None:
+        return old is not new
+    least, part = NOTABLE[name]
+    return abs(new - old) > max(least, part * old)
+
+
+def step_of(seen: JobPicture | None) -> int | None:
+    """How far the training is, if that can be written down."""
+    step = None if seen is None or seen.training is None else seen.training.step
+    return step if step is not None and abs(step) < LARGEST else None
 
 
 def with_pace(status: JobStatus, pace: Pace, earlier: Pace | None) -> JobStatus:

@@ -59,6 +59,14 @@ class Inquiry:
         """Ask for other sizes, by role. Returns when the wish is kept."""
         self._ask("POST", "/v1/scale", dict[str, Any], body=dict(sizes))
 
+    def suspend(self) -> None:
+        """Ask for the job to be without nodes for a while. Returns when the wish is kept."""
+        self._ask("POST", "/v1/suspend", dict[str, Any])
+
+    def resume(self) -> None:
+        """Ask for a suspended job to go on. Returns when the wish is kept."""
+        self._ask("POST", "/v1/resume", dict[str, Any])
+
     def delete(self) -> None:
         """Ask for the job's end. Returns when the wish is kept."""
         self._ask("DELETE", "/v1/job", dict[str, Any])

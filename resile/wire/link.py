@@ -162,7 +162,8 @@ class Link:
         interval = lease / RENEWALS_PER_LEASE
         renew_at = time.monotonic() + interval
         with contextlib.suppress(Disconnected):
-            while True:
+            # A cancellation alone would not do: before Python 3.12 wait_for may swallow one.
+            while self._connection is connection:
                 left = renew_at - time.monotonic()
                 try:
                     message = await asyncio.wait_for(self._outbox.get(), max(0.0, left))

@@ -21,6 +21,7 @@ from resile.job.elasticity import Elasticity
 from resile.wire.bounds import (
     MOST_WORKERS,
     Age,
+    Cores,
     ExitCode,
     Host,
     LastWords,
@@ -90,6 +91,14 @@ class Progress(msgspec.Struct, frozen=True, kw_only=True):
     loss: float | None = None
 
 
+class Usage(msgspec.Struct, frozen=True, kw_only=True):
+    """What a node uses at the moment."""
+
+    cpu: Cores | None = None
+    memory: Number | None = None
+    """In bytes."""
+
+
 class LocalState(Enum):
     """What an agent holds, as it tells a master that may have forgotten."""
 
@@ -148,6 +157,8 @@ class Renew(Message, frozen=True, kw_only=True):
 
     fence: Fence
     progress: Progress | None = None
+    usage: Usage | None = None
+    """Where the agent is the one who can tell: in a container of its own."""
 
 
 class Warmed(Message, frozen=True, kw_only=True):

@@ -26,11 +26,15 @@ def draw_picture(
     manifest: dict[str, Any] | None = None,
     usage: Mapping[str, Usage] | None = None,
     wishes: Mapping[str, int] | None = None,
+    suspend: bool | None = None,
     deleting: bool = False,
     created: float = 0.0,
     now: float,
 ) -> JobPicture:
-    """Put the halves together; either may be missing. ``usage`` is by the nodes' names."""
+    """Put the halves together; either may be missing.
+
+    ``usage``: what the nodes' platform measured, by their names; it counts before what they told.
+    """
     seen = {} if training is None else {view.name: view for view in training.nodes}
     if status is None:
         nodes = tuple(_visitor(view, training) for view in seen.values())
@@ -52,6 +56,7 @@ def draw_picture(
         status=status,
         manifest=manifest,
         wishes=dict(wishes or {}),
+        suspend=suspend,
         deleting=deleting,
         created=created,
         seen=now,
@@ -122,6 +127,8 @@ def _node(
     )
     if view is None or training is None or rank.phase not in LIVE:
         return drawn
+    if usage is None:
+        drawn = msgspec.structs.replace(drawn, usage=view.usage)
     return msgspec.structs.replace(drawn, **_live(view, training))
 
 

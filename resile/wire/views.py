@@ -12,7 +12,7 @@ import msgspec
 
 from resile.job.status import DecisionNote, JobStatus
 from resile.wire.bounds import Number
-from resile.wire.messages import FailureReport, Progress
+from resile.wire.messages import FailureReport, Progress, Usage
 
 __all__ = [
     "EventView",
@@ -40,6 +40,7 @@ class NodeView(msgspec.Struct, frozen=True, kw_only=True):
     connected: bool
     workers: int
     progress: Progress | None
+    usage: Usage | None = None
 
 
 class JobView(msgspec.Struct, frozen=True, kw_only=True):
@@ -57,6 +58,8 @@ class JobView(msgspec.Struct, frozen=True, kw_only=True):
     step: int | None
     nodes: list[NodeView]
     report: FailureReport | None
+    throughput: str = ""
+    """How fast it is, with its unit: 12.5 steps/s."""
 
 
 class EventView(msgspec.Struct, frozen=True, kw_only=True):
@@ -70,16 +73,6 @@ class EventView(msgspec.Struct, frozen=True, kw_only=True):
     text: str
     node: int | None = None
     round: int = 0
-
-
-class Usage(msgspec.Struct, frozen=True, kw_only=True):
-    """What a node uses at the moment."""
-
-    cpu: float | None = None
-    """In cores."""
-
-    memory: int | None = None
-    """In bytes."""
 
 
 class _Camel(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -130,6 +123,9 @@ class JobPicture(_Camel, frozen=True, kw_only=True):
     manifest: dict[str, Any] | None = None
     wishes: dict[str, int] = msgspec.field(default_factory=dict)
     """Sizes asked for by scale requests, by role."""
+
+    suspend: bool | None = None
+    """Whether it is to be suspended, once somebody asked its master; else the manifest counts."""
 
     deleting: bool = False
     created: float = 0.0

@@ -9,15 +9,22 @@ from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import Any
 
-from resile.control.pods import MachineState, PodCondition, PodFacts
+from resile.control.pods import DISRUPTION_TARGET, MachineState, PodCondition, PodFacts
 from resile.job.node import Node
 
 __all__ = ["machine_state", "parse_time", "pod_facts"]
 
 
-def pod_facts(node: Node, pod: Mapping[str, Any], machines: Mapping[str, Any]) -> PodFacts:
-    """The facts on a node's pod. ``machines``: the cluster's Node objects, by name."""
+def pod_facts(
+    node: Node, pod: Mapping[str, Any], machines: Mapping[str, Any], *, preempted: str = ""
+) -> PodFacts:
+    """The facts on a node's pod. ``machines``: the cluster's Node objects, by name; ``preempted``:
+    what an Event says of its preemption, on clusters whose pods do not say it themselves."""
     status = pod.get("status") or {}
+    conditions = _conditions(status.get("conditions") or ())
+    if preempted:
+        told = PodCondition("True", reason="PreemptionByScheduler", message=preempted)
+        conditions.setdefault(DISRUPTION_TARGET, told)
     host = pod.get("spec", {}).get("nodeName") or ""
     state = _main_state(pod)
     waiting, ended = state.get("waiting") or {}, state.get("terminated") or {}
@@ -27,7 +34,7 @@ def pod_facts(node: Node, pod: Mapping[str, Any], machines: Mapping[str, Any]) -
         phase=status.get("phase") or "Pending",
         reason=status.get("reason") or "",
         message=status.get("message") or "",
-        conditions=_conditions(status.get("conditions") or ()),
+        conditions=conditions,
         deleting="deletionTimestamp" in pod["metadata"],
         waiting=waiting.get("reason") or "",
         waiting_message=waiting.get("message") or "",

@@ -43,14 +43,17 @@ def observe_nodes(
     machines: Mapping[str, Any],
     refused: Mapping[int, PodRefusal],
     in_touch: Collection[str],
+    preempted: Mapping[str, str],
 ) -> tuple[ObservedNode, ...]:
-    """``in_touch``: names of nodes whose agents the job's master hears from."""
+    """``in_touch``: names of nodes whose agents the job's master hears from. ``preempted``: what is
+    said of pods that were preempted, by uid."""
     told = {ask.node.id for ask in status.asks if ask.verb is AskVerb.STOP}
     seen: dict[int, ObservedNode] = {}
     for pod in pods:
         node = node_of(dict(pod))
         if node is not None:
-            facts = pod_facts(node, pod, machines)
+            told_of = preempted.get(pod["metadata"].get("uid", ""), "")
+            facts = pod_facts(node, pod, machines, preempted=told_of)
             seen[node.id] = observe_pod(
                 facts, told_to_stop=node.id in told, in_touch=node.name in in_touch
             )

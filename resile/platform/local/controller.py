@@ -82,7 +82,7 @@ class LocalController:
         environments: Mapping[str, Mapping[str, str]],
     ) -> None:
         """``environments``: what the nodes of each role are told besides the manifest's."""
-        self._job = job
+        self._given = self._job = job
         self._platform = platform
         self._inquiry = inquiry
         self._folder = folder
@@ -131,7 +131,16 @@ class LocalController:
                 await asyncio.sleep(ASK_AGAIN)
             else:
                 self._verdict = self._verdict or verdict_of(self._seen)
+                self._heed(self._seen.suspend)
                 return
+
+    def _heed(self, suspend: bool | None) -> None:
+        """Take up a wish to suspend or resume: the manifest is the user's to change."""
+        wish = self._given.spec.suspend if suspend is None else suspend
+        if wish is not self._job.spec.suspend:
+            spec = msgspec.structs.replace(self._given.spec, suspend=wish)
+            self._job = msgspec.structs.replace(self._given, spec=spec)
+            self._manifest = msgspec.to_builtins(self._job)
 
     def _decide(self, nodes: tuple[ObservedNode, ...]) -> Decision:
         observed = Observed(
@@ -158,6 +167,7 @@ class LocalController:
             training=self._seen.training,
             manifest=self._manifest,
             wishes=self._seen.wishes,
+            suspend=self._seen.suspend,
             deleting=self._seen.deleting,
             created=self._created,
             now=time.time(),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from datetime import datetime, timedelta, timezone
 from typing import Any
 
@@ -18,9 +19,14 @@ from resile.job.status import (
     JobStatus,
     NodeStatus,
     RoleStatus,
+    TrainingStatus,
 )
 from resile.platform.kubernetes.client import KubeClient
 from resile.platform.kubernetes.kinds import ELASTIC_JOBS, EVENTS, KubeObject
+from resile.platform.local.jobfolder import JobFolder
+from resile.wire.picture import draw_picture
+from resile.wire.views import EventView
+from resile.wire.written import training_in
 
 WORKER = {
     "image": "train:test",
@@ -87,6 +93,28 @@ def _condition(kind: ConditionType, reason: str, message: str) -> Condition:
         message=message,
         last_transition_time=datetime.now(timezone.utc) - timedelta(seconds=100),
     )
+
+
+def left_behind(
+    folder: JobFolder,
+    described: dict[str, Any],
+    written: JobStatus,
+    training: TrainingStatus | None = None,
+) -> None:
+    """A job of this machine, as its `up` wrote it down. ``training``: what its master saw."""
+    seen = training_in(folder.name, msgspec.structs.replace(written, training=training))
+    with folder.hold():
+        folder.begin()
+        picture = draw_picture(
+            folder.name,
+            status=written,
+            training=seen,
+            manifest=described,
+            created=time.time(),
+            now=time.time(),
+        )
+        folder.write_picture(picture)
+        folder.append_events([EventView(seq=1, time=time.time(), kind="NodeStarted", text="it is")])
 
 
 async def create(

@@ -3,24 +3,45 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import re
 import signal
 import time
+from datetime import datetime, timezone
 
 import msgspec
 import pytest
 import yaml
 
-from resile.job.status import Condition, ConditionStatus, ConditionType, JobPhase, JobStatus
+from resile.job.status import (
+    Condition,
+    ConditionStatus,
+    ConditionType,
+    FirstFailure,
+    JobPhase,
+    JobStatus,
+    MemberStatus,
+    TrainingStatus,
+)
 from resile.platform.kubernetes.kinds import ELASTIC_JOBS, EVENTS, NAMESPACES, PODS, KubeObject
 from resile.platform.local.jobfolder import JobFolder
-from resile.wire.picture import draw_picture
-from resile.wire.views import EventView
 from tests.kube.apiserver import ApiServer
 from tests.kube.cli.console import Console
-from tests.kube.cli.statuses import create, manifest, status, tell, write_status
+from tests.kube.cli.statuses import create, left_behind, manifest, status, tell, write_status
 from tests.kube.operator.stage import Stage, eventually
+
+FAILURE = FirstFailure(
+    node="digits-worker-0",
+    node_id=1,
+    host="h",
+    rank=1,
+    local_rank=1,
+    pid=9,
+    exit_code=1,
+    at=datetime.fromtimestamp(1e9, timezone.utc),
+    message="boom",
+)
 
 HEADINGS = ["NAME", "PHASE", "NODES", "RESTARTS", "STEP", "AGE"]
 
@@ -83,20 +104,10 @@ async def test_a_cluster_that_does_not_answer_costs_a_warning_and_two_seconds(
 # --- the same on both platforms -----------------------------------------------------------------
 
 
-def left_behind(folder: JobFolder, described: dict[str, object], written: JobStatus) -> None:
-    """A job of this machine that is over."""
-    with folder.hold():
-        folder.begin()
-        picture = draw_picture(
-            folder.name,
-            status=written,
-            training=None,
-            manifest=described,
-            created=time.time(),
-            now=time.time(),
-        )
-        folder.write_picture(picture)
-        folder.append_events([EventView(seq=1, time=time.time(), kind="NodeStarted", text="it is")])
+def timeless(shown: str) -> list[str]:
+    """What is told of a job, but not where it is and when something was."""
+    lines = [line for line in shown.splitlines() if not re.match(r"Folder|Names|Clus", line)]
+    return [re.sub(r"\d\d:\d\d:\d\d|\b(\d+m)?\d+s\b", "TIME", line) for line in lines]
 
 
 async def test_a_job_looks_the_same_on_both_platforms(
@@ -118,10 +129,6 @@ async def test_a_job_looks_the_same_on_both_platforms(
     assert "Namespace:" in there
     assert "Folder:" in here
 
-    def timeless(shown: str) -> list[str]:
-        lines = [line for line in shown.splitlines() if not re.match(r"Folder|Names|Clus", line)]
-        return [re.sub(r"\d\d:\d\d:\d\d|\b(\d+m)?\d+s\b", "TIME", line) for line in lines]
-
     assert timeless(here) == timeless(there)
     assert both[0].split() == ["PLATFORM", *table.splitlines()[0].split()]
     assert [line.split()[0] for line in both[1:]] == ["local", "kubernetes"]
@@ -129,6 +136,47 @@ async def test_a_job_looks_the_same_on_both_platforms(
     shown = yaml.safe_load(text)
     assert shown["metadata"].pop("namespace") == namespace
     assert shown == yaml.safe_load(await console.says("get", "digits"))
+
+
+@pytest.mark.parametrize("phase", [JobPhase.RUNNING, JobPhase.FAILED], ids=lambda one: one.value)
+async def test_a_training_looks_the_same_on_both_platforms(
+    stage: Stage, console: Console, monkeypatch: pytest.MonkeyPatch, phase: JobPhase
+) -> None:
+    over = phase is JobPhase.FAILED
+    training = TrainingStatus(
+        phase="failed" if over else "running",
+        reason="a worker failed" if over else "first round",
+        restarts=2,
+        max_restarts=3,
+        failure=FAILURE if over else None,
+        nodes={
+            "digits-worker-0": MemberStatus(state="running", step=71, cpu="1.5", memory="300Mi"),
+            "digits-worker-2": MemberStatus(state="running", step=70, away=True, memory="2Gi"),
+        },
+    )
+    described, written = manifest("digits"), status("digits", phase, training=training)
+    raw = await create(stage.client, described, written)
+    await tell(stage.client, raw, "NodeStarted", "it is")
+    monkeypatch.setenv("RESILE_HOME", console.env()["RESILE_HOME"])
+    folder = JobFolder("digits")
+    left_behind(folder, described, msgspec.structs.replace(written, training=None), training)
+    with contextlib.ExitStack() as living:
+        if not over:
+            living.enter_context(folder.hold())  # its `up` lives, and its master is away
+        here = await console.says("describe", "digits")
+        rows = json.loads(await console.says("jobs", "-o", "json"))
+    there = await console.says("describe", "digits", "-n", stage.client.namespace)
+    assert timeless(here) == timeless(there)
+    speed = ", 12.5 steps/s"
+    assert f"round 2 ({training.phase}), 4 workers, step 71{speed}" in there
+    assert "2 of 3 restarts of failing workers" in there
+    if over:
+        assert "  its last words\n    boom" in there
+    else:
+        assert "Round because: first round" in there
+        (row,) = (line for line in there.splitlines() if line.startswith("digits-worker-2"))
+        assert row.split()[5:] == [*("node-b", "2", "running", "(away)", "70", "1", "-", "2Gi/2Gi")]
+    assert [row["restarts"] for row in rows] == [3, 3], "replaced nodes and failed rounds"
 
 
 # --- one job ------------------------------------------------------------------------------------

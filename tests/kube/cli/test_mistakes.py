@@ -12,7 +12,7 @@ from resile.job.status import JobPhase
 from resile.platform.local.jobfolder import JobFolder
 from tests.kube.apiserver import GUEST, ApiServer, running
 from tests.kube.cli.console import Console
-from tests.kube.cli.statuses import create, manifest, status
+from tests.kube.cli.statuses import create, left_behind, manifest, status
 from tests.kube.operator.stage import Stage
 
 ON_A_JOB = (
@@ -52,6 +52,7 @@ async def test_a_job_that_is_nowhere(
     said = await sentence(console, *words, "-n", namespace)
     assert f"there is no job 'ghost' in namespace {namespace} of" in said
     assert "this machine" not in said
+    assert said.endswith("nor any other; start one with 'resile submit job.yaml'")
 
 
 async def test_others_are_named(stage: Stage, console: Console) -> None:
@@ -75,7 +76,7 @@ async def test_a_job_on_this_machine_comes_first(
     assert "Succeeded" in shown
     for command in ("suspend", "resume"):
         said = await sentence(console, command, "digits")
-        assert "a job on this machine cannot be" in said
+        assert "the job 'digits' is not running (Crashed)" in said
         assert "the next 'resile up' trains on" in said
 
 
@@ -145,3 +146,30 @@ async def test_wrong_flags_are_the_command_lines(stage: Stage, console: Console)
     done = await console.run("logs", "x", "--all", "--rank", "1")
     assert done.returncode == 2
     assert "leave --rank and names out" in done.stderr
+    done = await console.run("logs", "x", "--master", "--rank", "1")
+    assert done.returncode == 2
+    assert "leave --all, --rank and names out" in done.stderr
+
+
+async def test_a_job_without_a_master_has_no_log_of_one(stage: Stage, console: Console) -> None:
+    await create(stage.client, manifest("digits"), status("digits", JobPhase.SUCCEEDED))
+    done = await console.run("logs", "digits", "--master")
+    assert (done.returncode, done.stdout) == (0, "")
+    assert done.stderr == "Warning: job 'digits' has no master at the moment (Succeeded)\n"
+    done = await console.run("logs", "digits", "--master", "-f")
+    assert done.returncode == 0, "it is over"
+
+
+async def test_a_job_that_is_over_is_refused_in_the_same_words_on_both_platforms(
+    stage: Stage, console: Console, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    described, written = manifest("digits"), status("digits", JobPhase.SUCCEEDED)
+    await create(stage.client, described, written)
+    namespace = stage.client.namespace
+    monkeypatch.setenv("RESILE_HOME", console.env()["RESILE_HOME"])
+    left_behind(JobFolder("digits"), described, written)
+    for words in (("scale", "digits", "worker=3"), ("suspend", "digits"), ("resume", "digits")):
+        here = await console.run(*words)
+        there = await console.run(*words, "-n", namespace)
+        assert (here.returncode, here.stderr) == (there.returncode, there.stderr)
+        assert here.stderr.startswith("Error: the job is over; it cannot be ")

@@ -71,6 +71,24 @@ class Stage:
             if one["involvedObject"]["name"] == name
         ]
 
+    async def told(self, name: str, words: str) -> None:
+        """Wait for an event on an object."""
+
+        async def look() -> bool:
+            return any(words in event for event in await self.events(name))
+
+        await eventually(look, f"an event on {name}: {words}")
+
+    async def delete_slowly(self, pod: str) -> None:
+        """Delete a pod that stays for a while, as one with a grace period does on a machine."""
+        held = {"metadata": {"finalizers": ["resile.dev/test"]}}
+        await self.client.patch(PODS, pod, held)
+        await self.client.delete(PODS, pod)
+
+    async def let_go(self, pod: str) -> None:
+        """The pod's time is over."""
+        await self.client.patch(PODS, pod, {"metadata": {"finalizers": None}})
+
     async def has_nodes(self, name: str, count: int) -> list[KubeObject]:
         async def look() -> tuple[list[KubeObject], ...]:
             pods = await self.pods(name)

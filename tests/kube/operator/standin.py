@@ -28,6 +28,9 @@ class StandIn:
         self.held: set[str] = set()
         """Names of pods that stay Pending."""
 
+        self.address = "127.0.0.1"
+        """Of all pods."""
+
     async def run(self) -> None:
         while True:
             try:
@@ -66,7 +69,7 @@ class StandIn:
         main = pod["spec"]["containers"][0]
         status = {
             "phase": phase,
-            "podIP": "127.0.0.1",
+            "podIP": self.address,
             "containerStatuses": [
                 {
                     "name": main["name"],

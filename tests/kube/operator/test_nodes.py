@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from resile.platform.kubernetes.kinds import ELASTIC_JOBS, PODS, KubeObject
+from resile.platform.kubernetes.kinds import ELASTIC_JOBS, EVENTS, PODS, KubeObject
 from resile.platform.kubernetes.labels import ID, MASTER, RANK
 from tests.kube.operator.operators import OperatorProcess
 from tests.kube.operator.stage import Stage, eventually
@@ -78,6 +78,25 @@ async def test_a_deleted_pod_is_replaced_with_the_next_id_and_the_same_rank(
     assert others < now
 
 
+async def test_a_pod_of_which_the_scheduler_says_so_was_preempted(
+    stage: Stage, kubelets: StandIn
+) -> None:
+    pods = await running_job(stage, FOUR)
+    about = pods[1]["metadata"]
+    pod = {key: about[key] for key in ("name", "namespace", "uid")}
+    event = {
+        "metadata": {"name": "preemption"},
+        "involvedObject": {"kind": "Pod", **pod},
+        "reason": "Preempted",
+        "message": "Preempted by default/urgent on node node-a",
+    }
+    await stage.client.create(EVENTS, event)
+    await stage.delete_slowly(about["name"])
+    await replaced(stage, 1, id=4)
+    await stage.told("digits", "digits-worker-1 (rank 1) was preempted")
+    await stage.let_go(about["name"])
+
+
 async def test_a_node_that_ran_out_of_memory_gets_twice_as_much(
     stage: Stage, kubelets: StandIn
 ) -> None:
@@ -86,7 +105,7 @@ async def test_a_node_that_ran_out_of_memory_gets_twice_as_much(
     await kubelets.end(pod, 137, "OOMKilled")
     new = await replaced(stage, 0, id=1)
     assert new["spec"]["containers"][0]["resources"]["limits"]["memory"] == "8Gi"
-    await stage.condition("digits", "Restarting", "ran out of 4Gi of memory; relaunched with 8Gi")
+    await stage.told("digits", "ran out of 4Gi of memory; relaunched with 8Gi")
 
 
 async def test_nodes_that_complete_end_the_job_and_its_master(
@@ -107,7 +126,7 @@ async def test_nodes_that_complete_end_the_job_and_its_master(
 async def test_what_is_over_is_cleaned_up_as_the_manifest_says(
     stage: Stage, kubelets: StandIn
 ) -> None:
-    for pod in await running_job(stage, {"replicas": 2}, cleanPolicy="All"):
+    for pod in await running_job(stage, {"replicas": 2}, cleanPodPolicy="All"):
         await kubelets.end(pod, 0, "Completed")
     await stage.has_phase("digits", "Succeeded")
     await stage.has_nodes("digits", 0)
@@ -166,12 +185,9 @@ async def test_events_tell_the_story_on_the_job_and_on_the_pod(
     await kubelets.end(pods[1], 3)
     await replaced(stage, 1, id=2)
 
-    async def told(name: str, words: str) -> bool:
-        return any(words in event for event in await stage.events(name))
-
     words = "digits-worker-1 (rank 1) exited with code 3; relaunched, budget spent"
-    await eventually(lambda: told("digits", words), "an event on the job")
-    await eventually(lambda: told("digits-worker-1", words), "an event on the pod")
+    await stage.told("digits", words)
+    await stage.told("digits-worker-1", words)
 
 
 async def test_a_manifest_that_only_we_can_judge_is_refused_by_a_condition(

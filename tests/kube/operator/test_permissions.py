@@ -136,12 +136,13 @@ async def _walk_through_a_life(stage: Stage, kubelets: StandIn) -> None:
     assert master["spec"]["containers"][0]["image"] == "resile:own"
     await _lose_master(stage)
     await _tell_twice(stage)
-    await stage.client.delete(PODS, "digits-worker-1")
+    await stage.delete_slowly("digits-worker-1")
 
     async def replaced() -> bool:
         return sorted(await stage.nodes("digits")) == [0, 2]
 
     await eventually(replaced, "the deleted node to be replaced")
+    await stage.let_go("digits-worker-1")
     for pod in await stage.pods("digits"):
         await kubelets.end(pod, 0, "Completed")
 

@@ -88,8 +88,12 @@ async def test_a_killed_master_forgets_nothing_that_it_has_answered(
 ) -> None:
     inquiry.publish(publication("one", "two"))
     inquiry.scale({"worker": 2})
+    inquiry.suspend()
     await kill_and_start_again(master)
     picture = inquiry.picture()
+    assert picture.suspend is True
+    inquiry.resume()
+    assert inquiry.picture().suspend is False
     assert picture.wishes == {"worker": 2}
     assert picture.status == publication().status
     assert picture.manifest == MANIFEST
@@ -101,6 +105,8 @@ async def test_a_killed_master_forgets_nothing_that_it_has_answered(
         ("Noted", "one"),
         ("Noted", "two"),
         ("ScaleRequested", "a user asked for worker=2"),
+        ("SuspendRequested", "a user asked for the job to be suspended"),
+        ("ResumeRequested", "a user asked for the job to be resumed"),
         ("DeletionRequested", "a user asked for the job to be deleted"),
     ]
 

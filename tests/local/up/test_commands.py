@@ -58,6 +58,15 @@ def test_commands_show_and_steer_a_running_job(
         assert f"\n{section}" in described
     assert "1..3" in described
 
+    wait_for(lambda: " steps/s\n" in machine.says("describe", "seen"), "a speed to be told")
+
+    said = machine.says("logs", "seen", "--master", "--tail", "2").splitlines()
+    assert len(said) == 2
+    assert "RoundRunning: round 1: 2 nodes, 2 workers" in said[1]
+    assert not said[1].startswith("["), "one log needs no names"
+    assert machine.says("logs", "seen", "--master", "--prefix").startswith("[seen-master] ")
+    assert "leave --all, --rank and names out" in machine.refuses("logs", "seen", "--master", "x")
+
     text = machine.says("get", "seen")
     assert "phase: Running" in text
     assert json.loads(machine.says("get", "seen", "-o", "json"))["status"]["phase"] == "Running"

@@ -114,6 +114,27 @@ def test_a_suspended_job_waits_without_nodes_until_it_is_deleted(machine: Machin
     machine.has_nothing_left()
 
 
+def test_a_running_job_is_suspended_and_resumed(machine: Machine) -> None:
+    up = machine.up(manifest("pausing", {"worker": ticking(replicas=2)}))
+    first = machine.await_training("pausing", nodes=2)
+    said = machine.says("suspend", "pausing", "--wait")
+    hint = "'resile resume pausing' has it go on"
+    assert said == f"job 'pausing' is being suspended; {hint}\n"
+    assert not any(node["phase"] == "Running" for node in machine.nodes("pausing"))
+    assert machine.says("suspend", "pausing") == "job 'pausing' is suspended already\n"
+    assert "pausing  Suspended  0/2" in machine.says("jobs")
+    os.kill(machine.master_pid(), signal.SIGKILL)  # the next one knows
+    assert machine.says("resume", "pausing", "--wait") == "job 'pausing' is being resumed\n"
+    machine.await_training("pausing", nodes=2, after=first)
+    assert machine.says("resume", "pausing") == "job 'pausing' is not suspended\n"
+    status = machine.picture("pausing")["status"]
+    assert status.get("spent", 0) == 0
+    assert "resumed" in machine.says("events", "pausing")
+    machine.says("delete", "pausing")
+    assert up.wait() == 1
+    machine.has_nothing_left()
+
+
 def test_a_second_up_of_a_running_job_is_refused_and_hurts_nobody(machine: Machine) -> None:
     gate = machine.folder / "gate"
     described = manifest("single", {"worker": waiting(gate)})

@@ -7,8 +7,8 @@ from io import StringIO
 import pytest
 from rich.console import Console
 
-from resile.cli.live import Throughput
 from resile.cli.tables import event_line, nodes_table
+from resile.wire.throughput import Throughput
 from resile.wire.views import EventView, JobPicture, NodePicture, Usage
 
 

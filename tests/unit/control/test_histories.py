@@ -186,7 +186,7 @@ def jobs(draw: st.DrawFn) -> ElasticJob:
     return job(
         described,
         backoffLimit=draw(st.sampled_from([None, None, 4])),
-        cleanPolicy=draw(st.sampled_from(["Running", "All", "None"])),
+        cleanPodPolicy=draw(st.sampled_from(["Running", "All", "None"])),
         activeDeadlineSeconds=draw(st.sampled_from([None, None, 100])),
         ttlSecondsAfterFinished=draw(st.sampled_from([None, 10])),
     )
@@ -226,7 +226,7 @@ def test_after_any_history_a_job_left_in_peace_comes_to_rest(
         sim.look()
     assert not sim.look().actions
     if sim.status.finished or sim.deleting or sim.job.spec.suspend:
-        keep = sim.status.finished and sim.job.spec.clean_policy.value == "None"
+        keep = sim.status.finished and sim.job.spec.clean_pod_policy.value == "None"
         assert keep or not sim.live()
     else:
         waiting = [rank for rank in sim.status.nodes if rank.phase in AT_WORK[1:]]

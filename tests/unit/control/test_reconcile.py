@@ -362,10 +362,10 @@ def test_a_finished_job_is_removable_after_its_time_to_live() -> None:
     ("policy", "expected"),
     [("Running", {StopNode}), ("All", {StopNode, DeleteNode}), ("None", set())],
 )
-def test_what_happens_to_nodes_at_the_end_is_the_clean_policys_to_say(
+def test_what_happens_to_nodes_at_the_end_is_the_clean_pod_policys_to_say(
     policy: str, expected: set[type]
 ) -> None:
-    sim = running(job({"worker": {}, "ps": {}}, cleanPolicy=policy))
+    sim = running(job({"worker": {}, "ps": {}}, cleanPodPolicy=policy))
     sim.end(sim.node("worker", 0), NodeExit(code=0))
     decision = sim.look()
     assert sim.status.phase is JobPhase.SUCCEEDED
@@ -373,7 +373,7 @@ def test_what_happens_to_nodes_at_the_end_is_the_clean_policys_to_say(
 
 
 def test_nodes_left_running_after_the_end_are_followed_and_not_replaced() -> None:
-    sim = running(job({"worker": {}, "ps": {}}, cleanPolicy="None"))
+    sim = running(job({"worker": {}, "ps": {}}, cleanPodPolicy="None"))
     sim.end(sim.node("worker", 0), NodeExit(code=0))
     sim.look()
     assert sim.rank("ps", 0).phase is NodePhase.RUNNING

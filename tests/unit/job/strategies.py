@@ -172,7 +172,7 @@ def elastic_jobs(draw: st.DrawFn) -> ElasticJob:
             ttl_seconds_after_finished=draw(st.none() | seconds),
             backoff_limit=draw(st.none() | st.integers(0, 9)),
             backoff=Backoff(base_seconds=draw(seconds)),
-            clean_policy=draw(st.sampled_from(CleanPolicy)),
+            clean_pod_policy=draw(st.sampled_from(CleanPolicy)),
             success=SuccessSpec(roles=tuple(draw(st.lists(st.sampled_from(names), max_size=2)))),
             replicas=draw(st.none() | st.integers(0, 9)) if len(names) == 1 else None,
             gang_scheduling=draw(st.sampled_from(GangPolicy)),

@@ -52,6 +52,45 @@ def test_every_change_is_kept(board: Board, membership: Membership) -> None:
         assert membership.instructions().records[BOARD_KEY] == board.record
 
 
+def suspended(wish: bool) -> Publication:
+    role = {"replicas": {"min": 1, "max": 4}}
+    return publication(manifest=msgspec.to_builtins(job({"worker": role}, suspend=wish)))
+
+
+def test_a_wish_to_suspend_is_kept_and_told_once(board: Board, membership: Membership) -> None:
+    board.publish(publication(), now=1.0)
+    assert board.record.suspend is None, "the manifest counts"
+    for wish in (True, False):
+        board.suspend(wish, now=2.0)
+        assert board.record.suspend is wish
+        assert membership.instructions().records[BOARD_KEY] == board.record
+        board.suspend(wish, now=3.0)
+    assert story(membership) == [
+        "a user asked for the job to be suspended",
+        "a user asked for the job to be resumed",
+    ]
+
+
+def test_only_a_job_that_is_not_over_and_has_a_controller_is_suspended(board: Board) -> None:
+    with pytest.raises(NoController, match="cannot be suspended"):
+        board.suspend(True, now=1.0)
+    board.publish(publication(status=JobStatus(phase=JobPhase.SUCCEEDED)), now=2.0)
+    with pytest.raises(NotNow, match="it cannot be resumed any more"):
+        board.suspend(False, now=3.0)
+
+
+def test_in_a_suspended_job_nobody_is_waited_for(membership: Membership) -> None:
+    board, patience = Board(membership, BoardRecord()), membership.elasticity.join_timeout
+    board.publish(suspended(True), now=1.0)
+    membership.tick(1.0 + 2 * patience)
+    assert membership.job.outcome is None
+    board.publish(suspended(False), now=3 * patience)
+    membership.tick(3.5 * patience)
+    assert membership.job.outcome is None, "the wait begins when it is resumed"
+    membership.tick(4 * patience + 1)
+    assert "gave up" in membership.job.reason
+
+
 def test_the_masters_own_verdict_is_not_told_twice(board: Board, membership: Membership) -> None:
     membership.stop("somebody said so", now=1.0)
     verdict = note("somebody said so", reason="JobFailed")

@@ -45,6 +45,23 @@ def test_a_job_below_min_says_for_what_it_waits_and_gives_up() -> None:
     assert "gave up after 10 s" in agent.told[-1].reason
 
 
+def test_a_job_that_is_suspended_while_it_waits_does_not_give_up() -> None:
+    model = Model(min_nodes=2, max_nodes=2, join_timeout=10)
+    first, second = model.join(), model.join()
+    model.membership.rest(True, now=model.now)
+    model.leave(first)
+    model.leave(second)
+    model.crash_master()
+    model.advance(100)
+    assert model.membership.job.outcome is None
+    model.membership.rest(False, now=model.now)
+    model.advance(5)
+    model.join()
+    model.join()
+    assert model.membership.job.outcome is None
+    assert len(model.running) == 2
+
+
 def test_a_worker_failure_starts_a_new_round_at_once_with_the_same_nodes() -> None:
     model = Model(min_nodes=2, max_nodes=2)
     first, _ = model.join(), model.join()

@@ -116,7 +116,11 @@ class Cluster:
         others = tuple(raw["metadata"]["name"] for raw in self.jobs())
         place = f"in namespace {self.namespace} of {self.name}"
         if not others:
-            return NoSuchJob(f"there is no job '{name}' {place}, nor any other", place=place)
+            return NoSuchJob(
+                f"there is no job '{name}' {place}, nor any other; "
+                "start one with 'resile submit job.yaml'",
+                place=place,
+            )
         close = difflib.get_close_matches(name, others, n=1)
         hint = f" Did you mean '{close[0]}'?" if close else ""
         said = f"there is no job '{name}' {place}.{hint} There are: {', '.join(others)}"

@@ -110,14 +110,41 @@ class ClusterJob:
         warn: Callable[[str], None] = lambda _text: None,
     ) -> Iterator[tuple[str, str]]:
         """What nodes print: name and line. With ``follow`` until the job is over."""
-        logs = PodLogs(
-            self._cluster.client,
-            (self.namespace, self.name),
-            uid=self._uid,
-            wanted=wanted,
-            tail=tail,
-            warn=warn,
+        return self._lines(
+            PodLogs(
+                self._cluster.client,
+                (self.namespace, self.name),
+                uid=self._uid,
+                wanted=wanted,
+                tail=tail,
+                warn=warn,
+            ),
+            follow=follow,
         )
+
+    def master_lines(
+        self,
+        *,
+        tail: int | None = None,
+        follow: bool = False,
+        warn: Callable[[str], None] = lambda _text: None,
+    ) -> Iterator[tuple[str, str]]:
+        """What its master prints; its log goes with its pod."""
+        if not self.masters():
+            warn(f"job '{self.name}' has no master at the moment ({self.phase()})")
+        return self._lines(
+            PodLogs(
+                self._cluster.client,
+                (self.namespace, self.name),
+                uid=self._uid,
+                component=MASTER,
+                tail=tail,
+                warn=warn,
+            ),
+            follow=follow,
+        )
+
+    def _lines(self, logs: PodLogs, *, follow: bool) -> Iterator[tuple[str, str]]:
         batches = logs.follow() if follow else logs.so_far()
         try:
             while (batch := self._cluster.ask(_next_of(batches))) is not None:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from resile.platform.kubernetes.errors import ApiError, Forbidden, KubeError, NotFound
 from resile.platform.kubernetes.kinds import ELASTIC_JOBS, PODS, Key, KubeObject
-from resile.platform.kubernetes.labels import COMPONENT, JOB, NODE, node_of
+from resile.platform.kubernetes.labels import COMPONENT, JOB, MASTER, NODE, node_of
 from resile.platform.kubernetes.observing import owned_by
 from resile.platform.kubernetes.remote.overlap import Overlap
 from resile.platform.kubernetes.remote.seeing import is_over
@@ -50,7 +50,7 @@ Batch: TypeAlias = list[tuple[str, str]]
 
 
 class PodLogs:
-    """The output of one job's nodes that ``wanted`` chooses."""
+    """The output of those nodes of a job that ``wanted`` chooses, or of its master."""
 
     def __init__(
         self,
@@ -58,7 +58,8 @@ class PodLogs:
         key: Key,
         *,
         uid: str,
-        wanted: Callable[[NodePicture], bool],
+        component: str = NODE,
+        wanted: Callable[[NodePicture], bool] = lambda _node: True,
         tail: int | None,
         warn: Callable[[str], None],
     ) -> None:
@@ -66,6 +67,7 @@ class PodLogs:
         self._client = client
         self._namespace, self._job = key
         self._uid = uid
+        self._component = component
         self._wanted = wanted
         self._tail = tail
         self._warn = warn
@@ -99,7 +101,9 @@ class PodLogs:
     # --- whose ------------------------------------------------------------------------------
 
     async def _pods(self) -> list[KubeObject]:
-        pods = await job_pods(self._client, self._namespace, self._job, uid=self._uid)
+        pods = await job_pods(
+            self._client, self._namespace, self._job, uid=self._uid, component=self._component
+        )
         chosen = [(pod, node) for pod, node in node_pictures(pods) if self._wanted(node)]
         return [pod for pod, _ in chosen]
 
@@ -225,17 +229,19 @@ async def job_pods(
 
 
 def node_pictures(pods: list[KubeObject]) -> list[tuple[KubeObject, NodePicture]]:
-    """The pods of nodes in the order of their names, and who each is."""
-    seen = []
-    for pod in pods:
-        node = node_of(pod)
-        if node is not None:
-            phase = (pod.get("status") or {}).get("phase") or "Pending"
-            known = NodePicture(
-                name=node.name, role=node.role, rank=node.rank, id=node.id, phase=phase
-            )
-            seen.append((pod, known))
+    """The pods of nodes and masters in the order of their names, and who each is."""
+    seen = [(pod, known) for pod in pods if (known := _who(pod)) is not None]
     return sorted(seen, key=lambda one: _natural(one[1].name))
+
+
+def _who(pod: KubeObject) -> NodePicture | None:
+    metadata, phase = pod["metadata"], (pod.get("status") or {}).get("phase") or "Pending"
+    if metadata.get("labels", {}).get(COMPONENT) == MASTER:
+        return NodePicture(name=metadata["name"], role=MASTER, rank=None, phase=phase)
+    node = node_of(pod)
+    if node is None:
+        return None
+    return NodePicture(name=node.name, role=node.role, rank=node.rank, id=node.id, phase=phase)
 
 
 def _natural(name: str) -> list[tuple[int, str]]:

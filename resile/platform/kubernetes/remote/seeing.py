@@ -1,7 +1,7 @@
 """A job as its object in the API server shows it: the same picture as on one machine. Pure.
 
-The operator writes into the status what it decided and what the job's master saw. Who is in the
-round, node by node, and what nodes use at the moment, only the master knows; that stays empty.
+The operator writes into the status what it decided and what the job's master saw: the round at
+once, how far nodes are and what they use every few seconds.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from resile.platform.kubernetes.facts import parse_time
 from resile.platform.kubernetes.kinds import KubeObject
 from resile.wire.picture import draw_picture
 from resile.wire.views import JobPicture
+from resile.wire.written import training_in
 
 __all__ = ["DELETING", "is_over", "job_in", "phase_of", "picture_of", "status_in"]
 
@@ -35,7 +36,7 @@ def picture_of(raw: KubeObject, *, now: float) -> JobPicture:
     drawn = draw_picture(
         metadata["name"],
         status=status or JobStatus(),
-        training=None,
+        training=training_in(metadata["name"], status or JobStatus()),
         manifest=_manifest(raw, job),
         wishes=_wishes(job),
         deleting="deletionTimestamp" in metadata,

@@ -33,6 +33,7 @@ def see(*pods: dict[str, Any], **given: Any) -> Any:
         "machines": {"node-a": READY},
         "refused": {},
         "in_touch": (),
+        "preempted": {},
     }
     return observe_nodes(pods, **{**usual, **given})
 
@@ -84,6 +85,16 @@ def test_a_machine_that_is_silent_loses_its_pods_unless_their_agents_answer() ->
     assert classify(lost.exit) is ExitCause.NODE_LOST
     (kept,) = see(running, machines={"node-a": SILENT}, in_touch=["digits-worker-7"])
     assert kept.phase is NodePhase.RUNNING
+
+
+def test_a_pod_of_whose_preemption_an_event_tells_was_preempted() -> None:
+    deleting = pod({"phase": "Running"})
+    deleting["metadata"].update(uid="1", deletionTimestamp="2026-01-02T03:04:05Z")
+    (deleted,) = see(deleting)
+    assert classify(deleted.exit) is ExitCause.DELETED
+    (preempted,) = see(deleting, preempted={"1": "Preempted by default/urgent on node node-a"})
+    assert classify(preempted.exit) is ExitCause.PREEMPTED
+    assert "by default/urgent" in preempted.exit.message
 
 
 def test_a_pod_that_the_quota_forbids_waits_and_says_so() -> None:

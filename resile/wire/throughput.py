@@ -1,0 +1,32 @@
+"""How fast a training is, from the steps that are seen of it. Pure."""
+
+from __future__ import annotations
+
+from collections import deque
+
+__all__ = ["Throughput", "speed_text"]
+
+
+class Throughput:
+    """Steps a second over the last seconds; steps that go back (a restore) start it anew."""
+
+    def __init__(self, window: float = 5.0) -> None:
+        self._window = window
+        self._seen: deque[tuple[float, int]] = deque()
+
+    def at(self, step: int | None, now: float) -> float | None:
+        """Take in the step of a moment; the rate, once there is one."""
+        if step is None:
+            return None
+        if self._seen and step < self._seen[-1][1]:
+            self._seen.clear()
+        self._seen.append((now, step))
+        while len(self._seen) > 2 and now - self._seen[0][0] > self._window:
+            self._seen.popleft()
+        (then, first), elapsed = self._seen[0], now - self._seen[0][0]
+        return (step - first) / elapsed if elapsed > self._window / 5 and now > then else None
+
+
+def speed_text(rate: float | None) -> str:
+    """A rate with its unit; empty if there is none to tell."""
+    return f"{rate:.3g} steps/s" if rate else ""

@@ -1,0 +1,103 @@
+"""The training in a job's status: what is written down is read again as a master's view."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from resile.job.node import NodePhase
+from resile.job.status import JobStatus, MemberStatus, TrainingStatus, decode_status, encode_status
+from resile.wire.messages import FailureReport, Progress, WorkerFailure
+from resile.wire.picture import draw_picture
+from resile.wire.views import JobView, Usage
+from resile.wire.written import LAST_WORDS, training_in, usage_of, written_training
+from tests.unit.wire.test_picture import rank, seen, view
+
+FAILURE = WorkerFailure(local_rank=1, rank=3, pid=77, exit_code=-9, message="boom", log="/logs/3")
+REPORT = FailureReport(node=4, name="train-worker-1", host="pod", failure=FAILURE, when=1e9)
+
+
+def status(training: JobView, **more: object) -> JobStatus:
+    """As an operator writes it, through JSON."""
+    described = {
+        "nodes": (rank(0, host="a"), rank(1, NodePhase.FAILED, host="b")),
+        "round": training.round,
+        "world_size": training.world_size,
+        "step": training.step,
+        "throughput": training.throughput,
+        "training": written_training(training),
+    }
+    return decode_status(encode_status(JobStatus(**{**described, **more})))  # type: ignore[arg-type]
+
+
+def test_a_job_is_drawn_the_same_from_its_status_as_from_its_master() -> None:
+    used = Usage(cpu=0.5, memory=64 * 1024**2)
+    asked = view(
+        seen("train-worker-0", usage=used, host="a", progress=Progress(step=7)),
+        seen("train-worker-1", state="spare", connected=False),
+        throughput="12.5 steps/s",
+        restarts=2,
+        report=REPORT,
+    )
+    written = status(asked)
+    read = training_in("train", written)
+    assert read is not None
+    for field in ("phase", "round", "reason", "world_size", "restarts", "max_restarts", "step"):
+        assert getattr(read, field) == getattr(asked, field), field
+    assert (read.throughput, read.report) == (asked.throughput, REPORT)
+    drawn = draw_picture("train", status=written, training=read, now=1.0).nodes
+    fresh = draw_picture("train", status=written, training=asked, now=1.0).nodes
+    assert [msgspec.structs.replace(node, pid=0) for node in fresh] == list(drawn)
+    assert (drawn[0].state, drawn[0].step, drawn[0].usage) == ("running", 7, used)
+
+
+def test_nothing_written_is_nothing_seen() -> None:
+    assert training_in("train", JobStatus(round=3, step=4)) is None
+
+
+def test_amounts_are_rounded_to_what_a_person_reads() -> None:
+    used = Usage(cpu=1.2345, memory=381_000_000)
+    member = written_training(view(seen("n", usage=used))).nodes["n"]
+    assert (member.cpu, member.memory) == ("1.2", "363Mi")
+    nothing = written_training(view(seen("n"))).nodes["n"]
+    assert (nothing.cpu, nothing.memory, usage_of(nothing)) == ("", "", None)
+
+
+def test_amounts_that_nobody_of_ours_wrote_are_left_out() -> None:
+    assert usage_of(MemberStatus(state="running", cpu="much", memory="1Gi")) == Usage(memory=2**30)
+
+
+@pytest.mark.parametrize("step", [2**63, -(2**63)])
+def test_a_step_that_kubernetes_cannot_hold_is_left_out(step: int) -> None:
+    written = written_training(view(seen("n", progress=Progress(step=step))))
+    assert written.nodes["n"].step is None
+
+
+def test_the_newest_step_counts() -> None:
+    training = TrainingStatus(
+        phase="running",
+        nodes={"a": MemberStatus(state="running", step=9), "b": MemberStatus(state="idle")},
+    )
+    read = training_in("train", JobStatus(step=7, training=training))
+    assert read is not None
+    assert read.step == 9
+    read = training_in("train", JobStatus(training=TrainingStatus(phase="gathering")))
+    assert read is not None
+    assert read.step is None
+
+
+def test_of_long_last_words_the_last_whole_lines_are_kept() -> None:
+    words = "\n".join(f"line {n}" for n in range(2000))
+    failure = msgspec.structs.replace(FAILURE, message=words)
+    report = msgspec.structs.replace(REPORT, failure=failure)
+    written = written_training(view(report=report)).failure
+    assert written is not None
+    kept = written.message.splitlines()
+    assert len(written.message) <= LAST_WORDS
+    assert kept == words.splitlines()[-len(kept) :]
+    one_line = msgspec.structs.replace(
+        report, failure=msgspec.structs.replace(FAILURE, message="x" * 9999)
+    )
+    written = written_training(view(report=one_line)).failure
+    assert written is not None
+    assert written.message == "x" * LAST_WORDS
