@@ -1,0 +1,71 @@
+"""Helm and kustomize, as far as they work without a cluster: what the two ways to install give."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+DEPLOY = Path(__file__).parents[3] / "deploy"
+CHART = DEPLOY / "helm" / "resile"
+HELM = Path(sys.executable).with_name("helm")
+SYSTEM = "resile-system"
+
+Object = dict[str, Any]
+Objects = dict[tuple[str, str, str], Object]
+"""By kind, namespace and name."""
+
+
+class Refused(Exception):
+    """What Helm said against it."""
+
+
+def helm(*words: str, stdin: str = "", kubeconfig: str = os.devnull) -> str:
+    """What Helm prints; raises Refused with its complaint. It has no cluster unless given one."""
+    done = subprocess.run(
+        [str(HELM), *words],
+        input=stdin,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+        env={**os.environ, "KUBECONFIG": kubeconfig},
+    )
+    if done.returncode != 0:
+        raise Refused(done.stdout + done.stderr)
+    return done.stdout
+
+
+def rendered(values: Object | None = None, *, namespace: str = SYSTEM) -> Objects:
+    """What `helm install` would send, the definition of ElasticJob included."""
+    words = ("template", "resile", str(CHART), "-n", namespace, "--include-crds", "-f", "-")
+    return by_name(yaml.safe_load_all(helm(*words, stdin=json.dumps(values or {}))))
+
+
+def kustomized(folder: Path) -> Objects:
+    """What `kubectl kustomize` gives of a folder that changes nothing of what it lists."""
+    listing = yaml.safe_load((folder / "kustomization.yaml").read_text())
+    assert set(listing) == {"apiVersion", "kind", "resources"}
+    found: Objects = {}
+    for name in listing["resources"]:
+        path = folder / name
+        if path.is_dir():
+            found |= kustomized(path)
+        else:
+            found |= by_name(yaml.safe_load_all(path.read_text()))
+    return found
+
+
+def by_name(documents: Any) -> Objects:
+    found: Objects = {}
+    for one in documents:
+        metadata = one["metadata"]
+        key = (one["kind"], metadata.get("namespace", ""), metadata["name"])
+        assert key not in found, f"twice: {key}"
+        found[key] = one
+    return found
