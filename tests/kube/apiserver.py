@@ -18,13 +18,13 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import pytest
 import yaml
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 
 from resile.wire.endpoint import free_port
+from tests.kube.history import ask_etcd, forget_history
 from tests.local.commands import wait_for
 from tests.local.etcd.server import EtcdServer
 
@@ -52,6 +52,10 @@ class ApiServer:
     @property
     def url(self) -> str:
         return f"https://127.0.0.1:{self.port}"
+
+    @property
+    def _etcd_url(self) -> str:
+        return f"http://127.0.0.1:{self.etcd.port}"
 
     @property
     def certificate(self) -> Path:
@@ -87,16 +91,12 @@ class ApiServer:
 
     def compact(self) -> None:
         """Forget all history up to now."""
-        # A watch may still begin right after what is forgotten, so there has to be something after.
-        mark = {"key": base64.b64encode(b"mark").decode()}
-        for _ in range(2):
-            revision = self._etcd("put", mark)["header"]["revision"]
-        self._etcd("compaction", {"revision": revision, "physical": True})
+        forget_history(self._etcd_url)
 
     def forget(self, path: str) -> None:
         """Take an object (plural, namespace and name) out of etcd, behind the server's back."""
         key = base64.b64encode(f"/registry/{path}".encode()).decode()
-        assert self._etcd("deleterange", {"key": key})["deleted"] == "1"
+        assert ask_etcd(self._etcd_url, "deleterange", {"key": key})["deleted"] == "1"
 
     def kubeconfig(self, user: str = ADMIN, *, namespace: str = "default") -> str:
         """The path of a file that kubectl would take."""
@@ -129,7 +129,7 @@ class ApiServer:
     def _arguments(self) -> Sequence[str]:
         accounts = str(self.folder / "accounts.key")
         return [
-            *("--etcd-servers", f"http://127.0.0.1:{self.etcd.port}"),
+            *("--etcd-servers", self._etcd_url),
             *("--bind-address", "127.0.0.1", "--secure-port", str(self.port)),
             *("--cert-dir", str(self.certificate.parent)),
             *("--token-auth-file", str(self.folder / "tokens.csv")),
@@ -154,11 +154,6 @@ class ApiServer:
                 return bool(answer.status == 200)
         except OSError:
             return False
-
-    def _etcd(self, method: str, body: dict[str, Any]) -> dict[str, Any]:
-        url = f"http://127.0.0.1:{self.etcd.port}/v3/kv/{method}"
-        with urllib.request.urlopen(url, data=msgspec.json.encode(body)) as answer:
-            return msgspec.json.decode(answer.read(), type=dict[str, Any])
 
 
 @contextmanager

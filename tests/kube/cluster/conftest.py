@@ -1,15 +1,14 @@
 """A whole cluster with kubelets, an operator on it, and a namespace for each test.
 
-The cluster is the one that $RESILE_TEST_KUBECONFIG names, or that of `make cluster`. What loses a
-machine or the API server needs the latter.
+What loses a machine or the API server needs this machine's cluster (`target` says which it may be).
 """
 
 from __future__ import annotations
 
-import os
 import shutil
 import tempfile
 from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 
 import pytest
@@ -19,21 +18,21 @@ import yaml
 from devcluster import Cluster
 from devcluster.errors import NotFound as NoCluster
 from resile.platform.kubernetes.client import KubeClient
-from resile.platform.kubernetes.errors import NotFound
-from resile.platform.kubernetes.kinds import CUSTOM_RESOURCES, ELASTIC_JOBS, NAMESPACES
+from resile.platform.kubernetes.kinds import CUSTOM_RESOURCES, ELASTIC_JOBS, NAMESPACES, PODS
+from tests.kube.cluster.target import MASTER_IMAGE, NAMED_CLUSTER
 from tests.kube.cluster.training import ClusterJob
 from tests.kube.conftest import LEFT_OUT
 from tests.kube.operator.operators import OperatorProcess, operating
 from tests.kube.operator.stage import eventually
 
 DEFINITION = Path(__file__).parents[3] / "deploy" / "crds" / "elasticjobs.resile.dev.yaml"
-MASTER_IMAGE = "127.0.0.1:5000/resile:dev"
-NAMED = "RESILE_TEST_KUBECONFIG"
 
 
 @pytest.fixture(scope="session")
 def machine() -> Cluster:
     """The cluster of this machine, of which parts can be lost."""
+    if NAMED_CLUSTER:
+        pytest.skip("this needs the cluster of `make cluster`")
     try:
         return Cluster.find()
     except NoCluster as error:
@@ -42,8 +41,8 @@ def machine() -> Cluster:
 
 @pytest.fixture(scope="session")
 def kubeconfig() -> str:
-    if named := os.environ.get(NAMED):
-        return named
+    if NAMED_CLUSTER:
+        return NAMED_CLUSTER
     try:
         return str(Cluster.find().kubeconfig)
     except NoCluster as error:
@@ -55,6 +54,14 @@ async def namespace(kubeconfig: str) -> AsyncIterator[str]:
     """Of the test's own; gone with it."""
     async with KubeClient.connect(kubeconfig=kubeconfig) as client:
         await client.apply(CUSTOM_RESOURCES, yaml.safe_load(DEFINITION.read_text()))
+    async with passing_namespace(kubeconfig) as name:
+        yield name
+
+
+@asynccontextmanager
+async def passing_namespace(kubeconfig: str) -> AsyncIterator[str]:
+    """A namespace while the block runs, on a cluster that knows, or will soon know, ElasticJobs."""
+    async with KubeClient.connect(kubeconfig=kubeconfig) as client:
         metadata = {"generateName": "resile-test-"}
         made = await client.create(NAMESPACES, {"metadata": metadata})
         name: str = made["metadata"]["name"]
@@ -62,18 +69,21 @@ async def namespace(kubeconfig: str) -> AsyncIterator[str]:
         yield name
         await client.delete(NAMESPACES, name)
 
-        async def gone() -> bool:
-            try:
-                await client.get(NAMESPACES, name)
-            except NotFound:
-                return True
-            return False
+        async def no_pods() -> bool:
+            return not (await client.list(PODS, namespace=name)).items
 
-        await eventually(gone, f"the namespace {name} to be gone", patience=240)
+        # The rest goes in its own time; what the next test needs is room.
+        await eventually(no_pods, f"the pods of {name} to be gone", patience=120)
 
 
 @pytest.fixture
 def folder() -> Iterator[Path]:
+    with passing_folder() as folder:
+        yield folder
+
+
+@contextmanager
+def passing_folder() -> Iterator[Path]:
     """Shared with the pods, which run as somebody else."""
     made = Path(tempfile.mkdtemp(prefix="resile-kube-"))
     made.chmod(0o777)

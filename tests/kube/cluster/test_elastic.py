@@ -8,13 +8,15 @@ import pytest
 
 from resile.platform.kubernetes.errors import AlreadyExists
 from resile.platform.kubernetes.kinds import ELASTIC_JOBS, PODS, PRIORITY_CLASSES, Kind
+from tests.kube.cluster.target import MASTER_IMAGE
 from tests.kube.cluster.training import ClusterJob
 from tests.kube.operator.stage import eventually
 
 pytestmark = [pytest.mark.usefixtures("operator"), pytest.mark.timeout(600)]
 
 DEPLOYMENTS = Kind("apps", "v1", "Deployment", "deployments")
-SLEEP = {"name": "sleep", "image": "127.0.0.1:5000/resile:dev", "command": ["sleep", "3600"]}
+AUTOSCALERS = Kind("autoscaling", "v1", "HorizontalPodAutoscaler", "horizontalpodautoscalers")
+SLEEP = {"name": "sleep", "image": MASTER_IMAGE, "command": ["sleep", "3600"]}
 
 
 def asking(cpu: str) -> dict[str, Any]:
@@ -35,7 +37,7 @@ async def test_training_starts_with_three_and_takes_the_fourth_when_there_is_roo
     await eventually(runs, "a pod that takes room")
     await job.submit(replicas={"min": 2, "max": 4}, resources=asking("700m"))
     first = await job.trains(world=3)
-    await job.condition(job.name, "Running", "worker rank 3 is pending")
+    await job.condition(job.name, "Running", "3 of 4 nodes are running; worker rank ")
     await job.condition(job.name, "Running", "Insufficient cpu")
     await job.client.delete(PODS, "taken", grace_seconds=0)
     await job.trains(world=4, after=first)
@@ -58,6 +60,28 @@ async def test_scaling_down_lets_nodes_leave_cleanly_the_highest_rank_first(
     await job.finish()
     assert job.written.lost_steps() == []
     job.proof()
+
+
+async def test_an_autoscaler_sets_the_size(job: ClusterJob) -> None:
+    await job.submit(replicas={"min": 1, "max": 4}, spec={"replicas": 2})
+    first = await job.trains(world=2)
+    await job.client.create(AUTOSCALERS, autoscaler(job.name, at_least=3, at_most=4))
+    second = await job.trains(world=3, after=first)
+    bounds = {"spec": {"minReplicas": 1, "maxReplicas": 1}}
+    await job.client.patch(AUTOSCALERS, "sizes", bounds)
+    await job.trains(world=1, after=second)
+    await job.finish()
+    assert job.written.lost_steps() == []
+    job.proof()
+
+
+def autoscaler(job: str, *, at_least: int, at_most: int) -> dict[str, Any]:
+    """One that needs no metrics as long as the size is out of its bounds."""
+    target = {"apiVersion": "resile.dev/v1alpha1", "kind": "ElasticJob", "name": job}
+    return {
+        "metadata": {"name": "sizes"},
+        "spec": {"scaleTargetRef": target, "minReplicas": at_least, "maxReplicas": at_most},
+    }
 
 
 async def test_a_suspended_job_gives_all_room_back_and_goes_on_where_it_was(
@@ -110,6 +134,7 @@ async def test_preempted_workers_come_back_when_there_is_room_again(job: Cluster
     await job.client.create(DEPLOYMENTS, urgent(replicas=2))
     await job.trains(world=2, after=first)
     await job.condition(job.name, "Running", "2 of 4 nodes are running")
+    await job.told(job.name, "was preempted")
     patch = {"spec": {"replicas": 0}}
     await job.client.patch(DEPLOYMENTS, "urgent", patch, subresource="scale")
     await job.trains(world=4, after=first)

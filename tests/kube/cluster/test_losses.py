@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
+from typing import Any
+
 import pytest
+import pytest_asyncio
 
 from resile.platform.kubernetes.kinds import PODS, Kind
 from resile.platform.kubernetes.labels import ID, MASTER, RANK
 from tests.kube.cluster.training import ClusterJob
 from tests.kube.operator.stage import eventually
+
+VOLUMES = Kind("", "v1", "PersistentVolume", "persistentvolumes", namespaced=False)
+CLAIMS = Kind("", "v1", "PersistentVolumeClaim", "persistentvolumeclaims")
 
 pytestmark = [pytest.mark.usefixtures("operator"), pytest.mark.timeout(600)]
 
@@ -32,8 +39,38 @@ async def test_a_deleted_worker_is_replaced_and_no_sample_is_lost(job: ClusterJo
     job.proof()
 
 
+@pytest_asyncio.fixture
+async def claim(job: ClusterJob) -> AsyncIterator[dict[str, Any]]:
+    """Where a master may keep its store: a volume in the folder that the test sees, too."""
+    name, kept = job.client.namespace, job.folder / "kept"
+    kept.mkdir()
+    kept.chmod(0o777)
+    size, modes = {"storage": "1Gi"}, ["ReadWriteOnce"]
+    volume = {"capacity": size, "accessModes": modes, "hostPath": {"path": str(kept)}}
+    request = {"accessModes": modes, "resources": {"requests": size}, "storageClassName": ""}
+    await job.client.create(VOLUMES, {"metadata": {"name": name}, "spec": volume})
+    await job.client.create(
+        CLAIMS, {"metadata": {"name": "kept"}, "spec": {**request, "volumeName": name}}
+    )
+    yield {"storage": {"claim": "kept"}}
+    await job.client.delete(VOLUMES, name)
+
+
+async def test_a_master_with_a_volume_goes_on_from_its_store(
+    job: ClusterJob, claim: dict[str, Any]
+) -> None:
+    await job.submit(spec={"master": claim})
+    await replace_master(job)
+    assert list((job.folder / "kept").iterdir()), "its store lies there"
+
+
 async def test_a_master_that_is_deleted_is_replaced_and_nobody_restarts(job: ClusterJob) -> None:
     await job.submit()
+    await replace_master(job)
+
+
+async def replace_master(job: ClusterJob) -> None:
+    """Delete the master of a training, and see that the round goes on and the next one works."""
     first = await job.trains(world=2)
     (master,) = await job.pods(job.name, MASTER)
     await job.client.delete(PODS, master["metadata"]["name"])
@@ -60,10 +97,10 @@ async def test_a_worker_that_runs_out_of_memory_gets_twice_as_much(job: ClusterJ
     hog = ["python3", "-c", "x = bytearray(300 << 20); import time; time.sleep(3600)"]
     limits = {"limits": {"memory": "200Mi"}}
     await job.submit(replicas=1, script=None, command=hog, resources=limits)
-    await job.condition(job.name, "Restarting", "ran out of 200Mi of memory; relaunched with 400Mi")
+    await job.told(job.name, "ran out of 200Mi of memory; relaunched with 400Mi")
+    await job.condition(job.name, "Running", "1 of 1 nodes are running")
     new = await job.worker(0)
     assert new["spec"]["containers"][0]["resources"]["limits"]["memory"] == "400Mi"
-    await job.condition(job.name, "Running", "1 of 1 nodes are running")
 
 
 async def test_a_job_that_cannot_start_says_why(job: ClusterJob) -> None:

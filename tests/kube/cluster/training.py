@@ -9,11 +9,11 @@ from typing import Any
 from resile.platform.kubernetes.client import KubeClient
 from resile.platform.kubernetes.kinds import ELASTIC_JOBS, KubeObject
 from resile.platform.kubernetes.labels import ID, RANK
+from tests.kube.cluster.target import TRAINING_IMAGE
 from tests.kube.operator.stage import Stage, eventually
 from tests.local.jobs import SCRIPTS
 from tests.local.training import Trained
 
-IMAGE = "127.0.0.1:5000/resile-train:dev"
 ENDLESS = 1_000_000
 
 
@@ -35,7 +35,7 @@ class ClusterJob(Stage):
         ]
         return {
             "replicas": 2,
-            "image": IMAGE,
+            "image": TRAINING_IMAGE,
             "imagePullPolicy": "Always",
             "script": "/scripts/trainer.py",
             "volumes": shared,
