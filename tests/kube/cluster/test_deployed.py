@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import subprocess
-import sys
 from collections.abc import AsyncIterator, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from pathlib import Path
@@ -20,11 +19,11 @@ from tests.kube.cluster.conftest import passing_folder, passing_namespace
 from tests.kube.cluster.target import MASTER_IMAGE
 from tests.kube.cluster.training import ClusterJob
 from tests.kube.operator.stage import eventually
+from tests.programs import HELM, KUBECTL
 
 pytestmark = [pytest.mark.usefixtures("deployed"), pytest.mark.timeout(600)]
 
 DEPLOY = Path(__file__).parents[3] / "deploy"
-HELM = Path(sys.executable).with_name("helm")
 SYSTEM = "resile-system"
 
 
@@ -41,12 +40,12 @@ class Console:
 @contextmanager
 def kustomized(console: Console) -> Iterator[None]:
     folder = str(DEPLOY / "dev")
-    console.run("kubectl", "delete", "-k", folder, "--ignore-not-found")
-    console.run("kubectl", "apply", "-k", folder)
+    console.run(KUBECTL, "delete", "-k", folder, "--ignore-not-found")
+    console.run(KUBECTL, "apply", "-k", folder)
     try:
         yield
     finally:
-        console.run("kubectl", "delete", "-k", folder)
+        console.run(KUBECTL, "delete", "-k", folder)
 
 
 @contextmanager
@@ -55,14 +54,12 @@ def by_helm(console: Console) -> Iterator[None]:
     image = f"image.repository={repository},image.tag={tag},image.pullPolicy=Always"
     where = ("-n", SYSTEM)
     chart = str(DEPLOY / "helm" / "resile")
-    console.run(
-        *(str(HELM), "install", "resile", chart, *where, "--create-namespace", "--set", image)
-    )
+    console.run(*(HELM, "install", "resile", chart, *where, "--create-namespace", "--set", image))
     try:
         yield
     finally:
-        console.run(str(HELM), "uninstall", "resile", *where, "--wait")
-        console.run("kubectl", "delete", "namespace", SYSTEM)
+        console.run(HELM, "uninstall", "resile", *where, "--wait")
+        console.run(KUBECTL, "delete", "namespace", SYSTEM)
 
 
 @pytest.fixture(scope="module", params=[kustomized, by_helm])
@@ -71,9 +68,9 @@ def deployed(request: pytest.FixtureRequest, machine: Cluster, kubeconfig: str) 
     console = Console(kubeconfig)
     with request.param(console):
         rollout = ("rollout", "status", "deployment/resile-operator", "--timeout=120s")
-        console.run("kubectl", "-n", SYSTEM, *rollout)
+        console.run(KUBECTL, "-n", SYSTEM, *rollout)
         yield
-        console.run("kubectl", "-n", SYSTEM, "logs", "deployment/resile-operator", "--tail=50")
+        console.run(KUBECTL, "-n", SYSTEM, "logs", "deployment/resile-operator", "--tail=50")
 
 
 @pytest_asyncio.fixture

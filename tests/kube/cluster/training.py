@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from pathlib import Path
 from typing import Any
 
@@ -114,15 +113,3 @@ class ClusterJob(Stage):
 
         found = await eventually(look, f"a pod of rank {rank}")
         return max(found, key=lambda pod: int(pod["metadata"]["labels"][ID]))
-
-
-async def kubectl(kubeconfig: str, *words: str) -> str:
-    """What kubectl prints."""
-    process = await asyncio.create_subprocess_exec(
-        *("kubectl", "--kubeconfig", kubeconfig, *words),
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.PIPE,
-    )
-    out, error = await process.communicate()
-    assert process.returncode == 0, error.decode()
-    return out.decode()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import ssl
 import subprocess
 import urllib.error
@@ -16,6 +15,7 @@ import pytest
 
 from tests.kube.apiserver import ADMIN, ApiServer, running
 from tests.local.commands import wait_for
+from tests.programs import KUBECTL
 
 DEFINITION = Path(__file__).parents[3] / "deploy" / "crds" / "elasticjobs.resile.dev.yaml"
 JOBS = "/apis/resile.dev/v1alpha1/namespaces/default/elasticjobs"
@@ -35,11 +35,9 @@ class Cluster:
 
     def kubectl(self, *arguments: str, stdin: str = "") -> str:
         """What kubectl prints; raises Refused with its complaint when it fails."""
-        if shutil.which("kubectl") is None:
-            pytest.skip("kubectl is not on PATH")
         config = ("--kubeconfig", self._server.kubeconfig(), "--cache-dir", str(self._cache))
         done = subprocess.run(
-            ["kubectl", *config, *arguments],
+            [KUBECTL, *config, *arguments],
             input=stdin,
             capture_output=True,
             text=True,

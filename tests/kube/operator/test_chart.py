@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,13 +13,13 @@ import yaml
 
 from resile.platform.kubernetes.kinds import PODS
 from resile.platform.kubernetes.labels import MASTER
-from tests.kube.apiserver import ApiServer, running
+from tests.kube.apiserver import ApiServer
+from tests.kube.operator.audited import audited, requests
 from tests.kube.operator.operators import OperatorProcess
 from tests.kube.operator.stage import Stage, eventually
 from tests.kube.operator.standin import StandIn
+from tests.programs import KUBECTL
 from tests.unit.deploy.chart import CHART, SYSTEM, Refused, helm
-
-pytestmark = pytest.mark.skipif(shutil.which("kubectl") is None, reason="kubectl is not on PATH")
 
 ACCOUNT = "resile-operator"
 DEFINITION = "crd/elasticjobs.resile.dev"
@@ -29,20 +28,12 @@ INSTALL = ("install", "resile", str(CHART), "-n", SYSTEM, "--create-namespace")
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApiServer]:
-    """One that checks permissions and writes down every request."""
-    folder = tmp_path_factory.mktemp("kube")
-    policy = {"apiVersion": "audit.k8s.io/v1", "kind": "Policy", "rules": [{"level": "Metadata"}]}
-    (folder / "policy.yaml").write_text(yaml.safe_dump(policy))
-    flags = (
-        *("--audit-policy-file", str(folder / "policy.yaml")),
-        *("--audit-log-path", str(folder / "audit.log")),
-    )
-    with running(folder, authorization="RBAC", flags=flags) as server:
+    with audited(tmp_path_factory.mktemp("kube")) as server:
         yield server
 
 
 def kubectl(server: ApiServer, *words: str, stdin: str = "") -> str:
-    whole = ["kubectl", "--kubeconfig", server.kubeconfig(), *words]
+    whole = [KUBECTL, "--kubeconfig", server.kubeconfig(), *words]
     done = subprocess.run(whole, input=stdin, capture_output=True, text=True, timeout=60)
     assert done.returncode == 0, done.stderr
     return done.stdout
@@ -127,8 +118,3 @@ def flags(server: ApiServer) -> list[str]:
     given: list[str] = spec["containers"][0]["command"]
     place = given.index("--listen")
     return [*given[2:place], *given[place + 2 :]]
-
-
-def requests(server: ApiServer) -> list[dict[str, Any]]:
-    lines = (server.folder / "audit.log").read_text().splitlines()
-    return [json.loads(line) for line in lines]

@@ -6,7 +6,6 @@ server's audit log saw it use.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -16,7 +15,8 @@ import yaml
 
 from resile.platform.kubernetes.kinds import ELASTIC_JOBS, NAMESPACES, PODS, Kind
 from resile.platform.kubernetes.labels import MASTER
-from tests.kube.apiserver import GUEST, ApiServer, running
+from tests.kube.apiserver import GUEST, ApiServer
+from tests.kube.operator.audited import audited, requests
 from tests.kube.operator.operators import OperatorProcess
 from tests.kube.operator.stage import Stage, eventually
 from tests.kube.operator.standin import StandIn
@@ -46,15 +46,7 @@ Permission = tuple[str, str]
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApiServer]:
-    """One that checks permissions and writes down every request."""
-    folder = tmp_path_factory.mktemp("kube")
-    policy = {"apiVersion": "audit.k8s.io/v1", "kind": "Policy", "rules": [{"level": "Metadata"}]}
-    (folder / "policy.yaml").write_text(yaml.safe_dump(policy))
-    flags = (
-        *("--audit-policy-file", str(folder / "policy.yaml")),
-        *("--audit-log-path", str(folder / "audit.log")),
-    )
-    with running(folder, authorization="RBAC", flags=flags) as server:
+    with audited(tmp_path_factory.mktemp("kube")) as server:
         yield server
 
 
@@ -76,8 +68,7 @@ def granted() -> set[Permission]:
 def used(server: ApiServer) -> set[Permission]:
     """What the guest asked for, and whether anything of it was refused."""
     asked = set()
-    for line in (server.folder / "audit.log").read_text().splitlines():
-        entry = json.loads(line)
+    for entry in requests(server):
         about = entry.get("objectRef") or {}
         if entry["user"]["username"] != GUEST or "resource" not in about:
             continue

@@ -10,11 +10,9 @@ import pytest
 
 from resile.checkpoint import object_storage
 from resile.checkpoint.errors import BadAddress, NotThere, StorageRefused, StorageTrouble
-from resile.checkpoint.prune import prune
-from resile.checkpoint.shelf import Shelf
 from resile.checkpoint.storage import Storage, open_storage, read_whole
-from resile.checkpoint.stored_part import StoredPart
-from tests.unit.checkpoint.parts import noise, parts_of, save
+from tests.unit.checkpoint.parts import noise
+from tests.unit.checkpoint.protocol import keeps_the_protocol
 
 
 class HttpError(Exception):
@@ -36,16 +34,7 @@ def storage() -> Iterator[Storage]:
 
 
 def test_the_whole_protocol_runs_on_an_object_store(storage: Storage) -> None:
-    for step in (10, 20, 30):
-        save(storage, step)
-    shelf = Shelf(storage)
-    newest = shelf.newest_whole()
-    assert newest.step == 30
-    for entry, part in zip(newest.manifest.parts, parts_of(30), strict=True):
-        with StoredPart(storage, newest, entry) as stored:
-            assert stored.read(0, entry.size) == part
-    assert prune(shelf, keep=1).steps == (20, 10)
-    assert shelf.steps() == [30]
+    keeps_the_protocol(storage)
 
 
 def test_a_large_file_is_uploaded_in_blocks(

@@ -5,15 +5,15 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import yaml
 
+from tests.programs import HELM
+
 DEPLOY = Path(__file__).parents[3] / "deploy"
 CHART = DEPLOY / "helm" / "resile"
-HELM = Path(sys.executable).with_name("helm")
 SYSTEM = "resile-system"
 
 Object = dict[str, Any]
@@ -28,7 +28,7 @@ class Refused(Exception):
 def helm(*words: str, stdin: str = "", kubeconfig: str = os.devnull) -> str:
     """What Helm prints; raises Refused with its complaint. It has no cluster unless given one."""
     done = subprocess.run(
-        [str(HELM), *words],
+        [HELM, *words],
         input=stdin,
         capture_output=True,
         text=True,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import json
-import shutil
 import subprocess
 import tarfile
 from collections.abc import Iterator
@@ -16,6 +15,7 @@ import yaml
 
 from resile import __version__
 from resile.cli.operator import operator
+from tests.programs import KUBECTL
 from tests.unit.deploy.chart import (
     CHART,
     DEPLOY,
@@ -76,10 +76,7 @@ def test_it_gives_what_kustomize_gives(usual: Objects) -> None:
 
 
 def test_kustomize_gives_what_is_compared_with() -> None:
-    kubectl = shutil.which("kubectl")
-    if kubectl is None:
-        pytest.skip("kubectl is not on PATH")
-    words = [kubectl, "kustomize", str(DEPLOY / "operator")]
+    words = [KUBECTL, "kustomize", str(DEPLOY / "operator")]
     given = subprocess.run(words, capture_output=True, text=True, timeout=60, check=True).stdout
     assert by_name(yaml.safe_load_all(given)) == kustomized(DEPLOY / "operator")
 
