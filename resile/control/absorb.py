@@ -85,7 +85,7 @@ def _refreshed(rank: NodeStatus, found: ObservedNode) -> NodeStatus:
         message=found.message if found.live else rank.message,
         host=found.host or rank.host,
         started_at=found.started_at or rank.started_at,
-        seen=True,
+        seen=rank.seen or found.made,
     )
 
 

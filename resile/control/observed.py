@@ -50,6 +50,9 @@ class ObservedNode:
     stopping: bool = False
     """It was told to stop and has not ended yet."""
 
+    made: bool = True
+    """Whether there is something of it; False for a node that the platform would not take yet."""
+
     @property
     def live(self) -> bool:
         """Whether it exists and has not ended."""

@@ -12,13 +12,13 @@ usually also shows code 143, 137 or 80. But a program that completed has complet
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from enum import Enum
 from types import MappingProxyType
 
 from resile.control.observed import UNSCHEDULABLE, ObservedNode
-from resile.job.exits import ExitCause, NodeExit
+from resile.job.exits import ExitCause, NodeExit, cause_named
 from resile.job.node import Node, NodePhase
 
 __all__ = ["DISRUPTION_TARGET", "MachineState", "PodCondition", "PodFacts", "observe_pod"]
@@ -186,16 +186,22 @@ def _lost(facts: PodFacts) -> NodeExit:
 
 def _taken_away(facts: PodFacts) -> NodeExit:
     taken = _disruption(facts)
+    reason = facts.reason if cause_named(facts.reason) else ExitCause.DELETED.value
     return NodeExit(
-        reason=taken.reason or _known(facts.reason) or ExitCause.DELETED.value,
+        reason=taken.reason or reason,
         message=_one_line(facts.message or taken.message),
     )
 
 
 def _disruption(facts: PodFacts) -> PodCondition:
-    """Who took the pod away; without a reason if nobody is known to have."""
+    """Who took the pod away; without a reason if nobody is known to have. Whoever it was, known or
+    not: it was not the program."""
     target = facts.conditions.get(DISRUPTION_TARGET)
-    return target if target is not None and target.status == "True" else PodCondition("False")
+    if target is None or target.status != "True":
+        return PodCondition("False")
+    if cause_named(target.reason) is not None:
+        return target
+    return replace(target, reason=ExitCause.EVICTED.value, message=target.message or target.reason)
 
 
 def _known(reason: str) -> str:

@@ -14,7 +14,7 @@ from msgspec import Meta
 from resile.job.fields import ManifestStruct, Text
 from resile.job.role import ResourceSpec
 
-__all__ = ["OPERATOR", "GangPolicy", "MasterSpec", "MasterStorage"]
+__all__ = ["GangPolicy", "MasterSpec", "MasterStorage", "managed_elsewhere"]
 
 OPERATOR = "resile.dev/operator"
 """The name under which ``managedBy`` knows our own operator."""
@@ -59,3 +59,8 @@ class MasterSpec(ManifestStruct, frozen=True, kw_only=True):
     template: Annotated[
         dict[str, Any], Meta(description="A Kubernetes pod template, kept as it is.")
     ] = msgspec.field(default_factory=dict)
+
+
+def managed_elsewhere(manager: str | None) -> bool:
+    """Whether ``spec.managedBy`` names a controller other than Resile's operator."""
+    return manager not in (None, OPERATOR)

@@ -15,7 +15,15 @@ import signal
 from dataclasses import dataclass
 from enum import Enum, IntEnum
 
-__all__ = ["DISRUPTIONS", "ExitCause", "NodeExit", "NodeExitCode", "classify", "describe"]
+__all__ = [
+    "DISRUPTIONS",
+    "ExitCause",
+    "NodeExit",
+    "NodeExitCode",
+    "cause_named",
+    "classify",
+    "describe",
+]
 
 
 class NodeExitCode(IntEnum):
@@ -126,12 +134,16 @@ _BY_REASON = {
     "NodeShutdown": ExitCause.NODE_LOST,
     "Terminated": ExitCause.NODE_LOST,
     "UnexpectedAdmissionError": ExitCause.NEVER_STARTED,
-    "OutOfcpu": ExitCause.NEVER_STARTED,
-    "OutOfmemory": ExitCause.NEVER_STARTED,
+    "NodeAffinity": ExitCause.NEVER_STARTED,
+    "NodePorts": ExitCause.NEVER_STARTED,
+    "TopologyAffinityError": ExitCause.NEVER_STARTED,
     "ContainerCannotRun": ExitCause.CANNOT_RUN,
     "StartError": ExitCause.CANNOT_RUN,
     "OOMKilled": ExitCause.OUT_OF_MEMORY,
 }
+_NO_ROOM_FOR = "OutOf"
+"""A kubelet's words begin so when it refuses a pod: OutOfcpu, OutOfpods, OutOfnvidia.com/gpu."""
+
 _BY_CODE = {
     NodeExitCode.COMPLETED: ExitCause.COMPLETED,
     NodeExitCode.DRAINED: ExitCause.DRAINED,
@@ -145,10 +157,17 @@ _BY_CODE = {
 _LAST_SIGNAL = 64
 
 
+def cause_named(reason: str) -> ExitCause | None:
+    """The cause that a word of the platform's names, if it names one."""
+    if reason in _BY_REASON:
+        return _BY_REASON[reason]
+    return ExitCause.NEVER_STARTED if reason.startswith(_NO_ROOM_FOR) else None
+
+
 def classify(end: NodeExit) -> ExitCause:
     """Name the cause of an end."""
-    if end.reason in _BY_REASON:
-        return _BY_REASON[end.reason]
+    if (named := cause_named(end.reason)) is not None:
+        return named
     if end.oom:
         return ExitCause.OUT_OF_MEMORY
     code = end.shell_code

@@ -12,7 +12,7 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import Meta
 
-from resile.job.cluster import OPERATOR, GangPolicy, MasterSpec
+from resile.job.cluster import GangPolicy, MasterSpec, managed_elsewhere
 from resile.job.elasticity import Elasticity
 from resile.job.fields import (
     Count,
@@ -202,7 +202,7 @@ class JobSpec(ManifestStruct, frozen=True, kw_only=True):
     @property
     def managed_elsewhere(self) -> bool:
         """Whether a controller other than Resile's operator looks after the job."""
-        return self.managed_by not in (None, OPERATOR)
+        return managed_elsewhere(self.managed_by)
 
     def scaled_role(self) -> str | None:
         """The role that ``replicas`` sizes: worker, else the only training role, else the only one.

@@ -48,9 +48,6 @@ NO_POD_GROUPS = (
     "placed each for itself"
 )
 
-UNTOLD = 1.0
-"""A master that was not told yet is told again so soon."""
-
 
 class Look:
     """At one job whose manifest is sound."""
@@ -90,8 +87,8 @@ class Look:
             return None
         await self._act(decision, status, nodes)
         await self._attend(status, nodes)
-        told = await self._publish(status)
-        return self._again(decision, told=told)
+        self._publish(status)
+        return self._again(decision)
 
     # --- seeing -----------------------------------------------------------------------------
 
@@ -184,6 +181,9 @@ class Look:
             await self._open_line()
             if master is None:
                 await self._start_master()
+        if master is not None:
+            # One that was taken for lost may come back with its machine: there is to be one only.
+            await self._attendants.end_masters(pod for pod in self._masters if pod is not master)
         if self._memory.line is not None:
             self._memory.line.turn_to(master_address(master))
 
@@ -220,6 +220,7 @@ class Look:
             self._means.client,
             self._job,
             uid=self._uid,
+            pods=self._means.world.nodes_of(self._key, self._uid),
             environments=node_variables(self._job),
         )
         refused = await platform.apply(
@@ -253,11 +254,11 @@ class Look:
         notes = [*decision.notes, *told_by(self._before, status, now=_now())]
         self._means.teller.tell_notes(self._raw, notes)
 
-    async def _publish(self, status: JobStatus) -> bool:
-        """Tell the master whom to expect; whether it knows."""
+    def _publish(self, status: JobStatus) -> None:
+        """Have the master told whom to expect."""
         line = self._memory.line
         if line is None:
-            return True
+            return
         publication = Publication(
             manifest=msgspec.to_builtins(self._job),
             status=msgspec.structs.replace(
@@ -265,10 +266,10 @@ class Look:
             ),
             wanted_nodes=nodes_to_come(self._job, status),
         )
-        return await line.publish(publication)
+        line.publish(publication)
 
-    def _again(self, decision: Decision, *, told: bool) -> float | None:
-        delays = [] if told else [UNTOLD]
+    def _again(self, decision: Decision) -> float | None:
+        delays = []
         if decision.requeue_after is not None:
             delays.append(max(0.0, decision.requeue_after.total_seconds()))
         if self._memory.refused:

@@ -71,7 +71,9 @@ async def run_operator(options: OperatorOptions) -> None:
 
 async def _work(options: OperatorOptions) -> None:
     client = KubeClient.connect(kubeconfig=options.kubeconfig, context=options.context)
-    async with client, aiohttp.ClientSession() as session:
+    # Each job's master is listened to on a connection of its own.
+    connector = aiohttp.TCPConnector(limit=0)
+    async with client, aiohttp.ClientSession(connector=connector) as session:
         image = options.image or await _own_image(client, options.pod)
         await _Operator(options, client, session, image=image).run()
 

@@ -1,8 +1,10 @@
 """The operator's line to one job's master: what it sees, what happens there, what it is told.
 
-A task of its own waits at the master for news, so that looking at a job never waits for a network:
-the operator decides with the latest picture there is. Only when nodes have ended is the master
-asked at once, because an agent that exits over an outcome does so after its master has kept it.
+One task waits at the master for news and another tells it what was decided, so that looking at a
+job does not wait for a slow network: the operator decides with the latest picture there is, and one
+job's master that hangs keeps no other job waiting. Only when nodes have ended is the master asked
+at once, and shortly, because an agent that exits over an outcome does so after its master has kept
+it.
 A master that is away is asked again until it answers; training does not need either of them.
 """
 
@@ -56,8 +58,10 @@ class MasterLine:
         self._moved = asyncio.Event()
         self._since = 0
         self._told_until = 0.0
+        self._decided: Publication | None = None
         self._published: Publication | None = None
-        self._task = asyncio.create_task(self._listen())
+        self._to_tell = asyncio.Event()
+        self._tasks = [asyncio.create_task(self._listen()), asyncio.create_task(self._inform())]
 
     def turn_to(self, endpoint: Endpoint | None) -> None:
         """The master is there now, or nowhere."""
@@ -66,6 +70,7 @@ class MasterLine:
             self._since = 0
             self._published = None
             self._moved.set()
+            self._to_tell.set()
 
     async def look(self, patience: float) -> None:
         """Bring :attr:`latest` up to date, if the master answers within ``patience`` seconds."""
@@ -74,24 +79,33 @@ class MasterLine:
         except (aiohttp.ClientError, asyncio.TimeoutError, msgspec.DecodeError) as error:
             log.debug("the master at %s does not answer: %s", self._endpoint, error)
 
-    async def publish(self, publication: Publication) -> bool:
-        """Tell the master what was decided; whether it knows now."""
-        if self._endpoint is None:
-            return False
-        if publication == self._published:
-            return True
-        try:
-            await self._ask("PUT", "/v1/job", dict[str, Any], body=publication)
-        except (aiohttp.ClientError, asyncio.TimeoutError, msgspec.DecodeError) as error:
-            log.debug("the master at %s was not told: %s", self._endpoint, error)
-            return False
-        self._published = publication
-        return True
+    def publish(self, publication: Publication) -> None:
+        """Have the master told what was decided, as soon as it answers."""
+        self._decided = publication
+        self._to_tell.set()
 
     async def close(self) -> None:
         """Hang up."""
-        self._task.cancel()
-        await asyncio.gather(self._task, return_exceptions=True)
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    async def _inform(self) -> None:
+        while True:
+            await self._to_tell.wait()
+            self._to_tell.clear()
+            endpoint, decided = self._endpoint, self._decided
+            if endpoint is None or decided is None or decided == self._published:
+                continue
+            try:
+                await self._ask("PUT", "/v1/job", dict[str, Any], body=decided)
+            except (aiohttp.ClientError, asyncio.TimeoutError, msgspec.DecodeError) as error:
+                log.debug("the master at %s was not told: %s", endpoint, error)
+                self._to_tell.set()
+                await asyncio.sleep(RETRY)
+                continue
+            if endpoint == self._endpoint:
+                self._published = decided
 
     async def _listen(self) -> None:
         while True:

@@ -11,6 +11,7 @@ from datetime import datetime, timezone
 
 import msgspec
 
+from resile.job.cluster import managed_elsewhere
 from resile.job.errors import ManifestError
 from resile.job.manifest import job_from_data
 from resile.job.podneeds import kubernetes_problems
@@ -46,13 +47,14 @@ class Reconciler:
         if raw is None or "deletionTimestamp" in raw["metadata"]:
             await self._forget(key)
             return None
+        if managed_elsewhere((raw.get("spec") or {}).get("managedBy")):
+            await self._forget(key)
+            return None
         before = status_of(raw)
         try:
             job = _sound_job(raw)
         except ManifestError as error:
             await self._refuse(raw, before, str(error))
-            return None
-        if job.spec.managed_elsewhere:
             return None
         memory = await self._memory(key, raw["metadata"]["uid"])
         try:

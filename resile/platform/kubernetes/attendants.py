@@ -103,7 +103,7 @@ def _master_spec(job: ElasticJob, spec: dict[str, Any], *, image: str) -> dict[s
     spec.setdefault("terminationGracePeriodSeconds", _GRACE_SECONDS)
     spec.setdefault("automountServiceAccountToken", False)
     spec.setdefault("enableServiceLinks", False)
-    spec.setdefault("securityContext", {"runAsNonRoot": True, "runAsUser": _NOBODY})
+    spec.setdefault("securityContext", _as_nobody())
     if told.priority_class is not None:
         spec["priorityClassName"] = told.priority_class
     volume: dict[str, Any] = {"emptyDir": {}}
@@ -156,6 +156,16 @@ def _port(name: str) -> dict[str, Any]:
 
 def _readiness() -> dict[str, Any]:
     return {"httpGet": {"path": "/healthz", "port": DEFAULT_PORT}, "periodSeconds": 1}
+
+
+def _as_nobody() -> dict[str, Any]:
+    """As namespaces whose pods are `restricted` want it; the group is for the volume's sake."""
+    return {
+        "runAsNonRoot": True,
+        "runAsUser": _NOBODY,
+        "fsGroup": _NOBODY,
+        "seccompProfile": {"type": "RuntimeDefault"},
+    }
 
 
 def _without_privileges() -> dict[str, Any]:

@@ -71,6 +71,7 @@ def _unmade(refusal: PodRefusal) -> ObservedNode:
         phase=NodePhase.PENDING,
         reason=refusal.reason,
         message=refusal.message,
+        made=False,
     )
 
 

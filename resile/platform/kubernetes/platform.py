@@ -40,12 +40,15 @@ class ClusterPlatform:
         job: ElasticJob,
         *,
         uid: str,
+        pods: Iterable[KubeObject],
         environments: Mapping[str, Sequence[Mapping[str, Any]]],
     ) -> None:
-        """``environments``: what the nodes of each role are told besides the manifest's."""
+        """``pods``: the job's, as far as they are known; no other is ever deleted.
+        ``environments``: what the nodes of each role are told besides the manifest's."""
         self._client = client
         self._job = job
         self._uid = uid
+        self._uids = {pod["metadata"]["name"]: pod["metadata"]["uid"] for pod in pods}
         self._environments = environments
         self._turn = asyncio.Semaphore(AT_ONCE)
         self.created: list[KubeObject] = []
@@ -107,9 +110,12 @@ class ClusterPlatform:
         return PodRefusal(order, "NameTaken", why, final=False)
 
     async def _delete(self, action: StopNode | DeleteNode, grace: int) -> None:
-        name = action.node.name
+        name, namespace = action.node.name, self._job.metadata.namespace
+        uid = self._uids.get(name)
+        if uid is None:
+            return  # It was never made, or is gone; a pod of that name is somebody else's.
         try:
-            await self._client.delete(PODS, name, self._job.metadata.namespace, grace_seconds=grace)
+            await self._client.delete(PODS, name, namespace, grace_seconds=grace, uid=uid)
         except NotFound:
             return
         except KubeError as error:

@@ -97,6 +97,31 @@ async def test_a_pod_of_which_the_scheduler_says_so_was_preempted(
     await stage.let_go(about["name"])
 
 
+async def test_a_pod_of_somebody_else_that_has_a_nodes_name_is_left_alone(
+    stage: Stage, kubelets: StandIn
+) -> None:
+    container = {"name": "main", "image": "mine:1"}
+    pod = {"metadata": {"name": "digits-worker-0"}, "spec": {"containers": [container]}}
+    mine = await stage.client.create(PODS, pod)
+    await stage.create("digits", {"replicas": {"min": 1, "max": 2}})
+    await stage.condition("digits", "Running", "another pod has the name digits-worker-0")
+    await stage.client.patch(ELASTIC_JOBS, "digits", {"spec": {"suspend": True}})
+    await stage.has_phase("digits", "Suspended")
+    await stage.client.delete(ELASTIC_JOBS, "digits")
+    still = await stage.client.get(PODS, "digits-worker-0")
+    assert still["metadata"]["uid"] == mine["metadata"]["uid"]
+    assert "deletionTimestamp" not in still["metadata"]
+
+
+async def test_a_job_that_another_controller_looks_after_is_not_even_judged(
+    stage: Stage, kubelets: StandIn
+) -> None:
+    await stage.create("theirs", {"replicas": {"min": 3, "max": 2}}, managedBy="other.io/one")
+    await stage.create("broken", {"replicas": {"min": 3, "max": 2}})
+    await stage.condition("broken", "Created", "InvalidSpec")
+    assert await stage.status("theirs") == {}
+
+
 async def test_a_node_that_ran_out_of_memory_gets_twice_as_much(
     stage: Stage, kubelets: StandIn
 ) -> None:
