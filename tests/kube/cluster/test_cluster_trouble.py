@@ -13,7 +13,7 @@ from devcluster import Cluster
 from devcluster.layout import ETCD_URL
 from resile.platform.kubernetes.kinds import PODS
 from tests.kube.cluster.target import MASTER_IMAGE
-from tests.kube.cluster.training import ClusterJob
+from tests.kube.cluster.training import ClusterJob, apart
 from tests.kube.history import forget_history
 from tests.kube.operator.operators import OperatorProcess, operating
 from tests.kube.operator.stage import eventually
@@ -29,20 +29,6 @@ def whole(machine: Cluster, namespace: str) -> Iterator[Cluster]:
     pods of a machine that is away do not go."""
     yield machine
     Cluster.up(nodes=len(machine.nodes))
-
-
-def apart() -> dict[str, object]:
-    """The nodes of the job on different machines."""
-    term = {
-        "labelSelector": {"matchLabels": {"resile.dev/component": "node"}},
-        "topologyKey": "kubernetes.io/hostname",
-    }
-    rule = {
-        "preferredDuringSchedulingIgnoredDuringExecution": [
-            {"weight": 100, "podAffinityTerm": term}
-        ]
-    }
-    return {"spec": {"affinity": {"podAntiAffinity": rule}}}
 
 
 async def test_a_lost_machines_pods_are_replaced_and_the_others_train_on(

@@ -19,6 +19,7 @@ from tests.kube.cluster.conftest import passing_folder, passing_namespace
 from tests.kube.cluster.target import MASTER_IMAGE
 from tests.kube.cluster.training import ClusterJob
 from tests.kube.operator.stage import eventually
+from tests.local.commands import wait_for
 from tests.programs import HELM, KUBECTL
 
 pytestmark = [pytest.mark.usefixtures("deployed"), pytest.mark.timeout(600)]
@@ -36,10 +37,18 @@ class Console:
     def run(self, *words: str) -> None:
         subprocess.run(words, check=True, env=self._environment)
 
+    def jobs(self) -> str:
+        """What jobs there are; none on a cluster that knows none."""
+        words = [KUBECTL, "get", "elasticjobs", "-A", "-o", "name"]
+        done = subprocess.run(words, env=self._environment, capture_output=True, text=True)
+        return done.stdout
+
 
 @contextmanager
 def kustomized(console: Console) -> Iterator[None]:
     folder = str(DEPLOY / "dev")
+    # Those of the tests before are on their way; anybody else's would be deleted here.
+    wait_for(lambda: not console.jobs(), "a cluster without jobs", timeout=120)
     console.run(KUBECTL, "delete", "-k", folder, "--ignore-not-found")
     console.run(KUBECTL, "apply", "-k", folder)
     try:

@@ -2,32 +2,49 @@
 
 from __future__ import annotations
 
+import asyncio
+import subprocess
 from typing import Any
 
 import pytest
+import pytest_asyncio
 
+from resile.job.quantity import parse_quantity
 from resile.platform.kubernetes.errors import AlreadyExists
-from resile.platform.kubernetes.kinds import ELASTIC_JOBS, PODS, PRIORITY_CLASSES, Kind
+from resile.platform.kubernetes.kinds import ELASTIC_JOBS, NODES, PODS, PRIORITY_CLASSES, Kind
 from tests.kube.cluster.target import MASTER_IMAGE
-from tests.kube.cluster.training import ClusterJob
+from tests.kube.cluster.training import ClusterJob, apart
 from tests.kube.operator.stage import eventually
+from tests.programs import KUBECTL
 
 pytestmark = [pytest.mark.usefixtures("operator"), pytest.mark.timeout(600)]
 
 DEPLOYMENTS = Kind("apps", "v1", "Deployment", "deployments")
 AUTOSCALERS = Kind("autoscaling", "v1", "HorizontalPodAutoscaler", "horizontalpodautoscalers")
+DRAIN = ("--ignore-daemonsets", "--delete-emptydir-data", "--timeout=120s")
 SLEEP = {"name": "sleep", "image": MASTER_IMAGE, "command": ["sleep", "3600"]}
 
 
-def asking(cpu: str) -> dict[str, Any]:
-    return {"requests": {"cpu": cpu, "memory": "256Mi"}}
+@pytest_asyncio.fixture
+async def cpus(job: ClusterJob) -> float:
+    """Of the smaller of the cluster's two machines."""
+    machines = (await job.client.list(NODES)).items
+    if len(machines) != 2:
+        pytest.skip(f"this needs a cluster of two machines, and here are {len(machines)}")
+    return min(
+        float(parse_quantity(one["status"]["allocatable"]["cpu"]).amount) for one in machines
+    )
+
+
+def asking(cpus: float) -> dict[str, Any]:
+    return {"requests": {"cpu": f"{round(cpus * 1000)}m", "memory": "256Mi"}}
 
 
 async def test_training_starts_with_three_and_takes_the_fourth_when_there_is_room(
-    job: ClusterJob,
+    job: ClusterJob, cpus: float
 ) -> None:
     taken = {"metadata": {"name": "taken"}, "spec": {"containers": [{**SLEEP}]}}
-    taken["spec"]["containers"][0]["resources"] = {"requests": {"cpu": "1"}}
+    taken["spec"]["containers"][0]["resources"] = asking(0.5 * cpus)
     taken["spec"]["terminationGracePeriodSeconds"] = 0
     await job.client.create(PODS, taken)
 
@@ -35,7 +52,7 @@ async def test_training_starts_with_three_and_takes_the_fourth_when_there_is_roo
         return (await job.client.get(PODS, "taken"))["status"]["phase"] == "Running"
 
     await eventually(runs, "a pod that takes room")
-    await job.submit(replicas={"min": 2, "max": 4}, resources=asking("700m"))
+    await job.submit(replicas={"min": 2, "max": 4}, resources=asking(0.35 * cpus))
     first = await job.trains(world=3)
     await job.condition(job.name, "Running", "3 of 4 nodes are running; worker rank ")
     await job.condition(job.name, "Running", "Insufficient cpu")
@@ -97,13 +114,8 @@ async def test_a_suspended_job_gives_all_room_back_and_goes_on_where_it_was(
         return not found.items
 
     await eventually(nothing_runs, "all pods to be gone")
-    done = max(one.step for one in job.written.records() if one.what == "step")
     await job.client.patch(ELASTIC_JOBS, job.name, {"spec": {"suspend": False}})
-
-    async def further() -> bool:
-        return any(one.step > done for one in job.written.records() if one.what == "step")
-
-    await eventually(further, "training to go on", patience=180)
+    await job.goes_further(world=2)
     await job.finish()
     assert job.written.lost_steps() == []
     job.proof()
@@ -121,17 +133,40 @@ async def test_a_rolling_drain_of_every_node_loses_no_step(job: ClusterJob) -> N
     job.proof()
 
 
-async def test_preempted_workers_come_back_when_there_is_room_again(job: ClusterJob) -> None:
+async def test_draining_one_machine_after_the_other_loses_no_step(
+    job: ClusterJob, kubeconfig: str
+) -> None:
+    await job.submit(template=apart())
+    await job.trains(world=2)
+    for machine in sorted(pod["spec"]["nodeName"] for pod in await job.pods(job.name)):
+        await kubectl(kubeconfig, "drain", machine, *DRAIN)
+        try:
+            await job.goes_further(world=2)
+        finally:
+            await kubectl(kubeconfig, "uncordon", machine)
+    await job.finish()
+    assert job.written.lost_steps() == []
+    job.proof()
+
+
+async def kubectl(kubeconfig: str, *words: str) -> None:
+    command = [KUBECTL, "--kubeconfig", kubeconfig, *words]
+    await asyncio.to_thread(subprocess.run, command, check=True)
+
+
+async def test_preempted_workers_come_back_when_there_is_room_again(
+    job: ClusterJob, cpus: float
+) -> None:
     for name, value in (("resile-test-high", 1000), ("resile-test-low", -1000)):
         try:
             await job.client.create(PRIORITY_CLASSES, {"metadata": {"name": name}, "value": value})
         except AlreadyExists:
             continue
     await job.submit(
-        replicas={"min": 1, "max": 4}, resources=asking("600m"), priority="resile-test-low"
+        replicas={"min": 1, "max": 4}, resources=asking(0.3 * cpus), priority="resile-test-low"
     )
     first = await job.trains(world=4)
-    await job.client.create(DEPLOYMENTS, urgent(replicas=2))
+    await job.client.create(DEPLOYMENTS, urgent(replicas=2, cpus=0.6 * cpus))
     await job.trains(world=2, after=first)
     await job.condition(job.name, "Running", "2 of 4 nodes are running")
     await job.told(job.name, "was preempted")
@@ -142,9 +177,9 @@ async def test_preempted_workers_come_back_when_there_is_room_again(job: Cluster
     job.proof()
 
 
-def urgent(*, replicas: int) -> dict[str, Any]:
+def urgent(*, replicas: int, cpus: float) -> dict[str, Any]:
     """A Deployment that is more important than the training: each pod takes two nodes' room."""
-    container = {**SLEEP, "resources": {"requests": {"cpu": "1200m"}}}
+    container = {**SLEEP, "resources": asking(cpus)}
     return {
         "metadata": {"name": "urgent"},
         "spec": {

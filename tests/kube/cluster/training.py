@@ -94,6 +94,17 @@ class ClusterJob(Stage):
 
         await eventually(look, "more steps")
 
+    async def goes_further(self, *, world: int) -> None:
+        """Wait until so many workers take steps that nobody has taken yet; also under a master that
+        knows of no round before."""
+        done = max(one.step for one in self.written.records() if one.what == "step")
+
+        async def look() -> bool:
+            new = [one for one in self.written.records() if one.what == "step" and one.step > done]
+            return len({one.rank for one in new if one.world == world}) == world
+
+        await eventually(look, f"{world} workers to go further than step {done}", patience=180)
+
     async def finish(self) -> None:
         """Have all workers end after the same step, and the job succeed."""
         (self.folder / "finish").touch()
@@ -113,3 +124,17 @@ class ClusterJob(Stage):
 
         found = await eventually(look, f"a pod of rank {rank}")
         return max(found, key=lambda pod: int(pod["metadata"]["labels"][ID]))
+
+
+def apart() -> dict[str, Any]:
+    """The nodes of the job on different machines."""
+    term = {
+        "labelSelector": {"matchLabels": {"resile.dev/component": "node"}},
+        "topologyKey": "kubernetes.io/hostname",
+    }
+    rule = {
+        "preferredDuringSchedulingIgnoredDuringExecution": [
+            {"weight": 100, "podAffinityTerm": term}
+        ]
+    }
+    return {"spec": {"affinity": {"podAntiAffinity": rule}}}
