@@ -14,6 +14,7 @@ from typing import Protocol
 
 import click
 
+from resile.cli.mistakes import sentence_for
 from resile.cli.places import Where, connect
 from resile.cli.thismachine import LocalReader, not_here
 from resile.platform.kubernetes.errors import KubeError
@@ -115,7 +116,8 @@ def find_job(name: str, where: Where) -> JobReader:
             "'resile up job.yaml' starts one here, 'resile submit job.yaml' there"
         ) from None
     except KubeError as error:
-        raise click.ClickException(f"{not_here(name, folders)}; and {error}") from None
+        trouble = sentence_for(error)
+        raise click.ClickException(f"{trouble}; and {not_here(name, folders)}") from None
 
 
 def _on_cluster(name: str, where: Where) -> JobReader:

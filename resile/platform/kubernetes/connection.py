@@ -1,29 +1,75 @@
 """The HTTP underneath: a request in, a decoded answer or one of our errors out.
 
-lightkube finds out how to authenticate and whom to trust, and gives its HTTP client; nothing else
-of it is used, and no error of either library leaves this module.
+lightkube finds out how to authenticate and whom to trust; nothing else of it is used, and no error
+of it or of the HTTP client leaves this module. What it does not know of a kubeconfig is added
+here: whom to impersonate, proxies, the name that a server's certificate has, and credential
+plugins with a time limit, whose complaints and questions are seen.
 """
 
 from __future__ import annotations
 
+import asyncio
+import os
 import ssl
+import sys
+import tempfile
 from collections.abc import AsyncGenerator, Iterator, Mapping
-from contextlib import aclosing, contextmanager
-from json import JSONDecodeError
+from contextlib import aclosing, contextmanager, suppress
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import IO, Any
+from urllib.parse import quote
 
 import httpx2
 import msgspec
-from lightkube.config import client_adapter
+from lightkube.config.client_adapter import ConnectionParams
 from lightkube.config.kubeconfig import SingleConfig
+from lightkube.config.models import Cluster, User, UserExec
 from lightkube.core.exceptions import ConfigError as LightkubeConfigError
 
 from resile.platform.kubernetes.errors import ConfigError, Unreachable, refusal
 from resile.platform.kubernetes.kinds import KubeObject
 
-__all__ = ["REQUEST_TIMEOUT", "Connection"]
+__all__ = ["REQUEST_TIMEOUT", "ClusterEntry", "Connection", "PluginEntry", "UserEntry"]
 
 REQUEST_TIMEOUT = 10.0
 """An API server under load answers within seconds; one that takes longer is as good as away."""
+
+
+PLUGIN_TIMEOUT = 180.0
+"""A credential plugin may open a browser to log in; kubelogin, a common one, waits so long."""
+
+PLUGIN_APIS = frozenset(
+    f"client.authentication.k8s.io/{version}" for version in ("v1", "v1beta1", "v1alpha1")
+)
+
+IN_A_HEADER = "!#$&'*+.^_`|~"
+"""What may stand in a header's name, beside what never needs quoting."""
+
+UNAUTHORIZED = 401
+
+
+class ClusterEntry(Cluster):
+    """A kubeconfig's cluster, with what lightkube leaves out."""
+
+    proxy_url: str | None = msgspec.field(name="proxy-url", default=None)
+    tls_server_name: str | None = msgspec.field(name="tls-server-name", default=None)
+
+
+class PluginEntry(UserExec):
+    """A user's credential plugin, likewise."""
+
+    interactive_mode: str | None = msgspec.field(name="interactiveMode", default=None)
+
+
+class UserEntry(User):
+    """A kubeconfig's user, likewise."""
+
+    exec: PluginEntry | None = None
+    as_user: str | None = msgspec.field(name="as", default=None)
+    as_uid: str | None = msgspec.field(name="as-uid", default=None)
+    as_groups: list[str] | None = msgspec.field(name="as-groups", default=None)
+    as_extra: dict[str, list[str]] | None = msgspec.field(name="as-user-extra", default=None)
 
 
 class Connection:
@@ -31,10 +77,11 @@ class Connection:
 
     def __init__(self, config: SingleConfig, *, agent: str) -> None:
         self.server: str = config.cluster.server
-        parameters = client_adapter.ConnectionParams(timeout=httpx2.Timeout(REQUEST_TIMEOUT))
+        name = getattr(config.cluster, "tls_server_name", None)
+        self._extensions = {"sni_hostname": name} if name else {}
         try:
-            self._http = client_adapter.AsyncClient(config, parameters)
-        except (LightkubeConfigError, ssl.SSLError, OSError, ValueError) as error:
+            self._http = _client(config)
+        except (LightkubeConfigError, ssl.SSLError, OSError, ValueError, ImportError) as error:
             raise ConfigError(
                 f"the credentials of context {config.context_name!r} cannot be used: {error}"
             ) from None
@@ -61,6 +108,7 @@ class Connection:
                 params=_given(query or {}),
                 content=None if body is None else msgspec.json.encode(body),
                 headers={} if body is None else {"Content-Type": content},
+                extensions=self._extensions,
             )
         if not answer.is_success:
             raise refusal(answer.status_code, answer.content)
@@ -73,7 +121,11 @@ class Connection:
         timeout = httpx2.Timeout(REQUEST_TIMEOUT, read=silence)
         with self._plain_errors():
             async with self._http.stream(
-                "GET", path, params=_given(query), timeout=timeout
+                "GET",
+                path,
+                params=_given(query),
+                timeout=timeout,
+                extensions=self._extensions,
             ) as answer:
                 if not answer.is_success:
                     raise refusal(answer.status_code, await answer.aread())
@@ -109,14 +161,188 @@ class Connection:
             raise Unreachable(
                 f"the API server at {self.server} does not answer: {_why(error)}"
             ) from None
-        except LightkubeConfigError as error:
+        except (LightkubeConfigError, OSError) as error:
+            # Troubles of connections were above: only a file with a token gets here.
             raise ConfigError(f"no credentials for {self.server}: {error}") from None
-        except (OSError, KeyError, JSONDecodeError) as error:
-            # Troubles of connections were above: only a credential plugin gets here.
+
+
+def _client(config: SingleConfig) -> httpx2.AsyncClient:
+    cluster, user = config.cluster, config.user
+    assert user is not None, "where nobody is named there is an empty user"
+    _look_at_files(cluster, user)
+    proxy = getattr(cluster, "proxy_url", None) or None
+    parameters = ConnectionParams(timeout=httpx2.Timeout(REQUEST_TIMEOUT), proxy=proxy)
+    settings: dict[str, Any] = parameters.httpx_params(config)
+    if isinstance(user, UserEntry):
+        settings["headers"] = _impersonating(user)
+        # As kubectl has it: a plugin is asked only where there are no other credentials.
+        if user.exec and not (user.token or user.token_file):
+            settings["auth"] = PluginAuth(user.exec, trust=settings["verify"])
+    try:
+        return httpx2.AsyncClient(**settings)
+    except (ValueError, ImportError) as error:
+        if proxy is None:
+            raise
+        raise ConfigError(
+            f"the 'proxy-url' in {config.fname} (context {config.context_name!r}) "
+            f"cannot be used: {error}"
+        ) from None
+
+
+def _look_at_files(cluster: Cluster, user: User) -> None:
+    """The library that reads them does not say which of them is missing."""
+    named = {
+        "certificate-authority": cluster.certificate_auth,
+        "client-certificate": None if user.client_cert_data else user.client_cert,
+        "client-key": None if user.client_key_data else user.client_key,
+    }
+    for key, path in named.items():
+        if path is None:
+            continue
+        try:
+            Path(path).open("rb").close()
+        except OSError as error:
             raise ConfigError(
-                f"no credentials for {self.server}: the plugin that the kubeconfig names failed "
-                f"({type(error).__name__}: {error})"
+                f"the {key!r} that the kubeconfig names cannot be read: {path}: {error.strerror}"
             ) from None
+
+
+def _impersonating(user: UserEntry) -> list[tuple[bytes, bytes]]:
+    """The headers that make requests another's. Go's client sends UTF-8, too."""
+    told = [("Impersonate-User", user.as_user), ("Impersonate-Uid", user.as_uid)]
+    told += [("Impersonate-Group", group) for group in user.as_groups or ()]
+    for key, values in (user.as_extra or {}).items():
+        header = f"Impersonate-Extra-{quote(key, safe=IN_A_HEADER)}"
+        told += [(header, value) for value in values]
+    return [(name.encode(), text.encode()) for name, text in told if text]
+
+
+class _Credential(msgspec.Struct, rename="camel"):
+    token: str | None = None
+    client_certificate_data: str | None = None
+    client_key_data: str | None = None
+    expiration_timestamp: datetime | None = None
+
+    @property
+    def usable(self) -> bool:
+        until = self.expiration_timestamp
+        if until is not None and until.tzinfo is None:
+            until = until.replace(tzinfo=timezone.utc)
+        return until is None or datetime.now(timezone.utc) < until
+
+
+class _PluginAnswer(msgspec.Struct):
+    status: _Credential
+
+
+class PluginAuth(httpx2.Auth):
+    """Asks a program for credentials: at first, when they have expired, and when they are refused.
+
+    It writes to our stderr, and where a person sits at the terminal it may ask them.
+    """
+
+    def __init__(self, plugin: PluginEntry, *, trust: ssl.SSLContext) -> None:
+        """``trust``: what connections are made with; a certificate is added to it."""
+        if plugin.apiVersion not in PLUGIN_APIS:
+            raise ConfigError(
+                f"the credential plugin {plugin.command!r} speaks {plugin.apiVersion!r}; "
+                f"known are: {', '.join(sorted(PLUGIN_APIS))}"
+            )
+        self._plugin = plugin
+        self._trust = trust
+        self._credential: _Credential | None = None
+        self._asking = asyncio.Lock()
+
+    async def async_auth_flow(
+        self, request: httpx2.Request
+    ) -> AsyncGenerator[httpx2.Request, httpx2.Response]:
+        """Part of the HTTP client's protocol: yield a request, get its answer."""
+        credential = await self._valid(refused=None)
+        answer = yield _signed(request, credential)
+        if answer.status_code == UNAUTHORIZED:
+            yield _signed(request, await self._valid(refused=credential))
+
+    async def _valid(self, *, refused: _Credential | None) -> _Credential:
+        async with self._asking:
+            known = self._credential
+            if known is None or known is refused or not known.usable:
+                known = self._credential = self._understood(await self._ask())
+            return known
+
+    async def _ask(self) -> bytes:
+        plugin = self._plugin
+        interactive = plugin.interactive_mode != "Never" and sys.stdin.isatty()
+        info = {
+            "apiVersion": plugin.apiVersion,
+            "kind": "ExecCredential",
+            "spec": {"interactive": interactive},
+        }
+        told = {variable.name: variable.value for variable in plugin.env or ()}
+        told["KUBERNETES_EXEC_INFO"] = msgspec.json.encode(info).decode()
+        environment = {**os.environ, **told}
+        # A file and no pipe: what the plugin leaves running may keep that open for ever.
+        with tempfile.TemporaryFile() as printed:
+            code = await self._run(environment, printed, interactive=interactive)
+            if code:
+                raise self._failed(f"ended with code {code}")
+            printed.seek(0)
+            return printed.read()
+
+    async def _run(
+        self, environment: Mapping[str, str], printed: IO[bytes], *, interactive: bool
+    ) -> int:
+        try:
+            process = await asyncio.create_subprocess_exec(
+                self._plugin.command,
+                *(self._plugin.args or ()),
+                env=environment,
+                stdin=None if interactive else asyncio.subprocess.DEVNULL,
+                stdout=printed,
+            )
+        except (OSError, ValueError) as error:
+            hint = " ".join((self._plugin.installHint or "").split())
+            raise self._failed(f"cannot be run: {error}{hint and '; ' + hint}") from None
+        try:
+            return await asyncio.wait_for(process.wait(), PLUGIN_TIMEOUT)
+        except asyncio.TimeoutError:
+            raise self._failed(f"has not answered for {PLUGIN_TIMEOUT:g} s") from None
+        finally:
+            # Also when nobody waits for the answer any more.
+            if process.returncode is None:
+                with suppress(ProcessLookupError):
+                    process.kill()
+                await process.wait()
+
+    def _understood(self, printed: bytes) -> _Credential:
+        try:
+            credential = msgspec.json.decode(printed, type=_PluginAnswer).status
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            raise self._failed(f"printed no ExecCredential: {error}") from None
+        certificate, key = credential.client_certificate_data, credential.client_key_data
+        if certificate and key:
+            self._present(certificate, key)
+        elif not credential.token:
+            raise self._failed("printed neither a token nor a certificate with its key")
+        return credential
+
+    def _present(self, certificate: str, key: str) -> None:
+        """From now on to every server; ssl takes it from a file only."""
+        with tempfile.NamedTemporaryFile() as file:
+            file.write(f"{certificate}\n{key}\n".encode())
+            file.flush()
+            try:
+                self._trust.load_cert_chain(file.name)
+            except ssl.SSLError as error:
+                raise self._failed(f"printed a certificate that is none: {error}") from None
+
+    def _failed(self, how: str) -> ConfigError:
+        return ConfigError(f"the credential plugin {self._plugin.command!r} {how}")
+
+
+def _signed(request: httpx2.Request, credential: _Credential) -> httpx2.Request:
+    if credential.token:
+        request.headers["Authorization"] = f"Bearer {credential.token}"
+    return request
 
 
 def _given(query: Mapping[str, str]) -> Mapping[str, str]:

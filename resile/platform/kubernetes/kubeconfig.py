@@ -2,32 +2,36 @@
 
 lightkube reads one file and looks inside the cluster first; kubectl merges all files that
 ``$KUBECONFIG`` names, then tries ``~/.kube/config``, and takes the pod's service account last.
-People expect the latter, so the finding and merging is here. What the found entries mean
-(certificates, tokens, credential plugins) is lightkube's to know. Whatever is wrong with the
-configuration is a :class:`ConfigError` whose sentence says what would be right.
+People expect the latter, so the finding and merging is here. An entry is understood only when its
+context is chosen: what is wrong with the others is nobody's trouble yet. Whatever is wrong with
+the configuration is a :class:`ConfigError` whose sentence says what would be right.
+
+lightkube is imported late: whether there are files can be asked where it is not installed.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 import yaml
-from lightkube.config.kubeconfig import SERVICE_ACCOUNT, KubeConfig, SingleConfig
-from lightkube.config.models import NameValue, User, UserExec
-from lightkube.core.exceptions import ConfigError as LightkubeConfigError
 
 from resile.platform.kubernetes.errors import ConfigError
 
-__all__ = ["find_cluster"]
+if TYPE_CHECKING:
+    from lightkube.config.kubeconfig import SingleConfig
 
-PLUGIN_API = "client.authentication.k8s.io"
+    from resile.platform.kubernetes.connection import ClusterEntry, UserEntry
 
-NO_KUBECONFIG = (AttributeError, TypeError, ValueError)
-"""What comes of reading a file that has lists and mappings where others should be."""
+__all__ = ["find_cluster", "that_are_there", "usual_files"]
+
+SERVICE_ACCOUNT = "/var/run/secrets/kubernetes.io/serviceaccount"
+
+T = TypeVar("T")
 
 
 def find_cluster(
@@ -38,9 +42,9 @@ def find_cluster(
 ) -> SingleConfig:
     """The cluster that kubectl would talk to if it were given the same file and context."""
     if kubeconfig is not None:
-        return _chosen(_read(Path(kubeconfig).expanduser()), context, where=kubeconfig)
-    candidates = _usual_files()
-    files = [path for path in candidates if path.is_file()]
+        return _chosen(_read(_expanded(kubeconfig)), context, where=kubeconfig)
+    candidates = usual_files()
+    files = that_are_there(candidates)
     if files:
         where = os.pathsep.join(map(str, files))
         return _chosen(_merged([_read(path) for path in files]), context, where=where)
@@ -49,106 +53,216 @@ def find_cluster(
     return _inside_the_cluster(service_account, candidates)
 
 
-def _usual_files() -> Sequence[Path]:
+def usual_files() -> Sequence[Path]:
+    """Where kubectl would look; raises ConfigError for what cannot be a path."""
     named = [path for path in os.environ.get("KUBECONFIG", "").split(os.pathsep) if path]
-    return [Path(path).expanduser() for path in named or ["~/.kube/config"]]
+    return [_expanded(path) for path in named or ["~/.kube/config"]]
+
+
+def that_are_there(paths: Iterable[Path]) -> Sequence[Path]:
+    """Those to be read; raises ConfigError where that cannot be told.
+
+    A folder is among them, as a mistake that reading tells; a device (/dev/null) is not: who
+    names it wants no file.
+    """
+    return [path for path in paths if _is_there(path)]
+
+
+def _expanded(path: str) -> Path:
+    try:
+        return Path(path).expanduser()
+    except RuntimeError:
+        raise ConfigError(
+            f"the kubeconfig {path} cannot be found: there is no user with such a home folder"
+        ) from None
+
+
+def _is_there(path: Path) -> bool:
+    try:
+        path.stat()
+    except FileNotFoundError:
+        return False
+    except (OSError, ValueError) as error:
+        raise _unreadable(path, error) from None
+    return not path.is_char_device()
+
+
+def _unreadable(path: Path, error: Exception) -> ConfigError:
+    why = error.strerror if isinstance(error, OSError) else error
+    return ConfigError(f"the kubeconfig {path} cannot be read: {why}")
 
 
 def _inside_the_cluster(service_account: str, candidates: Sequence[Path]) -> SingleConfig:
+    from lightkube.config.kubeconfig import KubeConfig
+    from lightkube.core.exceptions import ConfigError as LightkubeConfigError
+
     try:
-        config = KubeConfig.from_service_account(service_account)
+        found = KubeConfig.from_service_account(service_account).get()
     except (LightkubeConfigError, KeyError):
         raise ConfigError(
             f"no cluster is configured: there is no kubeconfig at {_or(candidates)}, and this is "
             "no pod with a service account; set $KUBECONFIG to the file of your cluster"
         ) from None
-    return _chosen(config, None, where="the service account")
+    except OSError as error:
+        raise ConfigError(f"the pod's service account cannot be read: {error}") from None
+    assert found is not None, "lightkube names its only context"
+    return found
 
 
-def _read(path: Path) -> KubeConfig:
-    """One file. Paths in it are relative to it, wherever the process stands."""
+# --- what is written ------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Entry:
+    """One of a file's clusters, users or contexts, as it stands there."""
+
+    file: Path
+    kind: str
+    name: str
+    written: Mapping[str, Any]
+
+    def read(self, type_: type[T]) -> T:
+        """What it says; an empty one says nothing."""
+        if self.kind not in self.written:
+            raise self.mistake(f"lacks {self.kind!r}")
+        try:
+            return msgspec.convert(self.written[self.kind] or {}, type_)
+        except msgspec.ValidationError as error:
+            raise self.mistake(f"is wrong: {error}") from None
+
+    def mistake(self, what: str) -> ConfigError:
+        return ConfigError(f"{self.file} is no kubeconfig: its {self.kind} {self.name!r} {what}")
+
+    def anchored(self, path: str | None) -> str | None:
+        """Paths in a file are relative to it, wherever the process stands."""
+        return str(self.file.absolute().parent / path) if path else None
+
+
+@dataclass(frozen=True)
+class _Written:
+    """One file, or several as one."""
+
+    current: str
+    clusters: Mapping[str, _Entry]
+    users: Mapping[str, _Entry]
+    contexts: Mapping[str, _Entry]
+
+
+def _read(path: Path) -> _Written:
     try:
-        written = yaml.safe_load(path.read_text()) or {}
-        given = {key: value for key, value in written.items() if value is not None}
-        config = KubeConfig.from_dict({"clusters": [], "contexts": [], **given})
+        content = yaml.safe_load(path.read_text())
     except FileNotFoundError:
         raise ConfigError(f"there is no kubeconfig at {path}") from None
     except OSError as error:
-        raise ConfigError(f"the kubeconfig {path} cannot be read: {error.strerror}") from None
-    except KeyError as error:
-        raise ConfigError(f"{path} is no kubeconfig: an entry lacks {error}") from None
-    except (
-        yaml.YAMLError,
-        msgspec.ValidationError,
-        ValueError,
-        TypeError,
-        AttributeError,
-    ) as error:
-        raise ConfigError(f"{path} is no kubeconfig: {error}") from None
-    folder = path.absolute().parent
-    for cluster in config.clusters.values():
-        cluster.certificate_auth = _anchored(cluster.certificate_auth, folder)
-    for user in config.users.values():
-        user.client_cert = _anchored(user.client_cert, folder)
-        user.client_key = _anchored(user.client_key, folder)
-        user.token_file = _anchored(user.token_file, folder)
-        user.exec = _plugin(user.exec, folder) if user.exec else None
-    return config
-
-
-def _anchored(path: str | None, folder: Path) -> str | None:
-    return str(folder / path) if path else None
-
-
-def _plugin(plugin: UserExec, folder: Path) -> UserExec:
-    """The credential plugin as lightkube can run it: it knows no v1, and tells it no version.
-
-    The v1 of the protocol differs from v1beta1 only in that the plugin may be asked for input,
-    and a plugin decides by $KUBERNETES_EXEC_INFO in which version it answers.
-    """
-    info: dict[str, Any] = {
-        "apiVersion": plugin.apiVersion,
-        "kind": "ExecCredential",
-        "spec": {"interactive": False},
-    }
-    told = NameValue(name="KUBERNETES_EXEC_INFO", value=msgspec.json.encode(info).decode())
-    of_v1 = plugin.apiVersion == f"{PLUGIN_API}/v1"
-    return msgspec.structs.replace(
-        plugin,
-        apiVersion=f"{PLUGIN_API}/v1beta1" if of_v1 else plugin.apiVersion,
-        command=str(folder / plugin.command) if os.sep in plugin.command else plugin.command,
-        env=[told, *(plugin.env or [])],
+        raise _unreadable(path, error) from None
+    except (yaml.YAMLError, ValueError) as error:
+        why = " ".join(str(error).split())
+        raise ConfigError(f"{path} is no kubeconfig: {why}") from None
+    if content is None:
+        content = {}
+    if not isinstance(content, Mapping):
+        raise ConfigError(
+            f"{path} is no kubeconfig: there should be clusters, users and contexts, "
+            f"and there is {'a text' if isinstance(content, str) else 'something else'}"
+        )
+    return _Written(
+        str(content.get("current-context") or ""),
+        clusters=_entries(path, content.get("clusters"), kind="cluster"),
+        users=_entries(path, content.get("users"), kind="user"),
+        contexts=_entries(path, content.get("contexts"), kind="context"),
     )
 
 
-def _merged(configs: Sequence[KubeConfig]) -> KubeConfig:
+def _entries(path: Path, listed: Any, *, kind: str) -> Mapping[str, _Entry]:
+    if not isinstance(listed or [], list):
+        raise ConfigError(f"{path} is no kubeconfig: its {kind}s are no list")
+    found: dict[str, _Entry] = {}
+    for number, written in enumerate(listed or [], start=1):
+        if not isinstance(written, Mapping) or not written.get("name"):
+            raise ConfigError(f"{path} is no kubeconfig: its {kind} number {number} has no name")
+        name = str(written["name"])
+        found[name] = _Entry(path, kind, name, written)
+    return found
+
+
+def _merged(files: Sequence[_Written]) -> _Written:
     """All files as one: of two entries with one name the earlier file's counts."""
-    merged = KubeConfig(clusters={}, contexts={}, users={})
-    for config in reversed(configs):
-        merged.clusters.update(config.clusters)
-        merged.contexts.update(config.contexts)
-        merged.users.update(config.users)
-        merged.current_context = config.current_context or merged.current_context
-    return merged
+    later_first = files[::-1]
+    return _Written(
+        next((file.current for file in files if file.current), ""),
+        clusters={name: entry for file in later_first for name, entry in file.clusters.items()},
+        users={name: entry for file in later_first for name, entry in file.users.items()},
+        contexts={name: entry for file in later_first for name, entry in file.contexts.items()},
+    )
 
 
-def _chosen(config: KubeConfig, context: str | None, *, where: str) -> SingleConfig:
-    name = context or config.current_context
-    known = ", ".join(sorted(config.contexts)) or "none at all"
+# --- what is meant --------------------------------------------------------------------------
+
+
+def _chosen(written: _Written, context: str | None, *, where: str) -> SingleConfig:
+    from lightkube.config.kubeconfig import SingleConfig
+    from lightkube.config.models import Context
+
+    from resile.platform.kubernetes.connection import UserEntry
+
+    name = context or written.current
+    known = ", ".join(sorted(written.contexts)) or "none at all"
     if not name:
         raise ConfigError(
             f"{where} has no current context; name one of these: {known} "
             "(`kubectl config use-context` sets it for good)"
         )
-    chosen = config.contexts.get(name)
-    if chosen is None:
+    if name not in written.contexts:
         raise ConfigError(f"{where} has no context {name!r}; it has: {known}")
-    if chosen.cluster not in config.clusters:
+    chosen = written.contexts[name].read(Context)
+    if chosen.cluster not in written.clusters:
         raise ConfigError(f"{where} lacks the cluster {chosen.cluster!r} of its context {name!r}")
-    if chosen.user and chosen.user not in config.users:
+    if chosen.user and chosen.user not in written.users:
         raise ConfigError(f"{where} lacks the user {chosen.user!r} of its context {name!r}")
-    user = config.users[chosen.user] if chosen.user else User()
-    return SingleConfig(name, chosen, config.clusters[chosen.cluster], user=user)
+    entry = written.clusters[chosen.cluster]
+    user = _user(written.users[chosen.user]) if chosen.user else UserEntry()
+    return SingleConfig(name, chosen, _cluster(entry), user=user, fname=entry.file)
+
+
+def _cluster(entry: _Entry) -> ClusterEntry:
+    from resile.platform.kubernetes.connection import ClusterEntry
+
+    cluster = entry.read(ClusterEntry)
+    if not (entry.written["cluster"] or {}).get("server"):
+        raise entry.mistake("lacks 'server', the address of its API server")
+    # Where there are both, kubectl takes the data and lightkube the file.
+    file = None if cluster.certificate_auth_data else cluster.certificate_auth
+    return msgspec.structs.replace(cluster, certificate_auth=entry.anchored(file))
+
+
+def _user(entry: _Entry) -> UserEntry:
+    from resile.platform.kubernetes.connection import UserEntry
+
+    user = entry.read(UserEntry)
+    certificate, key = (
+        user.client_cert_data or user.client_cert,
+        user.client_key_data or user.client_key,
+    )
+    if certificate and not key:
+        raise entry.mistake("has a client certificate and lacks its 'client-key'")
+    if not user.as_user and (user.as_uid or user.as_groups or user.as_extra):
+        raise entry.mistake("lacks 'as', whom to impersonate, and has more of the kind")
+    others = (user.token, user.token_file, user.exec, user.username and user.password)
+    if user.auth_provider and not any(others):
+        raise ConfigError(
+            f"the 'auth-provider' of user {entry.name!r} in {entry.file} is not supported; "
+            "its successor, a credential plugin ('exec'), is"
+        )
+    plugin = user.exec
+    if plugin and os.sep in plugin.command:
+        plugin = msgspec.structs.replace(plugin, command=entry.anchored(plugin.command))
+    return msgspec.structs.replace(
+        user,
+        client_cert=entry.anchored(user.client_cert),
+        client_key=entry.anchored(user.client_key),
+        token_file=entry.anchored(user.token_file),
+        exec=plugin,
+    )
 
 
 def _or(paths: Sequence[Path]) -> str:

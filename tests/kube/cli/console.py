@@ -69,3 +69,14 @@ class Console:
             env=self.env(),
             cwd=self.folder,
         )
+
+
+async def reads(process: subprocess.Popen[str], ending: str, *, within: float = 60.0) -> list[str]:
+    """What a command prints from now on, to the line that ends so."""
+    lines: list[str] = []
+    while not lines or not lines[-1].endswith(ending):
+        assert process.stdout is not None
+        line = await asyncio.wait_for(asyncio.to_thread(process.stdout.readline), within)
+        assert line, f"it ended with {lines}"
+        lines.append(line.rstrip("\n"))
+    return lines

@@ -103,8 +103,9 @@ async def test_a_cluster_that_was_asked_for_and_is_away(
     try:
         assert "does not answer" in await sentence(console, "jobs", "-A")
         said = await sentence(console, "describe", "ghost")
-        assert "there is no job 'ghost', nor any other on this machine" in said
+        assert said.startswith("Error: the API server at ")
         assert "does not answer" in said
+        assert "; and there is no job 'ghost', nor any other on this machine" in said
     finally:
         server.start()
 
@@ -140,6 +141,48 @@ async def test_credentials_that_are_not_known(strict: ApiServer, tmp_path: Path)
     file.write_text(yaml.safe_dump(config))
     console = Console(tmp_path, kubeconfig=str(file))
     assert "the cluster does not know you (Unauthorized)" in await sentence(console, "jobs", "-A")
+    said = await sentence(console, "describe", "bad")
+    assert said.startswith("Error: the cluster does not know you (Unauthorized): ")
+    assert "have expired; and there is no job 'bad', nor any other on this machine" in said
+
+
+@pytest.mark.parametrize("name", ["", ".", "..", "digits/status", "Digits", "a_b", "a.-b", "é"])
+async def test_what_cannot_be_a_jobs_name(stage: Stage, console: Console, name: str) -> None:
+    await create(stage.client, manifest("digits"))
+    said = await sentence(console, "describe", "-n", stage.client.namespace, "--", name)
+    assert said.startswith(f"Error: '{name}' cannot be a job: its name has at most 253 characters")
+
+
+@pytest.mark.parametrize("namespace", ["../kube-system", "..", "Team", "a.b", "x" * 64])
+async def test_what_cannot_be_a_namespace(console: Console, namespace: str) -> None:
+    for words in (("describe", "digits"), ("jobs",), ("delete", "digits")):
+        said = await sentence(console, *words, "-n", namespace)
+        assert said.startswith(f"Error: '{namespace}' cannot be a namespace: ")
+
+
+async def test_a_name_with_dots_is_looked_for(stage: Stage, console: Console) -> None:
+    said = await sentence(console, "describe", "a.b", "-n", stage.client.namespace)
+    assert "there is no job 'a.b' in namespace" in said
+
+
+@pytest.mark.parametrize("named", ["~nosuch/x", f"/tmp/{'x' * 300}", "/"])
+async def test_a_kubeconfig_that_cannot_be_looked_at(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, named: str
+) -> None:
+    console = Console(tmp_path, kubeconfig=named)
+    monkeypatch.setenv("RESILE_HOME", console.env()["RESILE_HOME"])
+    left_behind(JobFolder("digits"), manifest("digits"), status("digits", JobPhase.SUCCEEDED))
+    trouble = f"the kubeconfig {named} cannot be"
+    done = await console.run("jobs")
+    assert done.returncode == 0
+    assert "digits" in done.stdout
+    (line,) = done.stderr.splitlines()
+    assert line.startswith(f"Warning: no jobs of the cluster: {trouble}")
+    assert "Succeeded" in await console.says("describe", "digits")
+    said = await sentence(console, "describe", "digit")
+    assert said.startswith(f"Error: {trouble}")
+    assert "; and there is no job 'digit'. Did you mean 'digits'?" in said
+    assert (await sentence(console, "jobs", "-A")).startswith(f"Error: {trouble}")
 
 
 async def test_wrong_flags_are_the_command_lines(stage: Stage, console: Console) -> None:

@@ -8,14 +8,16 @@ from __future__ import annotations
 import asyncio
 import difflib
 import os
+import re
 from collections.abc import Coroutine
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from resile.platform.kubernetes.errors import ConfigError, NotFound, Unreachable
 from resile.platform.kubernetes.kinds import ELASTIC_JOBS, KubeObject
+from resile.platform.kubernetes.kubeconfig import that_are_there, usual_files
 from resile.platform.kubernetes.remote.background import Background
-from resile.platform.kubernetes.remote.errors import NoSuchJob
+from resile.platform.kubernetes.remote.errors import NoSuchJob, RemoteError
 
 if TYPE_CHECKING:
     from resile.platform.kubernetes.client import KubeClient
@@ -25,14 +27,23 @@ __all__ = ["Cluster", "is_configured", "unknown_kind"]
 SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount/token")
 """Where a pod finds who it is."""
 
+LABEL = "[a-z0-9]([-a-z0-9]*[a-z0-9])?"
+SUBDOMAIN = rf"{LABEL}(\.{LABEL})*"
+LABEL_LENGTH, SUBDOMAIN_LENGTH = 63, 253
+"""RFC 1123, as Kubernetes reads it: a namespace is a label, an object's name may have dots."""
+
 T = TypeVar("T")
 
 
 def is_configured() -> bool:
-    """Whether kubectl would find a cluster. Nothing is read, only looked whether it is there."""
-    named = [path for path in os.environ.get("KUBECONFIG", "").split(os.pathsep) if path]
-    files = [Path(path).expanduser() for path in named or ["~/.kube/config"]]
-    return any(file.is_file() for file in files) or SERVICE_ACCOUNT.is_file()
+    """Whether kubectl would find a cluster. Nothing is read, only looked whether it is there.
+
+    Where that cannot be told, something is configured: connecting says what is wrong with it.
+    """
+    try:
+        return bool(that_are_there(usual_files())) or SERVICE_ACCOUNT.is_file()
+    except (ConfigError, OSError):
+        return True
 
 
 class Cluster:
@@ -63,7 +74,10 @@ class Cluster:
                 "talking to a cluster needs lightkube: pip install 'resile[kubernetes]'"
             ) from None
         file = None if kubeconfig is None else os.fspath(kubeconfig)
+        if namespace:
+            _check_namespace(namespace)
         client = KubeClient.connect(kubeconfig=file, context=context, namespace=namespace)
+        _check_namespace(client.namespace)
         return cls(client, Background(), name=context or "")
 
     def jobs(self, *, everywhere: bool = False, within: float | None = None) -> list[KubeObject]:
@@ -82,7 +96,8 @@ class Cluster:
         )
 
     def job(self, name: str) -> KubeObject:
-        """One job; raises NoSuchJob, which names the others."""
+        """One job; raises NoSuchJob, which names the others, or RemoteError for what is no name."""
+        _check_name(name)
         try:
             return self.ask(self.client.get(ELASTIC_JOBS, name, self.namespace))
         except NotFound as error:
@@ -137,3 +152,20 @@ def unknown_kind(error: NotFound) -> NotFound:
         message="the cluster does not know ElasticJobs; install Resile's operator first: "
         "kubectl apply -k deploy/operator",
     )
+
+
+def _check_namespace(name: str) -> None:
+    """What is none would become part of another path, and its answer be misread."""
+    if len(name) > LABEL_LENGTH or not re.fullmatch(LABEL, name):
+        raise RemoteError(
+            f"'{name}' cannot be a namespace: its name has at most {LABEL_LENGTH} characters, "
+            "small letters, digits and '-', and begins and ends with a letter or a digit"
+        )
+
+
+def _check_name(name: str) -> None:
+    if len(name) > SUBDOMAIN_LENGTH or not re.fullmatch(SUBDOMAIN, name):
+        raise RemoteError(
+            f"'{name}' cannot be a job: its name has at most {SUBDOMAIN_LENGTH} characters, small "
+            "letters, digits, '-' and '.', and begins and ends with a letter or a digit"
+        )
