@@ -5,7 +5,8 @@ from __future__ import annotations
 import click
 
 from resile.cli.places import Where, cluster_options
-from resile.cli.reader import find_job
+from resile.cli.reader import JobReader, find_job
+from resile.platform.kubernetes.errors import Forbidden
 
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
@@ -25,5 +26,22 @@ def delete(jobs: tuple[str, ...], no_wait: bool, where: Where) -> None:
     for reader in readers:
         reader.delete()
     for reader in readers:
-        gone = reader.gone(wait=not no_wait)
-        click.echo(f"job '{reader.name}' is {'deleted' if gone else 'being deleted'}")
+        click.echo(f"job '{reader.name}' is {_end(reader, wait=not no_wait)}")
+
+
+def _end(reader: JobReader, *, wait: bool) -> str:
+    """How far it has come, in words."""
+    from resile.platform.kubernetes.remote.job import ClusterJob
+
+    def warn(text: str) -> None:
+        hint = "Ctrl-C ends the waiting alone"
+        click.echo(f"Waiting for the end of job '{reader.name}': {text}. {hint}.", err=True)
+
+    try:
+        if isinstance(reader, ClusterJob):
+            gone = reader.gone(wait=wait, warn=warn)
+        else:
+            gone = reader.gone(wait=wait)
+    except Forbidden:
+        return "deleted; its pods cannot be seen"
+    return "deleted" if gone else "being deleted"

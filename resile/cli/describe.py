@@ -14,6 +14,7 @@ from resile.job.manifest import job_from_data
 from resile.job.role import UNLIMITED
 from resile.job.spec import JobSpec
 from resile.job.status import JobStatus
+from resile.platform.kubernetes.errors import Forbidden
 from resile.wire.messages import Outcome
 from resile.wire.views import EventView, JobPicture
 
@@ -58,7 +59,10 @@ def describe(job: str, told: int, where: Where) -> None:
         _nodes(console, picture)
         _conditions(console, picture.status)
     _report(console, picture)
-    _events(console, reader.events(), told)
+    try:
+        _events(console, reader.events(), told)
+    except Forbidden as error:
+        console.print(f"\nEvents cannot be seen: {error}", soft_wrap=True, markup=False)
 
 
 def _spec(picture: JobPicture) -> JobSpec | None:

@@ -14,7 +14,12 @@ from resile.cli.reader import find_job
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
 @click.argument("job")
 @click.option(
-    "--output", "-o", type=click.Choice(["yaml", "json"]), default="yaml", show_default=True
+    "--output",
+    "-o",
+    type=click.Choice(["yaml", "json"]),
+    default="yaml",
+    show_default=True,
+    help="How it is written.",
 )
 @cluster_options
 def get(job: str, output: str, where: Where) -> None:

@@ -26,7 +26,12 @@ LOCAL, KUBERNETES = "local", "kubernetes"
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
 @click.option("--all-namespaces", "-A", "everywhere", is_flag=True, help="Of the whole cluster.")
 @click.option(
-    "--output", "-o", type=click.Choice(["table", "json"]), default="table", show_default=True
+    "--output",
+    "-o",
+    type=click.Choice(["table", "json"]),
+    default="table",
+    show_default=True,
+    help="For people, or for programs.",
 )
 @cluster_options
 def jobs(everywhere: bool, output: str, where: Where) -> None:

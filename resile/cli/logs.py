@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from contextlib import closing
 
@@ -10,7 +11,9 @@ import click
 from resile.cli.follower import until_interrupted
 from resile.cli.places import Where, cluster_options
 from resile.cli.reader import JobReader, find_job
-from resile.wire.views import NodePicture
+from resile.job.errors import ManifestError
+from resile.job.manifest import job_from_data
+from resile.wire.views import JobPicture, NodePicture
 
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
@@ -59,6 +62,8 @@ def logs(
     else:
         present = reader.log_nodes()
         wanted = _chosen(reader, nodes, present=present, rank=rank)
+        if rank is not None:
+            _check_rank(reader, rank, nodes, present=present, follow=follow)
         several = sum(wanted(node) for node in present) > 1
         lines = reader.lines(wanted, tail=tail, follow=follow, warn=_warn)
     named = prefix if prefix is not None else follow or several
@@ -88,10 +93,42 @@ def _chosen(
             )
 
     def wanted(node: NodePicture) -> bool:
-        named = not names or any(_stands_for(name, node, job) for name in names)
-        return named and (rank is None or node.rank == rank)
+        return _is_named(node, names, job) and (rank is None or node.rank == rank)
 
     return wanted
+
+
+def _check_rank(
+    reader: JobReader,
+    rank: int,
+    names: tuple[str, ...],
+    *,
+    present: list[NodePicture],
+    follow: bool,
+) -> None:
+    """A rank that nobody has is the user's mistake; who follows may wait for one that can come."""
+    picture = reader.picture()
+    there = [node for node in (*present, *picture.nodes) if _is_named(node, names, reader.name)]
+    ranks = {node.rank for node in there if node.rank is not None}
+    if rank in ranks or (follow and rank < _most_nodes(picture)):
+        return
+    told = ", ".join(str(one) for one in sorted(ranks))
+    raise click.ClickException(
+        f"job '{reader.name}' has no node of rank {rank}: {told or 'it has none yet'}"
+    )
+
+
+def _most_nodes(picture: JobPicture) -> float:
+    """How many nodes a role of the job can have at most."""
+    try:
+        spec = job_from_data(picture.manifest).spec
+    except ManifestError:
+        return math.inf  # not there yet, or written by another version of Resile
+    return max((role.size.max for role in spec.roles.values()), default=0)
+
+
+def _is_named(node: NodePicture, names: tuple[str, ...], job: str) -> bool:
+    return not names or any(_stands_for(name, node, job) for name in names)
 
 
 def _stands_for(name: str, node: NodePicture, job: str) -> bool:

@@ -21,7 +21,7 @@ COMMANDS = {
     "logs": ("resile.cli.logs", "Print what a job's nodes print."),
     "events": ("resile.cli.events", "Print what happened in a job, and why."),
     "scale": ("resile.cli.scale", "Change how many nodes a role has."),
-    "suspend": ("resile.cli.suspend", "Stop all nodes of a cluster's job, and keep the job."),
+    "suspend": ("resile.cli.suspend", "Stop all nodes of a job, and keep the job."),
     "resume": ("resile.cli.suspend", "Have a suspended job go on."),
     "get": ("resile.cli.get", "Print a job's manifest with its status."),
     "data": ("resile.cli.data", "Prove that each sample was trained exactly once."),

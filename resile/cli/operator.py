@@ -43,7 +43,14 @@ IMAGE_VARIABLE = "RESILE_IMAGE"
     metavar="NS",
     help="Where the Lease lies. [default: the context's, or the pod's]",
 )
-@click.option("--workers", type=click.IntRange(1), default=8, show_default=True)
+@click.option(
+    "--workers",
+    type=click.IntRange(1),
+    default=8,
+    show_default=True,
+    metavar="N",
+    help="How many jobs are looked after at the same time.",
+)
 @click.option("--log-json", is_flag=True, help="One JSON object a line, for log collectors.")
 def operator(
     image: str | None,

@@ -63,27 +63,15 @@ def _check(picture: JobPicture, asked: dict[str, int]) -> None:
     """Refuse what the job cannot be, before anybody is asked."""
     from resile.job.errors import ManifestError
     from resile.job.manifest import job_from_data
-    from resile.master.board import WrongSize, check_size
+    from resile.platform.kubernetes.remote.sizes import wrong_size
 
     try:
         spec = job_from_data(picture.manifest).spec
     except ManifestError:
         return  # not there yet, or written by another version of Resile: whoever is asked knows
-    for role, size in asked.items():
-        if role not in spec.roles:
-            raise click.ClickException(
-                f"there is no role '{role}'; there are {', '.join(spec.roles)}"
-            )
-        fixed = spec.roles[role].replicas
-        if isinstance(fixed, int) and size != fixed:
-            raise click.ClickException(
-                f"role {role} has {fixed} node{'' if fixed == 1 else 's'}, always; give its "
-                "replicas a min and a max in the manifest to have it scaled"
-            )
-        try:
-            check_size(role, spec.roles[role], size)
-        except WrongSize as error:
-            raise click.ClickException(str(error)) from None
+    wrong = wrong_size(spec, asked)
+    if wrong:
+        raise click.ClickException(wrong)
 
 
 def _wanted(picture: JobPicture) -> dict[str, int]:

@@ -6,17 +6,26 @@ an event loop, nor minds one that is running.
 
 from __future__ import annotations
 
+import math
 import os
 import time
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 from resile.job.spec import ElasticJob
 from resile.job.status import JobPhase
+from resile.platform.kubernetes.errors import KubeError
 from resile.platform.kubernetes.remote.cluster import Cluster
 from resile.platform.kubernetes.remote.errors import JobEnded, WaitedInVain
 from resile.platform.kubernetes.remote.headway import trains
-from resile.platform.kubernetes.remote.job import DELETED, ClusterJob
+from resile.platform.kubernetes.remote.job import (
+    DELETED,
+    PATIENCE,
+    ClusterJob,
+    may_pass,
+    patiently,
+)
 from resile.platform.kubernetes.remote.manifests import (
     Written,
     place,
@@ -24,10 +33,16 @@ from resile.platform.kubernetes.remote.manifests import (
     read_job,
     read_manifest,
 )
+from resile.platform.kubernetes.remote.seeing import UNSEEN
 from resile.platform.kubernetes.remote.submitting import submit_job
 from resile.wire.views import JobPicture
 
 __all__ = ["ClusterJob", "submit", "wait"]
+
+T = TypeVar("T")
+
+LEAST = 1.0
+"""Seconds that a look may take however little time is left: one is always taken."""
 
 
 def submit(
@@ -50,35 +65,92 @@ def submit(
 
 
 def wait(
-    job: ClusterJob,
+    job: ClusterJob | str,
     *,
     until: Literal["running", "finished"] = "finished",
     timeout: float | None = None,
+    namespace: str | None = None,
+    context: str | None = None,
+    kubeconfig: str | os.PathLike[str] | None = None,
 ) -> JobPicture:
     """Wait until a job trains, or until it is over, and return how it looks then.
 
-    ``finished``: whether it succeeded or failed, ``picture.phase`` says. A job that succeeded has
-    trained. Raises JobEnded if it was deleted, or failed before it trained, and WaitedInVain, a
-    TimeoutError, after ``timeout`` seconds.
+    ``job``: what :func:`submit` returned, or a name; where the cluster is, is asked for a name
+    only. ``finished``: whether it succeeded or failed, ``picture.phase`` says. A job that succeeded
+    has trained. A job that was changed trains when the operator has looked at the change. Raises
+    JobEnded if it was deleted, or failed before it trained, and WaitedInVain, a TimeoutError, after
+    ``timeout`` seconds, also if the API server is away then.
     """
     if until not in ("running", "finished"):
         raise ValueError(f"until is 'running' or 'finished', not {until!r}")
-    deadline = None if timeout is None else time.monotonic() + timeout
-    while True:
-        picture = job.picture()
+    watch = _Watch(until, timeout)
+    if not isinstance(job, str):
+        if (namespace, context, kubeconfig) != (None, None, None):
+            raise TypeError("namespace, context and kubeconfig are for a job that is only named")
+        return watch.wait(job)
+    cluster = Cluster.connect(namespace=namespace, context=context, kubeconfig=kubeconfig)
+    try:
+        return watch.wait(watch.find(cluster, job))
+    finally:
+        cluster.close()
+
+
+class _Watch:
+    """One wait: what for, and for how long."""
+
+    def __init__(self, until: str, timeout: float | None) -> None:
+        self._until = until
+        self._timeout = timeout
+        self._deadline = math.inf if timeout is None else time.monotonic() + timeout
+
+    def find(self, cluster: Cluster, name: str) -> ClusterJob:
+        """The job of that name."""
+
+        def look(within: float) -> ClusterJob:
+            for raw in cluster.jobs(within=within):
+                if raw["metadata"]["name"] == name:
+                    return ClusterJob(cluster, raw)
+            return ClusterJob(cluster, cluster.job(name))  # tells what there is instead
+
+        return self._in_time(name, lambda within: patiently(lambda: look(within), within=within))
+
+    def wait(self, job: ClusterJob) -> JobPicture:
+        """How it looks when it has come to that."""
+        while True:
+            picture = self._in_time(job.name, lambda within: job.picture(within=within))
+            if self._has_come(job, picture):
+                return picture
+            if time.monotonic() >= self._deadline:
+                message = UNSEEN if job.behind else picture.message
+                raise self._vain(job.name, f"{picture.phase}: {message}".removesuffix(": "))
+            job.pause()
+
+    def _has_come(self, job: ClusterJob, picture: JobPicture) -> bool:
         over = picture.status is not None and picture.status.finished
-        if picture.phase == JobPhase.SUCCEEDED or (over and until == "finished"):
-            return picture
-        if until == "running" and trains(picture):
-            return picture
+        if picture.phase == JobPhase.SUCCEEDED or (over and self._until == "finished"):
+            return True
+        if self._until == "running" and trains(picture) and not job.behind:
+            return True
         if job.phase(picture) == DELETED:
             raise JobEnded(f"the job '{job.name}' was deleted")
         if over:
             raise JobEnded(f"the job '{job.name}' is over ({picture.phase}): {picture.message}")
-        if deadline is not None and time.monotonic() >= deadline:
-            said = f"{picture.phase}: {picture.message}" if picture.message else picture.phase
-            raise WaitedInVain(f"the job '{job.name}' is not {until} after {timeout:g} s ({said})")
-        job.pause()
+        return False
+
+    def _in_time(self, name: str, look: Callable[[float], T]) -> T:
+        """What ``look`` sees, given the seconds it may be patient."""
+        left = self._deadline - time.monotonic()
+        try:
+            return look(min(PATIENCE, max(LEAST, left)))
+        except KubeError as error:
+            if left > PATIENCE or not may_pass(error):
+                raise
+            raise self._vain(name, str(error)) from error
+
+    def _vain(self, name: str, why: str) -> WaitedInVain:
+        return WaitedInVain(
+            f"the job '{name}' is not {self._until} after {self._timeout:g} s ({why})"
+        )
 
 
 def _read(manifest: str | os.PathLike[str] | dict[str, Any] | ElasticJob) -> Written:

@@ -226,6 +226,25 @@ async def test_get_shows_the_manifest_as_it_was_written_and_the_status(
     assert msgspec.convert(shown["status"], JobStatus) == written
 
 
+async def test_a_rank_that_nobody_has_is_a_mistake_on_both_platforms(
+    stage: Stage, console: Console, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    described, written = manifest("digits"), status("digits", JobPhase.SUCCEEDED)
+    await create(stage.client, described, written)
+    await create(stage.client, manifest("untouched"))
+    monkeypatch.setenv("RESILE_HOME", console.env()["RESILE_HOME"])
+    left_behind(JobFolder("digits"), described, written)
+    for where in ((), ("-n", stage.client.namespace)):
+        said = await console.refuses("logs", "digits", "--rank", "99", *where)
+        assert said == "Error: job 'digits' has no node of rank 99: 0, 1\n"
+        assert await console.says("logs", "digits", "--rank", "1", *where) == "", "its log is gone"
+        assert await console.says("logs", "digits", "-f", "--rank", "3", *where) == ""
+        said = await console.refuses("logs", "digits", "-f", "--rank", "4", *where)
+        assert "no node of rank 4" in said, "it has 4 nodes at most"
+    said = await console.refuses("logs", "untouched", "--rank", "0")
+    assert said == "Error: job 'untouched' has no node of rank 0: it has none yet\n"
+
+
 # --- events -------------------------------------------------------------------------------------
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
 from resile.job.status import JobPhase
@@ -102,6 +104,10 @@ async def test_deleting_waits_until_the_pods_are_gone(
 
         await eventually(is_gone, "the job to be gone")
         assert deleting.poll() is None, "its pods are still there"
+        assert deleting.stderr is not None
+        told = await asyncio.to_thread(deleting.stderr.readline)
+        assert told.startswith("Waiting for the end of job 'digits': its pods are still there: ")
+        assert "digits-worker-0" in told
 
         async def is_done() -> bool:  # there is no garbage collector here
             for pod in [*await stage.pods("digits"), *await stage.pods("digits", "master")]:
@@ -109,10 +115,11 @@ async def test_deleting_waits_until_the_pods_are_gone(
             return deleting.poll() is not None
 
         await eventually(is_done, "the command to end")
-        output, _ = deleting.communicate()
+        output, complaints = deleting.communicate()
     finally:
         deleting.kill()
     assert output == "job 'digits' is deleted\n"
+    assert not complaints, "it is said once"
 
 
 async def test_deleting_need_not_wait(stage: Stage, console: Console) -> None:

@@ -13,10 +13,10 @@ from resile.job.node import NodePhase
 from resile.job.status import JobPhase, NodeStatus, RoleStatus
 from resile.platform.kubernetes.kinds import ELASTIC_JOBS, PODS, PRIORITY_CLASSES
 from tests.kube.apiserver import ApiServer
-from tests.kube.cli.console import Console
+from tests.kube.cli.console import Console, reads
 from tests.kube.cli.statuses import WORKER, manifest, status, write_status
 from tests.kube.operator.operators import OperatorProcess
-from tests.kube.operator.stage import Stage, eventually
+from tests.kube.operator.stage import Stage
 from tests.kube.operator.standin import StandIn
 
 PLAIN = {"image": "train:test", "command": ["sleep", "60"]}
@@ -118,9 +118,8 @@ async def test_progress_is_shown_until_it_runs(
 
 async def test_each_change_is_a_line(stage: Stage, console: Console) -> None:
     submitting = console.start("submit", console.write(manifest("digits")))
-    lines = asyncio.to_thread(submitting.communicate, timeout=90)
-    reading = asyncio.create_task(lines)
-    raw = await eventually(lambda: stage.job("digits"), "the job")
+    output = await reads(submitting, "the operator has not looked at it yet")
+    raw = await stage.job("digits")
     waiting = NodeStatus(
         role="worker",
         rank=1,
@@ -140,13 +139,13 @@ async def test_each_change_is_a_line(stage: Stage, console: Console) -> None:
         world_size=None,
         step=None,
     )
-    await asyncio.sleep(2.0)  # the first line is printed
     await write_status(stage.client, raw, half)
-    await asyncio.sleep(2.0)
+    output += await reads(submitting, "Insufficient cpu.")
     body: dict[str, Any] = {"nodes": None, "worldSize": 4, "round": 1, "phase": "Running"}
     await stage.client.patch_status(ELASTIC_JOBS, "digits", status=body)
-    output, complaints = await reading
-    told = [line.partition("  ")[2] for line in output.splitlines()[1:5]]
+    output += await reads(submitting, "training: round 1, 4 workers")
+    _, complaints = await asyncio.to_thread(submitting.communicate, timeout=60)
+    told = [line.partition("  ")[2] for line in output[1:]]
     assert told == [
         "the operator has not looked at it yet",
         "there is no master yet",

@@ -15,6 +15,7 @@ from resile.job.spec import JobSpec
 from resile.job.status import ConditionStatus, ConditionType, JobPhase, JobStatus
 from resile.platform.kubernetes.facts import pod_facts
 from resile.platform.kubernetes.labels import MASTER
+from resile.platform.kubernetes.remote.seeing import UNSEEN
 from resile.wire.views import JobPicture
 
 __all__ = ["Arrival", "Headway", "headway", "trains"]
@@ -40,8 +41,14 @@ class Headway:
     arrival: Arrival | None = None
 
 
-def headway(picture: JobPicture, *, masters: Sequence[Mapping[str, Any]] = ()) -> Headway:
-    """``masters``: the pods of its master."""
+def headway(
+    picture: JobPicture,
+    *,
+    masters: Sequence[Mapping[str, Any]] | None = (),
+    behind: bool = False,
+) -> Headway:
+    """``masters``: the pods of its master, None if nobody may see them. ``behind``: the status
+    speaks of an earlier manifest, so that it says nothing of this one unless the job is over."""
     status, spec = picture.status, _spec(picture)
     if spec is not None and spec.managed_elsewhere:
         return Headway((picture.message,), Arrival.ELSEWHERE)
@@ -50,6 +57,8 @@ def headway(picture: JobPicture, *, masters: Sequence[Mapping[str, Any]] = ()) -
         return Headway((SUSPENDED if halt else picture.message,), halt)
     if status.phase is JobPhase.SUCCEEDED:
         return Headway((_with("the job has succeeded", picture.message),), Arrival.SUCCEEDED)
+    if behind:
+        return Headway((UNSEEN,))
     if status.phase is JobPhase.FAILED or _refused(status):
         return Headway((_with("the job has failed", picture.message),), Arrival.FAILED)
     if spec is not None and spec.suspend:
@@ -93,8 +102,10 @@ def _training(status: JobStatus) -> str:
     return f"training: {', '.join(parts)}" if parts else f"running: {_count(status)}"
 
 
-def _master(pods: Sequence[Mapping[str, Any]]) -> str:
+def _master(pods: Sequence[Mapping[str, Any]] | None) -> str:
     """Empty once it answers: then the nodes are what matters."""
+    if pods is None:
+        return ""
     if not pods:
         return "there is no master yet"
     pod = pods[-1]

@@ -25,12 +25,19 @@ from resile.platform.kubernetes.labels import MASTER, NODE
 from resile.platform.kubernetes.remote.cluster import Cluster
 from resile.platform.kubernetes.remote.errors import NoSuchJob, NotNow
 from resile.platform.kubernetes.remote.podlogs import Batch, PodLogs, job_pods, node_pictures
-from resile.platform.kubernetes.remote.seeing import is_over, job_in, phase_of, picture_of
+from resile.platform.kubernetes.remote.seeing import (
+    is_behind,
+    is_over,
+    job_in,
+    phase_of,
+    picture_of,
+)
+from resile.platform.kubernetes.remote.sizes import wrong_size
 from resile.platform.kubernetes.remote.story import Story
 from resile.wire.picture import ended_picture
 from resile.wire.views import EventView, JobPicture, NodePicture
 
-__all__ = ["DELETED", "ClusterJob"]
+__all__ = ["DELETED", "PATIENCE", "ClusterJob", "may_pass", "patiently"]
 
 PATIENCE = 45.0
 """An API server that is restarted is back in ten to thirty seconds."""
@@ -38,6 +45,9 @@ PATIENCE = 45.0
 RETRY = 0.5
 PAUSE = 0.5
 """Between two looks at something that is waited for: soon for a person, seldom for a server."""
+
+WAITS_UNTOLD = 10.0
+"""Seconds that the end of a job may take without a word: most nodes save and stop within them."""
 
 DELETED = "Deleted"
 
@@ -69,9 +79,17 @@ class ClusterJob:
         self._look()
         return not self._gone and not is_over(self._raw)
 
-    def picture(self) -> JobPicture:
-        """Everything there is to see; of a deleted job, what there was last."""
-        self._look()
+    @property
+    def behind(self) -> bool:
+        """Whether the operator had not looked at the present manifest when last it was asked."""
+        return is_behind(self._raw)
+
+    def picture(self, *, within: float = PATIENCE) -> JobPicture:
+        """Everything there is to see; of a deleted job, what there was last.
+
+        ``within``: for how many seconds an API server that is away is waited for.
+        """
+        self._look(within=within)
         drawn = picture_of(self._raw, now=time.time())
         return ended_picture(drawn, DELETED) if self._gone else drawn
 
@@ -99,7 +117,7 @@ class ClusterJob:
 
     def log_nodes(self) -> list[NodePicture]:
         """The nodes whose output there is, or may come to be."""
-        return [node for _, node in node_pictures(self._patiently(lambda: self._pods(NODE)))]
+        return [node for _, node in node_pictures(patiently(lambda: self._pods(NODE)))]
 
     def lines(
         self,
@@ -154,7 +172,7 @@ class ClusterJob:
 
     def masters(self) -> list[KubeObject]:
         """The pods of its master: one, unless it is being replaced."""
-        return self._patiently(lambda: self._pods(MASTER))
+        return patiently(lambda: self._pods(MASTER))
 
     def pause(self) -> None:
         """Wait a little before looking again."""
@@ -163,8 +181,11 @@ class ClusterJob:
     # --- steering ---------------------------------------------------------------------------
 
     def scale(self, sizes: Mapping[str, int]) -> None:
-        """Ask for other sizes, by role."""
+        """Ask for other sizes, by role; raises NotNow for one that the job cannot have."""
         job = self._steerable("scaled")
+        wrong = wrong_size(job.spec, sizes)
+        if wrong:
+            raise NotNow(wrong)
         scaled = job.spec.scaled_role()
         roles = {
             role: {"replicas": {"wanted": size}}
@@ -194,17 +215,27 @@ class ClusterJob:
         except (NotFound, Conflict):
             self._gone = True
 
-    def gone(self, *, wait: bool) -> bool:
-        """After :meth:`delete`: whether nothing of it is left; ``wait`` until it is so."""
-        while wait and self._is_left():
+    def gone(self, *, wait: bool, warn: Callable[[str], None] = lambda _text: None) -> bool:
+        """After :meth:`delete`: whether nothing of it is left; ``wait`` until it is so.
+
+        ``warn`` is told once what keeps it. Raises Forbidden if the job is gone and its pods may
+        not be seen.
+        """
+        since, warned = time.monotonic(), False
+        while wait and (left := self._left()):
+            if not warned and time.monotonic() > since + WAITS_UNTOLD:
+                warned = True
+                warn(left)
             self.pause()
         return wait
 
-    def _is_left(self) -> bool:
+    def _left(self) -> str:
+        """What is still there of a deleted job, in words."""
         self._look()
         if not self._gone:
-            return True
-        return bool(self._patiently(lambda: [*self._pods(NODE), *self._pods(MASTER)]))
+            return "its object is still there: a finalizer holds it"
+        pods = patiently(lambda: [*self._pods(NODE), *self._pods(MASTER)])
+        return f"its pods are still there: {', '.join(map(_whereabouts, pods))}" if pods else ""
 
     def _set_suspend(self, wish: bool) -> bool:
         job = self._steerable("suspended" if wish else "resumed")
@@ -242,14 +273,16 @@ class ClusterJob:
 
     # --- asking -----------------------------------------------------------------------------
 
-    def _look(self) -> None:
+    def _look(self, *, within: float = PATIENCE) -> None:
         if self._gone:
             return
+        client = self._cluster.client
         try:
-            raw = self._patiently(
+            raw = patiently(
                 lambda: self._cluster.ask(
-                    self._cluster.client.get(ELASTIC_JOBS, self.name, self.namespace)
-                )
+                    client.get(ELASTIC_JOBS, self.name, self.namespace), within=within
+                ),
+                within=within,
             )
         except NotFound:
             self._gone = True
@@ -270,16 +303,6 @@ class ClusterJob:
             )
         )
 
-    def _patiently(self, work: Callable[[], T]) -> T:
-        deadline = time.monotonic() + PATIENCE
-        while True:
-            try:
-                return work()
-            except KubeError as error:
-                if not _may_pass(error) or time.monotonic() > deadline:
-                    raise
-            time.sleep(RETRY)
-
     # --- its story --------------------------------------------------------------------------
 
     def _told(self) -> list[EventView]:
@@ -288,7 +311,7 @@ class ClusterJob:
     def _read_story(self) -> None:
         if self._story is None:
             self._story = Story(self._raw)
-        listed = self._patiently(
+        listed = patiently(
             lambda: self._cluster.ask(self._cluster.client.list(EVENTS, namespace=self.namespace))
         )
         self._story.take(listed.items)
@@ -301,7 +324,7 @@ class ClusterJob:
         except Gone:
             self._read_story()
         except KubeError as error:
-            if not _may_pass(error):
+            if not may_pass(error):
                 raise
             time.sleep(RETRY)
             self._read_story()
@@ -331,7 +354,24 @@ async def _end(batches: AsyncGenerator[Batch, None]) -> None:
     await batches.aclose()
 
 
-def _may_pass(error: KubeError) -> bool:
+def patiently(work: Callable[[], T], *, within: float = PATIENCE) -> T:
+    """The result of ``work``, tried again for so many seconds while the API server is away."""
+    deadline = time.monotonic() + within
+    while True:
+        try:
+            return work()
+        except KubeError as error:
+            if not may_pass(error) or time.monotonic() + RETRY > deadline:
+                raise
+        time.sleep(RETRY)
+
+
+def _whereabouts(pod: KubeObject) -> str:
+    name, machine = pod["metadata"]["name"], pod.get("spec", {}).get("nodeName")
+    return f"{name} on {machine}" if machine else name
+
+
+def may_pass(error: KubeError) -> bool:
     """Whether the same request may be answered in a while."""
     if isinstance(error, ApiError):
         return error.status >= 500 or error.status == 429

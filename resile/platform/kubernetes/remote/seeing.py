@@ -16,16 +16,26 @@ from resile.job.spec import ElasticJob
 from resile.job.status import ConditionStatus, ConditionType, JobStatus
 from resile.platform.kubernetes.facts import parse_time
 from resile.platform.kubernetes.kinds import KubeObject
+from resile.platform.kubernetes.remote.handover import LAST_APPLIED
 from resile.wire.picture import draw_picture
 from resile.wire.views import JobPicture
 from resile.wire.written import training_in
 
-__all__ = ["DELETING", "is_over", "job_in", "phase_of", "picture_of", "status_in"]
+__all__ = [
+    "DELETING",
+    "UNSEEN",
+    "is_behind",
+    "is_over",
+    "job_in",
+    "phase_of",
+    "picture_of",
+    "status_in",
+]
 
 DELETING = "Deleting"
 UNTOUCHED = "the operator has not looked at it yet"
+UNSEEN = "the operator has not looked at the change yet"
 
-_OF_KUBECTL = "kubectl.kubernetes.io/last-applied-configuration"
 """The whole manifest once more, as text: of use to kubectl alone."""
 
 
@@ -60,6 +70,14 @@ def is_over(raw: KubeObject) -> bool:
     return status is not None and status.finished
 
 
+def is_behind(raw: KubeObject) -> bool:
+    """Whether the status speaks of an earlier manifest than the one that is there now."""
+    status = status_in(raw)
+    if status is None or status.observed_generation is None or status.finished:
+        return False  # nothing was said, or nothing more will be
+    return status.observed_generation < int(raw["metadata"].get("generation") or 0)
+
+
 def job_in(raw: KubeObject) -> ElasticJob | None:
     """The job that an object describes; None if it cannot be understood."""
     try:
@@ -92,7 +110,7 @@ def _manifest(raw: KubeObject, job: ElasticJob | None) -> dict[str, Any]:
 
 def _tidy(raw: KubeObject) -> KubeObject:
     annotations = raw["metadata"].get("annotations") or {}
-    own = {name: text for name, text in annotations.items() if name != _OF_KUBECTL}
+    own = {name: text for name, text in annotations.items() if name != LAST_APPLIED}
     metadata = {name: value for name, value in raw["metadata"].items() if name != "annotations"}
     return {**raw, "metadata": {**metadata, "annotations": own} if own else metadata}
 

@@ -1,8 +1,10 @@
 """Giving a job to a cluster, as `kubectl apply` does: it is made, or made to be like the manifest.
 
 Server-side apply with an owner of our own for what a person wrote: what `resile scale`, an
-autoscaler or `resile suspend` set meanwhile stays, unless the manifest speaks of it. Everything is
-tried without effect first, so that a refusal leaves nothing behind.
+autoscaler or `resile suspend` set meanwhile stays, unless the manifest speaks of it. A change is
+tried without effect first, so that a job that is over stays as it was; a new job is simply applied.
+
+What `kubectl apply` wrote becomes ours before that (``handover``), or it could never be removed.
 """
 
 from __future__ import annotations
@@ -13,10 +15,11 @@ from enum import Enum
 import msgspec
 
 from resile.job.spec import ElasticJob
-from resile.platform.kubernetes.errors import AlreadyExists, Forbidden, NotFound
+from resile.platform.kubernetes.errors import AlreadyExists, Conflict, Forbidden, NotFound
 from resile.platform.kubernetes.kinds import ELASTIC_JOBS, PODS, KubeObject
 from resile.platform.kubernetes.remote.cluster import Cluster, unknown_kind
 from resile.platform.kubernetes.remote.errors import NotNow
+from resile.platform.kubernetes.remote.handover import LAST_APPLIED, handed_over
 from resile.platform.kubernetes.remote.job import ClusterJob
 from resile.platform.kubernetes.remote.seeing import DELETING, is_over, phase_of
 
@@ -24,6 +27,9 @@ __all__ = ["OWNER", "Outcome", "Submission", "submit_job", "validate"]
 
 OWNER = "resile-cli"
 """In whose name the fields of a manifest are applied."""
+
+ATTEMPTS = 5
+"""At taking fields over from kubectl while others write, as kubectl itself has it."""
 
 
 class Outcome(str, Enum):
@@ -52,7 +58,7 @@ async def _submit(cluster: Cluster, job: ElasticJob) -> Submission:
     name, namespace = job.metadata.name, job.metadata.namespace
     before: KubeObject | None = None
     try:
-        before = await client.get(ELASTIC_JOBS, name, namespace)
+        before = await _ours(cluster, name, namespace)
         wished = await client.apply(ELASTIC_JOBS, wish, owner=OWNER, dry_run=True)
     except NotFound as error:
         if not error.details.get("name"):
@@ -65,6 +71,24 @@ async def _submit(cluster: Cluster, job: ElasticJob) -> Submission:
     else:
         outcome = Outcome.CONFIGURED if _differs(before, after) else Outcome.UNCHANGED
     return Submission(ClusterJob(cluster, after), outcome)
+
+
+async def _ours(cluster: Cluster, name: str, namespace: str) -> KubeObject:
+    """The job that is there, its fields handed over from kubectl: nothing else of it changes."""
+    client = cluster.client
+    for left in reversed(range(ATTEMPTS)):
+        found = await client.get(ELASTIC_JOBS, name, namespace)
+        entries = handed_over(found["metadata"].get("managedFields") or [], to=OWNER)
+        if entries is None:
+            return found
+        version = found["metadata"]["resourceVersion"]
+        body = {"metadata": {"managedFields": entries, "resourceVersion": version}}
+        try:
+            return await client.patch(ELASTIC_JOBS, name, body, namespace=namespace)
+        except Conflict:
+            if not left:
+                raise
+    raise AssertionError("the last attempt returns or raises")
 
 
 def object_of(job: ElasticJob) -> KubeObject:
@@ -86,10 +110,13 @@ def _check_changeable(before: KubeObject, *, changed: bool) -> None:
 
 
 def _differs(one: KubeObject, other: KubeObject) -> bool:
-    told = ("labels", "annotations")
-    return one.get("spec") != other.get("spec") or any(
-        (one["metadata"].get(key) or {}) != (other["metadata"].get(key) or {}) for key in told
-    )
+    return one.get("spec") != other.get("spec") or _notes(one) != _notes(other)
+
+
+def _notes(raw: KubeObject) -> tuple[KubeObject, KubeObject]:
+    annotations = raw["metadata"].get("annotations") or {}
+    kept = {name: text for name, text in annotations.items() if name != LAST_APPLIED}
+    return raw["metadata"].get("labels") or {}, kept
 
 
 def validate(cluster: Cluster, objects: list[KubeObject]) -> list[str]:

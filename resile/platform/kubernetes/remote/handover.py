@@ -1,0 +1,61 @@
+"""Fields that `kubectl apply` wrote, handed over to another owner. Pure.
+
+Without ``--server-side``, kubectl writes fields as an ordinary update and remembers the manifest in
+an annotation. To server-side apply these fields are somebody else's, and what a later manifest
+leaves out would stay forever. So what kubectl wrote is made to look as if the new owner had applied
+it, which is what kubectl does when it changes over itself (client-go's ``csaupgrade``). The
+annotation is among these fields and goes with the first apply.
+"""
+
+from __future__ import annotations
+
+from typing import Any, TypeAlias
+
+__all__ = ["LAST_APPLIED", "handed_over"]
+
+LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
+KUBECTL = "kubectl-client-side-apply"
+
+Entry: TypeAlias = dict[str, Any]
+"""Of an object's ``metadata.managedFields``."""
+
+
+def handed_over(entries: list[Entry], *, to: str) -> list[Entry] | None:
+    """The entries after the handover; None if there is nothing to hand over.
+
+    Of entries in different API versions only those of the new owner's are merged: paths of one
+    version mean nothing in another.
+    """
+    given = [entry for entry in entries if _is_kubectls(entry)]
+    if not given:
+        return None
+    own = next((entry for entry in entries if _is_applied(entry, by=to)), None)
+    first = own or {**given[0], "manager": to, "operation": "Apply"}
+    fields = first.get("fieldsV1") or {}
+    for entry in given:
+        if entry.get("apiVersion") == first.get("apiVersion"):
+            fields = _union(fields, entry.get("fieldsV1") or {})
+    others = [entry for entry in entries if entry not in given and entry is not own]
+    return [{**first, "fieldsV1": fields}, *others]
+
+
+def _is_kubectls(entry: Entry) -> bool:
+    """Written by `kubectl apply`, under whatever name it was told to use."""
+    if entry.get("operation") != "Update" or entry.get("subresource"):
+        return False
+    metadata = (entry.get("fieldsV1") or {}).get("f:metadata") or {}
+    annotated = f"f:{LAST_APPLIED}" in (metadata.get("f:annotations") or {})
+    return annotated or entry.get("manager") == KUBECTL
+
+
+def _is_applied(entry: Entry, *, by: str) -> bool:
+    applied = entry.get("operation") == "Apply" and not entry.get("subresource")
+    return applied and entry.get("manager") == by
+
+
+def _union(one: Entry, other: Entry) -> Entry:
+    """A set of fields is a tree of names, so its union is that of the trees."""
+    merged = dict(one)
+    for name, below in other.items():
+        merged[name] = _union(merged.get(name) or {}, below or {})
+    return merged

@@ -1,0 +1,76 @@
+"""Somebody who may do everything with ElasticJobs, and nothing else: what was done is said so."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+
+import pytest
+import pytest_asyncio
+
+from resile.platform.kubernetes.errors import NotFound
+from resile.platform.kubernetes.kinds import ELASTIC_JOBS, Kind
+from tests.kube.apiserver import GUEST, ApiServer, running
+from tests.kube.cli.console import Console, reads
+from tests.kube.cli.statuses import create, manifest, status, write_status
+from tests.kube.operator.stage import Stage
+
+GROUP = "rbac.authorization.k8s.io"
+ROLES = Kind(GROUP, "v1", "Role", "roles")
+BINDINGS = Kind(GROUP, "v1", "RoleBinding", "rolebindings")
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApiServer]:
+    with running(tmp_path_factory.mktemp("kube"), authorization="RBAC") as server:
+        yield server
+
+
+@pytest_asyncio.fixture
+async def guest(server: ApiServer, stage: Stage, tmp_path: Path) -> AsyncIterator[Console]:
+    rule = {"apiGroups": [ELASTIC_JOBS.group], "resources": ["*"], "verbs": ["*"]}
+    await stage.client.create(ROLES, {"metadata": {"name": "jobs"}, "rules": [rule]})
+    binding = {
+        "metadata": {"name": "jobs"},
+        "roleRef": {"apiGroup": GROUP, "kind": "Role", "name": "jobs"},
+        "subjects": [{"apiGroup": GROUP, "kind": "User", "name": GUEST}],
+    }
+    await stage.client.create(BINDINGS, binding)
+    yield Console(tmp_path, kubeconfig=server.kubeconfig(GUEST, namespace=stage.client.namespace))
+
+
+async def test_a_job_is_submitted_and_seen_to_train(stage: Stage, guest: Console) -> None:
+    submitting = guest.start("submit", guest.write(manifest("digits")))
+    try:
+        await reads(submitting, "the operator has not looked at it yet")
+        raw = await stage.job("digits")
+        pending = status("digits", world_size=None, round=None, step=None)
+        await write_status(stage.client, raw, pending)
+        (line,) = await reads(submitting, "2 of 2 nodes are running")
+        assert "master" not in line
+        body = {"round": 1, "worldSize": 4}
+        await stage.client.patch_status(ELASTIC_JOBS, "digits", status=body)
+        _, complaints = await asyncio.to_thread(submitting.communicate, timeout=60)
+    finally:
+        submitting.kill()
+    assert (submitting.returncode, complaints) == (0, "")
+
+
+async def test_a_deleted_job_is_said_to_be_deleted(stage: Stage, guest: Console) -> None:
+    for name in ("one", "two"):
+        await create(stage.client, manifest(name), status(name))
+    assert await guest.says("delete", "one", "two") == (
+        "job 'one' is deleted; its pods cannot be seen\n"
+        "job 'two' is deleted; its pods cannot be seen\n"
+    )
+    with pytest.raises(NotFound):
+        await stage.job("one")
+
+
+async def test_a_job_is_described_without_its_events(stage: Stage, guest: Console) -> None:
+    await create(stage.client, manifest("digits"), status("digits"))
+    shown = await guest.says("describe", "digits")
+    assert "Conditions" in shown
+    last = shown.splitlines()[-1]
+    assert last.startswith('Events cannot be seen: events is forbidden: User "guest" cannot list')
