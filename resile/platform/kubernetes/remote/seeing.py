@@ -36,8 +36,6 @@ DELETING = "Deleting"
 UNTOUCHED = "the operator has not looked at it yet"
 UNSEEN = "the operator has not looked at the change yet"
 
-"""The whole manifest once more, as text: of use to kubectl alone."""
-
 
 def picture_of(raw: KubeObject, *, now: float) -> JobPicture:
     """Everything there is to see of a job."""
