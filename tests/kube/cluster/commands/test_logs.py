@@ -116,7 +116,8 @@ async def test_following_goes_on_over_broken_lines_and_with_the_rank(
     async with KubeClient.connect(kubeconfig=kubeconfig, namespace=namespace) as client:
         await client.delete(PODS, "talk-worker-0")
     await following.until(lambda: len(following.numbers("talk-worker-2")) > 5)
-    await console.says("delete", "talk", "-n", namespace)
+    deleted = await console.run("delete", "talk", "-n", namespace)  # says if it takes long
+    assert deleted.returncode == 0, deleted.stderr
     assert await asyncio.to_thread(following.process.wait, 60) == 0, "the job is over"
     for node in ("talk-worker-0", "talk-worker-2"):
         numbers = following.numbers(node)
