@@ -254,7 +254,7 @@ class Agent:
                 self._handover.released()
             case Fenced(reason=reason):
                 await self._fenced(reason)
-            case Drain(reason=reason):
+            case Drain(reason=reason) if not self._handover.offered:
                 log.info("leaving the job: %s", reason)
                 os.kill(os.getpid(), signal.SIGTERM)
             case JobDone():
@@ -358,6 +358,7 @@ class Agent:
             self._group = None
         self._node, self._round, self._state, self._store = None, 0, LocalState.IDLE, None
         self._given = None
+        self._handover.released()  # nobody waits for what this node holds any more
         self._link.rejoin()
 
     async def _job_done(self, done: JobDone) -> int:
@@ -442,6 +443,7 @@ class Agent:
             failures=self._group.failures() if failed and self._group else (),
             start=self._given,
             seen=self._seen,
+            leaving=self._handover.offered,
         )
 
     def _renewal(self) -> FromAgent | None:

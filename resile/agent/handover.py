@@ -25,6 +25,9 @@ class HandoverPart:
         self._released = asyncio.Event()
         """Everybody has saved: this node may go."""
         self._waiting: asyncio.Task[None] | None = None
+        self.offered = ""
+        """Why this node wants to leave, while it waits for the others: a master that comes back
+        meanwhile has to hear it again."""
 
     def asked(self, fence: Fence) -> None:
         """A change is planned: tell the workers, and the master whether they can save."""
@@ -59,6 +62,7 @@ class HandoverPart:
         """
         if not self._snapshots.can_hand_over:
             return
+        self.offered = reason
         self._say(Leaving(fence=fence, reason=reason))
         released = asyncio.create_task(self._released.wait())
         impatient = asyncio.create_task(again.get())
@@ -67,6 +71,7 @@ class HandoverPart:
         )
         for task in (released, impatient):
             task.cancel()
+        self.offered = ""
 
     async def _tell(self, fence: Fence) -> None:
         step = await self._snapshots.handed_over()

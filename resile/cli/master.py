@@ -39,6 +39,13 @@ log = logging.getLogger("resile.master")
 @click.option("--tls-cert", metavar="FILE", help="Serve TLS with this certificate.")
 @click.option("--tls-key", metavar="FILE", help="The certificate's key, if it is in another file.")
 @click.option("--until-done", is_flag=True, help="End with the job.")
+@click.option(
+    "--after-round",
+    type=click.IntRange(0),
+    default=0,
+    metavar="N",
+    help="The job had come to round N; with an empty store, ask its agents before going on.",
+)
 @click.option("--run-folder", hidden=True, type=click.Path(path_type=Path))
 @click.option("--job-folder", hidden=True, type=click.Path(path_type=Path))
 @click.option("--parent", hidden=True, type=int)
@@ -54,6 +61,7 @@ def master(
     tls_cert: str | None,
     tls_key: str | None,
     until_done: bool,
+    after_round: int,
     run_folder: Path | None,
     job_folder: Path | None,
     parent: int | None,
@@ -92,6 +100,7 @@ def master(
             elasticity=elasticity,
             tls=server_tls(tls_cert, tls_key),
             until_done=until_done or run_folder is not None,
+            after_round=after_round,
             logs=job_folder / "logs" if job_folder else None,
         )
         keeping = open_store(store, folder)

@@ -164,6 +164,21 @@ class Formation:
             return
         self._hand_over(f"{node.label} is leaving: {reason}", now, leaving=node.id)
 
+    def may_save(self, node: Node) -> bool:
+        """Whether a node has workers in the round that might hold steps nobody else has."""
+        running = self._round.phase is RoundPhase.RUNNING and node.state is LocalState.RUNNING
+        return running and node.connected and node.id in self._round
+
+    def is_leaving(self, node: Node) -> bool:
+        """Whether it has said so and waits for everybody to save."""
+        return self._handover is not None and node.id in self._handover.leaving
+
+    def remind(self, node: Node) -> None:
+        """A member is back, and may have missed that a change is planned."""
+        if self._handover is not None:
+            self._handover.remind(node.id)
+            self._ask_to_save(node.id, self._handover.reason)
+
     def told(self, node: Node, now: float, *, able: bool) -> None:
         """A member's workers know of the planned change, or cannot save."""
         if self._handover is None:
@@ -185,10 +200,13 @@ class Formation:
             self._until.settle = None
             self._until.handover = now + self._elasticity.handover_timeout
             for member in self._round.members:
-                ask = messages.Handover(round=self._round.number, reason=reason)
-                self._register.send(member, ask)
+                self._ask_to_save(member, reason)
         if leaving is not None:
             self._handover.leaving.add(leaving)
+
+    def _ask_to_save(self, member: int, reason: str) -> None:
+        ask = messages.Handover(round=self._round.number, reason=reason)
+        self._register.send(member, ask)
 
     def _end_handover(self, now: float) -> None:
         """Everybody saved, or cannot, or took too long: the change happens."""

@@ -31,6 +31,10 @@ class Handover:
         self._told.add(node)
         return missing == {node}
 
+    def remind(self, node: int) -> None:
+        """A member was away and may not have heard of it: it is told again."""
+        self._told.discard(node)
+
     def saved(self, node: int, step: int) -> bool:
         """A member's workers hold a step; True when it was the last one."""
         missing = self.members - self._steps.keys()

@@ -67,6 +67,10 @@ class MasterConfig:
     until_done: bool = False
     """End with the job, rather than stay to be asked about it."""
 
+    after_round: int = 0
+    """The job is known to have come so far: should the store be empty, its agents are asked what
+    they hold before anybody trains."""
+
     logs: Path | None = None
     """Where the nodes' output lies, if on this machine."""
 
@@ -125,12 +129,15 @@ async def _service(config: MasterConfig, store: Store) -> MasterService:
         shards.expect_back(proof_at=now + register.elasticity.lease)
         return MasterService(membership, store, board=memory.board, shards=shards)
     job = JobRecord(
-        job=config.job or "", elasticity=config.elasticity, agreed=config.job is not None
+        job=config.job or "",
+        elasticity=config.elasticity,
+        agreed=config.job is not None,
+        floor=config.after_round,
     )
     register = Register(job, wall_offset=wall_offset)
     if job.agreed:
         register.journal.keep(JOB_KEY, job)  # what is kept beside it is found by this key
-    return MasterService(Membership(register), store)
+    return MasterService(Membership(register, forgotten=config.after_round > 0), store)
 
 
 async def _listen(

@@ -20,6 +20,7 @@ from resile.master.records import JobRecord, NodeRecord, RoundPhase
 from resile.master.register import Register
 from resile.master.roster import Node, Roster
 from resile.master.rounds import Round
+from resile.master.succession import Succession
 from resile.wire.messages import (
     Drain,
     Fence,
@@ -43,9 +44,12 @@ ROLL_CALLS_PER_LEASE = 10
 class Membership:
     """One job's nodes and rounds."""
 
-    def __init__(self, register: Register) -> None:
+    def __init__(self, register: Register, *, forgotten: bool = False) -> None:
+        """``forgotten``: the job is known to have trained, though nothing of that is."""
         self._register = register
+        self._forgotten = forgotten
         self._formation = Formation(register)
+        self._succession = Succession(register, self._formation)
         self._next_roll_call = 0.0
         self._recall: Recall | None = None
         """While agents are asked what they hold, because nothing is remembered."""
@@ -271,6 +275,8 @@ class Membership:
             self._adopt(self._recall, now)
         for node in self.roster.proven_lost(now):
             self._evict(node, "its connection was lost", now)
+        for node in self.roster.overstaying(now):
+            self._evict(node, "another node has its place", now)
         if now >= self._next_roll_call:
             self._next_roll_call = now + self.elasticity.lease / ROLL_CALLS_PER_LEASE
             for node in self.roster.silent(now):
@@ -287,7 +293,7 @@ class Membership:
     # --- a lost memory ----------------------------------------------------------------------
 
     def _recalled(self, hello: Hello, now: float) -> Refused | None:
-        """A master that knows of no round asks first, should anybody hold one.
+        """A master that knows of no round asks first, should anybody hold one, or have held one.
 
         What follows is decided in :meth:`tick`, when everything that is said now was sent: ids of
         the forgotten job may be those that were given in the meantime.
@@ -295,7 +301,7 @@ class Membership:
         if self.round.number:
             return None
         if self._recall is None:
-            if not remembers(hello):
+            if not self._forgotten and not remembers(hello):
                 return None
             self._recall = Recall(until=now + self.elasticity.lease)
             for node in self.roster:
@@ -304,8 +310,9 @@ class Membership:
 
     def _adopt(self, recall: Recall, now: float) -> None:
         """Go on from what agents hold."""
-        self._recall = None
-        self._register.adopt(recall.memory(self.job), now=now)
+        self._recall, self._forgotten = None, False
+        if recall.anything:
+            self._register.adopt(recall.memory(self.job), now=now)
         self._resume(recall.sentence, now)
 
     def _resume(self, sentence: str, now: float) -> None:
@@ -316,7 +323,8 @@ class Membership:
     # --- coming and going -------------------------------------------------------------------
 
     def _join(self, hello: Hello, now: float) -> int:
-        self._supersede(hello, now)
+        for predecessor in self._succession.proven_gone(hello.info, now):
+            self._evict(predecessor, f"replaced by {hello.info.name}", now)
         record = NodeRecord(id=self.job.next_node, info=hello.info)
         self._register.set_job(next_node=record.id + 1)
         lease_until = now + self.elasticity.lease
@@ -330,18 +338,6 @@ class Membership:
         self._formation.greet(node)
         return node.id
 
-    def _supersede(self, hello: Hello, now: float) -> None:
-        """A replacement proves its predecessor dead: same slot, and the old one away or older."""
-        info = hello.info
-        if info.rank is None:
-            return
-        for node in self.roster.claimants(info.rank):
-            old = node.record.info
-            newer = (info.generation or 0) > (old.generation or 0)
-            away = not node.connected and node.not_before <= now
-            if old.role == info.role and (newer or away):
-                self._evict(node, f"replaced by {info.name}", now)
-
     def _come_back(self, hello: Hello, held: Fence, now: float) -> int | Fenced:
         node = self.roster.get(held.node)
         if node is None or node.record.info.name != hello.info.name:
@@ -353,6 +349,7 @@ class Membership:
             self.roster.warmed(node)
         self._register.welcome(node, held.round)
         self._catch_up(node, hello, held, now)
+        self._succession.came_back(node, now)
         self._formation.consider(now)
         return node.id
 
@@ -368,6 +365,10 @@ class Membership:
                 self.succeeded(held, now=now)
             elif hello.state is not LocalState.RUNNING:
                 self._register.send_start(node.id)
+            else:
+                self._formation.remind(node)
+            if hello.leaving:
+                self._formation.leaving(node, hello.leaving, now)
         elif same and phase is RoundPhase.FORMING and hello.state is LocalState.READY:
             self.ready(held, hello.store, now=now)
         elif phase is RoundPhase.FORMING and node.id in self.round:

@@ -79,6 +79,11 @@ class Recall:
                 self.until = min(self.until, now)
         return Refused(reason=self._wait_reason())
 
+    @property
+    def anything(self) -> bool:
+        """Whether anybody came who holds something."""
+        return bool(self._heard)
+
     def memory(self, job: JobRecord) -> Memory:
         """The records that a store would have kept, as far as they can be known."""
         heard = self._heard.values()
@@ -100,6 +105,8 @@ class Recall:
     @property
     def sentence(self) -> str:
         """What came of it, for people."""
+        if not self._heard:
+            return "the master lost its memory, and no node holds anything of the job"
         if self._is_whole():
             agents = f"{len(self._heard)} agent{'s hold' if len(self._heard) > 1 else ' holds'}"
             return f"the master lost its memory and resumed round {self._round} from what {agents}"
@@ -154,6 +161,8 @@ class Recall:
         )
 
     def _shortage(self) -> str:
+        if not self._heard:
+            return "none has come back yet"
         if not self._members:
             return f"nobody who came back had begun round {self._round}"
         return f"{len(self._members)} of {self._size} nodes of round {self._round} came back"

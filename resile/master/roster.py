@@ -34,6 +34,9 @@ class Node:
     missing: tuple[int, ...] = ()
     """Global ranks of its workers that have not reached the process group."""
 
+    leave_by: float | None = None
+    """Until when it may stay although another has its place: its workers may want to save."""
+
     told: str = ""
     """The reason it was last given for waiting, so that it is told once."""
 
@@ -143,9 +146,14 @@ class Roster:
         """Those who hold a connection but let their lease run out."""
         return [n for n in self._nodes.values() if n.connected and n.lease_until <= now]
 
+    def overstaying(self, now: float) -> list[Node]:
+        """Those who should have left by now."""
+        return [n for n in self._nodes.values() if n.leave_by is not None and n.leave_by <= now]
+
     def deadlines(self) -> Iterator[float]:
-        """When those in limbo are proven lost."""
+        """When those in limbo are proven lost, and those who are replaced have to be gone."""
         for node in self.limbo:
             proof_at = self._nodes[node].proof_at
             if proof_at is not None:
                 yield proof_at
+        yield from (n.leave_by for n in self._nodes.values() if n.leave_by is not None)

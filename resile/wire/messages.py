@@ -151,6 +151,9 @@ class Hello(Message, frozen=True, kw_only=True):
     seen: Number = 0
     """The newest round it ever was in, also as another node: no later one may be older."""
 
+    leaving: Line = ""
+    """Why it is about to go, while it waits for everybody to save; see :class:`Leaving`."""
+
 
 class Renew(Message, frozen=True, kw_only=True):
     """I am alive. Sent several times in a lease."""

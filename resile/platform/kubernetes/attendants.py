@@ -13,7 +13,15 @@ from typing import Any
 
 from resile.job.spec import ElasticJob
 from resile.platform.kubernetes import names
-from resile.platform.kubernetes.labels import COMPONENT, JOB, NODE, master_labels, owner
+from resile.platform.kubernetes.labels import (
+    COMPONENT,
+    DEFAULT_CONTAINER,
+    JOB,
+    NODE,
+    master_labels,
+    owner,
+)
+from resile.platform.kubernetes.pods import merged_resources
 from resile.wire.auth import TOKEN_VARIABLE
 from resile.wire.endpoint import DEFAULT_PORT, Endpoint
 from resile.wire.launching import conf_text
@@ -81,8 +89,11 @@ def nodes_service(job: ElasticJob, *, uid: str) -> dict[str, Any]:
     }
 
 
-def master_pod(job: ElasticJob, *, uid: str, image: str, serial: int) -> dict[str, Any]:
-    """The master. ``image`` unless the manifest names one."""
+def master_pod(
+    job: ElasticJob, *, uid: str, image: str, serial: int, after_round: int = 0
+) -> dict[str, Any]:
+    """The master. ``image`` unless the manifest names one; ``after_round``: where nodes that are
+    still there had come to under an earlier one."""
     told = job.spec.master
     template = copy.deepcopy(told.template)
     metadata = template.get("metadata") or {}
@@ -92,13 +103,16 @@ def master_pod(job: ElasticJob, *, uid: str, image: str, serial: int) -> dict[st
     own["labels"] = {**(metadata.get("labels") or {}), **master_labels(job.metadata.name)}
     if metadata.get("annotations"):
         own["annotations"] = metadata["annotations"]
-    return {**pod, "spec": _master_spec(job, template.get("spec") or {}, image=image)}
+    spec = _master_spec(job, template.get("spec") or {}, image=image)
+    if after_round:
+        spec["containers"][0]["command"] += ["--after-round", str(after_round)]
+    return {**pod, "spec": spec}
 
 
 def _master_spec(job: ElasticJob, spec: dict[str, Any], *, image: str) -> dict[str, Any]:
     told = job.spec.master
     main, *sidecars = spec.get("containers") or [{}]
-    spec["containers"] = [_master_container(job, main, image=told.image or image), *sidecars]
+    spec["containers"] = [_master_container(job, main, image=image), *sidecars]
     spec["restartPolicy"] = "Always"
     spec.setdefault("terminationGracePeriodSeconds", _GRACE_SECONDS)
     spec.setdefault("automountServiceAccountToken", False)
@@ -118,10 +132,9 @@ def _master_spec(job: ElasticJob, spec: dict[str, Any], *, image: str) -> dict[s
 
 
 def _master_container(job: ElasticJob, main: dict[str, Any], *, image: str) -> dict[str, Any]:
-    elasticity = job.spec.elasticity()
-    resources = job.spec.master.resources.resolved()
-    main.setdefault("name", CONTAINER)
-    main["image"] = image
+    elasticity, told = job.spec.elasticity(), job.spec.master
+    main["name"] = main.get("name") or CONTAINER
+    main["image"] = told.image or main.get("image") or image
     main["command"] = [
         *("resile", "master"),
         *("--endpoint", f"0.0.0.0:{DEFAULT_PORT}"),
@@ -144,8 +157,7 @@ def _master_container(job: ElasticJob, main: dict[str, Any], *, image: str) -> d
         {"name": "store", "mountPath": STORE_FOLDER},
         {"name": "tmp", "mountPath": "/tmp"},
     ]
-    amounts = {"requests": resources.requests, "limits": resources.limits}
-    main.setdefault("resources", {name: each for name, each in amounts.items() if each})
+    main["resources"] = merged_resources(main.get("resources") or {}, told.resources.resolved())
     return main
 
 

@@ -15,6 +15,7 @@ from resile.master.membership import Membership
 from resile.master.records import JobRecord, RoundPhase, decode_memory
 from resile.master.register import Register
 from resile.wire.messages import (
+    Drain,
     Fence,
     Fenced,
     FromMaster,
@@ -57,6 +58,8 @@ class PretendAgent:
     seen: int = 0
     """The newest round ever: its keeper hears no workers of older ones."""
     leaving: bool = False
+    stubborn: bool = False
+    """Whether it does not leave when asked to."""
     told: list[FromMaster] = field(default_factory=list)
 
     def hello(self, elasticity: Elasticity, job: str = "j") -> Hello:
@@ -79,6 +82,7 @@ class PretendAgent:
             store=self.store,
             start=self.start,
             seen=self.seen,
+            leaving="SIGTERM" if self.leaving else "",
         )
 
 
@@ -186,11 +190,15 @@ class Model:
             agent.connected = False
         self.settle()
 
-    def lose_memory(self) -> None:
-        """The master is replaced by one with an empty store, which cannot know what ids it gave."""
+    def lose_memory(self, *, after_round: int = 0) -> None:
+        """The master is replaced by one with an empty store, which cannot know what ids it gave.
+
+        ``after_round``: somebody told it how far the job had come.
+        """
         self.settle()
         self.losing = False
-        self.membership = Membership(Register(JobRecord(job="j", elasticity=self.elasticity)))
+        job = JobRecord(job="j", elasticity=self.elasticity, floor=after_round)
+        self.membership = Membership(Register(job), forgotten=after_round > 0)
         self.kept, self.by_node, self.ids = {}, {}, set()
         for agent in self.agents.values():
             agent.connected = False
@@ -266,6 +274,9 @@ class Model:
                 self.agents.pop(agent.name)
                 agent.connected = False
                 self.membership.left(self.fence(agent), "asked to", now=self.now)
+            case Drain() if not agent.stubborn:
+                agent.leaving = True
+                self.membership.leaving(self.fence(agent), "asked to", now=self.now)
             case Wait(stop_workers=True):
                 agent.state = LocalState.IDLE
             case Fenced():

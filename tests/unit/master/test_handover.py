@@ -95,3 +95,116 @@ def test_a_master_that_returns_prepares_the_change_again() -> None:
     model.reconnect_all()
     model.advance(1)
     assert len(model.running) == 2
+
+
+# --- replaced while they train ------------------------------------------------------------------
+
+
+def replaced(model: Model, old: PretendAgent) -> PretendAgent:
+    """The platform starts another node in the place of one."""
+    return model.join(rank=old.rank, generation=(old.generation or 0) + 1, saves=True)
+
+
+def test_a_node_that_is_replaced_while_it_trains_is_let_save_first() -> None:
+    model = Model(min_nodes=2, max_nodes=2)
+    first = model.join(saves=True, rank=0, generation=0)
+    second = model.join(saves=True, rank=1, generation=1)
+    successor = replaced(model, second)
+    assert model.running == {first.name, successor.name}
+    assert "all 2 nodes hold step 7" in " ".join(e.text for e in model.membership.journal.events)
+    assert "NodeLost" not in events(model)
+
+
+def test_a_replaced_node_that_does_not_leave_is_put_out_when_its_time_is_over() -> None:
+    model = Model(min_nodes=2, max_nodes=2, handover_timeout=10)
+    first = model.join(saves=True, rank=0, generation=0)
+    second = model.join(saves=True, rank=1, generation=1, stubborn=True)
+    successor = replaced(model, second)
+    model.advance(9)
+    assert model.running == {first.name, second.name}, "training goes on meanwhile"
+    model.advance(2)
+    assert model.running == {first.name, successor.name}
+
+
+def test_a_replaced_node_whose_connection_is_gone_is_not_waited_for() -> None:
+    model = Model(min_nodes=2, max_nodes=2, connection_grace=60)
+    first = model.join(saves=True, rank=0, generation=0)
+    second = model.join(saves=True, rank=1, generation=1)
+    model.cut(second)
+    successor = replaced(model, second)
+    assert model.running == {first.name, successor.name}
+
+
+def drained(model: Model) -> tuple[PretendAgent, PretendAgent]:
+    """Two nodes that are asked to leave while their master dies."""
+    agents = (
+        model.join(saves=True, rank=0, generation=0),
+        model.join(saves=True, rank=1, generation=1),
+    )
+    for agent in agents:
+        agent.leaving = True
+    return agents
+
+
+def test_a_master_that_returns_hears_again_who_wants_to_leave() -> None:
+    model = Model(min_nodes=2, max_nodes=2)
+    drained(model)
+    model.crash_master()
+    model.reconnect_all()
+    model.advance(1)
+    assert model.agents == {}
+    assert "all 2 nodes hold step 7" in " ".join(e.text for e in model.membership.journal.events)
+
+
+def test_replacements_that_reach_a_returned_master_first_put_nobody_out() -> None:
+    model = Model(min_nodes=2, max_nodes=2)
+    old = drained(model)
+    model.crash_master()
+    new = {replaced(model, agent).name for agent in old}
+    model.advance(1)
+    model.reconnect_all()
+    model.advance(1)
+    assert model.running == new
+    assert "all 2 nodes hold step 7" in " ".join(e.text for e in model.membership.journal.events)
+
+
+def test_replacements_that_reach_a_master_without_memory_first_wait_for_the_others() -> None:
+    model = Model(min_nodes=2, max_nodes=2)
+    old = drained(model)
+    model.lose_memory(after_round=1)
+    new = {replaced(model, agent).name for agent in old}
+    assert model.running == set()
+    model.reconnect_all()
+    model.advance(1)
+    model.reconnect_all()
+    model.advance(1)
+    assert model.running == new
+    assert model.membership.round.number > 1
+    assert "all 2 nodes hold step 7" in " ".join(e.text for e in model.membership.journal.events)
+
+
+def test_a_master_without_memory_goes_on_alone_when_nobody_comes_back() -> None:
+    model = Model(min_nodes=2, max_nodes=2, lease=5)
+    old = drained(model)
+    for agent in old:
+        model.kill(agent)
+    model.lose_memory(after_round=3)
+    new = {replaced(model, agent).name for agent in old}
+    model.advance(4)
+    model.reconnect_all()
+    assert model.running == set()
+    model.advance(2)
+    model.reconnect_all()
+    assert model.running == new
+    assert model.membership.round.number == 4
+
+
+def test_a_member_that_was_away_hears_of_the_planned_change_when_it_is_back() -> None:
+    model = Model(min_nodes=1, max_nodes=2, connection_grace=60)
+    first, second = model.join(saves=True), model.join(saves=True)
+    model.cut(first)
+    model.ask_to_leave(second)
+    assert second.name in model.agents, "it waits for the others"
+    model.connect(first)
+    assert model.running == {first.name}
+    assert "all 2 nodes hold step 7" in " ".join(e.text for e in model.membership.journal.events)

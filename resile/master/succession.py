@@ -1,0 +1,61 @@
+"""Nodes that a platform started in the place of others: whom they prove dead, and who makes way.
+
+A replacement is proof that its predecessor is gone, if that one is away. If it trains, it was
+replaced on purpose, with its machine drained perhaps: it may hold steps that nobody else has, and
+is asked to leave, which lets everybody save first.
+"""
+
+from __future__ import annotations
+
+from resile.master.formation import Formation
+from resile.master.register import Register
+from resile.master.roster import Node
+from resile.wire.messages import Drain, NodeInfo
+
+__all__ = ["Succession"]
+
+
+class Succession:
+    """One job's."""
+
+    def __init__(self, register: Register, formation: Formation) -> None:
+        self._register = register
+        self._roster = register.roster
+        self._formation = formation
+
+    def proven_gone(self, newcomer: NodeInfo, now: float) -> list[Node]:
+        """Whom a newcomer proves dead. Others whose place it has are asked to go; one that a
+        returned master still expects is given the time to come back for that."""
+        gone = []
+        for node in [] if newcomer.rank is None else self._roster.claimants(newcomer.rank):
+            known = node.record.info
+            away = not node.connected and node.not_before <= now
+            if not _replaces(newcomer, known):
+                gone += [node] if away and known.role == newcomer.role else []
+            elif self._formation.may_save(node):
+                self._make_way(node, newcomer, now)
+            elif node.connected or away:
+                gone.append(node)
+            else:
+                self._roster.hasten([node.id], proof_at=now)
+        return gone
+
+    def came_back(self, node: Node, now: float) -> None:
+        """A node is here again; another may have its place meanwhile."""
+        info = node.record.info
+        others = [] if info.rank is None else self._roster.claimants(info.rank)
+        for other in others:
+            if _replaces(other.record.info, info) and self._formation.may_save(node):
+                self._make_way(node, other.record.info, now)
+
+    def _make_way(self, node: Node, successor: NodeInfo, now: float) -> None:
+        """Have a node leave cleanly, and not too late."""
+        if node.leave_by is None:
+            node.leave_by = now + self._register.elasticity.handover_timeout
+            if not self._formation.is_leaving(node):
+                self._register.send(node.id, Drain(reason=f"replaced by {successor.name}"))
+
+
+def _replaces(newcomer: NodeInfo, known: NodeInfo) -> bool:
+    newer = (newcomer.generation or 0) > (known.generation or 0)
+    return newer and newcomer.role == known.role
