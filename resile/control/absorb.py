@@ -7,12 +7,12 @@ are looked at.
 
 from __future__ import annotations
 
-from datetime import datetime, timedelta
+from datetime import datetime, timedelta, timezone
 
 from msgspec.structs import replace
 
 from resile.control.ledger import Ledger
-from resile.control.observed import ObservedNode
+from resile.control.observed import UNSCHEDULABLE, ObservedNode
 from resile.control.relaunch import Ended, Fate, Outcome, Spent, decide_fate
 from resile.job.exits import ExitCause, NodeExit, classify, describe
 from resile.job.node import LIVE, NodePhase
@@ -36,7 +36,7 @@ def absorb(ledger: Ledger) -> str:
             continue
         rank = _refreshed(rank, found)
         if found.live:
-            ledger.put(rank)
+            ledger.put(_told_patiently(ledger, rank))
         else:
             failures.append(_ended(ledger, rank, end=_exit_of(found), at=found.ended_at))
     return next((failure for failure in failures if failure), "")
@@ -52,7 +52,7 @@ def absorb_leftovers(ledger: Ledger) -> None:
             if rank.seen or _overdue(ledger, rank):
                 ledger.put(replace(rank, phase=NodePhase.STOPPED, message="no longer there"))
         elif found.live:
-            ledger.put(_refreshed(rank, found))
+            ledger.put(_told_patiently(ledger, _refreshed(rank, found)))
         else:
             end = _exit_of(found)
             done = classify(end) is ExitCause.COMPLETED
@@ -87,6 +87,20 @@ def _refreshed(rank: NodeStatus, found: ObservedNode) -> NodeStatus:
         started_at=found.started_at or rank.started_at,
         seen=rank.seen or found.made,
     )
+
+
+def _told_patiently(ledger: Ledger, rank: NodeStatus) -> NodeStatus:
+    """A node that has found no room for long says since when. Not for how long: that would change
+    the status at every look."""
+    if rank.phase is not NodePhase.PENDING or rank.reason != UNSCHEDULABLE or not rank.asked_at:
+        return rank
+    told_at = rank.asked_at + ledger.policy.patience_told
+    ledger.wake_at(told_at)
+    if ledger.now < told_at:
+        return rank
+    since = f"asked for at {rank.asked_at.astimezone(timezone.utc):%Y-%m-%d %H:%M} UTC"
+    detail = f": {rank.message}" if rank.message else ""
+    return replace(rank, message=f"{since} and still without room{detail}")
 
 
 def _exit_of(found: ObservedNode) -> NodeExit:

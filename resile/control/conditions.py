@@ -12,6 +12,7 @@ from datetime import datetime
 
 from resile.control.completion import Verdict
 from resile.control.ledger import AT_WORK, Ledger
+from resile.control.ordering import UP
 from resile.control.scaling import asked_size, settle
 from resile.job.node import NodePhase
 from resile.job.status import (
@@ -25,7 +26,6 @@ from resile.job.status import (
 
 __all__ = ["current_phase", "describe_job", "with_condition"]
 
-_UP = frozenset({NodePhase.RUNNING, NodePhase.SUCCEEDED})
 NOT_STARTED = "NotStarted"
 """The reason of Running until it holds for the first time."""
 
@@ -69,7 +69,8 @@ def current_phase(ledger: Ledger) -> JobPhase:
     """The phase of a job that is not over."""
     if ledger.spec.suspend:
         return JobPhase.SUSPENDED
-    if not _short_roles(ledger) and any(r.phase is NodePhase.RUNNING for r in ledger.ranks):
+    could_begin = _has_trained(ledger) or not ledger.observed.no_master
+    if could_begin and not _short_roles(ledger) and _anybody_runs(ledger):
         return JobPhase.RUNNING
     if _has_trained(ledger):
         return JobPhase.RESTARTING
@@ -107,8 +108,7 @@ def _set_running(ledger: Ledger) -> None:
     elif ledger.phase in (JobPhase.SUSPENDED, JobPhase.SUCCEEDED, JobPhase.FAILED):
         reason, message = f"Job{ledger.phase.value}", f"the job is {ledger.phase.value.lower()}"
     else:
-        short = "; ".join(_short_roles(ledger)) or "no node is running"
-        reason, message = "TooFewNodes", _with_troubles(ledger, short)
+        reason, message = "TooFewNodes", _with_troubles(ledger, _shortage(ledger))
     if not running and not _has_trained(ledger):
         reason = NOT_STARTED
     _set(ledger, ConditionType.RUNNING, running, reason=reason, message=message)
@@ -170,21 +170,34 @@ def _set_suspended(ledger: Ledger) -> None:
     _set(ledger, ConditionType.SUSPENDED, suspended, reason=reason, message=message)
 
 
+def _anybody_runs(ledger: Ledger) -> bool:
+    return any(rank.phase is NodePhase.RUNNING for rank in ledger.ranks)
+
+
+def _shortage(ledger: Ledger) -> str:
+    """What a job that does not run lacks."""
+    short = _short_roles(ledger)
+    return "; ".join(short) or (_running(ledger) if _anybody_runs(ledger) else "no node is running")
+
+
 def _short_roles(ledger: Ledger) -> list[str]:
     """A clause for each required role that has fewer nodes up than it needs."""
     clauses = []
     for name, role in ledger.spec.roles.items():
-        up = len(ledger.of_role(name, _UP))
+        up = len(ledger.of_role(name, UP))
         if ledger.spec.requires(name) and up < role.size.min:
             clauses.append(f"role {name} has {up} of the {role.size.min} nodes it needs")
     return clauses
 
 
 def _head_count(ledger: Ledger) -> str:
+    return _with_troubles(ledger, "; ".join([_running(ledger), *_limited_sizes(ledger)]))
+
+
+def _running(ledger: Ledger) -> str:
     running = sum(rank.phase is NodePhase.RUNNING for rank in ledger.ranks)
     wanted = sum(role.wanted for role in ledger.roles.values())
-    told = [f"{running} of {wanted} nodes are running", *_limited_sizes(ledger)]
-    return _with_troubles(ledger, "; ".join(told))
+    return f"{running} of {wanted} nodes are running"
 
 
 def _limited_sizes(ledger: Ledger) -> list[str]:
@@ -204,7 +217,10 @@ def _with_troubles(ledger: Ledger, message: str) -> str:
         for rank in ledger.ranks
         if rank.phase in AT_WORK and rank.phase is not NodePhase.RUNNING
     ]
-    return f"{message}; {_listed(troubles)}" if troubles else message
+    told = [message, _listed(troubles)] if troubles else [message]
+    if ledger.observed.no_master:
+        told.append(f"the job has no master: {ledger.observed.no_master}")
+    return "; ".join(told)
 
 
 def _trouble(rank: NodeStatus) -> str:

@@ -1,7 +1,9 @@
 """Machines on which a job's nodes died of what may be the machine's fault.
 
-A relaunch goes elsewhere for a while. Only the latest few are remembered: a job that avoided many
-would end up with nowhere to go, and trouble that is everywhere is not a machine's.
+A relaunch goes elsewhere for a while, and only as long as there is an elsewhere. A node carries the
+machines it avoids with it, so one that finds no room because of them would wait for ever: it is
+replaced by one that may go anywhere (``nowhere_to_go_at``). Only the latest few are remembered:
+trouble that is everywhere is not a machine's.
 """
 
 from __future__ import annotations
@@ -9,11 +11,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 from datetime import datetime
 
+from resile.control.observed import UNSCHEDULABLE
 from resile.control.policy import Policy
 from resile.job.exits import ExitCause
-from resile.job.status import HostTrouble
+from resile.job.node import NodePhase
+from resile.job.status import HostTrouble, NodeStatus
 
-__all__ = ["hosts_to_avoid", "remembered", "with_trouble"]
+__all__ = ["hosts_to_avoid", "nowhere_to_go_at", "remembered", "with_trouble"]
 
 _MACHINES_FAULT = frozenset(
     {ExitCause.NODE_LOST, ExitCause.BROKEN_NODE, ExitCause.STRAGGLER, ExitCause.NO_PROGRESS}
@@ -37,9 +41,18 @@ def remembered(
 ) -> tuple[HostTrouble, ...]:
     """Those that still count."""
     fresh = [one for one in known if now < one.at + policy.host_memory]
-    return tuple(fresh[-policy.hosts_avoided :])
+    return tuple(fresh[max(0, len(fresh) - policy.hosts_avoided) :])
 
 
 def hosts_to_avoid(known: Iterable[HostTrouble]) -> tuple[str, ...]:
     """Their names."""
     return tuple(one.host for one in known)
+
+
+def nowhere_to_go_at(rank: NodeStatus, *, policy: Policy) -> datetime | None:
+    """When a node has looked long enough for room away from the machines it avoids; None if it is
+    not looking, or avoids none."""
+    looking = rank.phase is NodePhase.PENDING and rank.reason == UNSCHEDULABLE
+    if not looking or not rank.avoids or rank.asked_at is None:
+        return None
+    return rank.asked_at + policy.elsewhere_for

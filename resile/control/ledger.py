@@ -7,7 +7,7 @@ one after another, and closed into a new status. It lives for one call; nothing 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from msgspec.structs import replace
 
@@ -93,18 +93,31 @@ class Ledger:
         return rank if rank is not None and rank.id == node.id else None
 
     def occupied(self, rank: NodeStatus) -> bool:
-        """Whether an older node may still be alive on the rank."""
+        """Whether an older node may still be alive on the rank; one that only lingers is not."""
         slot = (rank.role, rank.rank)
         return slot in self._live_slots or any(
             (ask.node.role, ask.node.rank) == slot
             for ask in self._asks.values()
-            if ask.verb is AskVerb.STOP
+            if ask.verb is AskVerb.STOP and ask.node.id not in self._seen
         )
 
     @property
     def stops_under_way(self) -> bool:
         """Whether a node that was told to stop may still be alive."""
         return any(verb is AskVerb.STOP for _, verb in self._asks)
+
+    @property
+    def expires_at(self) -> datetime | None:
+        """When a job that is over is not to be kept any longer, nor anything of it."""
+        ttl = self.spec.ttl_seconds_after_finished
+        if ttl is None or self.completion_time is None:
+            return None
+        return self.completion_time + timedelta(seconds=ttl)
+
+    @property
+    def expired(self) -> bool:
+        """Whether that moment has come."""
+        return self.expires_at is not None and self.now >= self.expires_at
 
     # --- writing ----------------------------------------------------------------------------
 
@@ -144,15 +157,15 @@ class Ledger:
             resources=node_resources(self.spec.roles[rank.role], learnt=rank.memory),
             seen=False,
             asked_at=self.now,
+            avoids=hosts_to_avoid(self.troubled_hosts),
             started_at=None,
             ended_at=None,
             relaunch_at=None,
         )
         self.put(given)
         self.wake_at(self.now + self.policy.unseen_for)
-        avoid = hosts_to_avoid(self.troubled_hosts)
         self.actions.append(
-            start_order(self.job, given, wanted=counters.wanted, avoid=avoid, policy=self.policy)
+            start_order(self.job, given, wanted=counters.wanted, policy=self.policy)
         )
 
     def suspect(self, host: str, cause: ExitCause) -> None:
@@ -246,7 +259,7 @@ class Ledger:
         for (node_id, verb), ask in list(self._asks.items()):
             found = self._seen.get(node_id)
             if found is not None:
-                answered = verb is AskVerb.STOP and not found.live
+                answered = verb is AskVerb.STOP and not found.holds_room
                 self._asks[node_id, verb] = replace(ask, seen=True)
             else:
                 late_until = ask.at + self.policy.unseen_for

@@ -10,6 +10,8 @@ late, repeated or skip states. A platform keeps these promises:
   the exit reason ``NeverStarted``.
 - A node whose machine is gone for good is FAILED with the exit reason ``NodeLost``, even while a
   record of it says otherwise: as long as it is reported live, its rank is not filled again.
+- A node that has ended while something beside its program still runs ``lingers``. Its rank may be
+  filled again; it is stopped for the room that it holds.
 """
 
 from __future__ import annotations
@@ -48,7 +50,10 @@ class ObservedNode:
     started_at: datetime | None = None
     ended_at: datetime | None = None
     stopping: bool = False
-    """It was told to stop and has not ended yet."""
+    """It was told to stop, and something of it still runs."""
+
+    lingers: bool = False
+    """It has ended, but something of it still runs, such as a sidecar."""
 
     made: bool = True
     """Whether there is something of it; False for a node that the platform would not take yet."""
@@ -57,6 +62,11 @@ class ObservedNode:
     def live(self) -> bool:
         """Whether it exists and has not ended."""
         return self.phase in LIVE
+
+    @property
+    def holds_room(self) -> bool:
+        """Whether it takes up room: it lives, or something of it lingers."""
+        return self.live or self.lingers
 
 
 @dataclass(frozen=True)
@@ -79,3 +89,7 @@ class Observed:
 
     deleting: bool = False
     """Somebody asked for the job to be deleted."""
+
+    no_master: str = ""
+    """Why the job has no master that works, for people; empty while nothing is wrong with it.
+    Nodes that train go on without one; those that have not begun cannot."""

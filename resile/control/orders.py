@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from resile.control.actions import StartNode
-from resile.control.hosts import hosts_to_avoid
 from resile.control.observed import ObservedNode
 from resile.control.policy import DEFAULT_POLICY, Policy
 from resile.control.priority import priority_of
@@ -18,9 +17,7 @@ from resile.job.status import JobStatus, NodeStatus
 __all__ = ["start_order", "unanswered_orders"]
 
 
-def start_order(
-    job: ElasticJob, rank: NodeStatus, *, wanted: int, avoid: tuple[str, ...], policy: Policy
-) -> StartNode:
+def start_order(job: ElasticJob, rank: NodeStatus, *, wanted: int, policy: Policy) -> StartNode:
     """The order for the node that a rank was just given. ``wanted``: the size of its role."""
     role, node = job.spec.roles[rank.role], rank.node
     if node is None:
@@ -34,7 +31,7 @@ def start_order(
         priority=priority_of(role, rank.rank, wanted=wanted, policy=policy),
         grace_seconds=role.termination_grace_period_seconds,
         reason=rank.message,
-        avoid=avoid,
+        avoid=rank.avoids,
     )
 
 
@@ -52,13 +49,7 @@ def unanswered_orders(
     """
     seen = {found.node.id for found in nodes}
     return tuple(
-        start_order(
-            job,
-            rank,
-            wanted=status.roles[rank.role].wanted,
-            avoid=hosts_to_avoid(status.troubled_hosts),
-            policy=policy,
-        )
+        start_order(job, rank, wanted=status.roles[rank.role].wanted, policy=policy)
         for rank in status.nodes
         if rank.phase in LIVE and not rank.seen and rank.id not in seen
     )

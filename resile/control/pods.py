@@ -6,7 +6,10 @@ budget, memory) is ``relaunch``'s, the same as on one machine. ``docs/pods.md`` 
 as a table, which the tests walk row by row.
 
 What happened *to* the pod is weighed before what its program did in reply: a pod that is taken away
-usually also shows code 143, 137 or 80. But a program that completed has completed.
+usually also shows code 143, 137 or 80, and 0 if its program obeys SIGTERM. But a program that had
+completed before anybody took its pod away has completed. The API server tells both moments to the
+second; within the same second the end is taken for the reply, because that is how fast programs end
+that obey.
 """
 
 from __future__ import annotations
@@ -21,10 +24,22 @@ from resile.control.observed import UNSCHEDULABLE, ObservedNode
 from resile.job.exits import ExitCause, NodeExit, cause_named
 from resile.job.node import Node, NodePhase
 
-__all__ = ["DISRUPTION_TARGET", "MachineState", "PodCondition", "PodFacts", "observe_pod"]
+__all__ = [
+    "DISRUPTION_TARGET",
+    "MachineState",
+    "PodCondition",
+    "PodFacts",
+    "observe_pod",
+    "one_line",
+    "why_pending",
+]
 
 DISRUPTION_TARGET = "DisruptionTarget"
 """The condition that says who took a pod away, on clusters that have it (from 1.26 on)."""
+
+LONGEST_MESSAGE = 300
+"""Of a pod's own words as much as a person reads; every node's are in the status. A termination
+message may have 4 KB."""
 
 _NO_CONDITIONS: Mapping[str, PodCondition] = MappingProxyType({})
 
@@ -64,8 +79,8 @@ class PodFacts:
     reason: str = ""
     message: str = ""
     conditions: Mapping[str, PodCondition] = field(default_factory=lambda: _NO_CONDITIONS)
-    deleting: bool = False
-    """It has a deletionTimestamp."""
+    deletion_asked_at: datetime | None = None
+    """When somebody asked for its deletion, if so."""
 
     waiting: str = ""
     """Why the container waits, such as ImagePullBackOff."""
@@ -81,10 +96,22 @@ class PodFacts:
     started_at: datetime | None = None
     ended_at: datetime | None = None
     machine: MachineState = MachineState.NONE
+    accompanied: bool = False
+    """A container beside the main one has not ended."""
+
+    @property
+    def deleting(self) -> bool:
+        """Whether it is being deleted."""
+        return self.deletion_asked_at is not None
+
+    @property
+    def ended(self) -> bool:
+        """Whether its main container, or all of it, has ended."""
+        return bool(self.terminated) or self.phase in _ENDED
 
 
 _LOST = frozenset({MachineState.UNKNOWN, MachineState.GONE})
-_ENDED = {"Succeeded": NodePhase.SUCCEEDED, "Failed": NodePhase.FAILED}
+_ENDED = frozenset({"Succeeded", "Failed"})
 
 
 def observe_pod(facts: PodFacts, *, told_to_stop: bool, in_touch: bool = False) -> ObservedNode:
@@ -93,8 +120,8 @@ def observe_pod(facts: PodFacts, *, told_to_stop: bool, in_touch: bool = False) 
     ``told_to_stop``: its deletion is our own doing. ``in_touch``: the job's master hears from its
     agent, so a machine whose kubelet is silent is not lost.
     """
-    if facts.terminated or facts.phase in _ENDED:
-        return _ended(facts, _exit(facts))
+    if facts.ended:
+        return _ended(facts, _exit(facts, told_to_stop=told_to_stop))
     if facts.machine in _LOST and not in_touch:
         return _ended(facts, _lost(facts))
     if facts.deleting and not told_to_stop:
@@ -104,7 +131,7 @@ def observe_pod(facts: PodFacts, *, told_to_stop: bool, in_touch: bool = False) 
 
 def _live(facts: PodFacts) -> ObservedNode:
     running = facts.phase == "Running"
-    reason, message = ("", "") if running else _why_pending(facts)
+    reason, message = ("", "") if running else why_pending(facts)
     if running and facts.machine is MachineState.NOT_READY:
         message = f"its machine {facts.host} is not ready"
     return ObservedNode(
@@ -118,16 +145,17 @@ def _live(facts: PodFacts) -> ObservedNode:
     )
 
 
-def _why_pending(facts: PodFacts) -> tuple[str, str]:
+def why_pending(facts: PodFacts) -> tuple[str, str]:
+    """What a pod that does not run yet waits for: in a word, and as the rest of a sentence."""
     scheduled = facts.conditions.get("PodScheduled")
     if scheduled is not None and scheduled.status == "False":
         reason = scheduled.reason or UNSCHEDULABLE
-        return reason, scheduled.message or "no machine has room for it"
+        return reason, one_line(scheduled.message) or "no machine has room for it"
     if facts.waiting:
         words = _WAITING.get(facts.waiting, "waits to be started")
-        detail = f": {facts.waiting_message}" if facts.waiting_message else ""
+        detail = f": {one_line(facts.waiting_message)}" if facts.waiting_message else ""
         return facts.waiting, f"{words} ({facts.waiting}){detail}"
-    return facts.reason, facts.message or "is being started"
+    return facts.reason, one_line(facts.message) or "is being started"
 
 
 _WAITING = {
@@ -145,6 +173,7 @@ _WAITING = {
 
 def _ended(facts: PodFacts, end: NodeExit) -> ObservedNode:
     done = end.code == 0 and not end.reason
+    lingers = _lingers(facts)
     return ObservedNode(
         node=facts.node,
         phase=NodePhase.SUCCEEDED if done else NodePhase.FAILED,
@@ -152,31 +181,50 @@ def _ended(facts: PodFacts, end: NodeExit) -> ObservedNode:
         host=facts.host,
         started_at=facts.started_at,
         ended_at=facts.ended_at,
+        stopping=lingers and facts.deleting,
+        lingers=lingers,
     )
 
 
-def _exit(facts: PodFacts) -> NodeExit:
+def _lingers(facts: PodFacts) -> bool:
+    """Whether the program has ended and what runs beside it has not, on a machine that is there."""
+    running = facts.accompanied and facts.phase not in _ENDED
+    return bool(facts.terminated) and running and facts.machine not in _LOST
+
+
+def _exit(facts: PodFacts, *, told_to_stop: bool) -> NodeExit:
     """How a pod ended whose container or phase says that it did."""
-    completed = facts.exit_code == 0 or (facts.phase == "Succeeded" and facts.exit_code is None)
-    if completed:
+    unsaid = facts.exit_code is None and facts.phase == "Succeeded"
+    code = 0 if unsaid else facts.exit_code
+    if code == 0 and (told_to_stop or not _taken_before_its_end(facts)):
         return NodeExit(code=0)
     taken = _disruption(facts)
     reason = taken.reason or _known(facts.reason) or _known(facts.terminated)
-    if not reason and facts.deleting and facts.exit_code in _STOPPED_CODES:
+    if not reason and facts.deleting and code in _STOPPED_CODES:
         reason = ExitCause.DELETED.value
     told = facts.message or taken.message
     message = told if taken.reason or facts.reason else facts.terminated_message
     return NodeExit(
-        code=facts.exit_code,
+        code=code,
         signal=facts.signal or None,
         oom=facts.terminated == "OOMKilled",
         reason=reason,
-        message=_one_line(message),
+        message=one_line(message),
     )
 
 
-_STOPPED_CODES = frozenset({80, 130, 137, 143})
-"""What a node that is being deleted ends with: drained, interrupted, killed, ended."""
+_STOPPED_CODES = frozenset({0, 80, 130, 137, 143})
+"""What a node that is being deleted ends with: as told, drained, interrupted, killed, ended."""
+
+
+def _taken_before_its_end(facts: PodFacts) -> bool:
+    """Whether a program that ended well may have done so only because its pod was taken away: it
+    was evicted by its machine, or its deletion was asked for first."""
+    if facts.phase == "Failed" and cause_named(facts.reason) is not None:
+        return True
+    if facts.deletion_asked_at is None:
+        return False
+    return facts.ended_at is None or facts.ended_at >= facts.deletion_asked_at
 
 
 def _lost(facts: PodFacts) -> NodeExit:
@@ -189,7 +237,7 @@ def _taken_away(facts: PodFacts) -> NodeExit:
     reason = facts.reason if cause_named(facts.reason) else ExitCause.DELETED.value
     return NodeExit(
         reason=taken.reason or reason,
-        message=_one_line(facts.message or taken.message),
+        message=one_line(facts.message or taken.message),
     )
 
 
@@ -209,5 +257,15 @@ def _known(reason: str) -> str:
     return "" if reason in ("Error", "Completed", "ContainerStatusUnknown") else reason
 
 
-def _one_line(text: str) -> str:
-    return " ".join(text.split())
+def one_line(text: str) -> str:
+    """What a pod or the API server says, short enough for a status. Of what is too long the middle
+    is left out: a scheduler says the most important first, a traceback last."""
+    line = " ".join(text.split())
+    if len(line) <= LONGEST_MESSAGE:
+        return line
+    begin = LONGEST_MESSAGE // 3
+    end = LONGEST_MESSAGE - begin - len(_LEFT_OUT)
+    return f"{line[:begin]}{_LEFT_OUT}{line[-end:]}"
+
+
+_LEFT_OUT = " … "

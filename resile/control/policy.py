@@ -30,6 +30,10 @@ class Policy:
     """How many decisions a status carries. 50 sentences are some 10 KB, far below the 1.5 MB that
     an object in Kubernetes may have, and more than a person reads."""
 
+    ended_kept: int = 100
+    """How many nodes whose ranks others have by now stay to be looked at. A job that is preempted
+    all day would leave thousands of pods behind, each of which every look goes through."""
+
     high_priority: int = 1000
     """The value of the class ``high``. Nodes without a priority have 0, so both sides have room."""
 
@@ -41,7 +45,16 @@ class Policy:
     repairs or removes it, or it was something else."""
 
     hosts_avoided: int = 3
-    """How many such machines at most: a job must not run out of places to go."""
+    """How many such machines at most: a job must not run out of places to go. 0: none ever."""
+
+    elsewhere_for: timedelta = timedelta(seconds=60)
+    """For how long a node that finds no room looks for it away from such machines. Long enough for
+    what is just ending elsewhere to make room; longer, and training would stand still because of a
+    mere doubt."""
+
+    patience_told: timedelta = timedelta(seconds=30)
+    """After how long a node without room says since when it has waited: one that is just being
+    placed, while others make room, does not puzzle anyone."""
 
     leave_time: timedelta = timedelta(seconds=30)
     """How long nodes may take to end by themselves once the training has succeeded.

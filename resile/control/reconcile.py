@@ -23,6 +23,7 @@ from resile.control.staffing import (
     settle_sizes,
     start_waiting,
     sweep,
+    widen_search,
 )
 from resile.job.node import NodePhase
 from resile.job.spec import CleanPolicy, ElasticJob
@@ -47,6 +48,7 @@ def reconcile(
         absorb_leftovers(ledger)
     else:
         _carry_on(ledger)
+    _expire(ledger)
     sweep(ledger)
     return Decision(
         actions=tuple(ledger.actions),
@@ -71,6 +73,7 @@ def _carry_on(ledger: Ledger) -> None:
     elif ledger.observed.master is None:
         _note_resumption(ledger)
         resize(ledger)
+        widen_search(ledger)
         start_waiting(ledger)
     note_sizes_reached(ledger)
     describe_job(ledger, verdict)
@@ -100,20 +103,27 @@ def _note_resumption(ledger: Ledger) -> None:
         ledger.note("JobResumed", "the job goes on because spec.suspend is false")
 
 
+def _expire(ledger: Ledger) -> None:
+    """Nothing runs longer than its job is kept, not even what cleanPodPolicy None left running."""
+    if ledger.expires_at is not None:
+        ledger.wake_at(ledger.expires_at)
+    if ledger.expired and any(rank.phase in AT_WORK for rank in ledger.ranks):
+        why = _time_is_over(ledger)
+        ledger.note("JobExpired", f"{why}: what still runs is stopped")
+        retire_all(ledger, "JobExpired", why)
+
+
+def _time_is_over(ledger: Ledger) -> str:
+    return f"ttlSecondsAfterFinished ({ledger.spec.ttl_seconds_after_finished:g} s) is over"
+
+
 def _why_removable(ledger: Ledger) -> str:
     """Why the job's record may go, once nothing of it is left to look after."""
-    if ledger.stops_under_way or any(found.live for found in ledger.observed.nodes):
+    if ledger.stops_under_way or any(found.holds_room for found in ledger.observed.nodes):
         return ""
     if ledger.observed.deleting:
         return "the job was deleted and all its nodes have ended"
-    ttl = ledger.spec.ttl_seconds_after_finished
-    if ttl is None or ledger.completion_time is None:
-        return ""
-    expiry = ledger.completion_time + timedelta(seconds=ttl)
-    if ledger.now < expiry:
-        ledger.wake_at(expiry)
-        return ""
-    return f"ttlSecondsAfterFinished ({ttl:g} s) is over"
+    return _time_is_over(ledger) if ledger.expired else ""
 
 
 def _until(ledger: Ledger) -> timedelta | None:

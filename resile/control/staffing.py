@@ -2,7 +2,8 @@
 
 Stopping is decided from the report alone: every live node that does not hold a rank at work is
 told to stop, whatever made it superfluous (a smaller size, a suspension, the end of the job, a
-replacement). So a stop that got lost is found and repeated.
+replacement). So a stop that got lost is found and repeated. A node that has ended and lingers holds
+room that another may need, and is stopped as well.
 """
 
 from __future__ import annotations
@@ -11,8 +12,10 @@ from collections.abc import Collection
 
 from msgspec.structs import replace
 
+from resile.control.hosts import nowhere_to_go_at
 from resile.control.ledger import AT_WORK, Ledger
-from resile.control.ordering import what_it_waits_for
+from resile.control.observed import ObservedNode
+from resile.control.ordering import nodes_up, what_it_waits_for
 from resile.control.scaling import Ranks, asked_size, new_ranks, settle, surplus_ranks
 from resile.job.node import LIVE, Node, NodePhase
 from resile.job.spec import CleanPolicy
@@ -25,9 +28,13 @@ __all__ = [
     "settle_sizes",
     "start_waiting",
     "sweep",
+    "widen_search",
 ]
 
 WAITS_FOR_ROLE = "WaitsForRole"
+NOWHERE_TO_GO = "NowhereToGo"
+"""The reason of ranks whose node had no machine left to run on."""
+
 _UNSETTLED = frozenset({NodePhase.WAITING, NodePhase.PENDING, NodePhase.STOPPED})
 
 
@@ -66,6 +73,33 @@ def resize(ledger: Ledger) -> None:
             ledger.put(replace(rank, reason="Wanted", message=why))
 
 
+def widen_search(ledger: Ledger) -> None:
+    """Where there is no room away from troubled machines, those are forgotten, and nodes that
+    cannot but avoid them are replaced. That is nobody's failure."""
+    cornered = [rank for rank in ledger.ranks if _cornered(ledger, rank)]
+    if not cornered:
+        return
+    hosts = " and ".join(sorted({host for rank in cornered for host in rank.avoids}))
+    patience = ledger.policy.elsewhere_for.total_seconds()
+    why = f"no other machine had room within {patience:g} s, so {hosts} may be used again"
+    ledger.troubled_hosts = ()
+    for rank in cornered:
+        again = replace(rank, phase=NodePhase.WAITING, restarts=rank.restarts + 1)
+        ledger.put(replace(again, reason=NOWHERE_TO_GO, message=why))
+        ledger.count(rank.role, spends=False)
+    others = f" and {len(cornered) - 1} more" if len(cornered) > 1 else ""
+    advice = "cordon a machine that is broken"
+    ledger.note(NOWHERE_TO_GO, f"{cornered[0].name}{others}: {why}; {advice}")
+
+
+def _cornered(ledger: Ledger, rank: NodeStatus) -> bool:
+    moment = nowhere_to_go_at(rank, policy=ledger.policy)
+    if moment is None:
+        return False
+    ledger.wake_at(moment)
+    return ledger.now >= moment
+
+
 def note_sizes_reached(ledger: Ledger) -> None:
     """Scaling is over for the roles that have the nodes they are to have, and no others."""
     for name, known in ledger.roles.items():
@@ -81,10 +115,7 @@ def note_sizes_reached(ledger: Ledger) -> None:
 
 def start_waiting(ledger: Ledger) -> None:
     """Start a node for each rank that waits for one and may have it."""
-    up = {
-        name: len(ledger.of_role(name, {NodePhase.RUNNING, NodePhase.SUCCEEDED}))
-        for name in ledger.spec.roles
-    }
+    up = nodes_up(ledger.ranks)
     for rank in ledger.ranks:
         if rank.phase is not NodePhase.WAITING or ledger.occupied(rank):
             continue
@@ -110,13 +141,27 @@ def retire_all(
 
 
 def sweep(ledger: Ledger) -> None:
-    """Stop every live node that holds no rank at work; delete ended ones where that is wished."""
+    """Stop what holds room for no rank at work; delete ended nodes where that is wished."""
     delete = ledger.phase in FINISHED and ledger.spec.clean_pod_policy is CleanPolicy.ALL
     for found in ledger.observed.nodes:
-        if found.live and not found.stopping and not _at_work(ledger, found.node):
-            ledger.stop(found.node, _why_superfluous(ledger, found.node))
-        elif delete and not found.live:
+        if found.holds_room:
+            if not found.stopping and _superfluous(ledger, found):
+                ledger.stop(found.node, _why_superfluous(ledger, found))
+        elif delete:
             ledger.delete(found.node, "the job is over and cleanPodPolicy is All")
+    for found in _outdated(ledger):
+        ledger.delete(found.node, f"{ledger.policy.ended_kept} nodes have ended since")
+
+
+def _outdated(ledger: Ledger) -> list[ObservedNode]:
+    """Ended nodes that are of no interest any more, because so many have ended after them."""
+    replaced = [
+        found
+        for found in ledger.observed.nodes
+        if not found.holds_room and ledger.holder(found.node) is None
+    ]
+    by_age = sorted(replaced, key=lambda found: found.node.id, reverse=True)
+    return by_age[ledger.policy.ended_kept :]
 
 
 def _at_work(ledger: Ledger, node: Node) -> bool:
@@ -124,10 +169,22 @@ def _at_work(ledger: Ledger, node: Node) -> bool:
     return holder is not None and holder.phase in LIVE
 
 
-def _why_superfluous(ledger: Ledger, node: Node) -> str:
-    holder = ledger.holder(node)
+def _superfluous(ledger: Ledger, found: ObservedNode) -> bool:
+    return not _left_alone(ledger) if found.lingers else not _at_work(ledger, found.node)
+
+
+def _left_alone(ledger: Ledger) -> bool:
+    """Whether the job is over and what lingers of it may stay."""
+    kept = ledger.phase in FINISHED and ledger.spec.clean_pod_policy is CleanPolicy.NONE
+    return kept and not ledger.expired and not ledger.observed.deleting
+
+
+def _why_superfluous(ledger: Ledger, found: ObservedNode) -> str:
+    if found.lingers:
+        return "its program has ended, and what runs beside it holds its room"
+    holder = ledger.holder(found.node)
     if holder is not None:
         return holder.message
-    if node.role not in ledger.spec.roles:
-        return f"the job has no role {node.role} any more"
+    if found.node.role not in ledger.spec.roles:
+        return f"the job has no role {found.node.role} any more"
     return "another node has taken its rank"

@@ -153,6 +153,9 @@ class NodeStatus(_StatusStruct, frozen=True, kw_only=True):
         Meta(description="Whether this id was ever reported: only then can it be gone."),
     ] = False
     asked_at: Annotated[datetime | None, Meta(description="When it was asked for.")] = None
+    avoids: Annotated[
+        tuple[str, ...], Meta(description="Machines that it was told to keep away from.")
+    ] = ()
     started_at: Annotated[datetime | None, Meta(description="When it started.")] = None
     ended_at: Annotated[datetime | None, Meta(description="When it ended.")] = None
     relaunch_at: Annotated[datetime | None, Meta(description="Not to be started before.")] = None

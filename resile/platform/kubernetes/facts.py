@@ -1,4 +1,4 @@
-"""What a pod's and a machine's objects say, taken out of the API server's JSON. Pure.
+"""What a pod's object says, taken out of the API server's JSON. Pure.
 
 Only picks fields; what they mean is ``control/pods``'s.
 """
@@ -6,20 +6,26 @@ Only picks fields; what they mean is ``control/pods``'s.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 from resile.control.pods import DISRUPTION_TARGET, MachineState, PodCondition, PodFacts
 from resile.job.node import Node
+from resile.platform.kubernetes.labels import main_container_of
 
-__all__ = ["machine_state", "parse_time", "pod_facts"]
+__all__ = ["parse_time", "pod_facts"]
 
 
 def pod_facts(
-    node: Node, pod: Mapping[str, Any], machines: Mapping[str, Any], *, preempted: str = ""
+    node: Node,
+    pod: Mapping[str, Any],
+    *,
+    machine: MachineState = MachineState.READY,
+    preempted: str = "",
 ) -> PodFacts:
-    """The facts on a node's pod. ``machines``: the cluster's Node objects, by name; ``preempted``:
-    what an Event says of its preemption, on clusters whose pods do not say it themselves."""
+    """The facts on a node's pod. ``machine``: the state of the one it was placed on;
+    ``preempted``: what an Event says of its preemption, on clusters whose pods do not say it
+    themselves."""
     status = pod.get("status") or {}
     conditions = _conditions(status.get("conditions") or ())
     if preempted:
@@ -35,7 +41,7 @@ def pod_facts(
         reason=status.get("reason") or "",
         message=status.get("message") or "",
         conditions=conditions,
-        deleting="deletionTimestamp" in pod["metadata"],
+        deletion_asked_at=_deletion_asked_at(pod["metadata"]),
         waiting=waiting.get("reason") or "",
         waiting_message=waiting.get("message") or "",
         terminated=(ended.get("reason") or "Error") if ended else "",
@@ -45,19 +51,9 @@ def pod_facts(
         host=host,
         started_at=parse_time(started.get("startedAt")),
         ended_at=parse_time(ended.get("finishedAt")),
-        machine=machine_state(machines.get(host)) if host else MachineState.NONE,
+        machine=machine if host else MachineState.NONE,
+        accompanied=_accompanied(pod),
     )
-
-
-def machine_state(machine: Mapping[str, Any] | None) -> MachineState:
-    """The state of a placed pod's machine."""
-    if machine is None:
-        return MachineState.GONE
-    conditions = _conditions(machine.get("status", {}).get("conditions") or ())
-    ready = conditions.get("Ready")
-    if ready is None or ready.status == "Unknown":
-        return MachineState.UNKNOWN
-    return MachineState.READY if ready.status == "True" else MachineState.NOT_READY
 
 
 def parse_time(text: str | None) -> datetime | None:
@@ -68,11 +64,9 @@ def parse_time(text: str | None) -> datetime | None:
 
 
 def _main_state(pod: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The state of the container that trains: the first of the spec. Init containers that wait or
-    have failed speak for it until it has one of its own."""
-    status = pod.get("status") or {}
-    containers = pod.get("spec", {}).get("containers") or [{}]
-    name = containers[0].get("name")
+    """The state of the container that trains. Init containers that wait or have failed speak for
+    it until it has one of its own."""
+    status, name = pod.get("status") or {}, main_container_of(pod)
     for one in status.get("containerStatuses") or ():
         if one.get("name") == name:
             state: Mapping[str, Any] = one.get("state") or {}
@@ -84,6 +78,21 @@ def _main_state(pod: Mapping[str, Any]) -> Mapping[str, Any]:
         if state.get("waiting") or ended.get("exitCode"):
             return state
     return {}
+
+
+def _accompanied(pod: Mapping[str, Any]) -> bool:
+    """Whether a container beside the one that trains has not ended. Sidecars among the init
+    containers do not count: the kubelet ends them by itself."""
+    listed, main = (pod.get("status") or {}).get("containerStatuses") or (), main_container_of(pod)
+    others = (one.get("state") or {} for one in listed if one.get("name") != main)
+    return any(not state.get("terminated") for state in others)
+
+
+def _deletion_asked_at(metadata: Mapping[str, Any]) -> datetime | None:
+    """The deletionTimestamp lies ahead of it by the grace period."""
+    due = parse_time(metadata.get("deletionTimestamp"))
+    grace = timedelta(seconds=metadata.get("deletionGracePeriodSeconds") or 0)
+    return None if due is None else due - grace
 
 
 def _conditions(listed: Iterable[Mapping[str, Any]]) -> dict[str, PodCondition]:

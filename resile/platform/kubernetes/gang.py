@@ -2,18 +2,26 @@
 for a scheduler that knows them. Pure.
 
 A job that could train with some of its nodes still needs ``min`` of them; two jobs that each got
-half of that would wait for each other for ever.
+half of that would wait for each other for ever. Gates promise less than a PodGroup: when they are
+lifted all pods have passed quota and admission, but whether they fit at the same time only a
+scheduler can tell.
+
+What must exist together is what can: a role that waits for another (``dependsOn``) has no pods
+before that one's are placed, so to wait for it would be to wait for ever.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import Any
 
+from resile.control.ordering import nodes_up, what_it_waits_for
 from resile.job.cluster import GangPolicy
+from resile.job.node import LIVE, Node, NodePhase
 from resile.job.spec import ElasticJob
+from resile.job.status import JobStatus
 from resile.platform.kubernetes.kinds import Kind, KubeObject
-from resile.platform.kubernetes.labels import JOB, owner
+from resile.platform.kubernetes.labels import JOB, node_of, owner
 
 __all__ = ["GATE", "POD_GROUPS", "GATED", "gates_to_lift", "group_labels", "pod_group"]
 
@@ -27,13 +35,20 @@ _GROUP_LABEL = "scheduling.x-k8s.io/pod-group"
 _ENDED = ("Succeeded", "Failed")
 
 
-def gates_to_lift(job: ElasticJob, pods: Iterable[KubeObject]) -> dict[str, list[dict[str, Any]]]:
+def gates_to_lift(
+    job: ElasticJob, status: JobStatus, pods: Iterable[KubeObject]
+) -> dict[str, list[dict[str, Any]]]:
     """The gates that are left of each pod that may go, by its name; nothing while too few exist."""
-    least = sum(role.size.min for role in job.spec.roles.values())
-    live = [pod for pod in pods if _lives(pod)]
-    if len(live) < least:
+    up = nodes_up(status.nodes)
+    due = {name for name in job.spec.roles if not what_it_waits_for(job.spec, name, up=up)}
+    live = {node: pod for pod in pods if _lives(pod) and (node := node_of(pod)) is not None}
+    if any(_short(job, status, role, made=live) for role in due):
         return {}
-    gates = {pod["metadata"]["name"]: pod["spec"].get("schedulingGates") or [] for pod in live}
+    gates = {
+        node.name: pod["spec"].get("schedulingGates") or []
+        for node, pod in live.items()
+        if node.role in due
+    }
     return {
         name: [one for one in each if one["name"] != GATE]
         for name, each in gates.items()
@@ -41,11 +56,23 @@ def gates_to_lift(job: ElasticJob, pods: Iterable[KubeObject]) -> dict[str, list
     }
 
 
+def _short(job: ElasticJob, status: JobStatus, role: str, *, made: Collection[Node]) -> bool:
+    """Whether fewer nodes of a role exist than the job needs of it. One that has succeeded has done
+    its part; one that was given up may leave the role smaller."""
+    ranks = [rank for rank in status.nodes if rank.role == role]
+    done = sum(rank.phase is NodePhase.SUCCEEDED for rank in ranks)
+    there = sum(rank.phase in LIVE and rank.node in made for rank in ranks)
+    given_up = sum(rank.phase is NodePhase.FAILED for rank in ranks)
+    size = job.spec.roles[role].size
+    return done + there < min(size.min, size.max - given_up)
+
+
 def pod_group(job: ElasticJob, *, uid: str) -> KubeObject | None:
-    """The group to have, if the job wants one."""
+    """The group to have, if the job wants one. It counts the roles that need no other first; a
+    group of none is not allowed."""
     if job.spec.gang_scheduling is not GangPolicy.POD_GROUP:
         return None
-    least = sum(role.size.min for role in job.spec.roles.values())
+    least = sum(role.size.min for role in job.spec.roles.values() if not role.depends_on)
     return {
         "metadata": {
             "name": job.metadata.name,
@@ -53,7 +80,7 @@ def pod_group(job: ElasticJob, *, uid: str) -> KubeObject | None:
             "labels": {JOB: job.metadata.name},
             "ownerReferences": [owner(job, uid)],
         },
-        "spec": {"minMember": least},
+        "spec": {"minMember": max(1, least)},
     }
 
 

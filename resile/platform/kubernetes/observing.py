@@ -8,12 +8,13 @@ from typing import Any
 
 from resile.control.actions import StartNode
 from resile.control.observed import ObservedNode
-from resile.control.pods import observe_pod
+from resile.control.pods import observe_pod, one_line
 from resile.job.exits import ExitCause, NodeExit
 from resile.job.node import Node, NodePhase
 from resile.job.status import AskVerb, JobStatus
 from resile.platform.kubernetes.facts import pod_facts
 from resile.platform.kubernetes.labels import node_of
+from resile.platform.kubernetes.machines import Machines
 
 __all__ = ["PodRefusal", "observe_nodes", "owned_by"]
 
@@ -40,7 +41,7 @@ def observe_nodes(
     pods: Iterable[Mapping[str, Any]],
     *,
     status: JobStatus,
-    machines: Mapping[str, Any],
+    machines: Machines,
     refused: Mapping[int, PodRefusal],
     in_touch: Collection[str],
     preempted: Mapping[str, str],
@@ -53,7 +54,7 @@ def observe_nodes(
         node = node_of(dict(pod))
         if node is not None:
             told_of = preempted.get(pod["metadata"].get("uid", ""), "")
-            facts = pod_facts(node, pod, machines, preempted=told_of)
+            facts = pod_facts(node, pod, machine=machines.below(pod), preempted=told_of)
             seen[node.id] = observe_pod(
                 facts, told_to_stop=node.id in told, in_touch=node.name in in_touch
             )
@@ -63,14 +64,15 @@ def observe_nodes(
 
 
 def _unmade(refusal: PodRefusal) -> ObservedNode:
+    message = one_line(refusal.message)
     if refusal.final:
-        end = NodeExit(reason=ExitCause.CANNOT_RUN.value, message=refusal.message)
+        end = NodeExit(reason=ExitCause.CANNOT_RUN.value, message=message)
         return ObservedNode(node=refusal.node, phase=NodePhase.FAILED, exit=end)
     return ObservedNode(
         node=refusal.node,
         phase=NodePhase.PENDING,
         reason=refusal.reason,
-        message=refusal.message,
+        message=message,
         made=False,
     )
 

@@ -16,6 +16,7 @@ from typing import Any
 
 from resile.control.actions import Action, DeleteNode, StartNode, StopNode
 from resile.job.spec import ElasticJob
+from resile.job.status import JobStatus
 from resile.platform.kubernetes.client import KubeClient
 from resile.platform.kubernetes.errors import AlreadyExists, Forbidden, Invalid, KubeError, NotFound
 from resile.platform.kubernetes.gang import gates_to_lift
@@ -59,9 +60,9 @@ class ClusterPlatform:
         outcomes = await asyncio.gather(*(self._carry_out(action) for action in actions))
         return {refusal.node.id: refusal for refusal in outcomes if refusal is not None}
 
-    async def lift_gates(self, pods: Iterable[KubeObject]) -> None:
+    async def lift_gates(self, pods: Iterable[KubeObject], status: JobStatus) -> None:
         """Let the scheduler have the pods, once all that the job needs exist."""
-        for name, left in gates_to_lift(self._job, pods).items():
+        for name, left in gates_to_lift(self._job, status, pods).items():
             body = {"spec": {"schedulingGates": left}}
             with contextlib.suppress(NotFound):
                 await self._client.patch(PODS, name, body, namespace=self._job.metadata.namespace)

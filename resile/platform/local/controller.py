@@ -24,6 +24,7 @@ import msgspec
 
 from resile.control.actions import Action, Decision, StartNode
 from resile.control.observed import MasterReport, Observed, ObservedNode
+from resile.control.policy import Policy
 from resile.control.reconcile import reconcile
 from resile.job.spec import ElasticJob
 from resile.job.status import DecisionNote, JobPhase, JobStatus
@@ -41,6 +42,9 @@ log = logging.getLogger("resile.up")
 
 MASTER_PATIENCE = 10.0
 """A killed master is back within a second. Longer, and nodes have to be looked after without it."""
+
+ONE_MACHINE = Policy(hosts_avoided=0)
+"""A node whose machine is in doubt has no other to go to."""
 
 ASK_AGAIN = 0.05
 UNPUBLISHED = timedelta(seconds=0.5)
@@ -149,7 +153,7 @@ class LocalController:
             wanted=self._seen.wishes,
             deleting=self._seen.deleting,
         )
-        return reconcile(self._job, self._status, observed, _now())
+        return reconcile(self._job, self._status, observed, _now(), policy=ONE_MACHINE)
 
     def _write_down(self, decision: Decision) -> None:
         if decision.status == self._status:

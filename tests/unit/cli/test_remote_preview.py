@@ -49,7 +49,7 @@ def test_nodes_that_wait_for_other_roles_are_shown_in_the_order_of_their_start()
 def test_nodes_that_are_placed_together_have_a_group() -> None:
     (group,) = (one for one in preview(job(gangScheduling="PodGroup")) if one["kind"] == "PodGroup")
     assert group["apiVersion"] == "scheduling.x-k8s.io/v1alpha1"
-    assert group["spec"] == {"minMember": 5}
+    assert group["spec"] == {"minMember": 2}, "the others wait for these"
 
 
 def test_a_job_that_is_not_started_makes_nothing() -> None:

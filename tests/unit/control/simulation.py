@@ -1,4 +1,4 @@
-"""A small platform that exists only in memory, with room for so many nodes.
+"""A small platform that exists only in memory, with some machines and room for so many nodes.
 
 It carries out the controller's actions and reports the outcome, and lets a test end, take away or
 hold up any node. It refuses what no platform could accept: an id used twice, or two live nodes on
@@ -10,6 +10,8 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import datetime, timedelta
 
+from msgspec import structs
+
 from resile.control.actions import Action, Decision, DeleteNode, StartNode, StopNode
 from resile.control.observed import UNSCHEDULABLE, MasterReport, Observed, ObservedNode
 from resile.control.reconcile import reconcile
@@ -17,15 +19,17 @@ from resile.job.exits import NodeExit, NodeExitCode
 from resile.job.node import Node, NodePhase
 from resile.job.spec import ElasticJob
 from resile.job.status import JobStatus, NodeStatus, decode_status, encode_status
-from tests.unit.control.builders import START
+from tests.unit.control.builders import START, job
 
 
 class SimulatedPlatform:
     """Nodes start at once if there is room, and stop when the test lets them."""
 
-    def __init__(self, job: ElasticJob, *, room: int = 1000) -> None:
+    def __init__(self, job: ElasticJob, *, room: int = 1000, machines: int = 1000) -> None:
         self.job = job
         self.room = room
+        self.machines = [f"machine-{number}" for number in range(machines)]
+        self.avoids: dict[int, tuple[str, ...]] = {}
         self.status = JobStatus()
         self.now: datetime = START
         self.nodes: dict[int, ObservedNode] = {}
@@ -35,6 +39,7 @@ class SimulatedPlatform:
         self.wanted: dict[str, int] = {}
         self.master: MasterReport | None = None
         self.deleting = False
+        self.no_master = ""
 
     # --- the controller ---------------------------------------------------------------------
 
@@ -44,6 +49,7 @@ class SimulatedPlatform:
             master=self.master,
             wanted=dict(self.wanted),
             deleting=self.deleting,
+            no_master=self.no_master,
         )
 
     def look(self, *, carry_out: bool = True) -> Decision:
@@ -69,7 +75,7 @@ class SimulatedPlatform:
         elif isinstance(action, StopNode):
             self._stop(action.node)
         elif isinstance(action, DeleteNode):
-            assert not self.nodes[action.node.id].live, "a live node was to be deleted"
+            assert not self.nodes[action.node.id].holds_room, "a live node was to be deleted"
             del self.nodes[action.node.id]
 
     def _start(self, action: StartNode) -> None:
@@ -81,12 +87,13 @@ class SimulatedPlatform:
         self.used_ids.add(node.id)
         self.used_names.add(node.name)
         self.started.append(action)
+        self.avoids[node.id] = action.avoid
         self.nodes[node.id] = ObservedNode(node, NodePhase.PENDING, reason=UNSCHEDULABLE)
         self.place()
 
     def _stop(self, node: Node) -> None:
         found = self.nodes.get(node.id)
-        if found is not None and found.live:
+        if found is not None and found.holds_room:
             self.nodes[node.id] = replace(found, stopping=True)
 
     # --- what the test does -----------------------------------------------------------------
@@ -95,20 +102,30 @@ class SimulatedPlatform:
         return [found for found in self.nodes.values() if found.live]
 
     def place(self) -> None:
-        """Start pending nodes as far as there is room."""
+        """Start pending nodes as far as there is room on machines that they do not avoid."""
         for found in list(self.nodes.values()):
-            running = sum(f.phase is NodePhase.RUNNING for f in self.nodes.values())
-            if found.phase is NodePhase.PENDING and not found.stopping and running < self.room:
-                self.nodes[found.node.id] = replace(
-                    found, phase=NodePhase.RUNNING, reason="", started_at=self.now
-                )
+            if found.phase is NodePhase.PENDING and not found.stopping:
+                self._place(found)
 
-    def end(self, node: Node, end: NodeExit) -> None:
-        """The node ends this way."""
+    def _place(self, found: ObservedNode) -> None:
+        taken = sum(f.phase is NodePhase.RUNNING or f.lingers for f in self.nodes.values())
+        number = found.node.id
+        usable = [host for host in self.machines if host not in self.avoids.get(number, ())]
+        if taken < self.room and usable:
+            self.nodes[number] = replace(
+                found,
+                phase=NodePhase.RUNNING,
+                reason="",
+                host=usable[number % len(usable)],
+                started_at=self.now,
+            )
+
+    def end(self, node: Node, end: NodeExit, *, lingers: bool = False) -> None:
+        """The node ends this way, all of it or only its program."""
         phase = NodePhase.SUCCEEDED if end.code == 0 and not end.reason else NodePhase.FAILED
         found = self.nodes[node.id]
         self.nodes[node.id] = replace(
-            found, phase=phase, exit=end, ended_at=self.now, stopping=False
+            found, phase=phase, exit=end, ended_at=self.now, stopping=False, lingers=lingers
         )
         self.place()
 
@@ -121,7 +138,7 @@ class SimulatedPlatform:
         """Every node that was told to stop does."""
         for found in list(self.nodes.values()):
             if found.stopping:
-                self.end(found.node, NodeExit(code=NodeExitCode.DRAINED))
+                self.end(found.node, found.exit or NodeExit(code=NodeExitCode.DRAINED))
 
     def wait(self, seconds: float) -> None:
         self.now += timedelta(seconds=seconds)
@@ -138,3 +155,20 @@ class SimulatedPlatform:
 
 def _slot(node: Node) -> tuple[str, int]:
     return node.role, node.rank
+
+
+def running(described: ElasticJob | None = None, room: int = 1000) -> SimulatedPlatform:
+    """A job all of whose nodes were started."""
+    sim = SimulatedPlatform(described or job(), room=room)
+    sim.settle()
+    return sim
+
+
+def suspend(sim: SimulatedPlatform, value: bool) -> None:
+    """A user sets ``spec.suspend``."""
+    sim.job = structs.replace(sim.job, spec=structs.replace(sim.job.spec, suspend=value))
+
+
+def ask_for(sim: SimulatedPlatform, replicas: int | None) -> None:
+    """A user sets ``spec.replicas``."""
+    sim.job = structs.replace(sim.job, spec=structs.replace(sim.job.spec, replicas=replicas))

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from datetime import timedelta
+
 from resile.control.conditions import with_condition
 from resile.job.exits import NodeExit
 from resile.job.status import Condition, ConditionStatus, ConditionType, JobPhase
@@ -78,6 +81,31 @@ def test_a_running_job_says_what_is_missing() -> None:
     )
 
 
+def test_a_node_without_room_for_long_says_since_when_and_keeps_to_it() -> None:
+    sim = SimulatedPlatform(job({"worker": {"replicas": {"min": 1, "max": 2}}}), room=1)
+    sim.wait(9 * 60)
+    sim.settle()
+    sim.wait(29)
+    decision = sim.look()
+    assert sim.rank("worker", 1).message == ""
+    assert decision.requeue_after == timedelta(seconds=1)
+    sim.wait(1)
+    sim.look()
+    since = "asked for at 2030-01-01 00:09 UTC and still without room"
+    assert sim.rank("worker", 1).message == since
+    told = sim.status
+    sim.wait(3600)
+    assert sim.look().status == told
+    waiting = sim.node("worker", 1)
+    sim.nodes[waiting.id] = replace(sim.nodes[waiting.id], message="0/2 nodes are available")
+    sim.look()
+    assert sim.rank("worker", 1).message == f"{since}: 0/2 nodes are available"
+    sim.room = 2
+    sim.place()
+    sim.look()
+    assert since not in sim.rank("worker", 1).message
+
+
 def test_a_running_job_says_when_it_cannot_have_the_size_asked_for() -> None:
     sim = SimulatedPlatform(job({"worker": {"replicas": {"min": 1, "max": 2}}}, replicas=9))
     sim.settle()
@@ -114,3 +142,28 @@ def test_a_long_list_of_troubles_is_cut_short() -> None:
         sim.end(sim.node("worker", rank), NodeExit(reason="NodeLost"))
     sim.look()
     assert condition(sim, ConditionType.RESTARTING).message.endswith("; and 6 more")
+
+
+def test_nodes_without_a_master_have_not_begun() -> None:
+    sim = SimulatedPlatform(job({"worker": {"replicas": 2}}))
+    sim.no_master = "exceeded quota"
+    sim.settle()
+    waits = condition(sim, ConditionType.RUNNING)
+    assert sim.status.phase is JobPhase.PENDING
+    assert (waits.status, waits.reason) == (FALSE, "NotStarted")
+    assert waits.message == "2 of 2 nodes are running; the job has no master: exceeded quota"
+    sim.no_master = ""
+    sim.look()
+    assert sim.status.phase is JobPhase.RUNNING
+    assert condition(sim, ConditionType.RUNNING).message == "2 of 2 nodes are running"
+
+
+def test_nodes_that_train_go_on_without_a_master_and_it_is_said() -> None:
+    sim = SimulatedPlatform(job({"worker": {"replicas": 2}}))
+    sim.settle()
+    sim.no_master = "its image cannot be pulled"
+    sim.look()
+    runs = condition(sim, ConditionType.RUNNING)
+    assert sim.status.phase is JobPhase.RUNNING
+    assert (runs.status, runs.reason) == (TRUE, "JobRunning")
+    assert "the job has no master: its image cannot be pulled" in runs.message

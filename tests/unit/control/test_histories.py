@@ -43,8 +43,8 @@ AT_WORK = (NodePhase.RUNNING, NodePhase.PENDING, NodePhase.WAITING)
 class Player:
     """Plays events, and checks after each what must always hold."""
 
-    def __init__(self, described: ElasticJob, room: int) -> None:
-        self.sim = SimulatedPlatform(described, room=room)
+    def __init__(self, described: ElasticJob, *, room: int, machines: int) -> None:
+        self.sim = SimulatedPlatform(described, room=room, machines=machines)
         self.spent = 0
         self.spent_by_rank: dict[tuple[str, int], int] = {}
 
@@ -54,6 +54,18 @@ class Player:
         live = self.sim.live()
         if live:
             self.sim.end(live[n % len(live)].node, EXITS[n // 7 % len(EXITS)])
+
+    def a_node_ends_and_lingers(self, n: int) -> None:
+        running = [found for found in self.sim.live() if found.phase is NodePhase.RUNNING]
+        if running:
+            end = EXITS[n // 7 % len(EXITS)]
+            self.sim.end(running[n % len(running)].node, end, lingers=True)
+
+    def a_machine_is_lost(self, n: int) -> None:
+        host = self.sim.machines[n % len(self.sim.machines)]
+        for found in self.sim.live():
+            if found.host == host:
+                self.sim.end(found.node, NodeExit(reason="NodeLost"))
 
     def a_node_vanishes(self, n: int) -> None:
         nodes = list(self.sim.nodes.values())
@@ -157,6 +169,13 @@ OFTEN = [
     *["a_second_look_changes_nothing"] * 4,
     *["somebody_suspends_or_resumes", "somebody_scales", "stopping_nodes_stop"] * 2,
 ]
+MISHAPS = [
+    *["the_controller_looks"] * 4,
+    *["the_controller_dies_before_it_acts", "a_second_look_changes_nothing"],
+    *["a_machine_is_lost", "a_node_vanishes", "the_room_changes", "stopping_nodes_stop"],
+    "time_passes",
+]
+"""What ends no job, and costs no budget."""
 
 
 @st.composite
@@ -198,23 +217,54 @@ histories = st.lists(
 
 
 @settings(max_examples=300, deadline=None)
-@given(described=jobs(), room=st.integers(1, 8), history=histories)
+@given(described=jobs(), room=st.integers(1, 8), machines=st.integers(1, 4), history=histories)
 def test_no_history_breaks_what_always_holds(
-    described: ElasticJob, room: int, history: list[tuple[str, int]]
+    described: ElasticJob, room: int, machines: int, history: list[tuple[str, int]]
 ) -> None:
-    player = Player(described, room)
+    player = Player(described, room=room, machines=machines)
     for event, number in history:
         EVENTS[event](player, number)
         player.check()
 
 
 @settings(max_examples=100, deadline=None)
-@given(described=jobs(), history=histories)
+@given(described=jobs(), machines=st.integers(1, 3), history=histories)
 def test_after_any_history_a_job_left_in_peace_comes_to_rest(
-    described: ElasticJob, history: list[tuple[str, int]]
+    described: ElasticJob, machines: int, history: list[tuple[str, int]]
 ) -> None:
-    """With room for all nodes, and nothing more going wrong, the job runs or is over."""
-    player = Player(described, 100)
+    """With room for all nodes, and nothing more going wrong, the job runs or is over, whatever
+    trouble its machines had."""
+    sim = left_in_peace(described, machines, history)
+    left = [found for found in sim.nodes.values() if found.holds_room]
+    if sim.status.finished or sim.deleting or sim.job.spec.suspend:
+        keep = sim.status.finished and sim.job.spec.clean_pod_policy.value == "None"
+        expires = sim.job.spec.ttl_seconds_after_finished is not None
+        assert not left or (keep and not expires and not sim.deleting)
+    else:
+        assert not [found for found in left if found.lingers]
+        waiting = [rank for rank in sim.status.nodes if rank.phase in AT_WORK[1:]]
+        assert all(rank.reason == "WaitsForRole" for rank in waiting)
+
+
+@settings(max_examples=100, deadline=None)
+@given(
+    machines=st.integers(1, 3),
+    history=st.lists(st.tuples(st.sampled_from(MISHAPS), st.integers(0, 999)), max_size=60),
+)
+def test_after_any_mishaps_a_job_that_nobody_ended_has_all_its_nodes_again(
+    machines: int, history: list[tuple[str, int]]
+) -> None:
+    described = job({"worker": {"replicas": 3, "dependsOn": ["ps"]}, "ps": {}})
+    sim = left_in_peace(described, machines, history)
+    assert [rank.phase for rank in sim.status.nodes] == [NodePhase.RUNNING] * 4
+    assert sim.status.spent == 0
+
+
+def left_in_peace(
+    described: ElasticJob, machines: int, history: list[tuple[str, int]]
+) -> SimulatedPlatform:
+    """What has become of a job some time after a history, with room for all its nodes."""
+    player = Player(described, room=100, machines=machines)
     for event, number in history:
         EVENTS[event](player, number)
     sim = player.sim
@@ -225,9 +275,4 @@ def test_after_any_history_a_job_left_in_peace_comes_to_rest(
         sim.place()
         sim.look()
     assert not sim.look().actions
-    if sim.status.finished or sim.deleting or sim.job.spec.suspend:
-        keep = sim.status.finished and sim.job.spec.clean_pod_policy.value == "None"
-        assert keep or not sim.live()
-    else:
-        waiting = [rank for rank in sim.status.nodes if rank.phase in AT_WORK[1:]]
-        assert all(rank.reason == "WaitsForRole" for rank in waiting)
+    return sim

@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
 
 from resile.control.observed import ObservedNode
-from resile.control.pods import MachineState, PodCondition, PodFacts, observe_pod
+from resile.control.pods import MachineState, PodCondition, PodFacts, observe_pod, one_line
 from resile.control.relaunch import Ended, Fate, Outcome, Spent, decide_fate
 from resile.job.exits import ExitCause, NodeExit, classify
 from resile.job.node import Node, NodePhase
 from resile.job.role import ResourceSpec, RestartPolicy, RoleSpec
 from resile.job.spec import JobSpec
 from resile.job.status import NodeStatus
+from tests.unit.control.builders import at
 
 NODE = Node(role="worker", rank=1, id=7, name="j-worker-7")
 TABLE = Path(__file__).parents[3] / "docs" / "pods.md"
@@ -59,21 +61,27 @@ def facts_of(said: str) -> PodFacts:
         machine = MachineState.NOT_READY
     terminated = container[1] if container else ("Error" if code else "")
     number = int(code[1]) if code else (137 if terminated == "OOMKilled" else None)
-    failed = bool(terminated or reason) and number != 0
+    failed = bool(reason) or (bool(terminated) and number != 0)
     phase = "Failed" if failed else "Succeeded" if "Succeeded" in said else "Running"
+    accompanied = "a sidecar still runs" in said
+    if accompanied:
+        phase = "Running"
     if waiting or "not scheduled" in said:
         phase = "Pending"
+    deleted = "being deleted" in said or "deleted it" in said or bool(target)
     return PodFacts(
         node=NODE,
         phase=phase,
         reason=reason[1] if reason else "",
         conditions=conditions,
-        deleting="being deleted" in said or bool(target),
+        deletion_asked_at=at(60) if deleted else None,
         waiting=waiting[1] if waiting else "",
         terminated=terminated,
         exit_code=number,
         host="node-a",
+        ended_at=at(59 if "before" in said else 61) if terminated else None,
         machine=machine,
+        accompanied=accompanied,
     )
 
 
@@ -135,3 +143,82 @@ def test_a_pod_deleted_by_us_is_stopping_until_it_is_gone() -> None:
     found = observed("being deleted, by us")
     assert found.live
     assert found.stopping
+
+
+@pytest.mark.parametrize(
+    ("ended", "cause"),
+    [
+        (59, ExitCause.COMPLETED),
+        (60, ExitCause.DELETED),
+        (61, ExitCause.DELETED),
+        (None, ExitCause.DELETED),
+    ],
+)
+def test_a_program_has_completed_only_if_it_ended_before_its_deletion_was_asked_for(
+    ended: float | None, cause: ExitCause
+) -> None:
+    facts = replace(
+        facts_of("phase Succeeded, exit code 0"),
+        deletion_asked_at=at(60),
+        ended_at=None if ended is None else at(ended),
+    )
+    assert cause_of(facts) is cause
+    assert cause_of(facts, told_to_stop=True) is ExitCause.COMPLETED
+    assert cause_of(replace(facts, exit_code=None, terminated="")) is cause
+
+
+@pytest.mark.parametrize(
+    ("change", "lingers"),
+    [
+        ({}, True),
+        ({"phase": "Pending"}, True),
+        ({"phase": "Succeeded"}, False),
+        ({"phase": "Failed"}, False),
+        ({"accompanied": False}, False),
+        ({"terminated": "", "exit_code": None, "ended_at": None}, False),
+        ({"machine": MachineState.GONE}, False),
+    ],
+)
+def test_a_node_lingers_while_a_sidecar_outlives_its_program(
+    change: dict[str, Any], lingers: bool
+) -> None:
+    facts = replace(facts_of("exit code 0, a sidecar still runs"), **change)
+    found = observe_pod(facts, told_to_stop=False)
+    assert found.lingers == lingers
+    assert not found.stopping
+    told = observe_pod(replace(facts, deletion_asked_at=at(99)), told_to_stop=True)
+    assert told.stopping == told.holds_room
+
+
+LONG = f"Traceback (most recent call last):\n{'x ' * 2000}\nValueError: no such file"
+
+
+def test_of_a_message_that_is_too_long_the_beginning_and_the_end_are_kept() -> None:
+    told = one_line(LONG)
+    assert len(told) == 300
+    assert told.startswith("Traceback (most recent call last): x")
+    assert told.endswith("x ValueError: no such file")
+    assert one_line("as short\n as this ") == "as short as this"
+
+
+@pytest.mark.parametrize(
+    ("said", "words"),
+    [
+        ("exit code 3", {"terminated_message": LONG}),
+        ("reason Evicted", {"message": LONG}),
+        ("being deleted", {"message": LONG}),
+        ("waiting, ImagePullBackOff", {"waiting_message": LONG}),
+        ("not scheduled", {"conditions": {"PodScheduled": PodCondition("False", "", LONG)}}),
+    ],
+)
+def test_nothing_that_a_pod_says_is_told_at_any_length(said: str, words: dict[str, Any]) -> None:
+    found = observe_pod(replace(facts_of(said), **words), told_to_stop=False)
+    told = found.exit.message if found.exit is not None else found.message
+    assert one_line(LONG) in told
+    assert len(told) < 400
+
+
+def cause_of(facts: PodFacts, *, told_to_stop: bool = False) -> ExitCause:
+    end = observe_pod(facts, told_to_stop=told_to_stop).exit
+    assert end is not None
+    return classify(end)

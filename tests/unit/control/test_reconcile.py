@@ -4,35 +4,18 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-import pytest
 from msgspec.structs import replace
 
-from resile.control.actions import DeleteNode, StartNode, StopNode
-from resile.control.observed import UNSCHEDULABLE, Observed, ObservedNode
+from resile.control.actions import StartNode
+from resile.control.observed import UNSCHEDULABLE, Observed
 from resile.control.reconcile import reconcile
 from resile.job.exits import NodeExit
 from resile.job.node import Node, NodePhase
-from resile.job.spec import ElasticJob
 from resile.job.status import JobPhase, JobStatus
-from tests.unit.control.builders import at, job, seen
-from tests.unit.control.simulation import SimulatedPlatform
+from tests.unit.control.builders import at, job
+from tests.unit.control.simulation import SimulatedPlatform, running, suspend
 
-
-def running(described: ElasticJob | None = None, room: int = 1000) -> SimulatedPlatform:
-    sim = SimulatedPlatform(described or job(), room=room)
-    sim.settle()
-    return sim
-
-
-def suspend(sim: SimulatedPlatform, value: bool) -> None:
-    sim.job = replace(sim.job, spec=replace(sim.job.spec, suspend=value))
-
-
-def ask_for(sim: SimulatedPlatform, replicas: int | None) -> None:
-    sim.job = replace(sim.job, spec=replace(sim.job.spec, replicas=replicas))
-
-
-# --- starting -------------------------------------------------------------------------------
+# --- starting --------------------------------------------------------------------------------
 
 
 def test_a_new_job_gets_all_its_nodes_with_everything_needed_to_start_them() -> None:
@@ -100,7 +83,7 @@ def test_without_room_a_node_is_pending_and_the_job_trains_with_those_it_has() -
     assert sim.rank("worker", 2).reason == UNSCHEDULABLE
 
 
-# --- relaunching ----------------------------------------------------------------------------
+# --- relaunching -----------------------------------------------------------------------------
 
 
 def test_a_replacement_takes_a_new_id_and_the_old_rank() -> None:
@@ -193,78 +176,7 @@ def test_no_replacement_starts_while_the_former_node_may_still_be_alive() -> Non
     assert len(sim.started) == 3
 
 
-# --- scaling --------------------------------------------------------------------------------
-
-
-def test_scaling_down_stops_the_highest_ranks_and_spends_nothing() -> None:
-    sim = running(job({"worker": {"replicas": {"min": 1, "max": 4}}}))
-    sim.wanted["worker"] = 2
-    decision = sim.look()
-    assert [(type(action), action.node.rank) for action in decision.actions] == [
-        (StopNode, 2),
-        (StopNode, 3),
-    ]
-    assert decision.notes[0].sentence == "role worker: from 4 to 2 nodes"
-    sim.let_stop()
-    sim.settle()
-    assert sim.status.roles["worker"].active == 2
-    assert sim.status.spent == 0
-    assert len(sim.started) == 4
-
-
-def test_scaling_up_fills_the_lowest_free_ranks_and_keeps_what_they_learnt() -> None:
-    described = job(
-        {"worker": {"replicas": {"min": 1, "max": 3}, "resources": {"limits": {"memory": "4Gi"}}}}
-    )
-    sim = running(described)
-    sim.end(sim.node("worker", 2), NodeExit(oom=True))
-    sim.settle()
-    sim.wanted["worker"] = 1
-    sim.settle()
-    sim.let_stop()
-    sim.wanted["worker"] = 3
-    sim.settle()
-    assert [start.node.rank for start in sim.started[-2:]] == [1, 2]
-    assert sim.started[-1].resources.limits == {"memory": "8Gi"}
-
-
-def test_a_role_is_never_scaled_below_min() -> None:
-    sim = running(job({"worker": {"replicas": {"min": 2, "max": 4}}}))
-    sim.wanted["worker"] = 0
-    sim.settle()
-    assert sim.status.roles["worker"].wanted == 2
-    assert "0 is less than min (2)" in sim.status.decisions[-1].sentence
-
-
-def test_the_jobs_replicas_size_the_scaled_role_and_no_other() -> None:
-    elastic = {"replicas": {"min": 1, "max": 4}}
-    sim = running(job({"worker": elastic, "ps": elastic}, replicas=2))
-    assert {name: role.wanted for name, role in sim.status.roles.items()} == {"worker": 2, "ps": 4}
-    ask_for(sim, 3)
-    sim.settle()
-    assert sim.status.decisions[-1].sentence == "role worker: from 2 to 3 nodes"
-    ask_for(sim, None)
-    sim.settle()
-    assert sim.status.roles["worker"].wanted == 4
-
-
-def test_the_jobs_replicas_stay_within_the_roles_bounds() -> None:
-    sim = running(job({"worker": {"replicas": {"min": 2, "max": 4, "wanted": 2}}}, replicas=9))
-    assert sim.status.roles["worker"].wanted == 4
-    ask_for(sim, 0)
-    sim.settle()
-    assert sim.status.roles["worker"].wanted == 2
-    assert "0 is less than min (2)" in sim.status.decisions[-1].sentence
-
-
-def test_a_scale_request_for_the_role_itself_goes_before_the_jobs_replicas() -> None:
-    sim = running(job({"worker": {"replicas": {"min": 1, "max": 4}}}, replicas=2))
-    sim.wanted["worker"] = 3
-    sim.settle()
-    assert sim.status.roles["worker"].wanted == 3
-
-
-# --- what others read -----------------------------------------------------------------------
+# --- what others read ------------------------------------------------------------------------
 
 
 def test_the_status_counts_nodes_and_restarts_of_the_whole_job() -> None:
@@ -300,170 +212,3 @@ def test_what_others_filled_in_stays_as_it_was() -> None:
     sim.status = replace(sim.status, **others)
     before = sim.status
     assert sim.look().status == before
-
-
-# --- suspending, deleting, cleaning ---------------------------------------------------------
-
-
-def test_suspending_stops_all_nodes_for_nothing_and_resuming_brings_the_ranks_back() -> None:
-    sim = running()
-    suspend(sim, True)
-    sim.settle()
-    assert sim.status.phase is JobPhase.SUSPENDED
-    sim.let_stop()
-    sim.settle()
-    assert not sim.live()
-    assert sim.status.start_time is None
-    suspend(sim, False)
-    sim.wait(1000)
-    sim.settle()
-    assert sim.status.phase is JobPhase.RUNNING
-    assert sim.status.start_time == sim.now
-    assert sim.status.spent == 0
-    assert [start.node.id for start in sim.started] == [0, 1, 2, 3]
-    assert [start.node.rank for start in sim.started[2:]] == [0, 1]
-
-
-def test_a_job_may_be_created_suspended() -> None:
-    sim = SimulatedPlatform(job(suspend=True))
-    assert not sim.look().actions
-    assert sim.status.phase is JobPhase.SUSPENDED
-    suspend(sim, False)
-    sim.settle()
-    assert sim.status.phase is JobPhase.RUNNING
-    assert sim.status.roles["worker"].scaling == ""
-
-
-def test_deleting_a_job_stops_everything_and_then_its_record_may_go() -> None:
-    sim = running()
-    sim.deleting = True
-    assert all(isinstance(action, StopNode) for action in sim.look().actions)
-    assert not sim.look().removable
-    sim.let_stop()
-    assert sim.look().removable == "the job was deleted and all its nodes have ended"
-    assert len(sim.started) == 2
-
-
-def test_a_finished_job_is_removable_after_its_time_to_live() -> None:
-    sim = running(job(ttlSecondsAfterFinished=60))
-    for rank in (0, 1):
-        sim.end(sim.node("worker", rank), NodeExit(code=0))
-    sim.settle()
-    assert sim.status.phase is JobPhase.SUCCEEDED
-    sim.wait(20)
-    decision = sim.look()
-    assert not decision.removable
-    assert decision.requeue_after == timedelta(seconds=40)
-    sim.wait(40)
-    assert "ttlSecondsAfterFinished" in sim.look().removable
-
-
-@pytest.mark.parametrize(
-    ("policy", "expected"),
-    [("Running", {StopNode}), ("All", {StopNode, DeleteNode}), ("None", set())],
-)
-def test_what_happens_to_nodes_at_the_end_is_the_clean_pod_policys_to_say(
-    policy: str, expected: set[type]
-) -> None:
-    sim = running(job({"worker": {}, "ps": {}}, cleanPodPolicy=policy))
-    sim.end(sim.node("worker", 0), NodeExit(code=0))
-    decision = sim.look()
-    assert sim.status.phase is JobPhase.SUCCEEDED
-    assert {type(action) for action in decision.actions} == expected
-
-
-def test_nodes_left_running_after_the_end_are_followed_and_not_replaced() -> None:
-    sim = running(job({"worker": {}, "ps": {}}, cleanPodPolicy="None"))
-    sim.end(sim.node("worker", 0), NodeExit(code=0))
-    sim.look()
-    assert sim.rank("ps", 0).phase is NodePhase.RUNNING
-    sim.end(sim.node("ps", 0), NodeExit(code=1))
-    assert not sim.look().actions
-    assert sim.rank("ps", 0).phase is NodePhase.FAILED
-
-
-# --- a controller that forgets, a platform that is late -------------------------------------
-
-
-def test_a_node_that_never_appears_is_asked_for_again_under_a_new_id() -> None:
-    sim = SimulatedPlatform(job({"worker": {}}))
-    lost = sim.look(carry_out=False)
-    assert lost.requeue_after == timedelta(seconds=10)
-    sim.wait(9)
-    assert not sim.look().actions
-    sim.wait(1)
-    sim.look()
-    assert [start.node.id for start in sim.started] == [1]
-    assert sim.status.spent == 0
-
-
-def test_a_node_that_appears_after_its_rank_was_filled_anew_is_stopped() -> None:
-    sim = SimulatedPlatform(job({"worker": {}}))
-    late = sim.look(carry_out=False).actions[0].node
-    sim.wait(10)
-    sim.look()
-    sim.nodes[late.id] = seen(late)
-    decision = sim.look()
-    assert [(type(a), a.node.id, a.reason) for a in decision.actions] == [
-        (StopNode, late.id, "another node has taken its rank")
-    ]
-
-
-def test_a_stop_without_effect_is_repeated_after_a_while_and_not_before() -> None:
-    sim = running(job({"worker": {"replicas": {"min": 1, "max": 2}}}))
-    sim.wanted["worker"] = 1
-    assert sim.look(carry_out=False).actions
-    sim.wait(5)
-    assert not sim.look(carry_out=False).actions
-    sim.wait(5)
-    assert [type(action) for action in sim.look(carry_out=False).actions] == [StopNode]
-
-
-def test_nodes_are_kept_when_the_status_was_lost_and_no_id_is_used_again() -> None:
-    sim = running()
-    sim.status = JobStatus()
-    assert not sim.look().actions
-    assert sim.status.phase is JobPhase.RUNNING
-    sim.vanish(sim.node("worker", 0))
-    sim.settle()
-    assert sim.started[-1].node == Node(role="worker", rank=0, id=2, name="train-worker-2")
-
-
-def test_nodes_of_a_role_that_the_manifest_no_longer_has_are_stopped() -> None:
-    sim = running(job({"worker": {}, "evaluator": {}}))
-    sim.job = job({"worker": {}})
-    decision = sim.look()
-    assert [action.reason for action in decision.actions] == [
-        "the job has no role evaluator any more"
-    ]
-
-
-def test_a_role_that_is_taken_out_and_put_back_does_not_use_its_names_again() -> None:
-    both = job({"worker": {}, "evaluator": {}})
-    sim = running(both)
-    sim.job = job({"worker": {}})
-    sim.settle()
-    sim.let_stop()
-    for node_id in [n for n, found in sim.nodes.items() if found.node.role == "evaluator"]:
-        del sim.nodes[node_id]
-    sim.look()
-    sim.job = both
-    sim.settle()
-    assert sim.started[-1].node.name == "train-evaluator-1"
-
-
-def test_a_node_on_its_way_out_is_not_told_again() -> None:
-    stray = Node(role="worker", rank=7, id=3, name="train-worker-3")
-    observed = Observed(nodes=(ObservedNode(stray, NodePhase.RUNNING, stopping=True),))
-    decision = reconcile(job({"worker": {}}), JobStatus(), observed, at(0))
-    assert [type(action) for action in decision.actions] == [StartNode]
-    assert decision.actions[0].node.id == 4
-
-
-def test_a_status_keeps_only_the_most_recent_decisions() -> None:
-    sim = running(job({"worker": {"replicas": 2}}))
-    for _ in range(60):
-        sim.vanish(sim.node("worker", 0))
-        sim.settle()
-    assert len(sim.status.decisions) == 50
-    assert "train-worker-60 " in sim.status.decisions[-1].sentence

@@ -1,16 +1,20 @@
-"""Priorities, resources and start order: the small rules, one by one."""
+"""Priorities, resources, machines in doubt and start order: the small rules, one by one."""
 
 from __future__ import annotations
 
 import pytest
 
 from resile.control.actions import Priority
+from resile.control.hosts import remembered
 from resile.control.ordering import what_it_waits_for
+from resile.control.policy import Policy
 from resile.control.priority import priority_of
 from resile.control.resources import grown_memory, memory_limit, node_resources
+from resile.job.exits import ExitCause
 from resile.job.quantity import parse_quantity
 from resile.job.role import MemoryGrowth, ResourceSpec, RoleSpec
-from tests.unit.control.builders import job
+from resile.job.status import HostTrouble
+from tests.unit.control.builders import at, job
 
 HIGH, LOW = Priority(1000, "high"), Priority(-1000, "low")
 
@@ -82,6 +86,13 @@ def test_a_grown_limit_is_a_whole_number_of_bytes() -> None:
     grown = grown_memory(role_with({}, {"memory": "1001"}, factor=1.3), learnt=None)
     assert grown is not None
     assert parse_quantity(grown).amount.denominator == 1
+
+
+@pytest.mark.parametrize(("most", "kept"), [(0, []), (2, ["b", "c"]), (9, ["a", "b", "c"])])
+def test_only_the_latest_machines_in_doubt_are_remembered(most: int, kept: list[str]) -> None:
+    known = [HostTrouble(host=host, cause=ExitCause.NODE_LOST, at=at(0)) for host in "abc"]
+    found = remembered(known, now=at(60), policy=Policy(hosts_avoided=most))
+    assert [one.host for one in found] == kept
 
 
 def test_a_role_waits_until_min_nodes_of_another_are_up() -> None:

@@ -9,8 +9,9 @@ import pytest
 from resile.control.observed import UNSCHEDULABLE
 from resile.job.exits import ExitCause, classify
 from resile.job.node import NodePhase
-from resile.job.status import JobStatus
-from resile.platform.kubernetes.facts import machine_state, parse_time, pod_facts
+from resile.job.status import Ask, AskVerb, JobStatus
+from resile.platform.kubernetes.facts import parse_time, pod_facts
+from resile.platform.kubernetes.machines import Machines
 from resile.platform.kubernetes.observing import PodRefusal, observe_nodes, owned_by
 from resile.platform.kubernetes.pods import node_pod
 
@@ -30,7 +31,7 @@ def pod(status: dict[str, Any], *, host: str = "node-a") -> dict[str, Any]:
 def see(*pods: dict[str, Any], **given: Any) -> Any:
     usual: dict[str, Any] = {
         "status": JobStatus(),
-        "machines": {"node-a": READY},
+        "machines": Machines({("", "node-a"): READY}),
         "refused": {},
         "in_touch": (),
         "preempted": {},
@@ -61,6 +62,61 @@ def test_the_first_containers_end_is_the_nodes_whatever_sidecars_do() -> None:
     assert classify(found.exit) is ExitCause.OUT_OF_MEMORY
 
 
+def test_a_container_that_the_cluster_puts_first_does_not_speak_for_the_node() -> None:
+    statuses = [
+        {"name": "proxy", "state": {"running": {}}},
+        {"name": "node", "state": {"terminated": {"exitCode": 3, "reason": "Error"}}},
+    ]
+    found = pod({"phase": "Running", "containerStatuses": statuses})
+    found["spec"]["containers"].insert(0, {"name": "proxy"})
+    (seen,) = see(found)
+    assert seen.exit.code == 3
+
+
+@pytest.mark.parametrize("state", [{"running": {}}, {"waiting": {"reason": "ErrImagePull"}}, {}])
+def test_a_node_lingers_until_all_its_containers_have_ended(state: dict[str, Any]) -> None:
+    ended = {"name": "node", "state": {"terminated": {"exitCode": 0, "reason": "Completed"}}}
+    status = {"phase": "Running", "containerStatuses": [{"name": "side", "state": state}, ended]}
+    (found,) = see(pod(status))
+    assert found.phase is NodePhase.SUCCEEDED
+    assert found.lingers
+    status["containerStatuses"][0]["state"] = {"terminated": {"exitCode": 137}}
+    (found,) = see(pod(status))
+    assert not found.lingers
+
+
+def test_a_sidecar_that_its_kubelet_ends_is_left_to_it() -> None:
+    ended = container({"terminated": {"exitCode": 0, "reason": "Completed"}})
+    sidecar = {"name": "side", "state": {"running": {}}}
+    (found,) = see(pod({"phase": "Running", **ended, "initContainerStatuses": [sidecar]}))
+    assert found.phase is NodePhase.SUCCEEDED
+    assert not found.lingers
+
+
+@pytest.mark.parametrize(
+    ("finished", "cause"),
+    [("03:04:04", ExitCause.COMPLETED), ("03:04:06", ExitCause.DELETED)],
+)
+def test_a_deletion_was_asked_for_its_grace_period_before_it_is_due(
+    finished: str, cause: ExitCause
+) -> None:
+    state = {"terminated": {"exitCode": 0, "finishedAt": f"2026-01-02T{finished}Z"}}
+    deleting = pod({"phase": "Succeeded", **container(state)})
+    due = {"deletionTimestamp": "2026-01-02T03:04:35Z", "deletionGracePeriodSeconds": 30}
+    deleting["metadata"].update(due)
+    (found,) = see(deleting)
+    assert classify(found.exit) is cause
+
+
+def test_a_deletion_of_our_own_takes_nothing_from_a_program_that_ends_well() -> None:
+    state = {"terminated": {"exitCode": 0, "finishedAt": "2026-01-02T03:04:06Z"}}
+    stopped = pod({"phase": "Succeeded", **container(state)})
+    stopped["metadata"]["deletionTimestamp"] = "2026-01-02T03:04:05Z"
+    ask = Ask(node=order().node, verb=AskVerb.STOP, at=parse_time("2026-01-02T03:04:05Z"))
+    (found,) = see(stopped, status=JobStatus(asks=(ask,)))
+    assert classify(found.exit) is ExitCause.COMPLETED
+
+
 def test_an_init_container_that_cannot_start_speaks_for_the_pod() -> None:
     waiting = {"waiting": {"reason": "ImagePullBackOff", "message": "no such image"}}
     status = {
@@ -81,9 +137,11 @@ def test_a_pod_without_a_place_waits_for_room() -> None:
 
 def test_a_machine_that_is_silent_loses_its_pods_unless_their_agents_answer() -> None:
     running = pod({"phase": "Running"})
-    (lost,) = see(running, machines={"node-a": SILENT})
+    (lost,) = see(running, machines=Machines({("", "node-a"): SILENT}))
     assert classify(lost.exit) is ExitCause.NODE_LOST
-    (kept,) = see(running, machines={"node-a": SILENT}, in_touch=["digits-worker-7"])
+    (kept,) = see(
+        running, machines=Machines({("", "node-a"): SILENT}), in_touch=["digits-worker-7"]
+    )
     assert kept.phase is NodePhase.RUNNING
 
 
@@ -104,6 +162,13 @@ def test_a_pod_that_the_quota_forbids_waits_and_says_so() -> None:
     assert "exceeded quota" in found.message
 
 
+@pytest.mark.parametrize("final", [False, True])
+def test_why_a_pod_was_refused_is_told_in_short(final: bool) -> None:
+    refusal = PodRefusal(order(), "Forbidden", "denied by a webhook " * 500, final=final)
+    (found,) = see(refused={7: refusal})
+    assert len(found.exit.message if final else found.message) == 300
+
+
 def test_a_pod_that_is_invalid_can_never_run() -> None:
     refusal = PodRefusal(order(), "Invalid", "spec.containers[0].image: Required", final=True)
     (found,) = see(refused={7: refusal})
@@ -122,19 +187,11 @@ def test_an_earlier_job_of_the_same_name_owns_nothing_here() -> None:
     assert not owned_by("another", pod({}))
 
 
-@pytest.mark.parametrize(
-    ("machine", "state"),
-    [(None, "Gone"), (READY, "Ready"), (SILENT, "Unknown"), ({"status": {}}, "Unknown")],
-)
-def test_a_machines_state(machine: Any, state: str) -> None:
-    assert machine_state(machine).value == state
-
-
 def test_the_zero_time_of_a_container_that_never_ran_is_none() -> None:
     assert parse_time("0001-01-01T00:00:00Z") is None
     assert parse_time(None) is None
 
 
 def test_a_terminated_container_without_a_reason_has_failed() -> None:
-    facts = pod_facts(order().node, pod(container({"terminated": {"exitCode": 1}})), {})
+    facts = pod_facts(order().node, pod(container({"terminated": {"exitCode": 1}})))
     assert facts.terminated == "Error"
