@@ -43,7 +43,8 @@ class MasterSpec(ManifestStruct, frozen=True, kw_only=True):
     """The pod of the job's master."""
 
     image: Annotated[
-        Text | None, Meta(description="Container image. The operator's own when left out.")
+        Text | None,
+        Meta(description="Container image. When left out the template's, or the operator's own."),
     ] = None
     resources: Annotated[ResourceSpec, Meta(description="What the pod needs.")] = ResourceSpec()
     storage: Annotated[

@@ -3,36 +3,52 @@
 A job of one machine needs no image and its templates are never looked at, so a manifest is not
 refused for these; the operator shows them as a condition instead. The API server's own rules for
 pods are not repeated here: only what would be refused late, or not be noticed at all, because a
-role's fields and its template are put together into one pod. Templates hold anything at all, so
-names are compared in lists: they may be of a kind that cannot be hashed.
+role's fields and its template are put together into one pod. Of a template that has not even the
+shape to be put together with anything (``podshape``) only that is said. Templates hold anything at
+all, so names are compared in lists: they may be of a kind that cannot be hashed.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
-from types import NoneType
 from typing import Any
 
+from resile.job.cluster import MasterSpec
 from resile.job.errors import Problem
+from resile.job.podshape import problem_at, template_shape_problems
+from resile.job.quantity import parse_memory
 from resile.job.role import RoleSpec
 from resile.job.spec import ElasticJob
-from resile.job.yamltext import Path, dotted
+from resile.job.yamltext import Path
 
-__all__ = ["SHARED_MEMORY_PATH", "kubernetes_problems", "main_container"]
+__all__ = [
+    "MASTER_VOLUMES",
+    "SHARED_MEMORY",
+    "SHARED_MEMORY_PATH",
+    "has_shared_memory",
+    "kubernetes_problems",
+    "main_container",
+]
+
+SHARED_MEMORY = "shared-memory"
+"""The volume in memory that a node is given."""
 
 SHARED_MEMORY_PATH = "/dev/shm"
 
-_TEMPLATE_KEYS = ("metadata", "spec")
+MASTER_VOLUMES = {"store": "/var/lib/resile", "tmp": "/tmp"}
+"""What a master is given, and where each is mounted."""
+
 _CONTAINER_LISTS = ("containers", "initContainers")
+_MAIN: Path = ("spec", "containers", 0)
 
 
 def kubernetes_problems(job: ElasticJob) -> list[Problem]:
     """Everything that keeps the job's nodes and master from becoming pods."""
     problems: list[Problem] = []
     for name, role in job.spec.roles.items():
-        path: Path = ("spec", "roles", name)
-        problems += _role_problems(role, path)
-    problems += _template_problems(job.spec.master.template, ("spec", "master", "template"))
+        problems += _role_problems(role, ("spec", "roles", name))
+    problems += _master_problems(job.spec.master, ("spec", "master"))
     return problems
 
 
@@ -44,69 +60,83 @@ def main_container(template: Mapping[str, Any]) -> dict[str, Any]:
     return first if isinstance(first, dict) else {}
 
 
+def has_shared_memory(role: RoleSpec) -> bool:
+    """Whether a node of the role is given a volume at /dev/shm: unless one of its own is mounted
+    there, or none is wanted. The template must be of the right shape."""
+    own = [*_template_mount_paths(role), *(mount.get("mountPath") for mount in role.volume_mounts)]
+    return _wants_shared_memory(role) and SHARED_MEMORY_PATH not in own
+
+
 def _role_problems(role: RoleSpec, path: Path) -> Iterator[Problem]:
-    shape = list(_template_problems(role.template, (*path, "template")))
+    shape = list(template_shape_problems(role.template, (*path, "template")))
     yield from shape
     if not shape:  # else what follows would blame the role for its template
+        yield from _names(role.template, (*path, "template"))
+        why = "nodes that end are replaced, not restarted in place"
+        yield from _restart_policy(role.template, (*path, "template"), only="Never", why=why)
         yield from _image(role, path)
         yield from _program(role, path)
+        yield from _grace(role, path)
         yield from _volumes(role, path)
     if isinstance(role.priority, int) and role.priority != 0:
         message = (
             f"pods have no priority by number ({role.priority}): give the name of a PriorityClass, "
             "or high=1 if all nodes are to be high"
         )
-        yield _problem((*path, "priority"), message)
+        yield problem_at((*path, "priority"), message)
 
 
-# --- the shape of a template ----------------------------------------------------------------
+def _master_problems(master: MasterSpec, path: Path) -> Iterator[Problem]:
+    template, path = master.template, (*path, "template")
+    shape = list(template_shape_problems(template, path))
+    yield from shape
+    if not shape:
+        yield from _names(template, path)
+        why = "a master that ends is started again over its store"
+        yield from _restart_policy(template, path, only="Always", why=why)
+        if main_container(template).get("command"):
+            message = "the operator says what a master runs; leave it out"
+            yield problem_at((*path, *_MAIN, "command"), message)
+        yield from _masters_volumes(template, path)
 
 
-def _template_problems(template: Mapping[str, Any], path: Path) -> Iterator[Problem]:
-    for key in template:
-        if key not in _TEMPLATE_KEYS:
-            known = " and ".join(_TEMPLATE_KEYS)
-            yield _problem((*path, key), f"is not part of a pod template, which has {known}")
-    for key in _TEMPLATE_KEYS:
-        if not isinstance(template.get(key, {}), dict | NoneType):
-            yield _problem((*path, key), "expected a mapping")
-    spec = template.get("spec")
-    if isinstance(spec, dict):
-        yield from _pod_problems(spec, (*path, "spec"))
+def _masters_volumes(template: Mapping[str, Any], path: Path) -> Iterator[Problem]:
+    volumes, mounts = _spec(template).get("volumes"), main_container(template).get("volumeMounts")
+    for at, volume in _numbered(volumes, (*path, "spec", "volumes")):
+        if volume.get("name") in [*MASTER_VOLUMES]:
+            message = "is what a volume of the master's own is called; take another name"
+            yield problem_at((*at, "name"), message)
+    for at, mount in _numbered(mounts, (*path, *_MAIN, "volumeMounts")):
+        if mount.get("mountPath") in [*MASTER_VOLUMES.values()]:
+            yield problem_at((*at, "mountPath"), "is where a volume of the master's own is mounted")
 
 
-def _pod_problems(spec: dict[str, Any], path: Path) -> Iterator[Problem]:
-    names: list[Any] = []
+# --- a template for itself ------------------------------------------------------------------
+
+
+def _names(template: Mapping[str, Any], path: Path) -> Iterator[Problem]:
+    names: list[str] = []
     for key in _CONTAINER_LISTS:
-        yield from _container_problems(spec.get(key), (*path, key), names)
-    if spec.get("restartPolicy") not in (None, "Never"):
-        message = "must be Never or left out: nodes that end are replaced, not restarted in place"
-        yield _problem((*path, "restartPolicy"), message)
-    if not _is_list_of_mappings(spec.get("volumes")):
-        yield _problem((*path, "volumes"), "expected a list of mappings")
+        for n, container in enumerate(_spec(template).get(key) or ()):
+            within, name = ("spec", key, n), container.get("name")
+            if name is None and within != _MAIN:  # its name may be left to us
+                message = "is missing: give the container a name"
+                yield problem_at((*path, *within, "name"), message)
+            elif name is not None and name in names:
+                message = f"there are two containers called {name}"
+                yield problem_at((*path, *within, "name"), message)
+            names.append(name)
 
 
-def _container_problems(containers: Any, path: Path, names: list[Any]) -> Iterator[Problem]:
-    if not _is_list_of_mappings(containers):
-        yield _problem(path, "expected a list of mappings")
-        return
-    for n, container in enumerate(containers or ()):
-        at = (*path, n)
-        name = container.get("name")
-        if name is None and at[-2:] != ("containers", 0):  # the first one's may be left to us
-            yield _problem((*at, "name"), "is missing: give the container a name")
-        elif name is not None and name in names:
-            yield _problem((*at, "name"), f"there are two containers called {name}")
-        names.append(name)
-        if not _is_list_of_mappings(container.get("volumeMounts")):
-            yield _problem((*at, "volumeMounts"), "expected a list of mappings")
+def _restart_policy(
+    template: Mapping[str, Any], path: Path, *, only: str, why: str
+) -> Iterator[Problem]:
+    if _spec(template).get("restartPolicy") not in (None, only):
+        yield problem_at((*path, "spec", "restartPolicy"), f"must be {only} or left out: {why}")
 
 
-def _is_list_of_mappings(value: Any) -> bool:
-    """Absent counts as an empty list."""
-    if value is None:
-        return True
-    return isinstance(value, list) and all(isinstance(item, dict) for item in value)
+def _spec(template: Mapping[str, Any]) -> Mapping[str, Any]:
+    return template.get("spec") or {}
 
 
 # --- a role beside its template -------------------------------------------------------------
@@ -116,41 +146,64 @@ def _image(role: RoleSpec, path: Path) -> Iterator[Problem]:
     templates = main_container(role.template).get("image")
     if not role.image and not templates:
         message = "is missing: a pod needs one, here or in the first container of the template"
-        yield _problem((*path, "image"), message)
+        yield problem_at((*path, "image"), message)
     elif role.image and templates and role.image != templates:
-        at = (*path, "template", "spec", "containers", 0, "image")
-        yield _problem(at, f"the role's image is {role.image}; give only one of the two")
+        message = f"the role's image is {role.image}; give only one of the two"
+        yield problem_at((*path, "template", *_MAIN, "image"), message)
 
 
 def _program(role: RoleSpec, path: Path) -> Iterator[Problem]:
-    container, at = main_container(role.template), (*path, "template", "spec", "containers", 0)
+    container = main_container(role.template)
     written = {"command": role.command, "script": role.script, "module": role.module}
     given = next((name for name, value in written.items() if value), None)
     for key in ("command", "args"):
         rival = given or ("args" if key == "args" and role.args else None)
         if rival and container.get(key):
             message = f"the role's {rival} says what a node runs; give only one of the two"
-            yield _problem((*at, key), message)
+            yield problem_at((*path, "template", *_MAIN, key), message)
+
+
+def _grace(role: RoleSpec, path: Path) -> Iterator[Problem]:
+    """The controller stops nodes with the role's, so a pod cannot have another. Whether its author
+    wrote the role's or left it at its default cannot be told."""
+    grace = role.termination_grace_period_seconds
+    if _spec(role.template).get("terminationGracePeriodSeconds") not in (None, math.ceil(grace)):
+        message = f"the role's is {grace:g}: give it as terminationGracePeriodSeconds of the role"
+        yield problem_at((*path, "template", "spec", "terminationGracePeriodSeconds"), message)
 
 
 def _volumes(role: RoleSpec, path: Path) -> Iterator[Problem]:
-    spec = role.template.get("spec") or {}
-    container = main_container(role.template)
-    known = [volume.get("name") for volume in spec.get("volumes") or ()]
-    for n, volume in enumerate(role.volumes):
-        at, name = (*path, "volumes", n, "name"), volume.get("name")
+    names: list[Any] = []
+    for at, volume in (
+        *_numbered(_spec(role.template).get("volumes"), (*path, "template", "spec", "volumes")),
+        *_numbered(role.volumes, (*path, "volumes")),
+    ):
+        name = volume.get("name")
         if not name:
-            yield _problem(at, "is missing: give the volume a name")
-        elif name in known:
-            yield _problem(at, f"there are two volumes called {name}")
-        known.append(name)
-    taken = [mount.get("mountPath") for mount in container.get("volumeMounts") or ()]
-    for n, mount in enumerate(role.volume_mounts):
-        yield from _mount(mount, (*path, "volumeMounts", n), volumes=known, taken=taken)
+            yield problem_at((*at, "name"), "is missing: give the volume a name")
+        elif name in names:
+            yield problem_at((*at, "name"), f"there are two volumes called {name}")
+        elif name == SHARED_MEMORY and has_shared_memory(role):
+            message = f"is what the volume at {SHARED_MEMORY_PATH} is called; take another name"
+            yield problem_at((*at, "name"), message)
+        names.append(name)
+    yield from _mounts(role, path, volumes=names)
+
+
+def _numbered(items: Any, path: Path) -> Iterator[tuple[Path, Mapping[str, Any]]]:
+    for n, item in enumerate(items or ()):
+        yield (*path, n), item
+
+
+def _mounts(role: RoleSpec, path: Path, *, volumes: list[Any]) -> Iterator[Problem]:
+    taken = _template_mount_paths(role)
+    for at, mount in _numbered(role.volume_mounts, (*path, "volumeMounts")):
+        yield from _mount(mount, at, volumes=volumes, taken=taken)
         taken.append(mount.get("mountPath"))
-    if role.shared_memory is not None and SHARED_MEMORY_PATH in taken:
+    named = role.shared_memory is not None and _wants_shared_memory(role)
+    if named and SHARED_MEMORY_PATH in taken:
         message = f"a volume is mounted at {SHARED_MEMORY_PATH} already; give only one of the two"
-        yield _problem((*path, "sharedMemory"), message)
+        yield problem_at((*path, "sharedMemory"), message)
 
 
 def _mount(
@@ -158,14 +211,19 @@ def _mount(
 ) -> Iterator[Problem]:
     name, place = mount.get("name"), mount.get("mountPath")
     if not name:
-        yield _problem((*path, "name"), "is missing: give the name of a volume")
+        yield problem_at((*path, "name"), "is missing: give the name of a volume")
     elif name not in volumes:
-        yield _problem((*path, "name"), f"there is no volume called {name}")
+        yield problem_at((*path, "name"), f"there is no volume called {name}")
     if not place:
-        yield _problem((*path, "mountPath"), "is missing: give the place to mount it at")
+        yield problem_at((*path, "mountPath"), "is missing: give the place to mount it at")
     elif place in taken:
-        yield _problem((*path, "mountPath"), f"something is mounted at {place} already")
+        yield problem_at((*path, "mountPath"), f"something is mounted at {place} already")
 
 
-def _problem(path: Path, message: str) -> Problem:
-    return Problem(dotted(path), message)
+def _template_mount_paths(role: RoleSpec) -> list[Any]:
+    mounts = main_container(role.template).get("volumeMounts") or ()
+    return [mount.get("mountPath") for mount in mounts]
+
+
+def _wants_shared_memory(role: RoleSpec) -> bool:
+    return role.shared_memory is None or parse_memory(role.shared_memory).bytes > 0

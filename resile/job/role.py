@@ -258,7 +258,8 @@ class RoleSpec(ManifestStruct, frozen=True, kw_only=True):
         Amount | None,
         Meta(
             description="The size of /dev/shm, where snapshots lie. When left out as large as the "
-            "memory limit; without one, as the machine allows. Not used on one machine."
+            "memory limit; without one, as the machine allows. 0: no volume there, only the few "
+            "megabytes that containers have. Not used on one machine."
         ),
     ] = None
     volumes: Annotated[

@@ -33,11 +33,12 @@ TOLD = web.AppKey("told", _Told)
 
 @asynccontextmanager
 async def serving(
-    metrics: Text, ready: Mapping[str, Check], *, host: str = LOOPBACK, port: int = 0
+    metrics: Text, ready: Mapping[str, Check], *, host: str | None = LOOPBACK, port: int = 0
 ) -> AsyncIterator[int]:
     """Answer while the block runs. Gives the port: the one asked for, or a free one for 0.
 
-    ``ready``: what has to be true, each under the name that is shown while it is not.
+    ``host``: None for every address. ``ready``: what has to be true, each under the name that is
+    shown while it is not.
     """
     app = web.Application()
     app[TOLD] = _Told(metrics, ready)

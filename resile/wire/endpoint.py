@@ -12,6 +12,9 @@ import psutil
 DEFAULT_PORT = 29400
 LAST_PORT = 65535
 
+EVERY_ADDRESS = "*"
+"""As a host to listen at: all addresses of this machine, of IPv4 and of IPv6."""
+
 
 class EndpointError(ValueError):
     """The user wrote something that is no HOST:PORT."""
@@ -23,6 +26,11 @@ class Endpoint:
 
     host: str
     port: int
+
+    @property
+    def listening_host(self) -> str | None:
+        """The host as servers take it; None for every address, of each family that there is."""
+        return None if self.host == EVERY_ADDRESS else self.host
 
     def __str__(self) -> str:
         host = f"[{self.host}]" if ":" in self.host else self.host

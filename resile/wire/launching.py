@@ -16,13 +16,23 @@ from pathlib import Path
 from resile.job.elasticity import Elasticity
 from resile.wire.endpoint import Endpoint
 
-__all__ = ["KEPT_VARIABLE", "MasterFailed", "conf_text", "launch_master", "master_command"]
+__all__ = [
+    "AFTER_ROUND_VARIABLE",
+    "KEPT_VARIABLE",
+    "MasterFailed",
+    "conf_text",
+    "launch_master",
+    "master_command",
+]
 
 START_TIMEOUT = 30.0
 """A master listens within half a second; a very busy machine gets more."""
 
 KEPT_VARIABLE = "RESILE_MASTER_KEPT"
 """Set for nodes whose master is started again by somebody else when it dies: not theirs to do."""
+
+AFTER_ROUND_VARIABLE = "RESILE_AFTER_ROUND"
+"""Tells a master how far the job had come under one whose memory is lost."""
 
 
 class MasterFailed(Exception):

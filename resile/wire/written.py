@@ -10,13 +10,22 @@ from __future__ import annotations
 
 from datetime import datetime, timezone
 
+from msgspec.structs import replace
+
 from resile.job.errors import QuantityError
 from resile.job.quantity import parse_quantity
 from resile.job.status import FirstFailure, JobStatus, MemberStatus, NodeStatus, TrainingStatus
 from resile.wire.messages import FailureReport, Progress, WorkerFailure
 from resile.wire.views import JobView, NodeView, Usage
 
-__all__ = ["LARGEST", "LAST_WORDS", "training_in", "usage_of", "written_training"]
+__all__ = [
+    "LARGEST",
+    "LAST_WORDS",
+    "training_in",
+    "usage_of",
+    "with_written_training",
+    "written_training",
+]
 
 LAST_WORDS = 4096
 """Letters of a failed worker's last words: a traceback's end, in an object that may have 1 MiB."""
@@ -36,6 +45,21 @@ def written_training(seen: JobView) -> TrainingStatus:
         max_restarts=seen.max_restarts,
         failure=None if seen.report is None else _failure(seen.report),
         nodes={node.name: _member(node) for node in seen.nodes},
+    )
+
+
+def with_written_training(status: JobStatus, seen: JobView | None) -> JobStatus:
+    """A status with the master's view written down, where nobody has yet: on one machine the two
+    are kept apart, and a program that reads a job is to find in it what it finds on a cluster."""
+    if seen is None or status.training is not None:
+        return status
+    return replace(
+        status,
+        round=seen.round or None,
+        world_size=seen.world_size or None,
+        step=status.step if seen.step is None else seen.step,
+        throughput=seen.throughput,
+        training=written_training(seen),
     )
 
 

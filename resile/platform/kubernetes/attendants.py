@@ -9,8 +9,10 @@ survives the process but not the pod; then a new master goes on from what the ag
 from __future__ import annotations
 
 import copy
+import math
 from typing import Any
 
+from resile.job.podneeds import MASTER_VOLUMES
 from resile.job.spec import ElasticJob
 from resile.platform.kubernetes import names
 from resile.platform.kubernetes.labels import (
@@ -23,8 +25,8 @@ from resile.platform.kubernetes.labels import (
 )
 from resile.platform.kubernetes.pods import merged_resources
 from resile.wire.auth import TOKEN_VARIABLE
-from resile.wire.endpoint import DEFAULT_PORT, Endpoint
-from resile.wire.launching import conf_text
+from resile.wire.endpoint import DEFAULT_PORT, EVERY_ADDRESS, Endpoint
+from resile.wire.launching import AFTER_ROUND_VARIABLE, conf_text
 
 __all__ = [
     "TOKEN_KEY",
@@ -38,9 +40,9 @@ __all__ = [
 
 TOKEN_KEY = "token"
 CONTAINER = "master"
-STORE_FOLDER = "/var/lib/resile"
 _NOBODY = 65532
 _GRACE_SECONDS = 5
+"""Beside the time that nodes which leave together with their master have to save."""
 
 
 def token_secret(job: ElasticJob, *, uid: str, token: str) -> dict[str, Any]:
@@ -92,20 +94,19 @@ def nodes_service(job: ElasticJob, *, uid: str) -> dict[str, Any]:
 def master_pod(
     job: ElasticJob, *, uid: str, image: str, serial: int, after_round: int = 0
 ) -> dict[str, Any]:
-    """The master. ``image`` unless the manifest names one; ``after_round``: where nodes that are
-    still there had come to under an earlier one."""
-    told = job.spec.master
-    template = copy.deepcopy(told.template)
-    metadata = template.get("metadata") or {}
+    """The master. ``image`` unless the manifest names one, itself or in its template;
+    ``after_round``: where nodes that are still there had come to under an earlier one."""
+    template = copy.deepcopy(job.spec.master.template)
+    spec = _master_spec(job, template.get("spec") or {}, image=image)
+    main = spec["containers"][0]
+    if after_round:
+        # Not a flag: the manifest may name an older image, whose master would not know it.
+        main["env"].append({"name": AFTER_ROUND_VARIABLE, "value": str(after_round)})
     name = names.master_pod(job.metadata.name, job.spec, serial=serial)
     pod = _object("v1", "Pod", job, name=name, uid=uid)
-    own = pod["metadata"]
-    own["labels"] = {**(metadata.get("labels") or {}), **master_labels(job.metadata.name)}
-    if metadata.get("annotations"):
-        own["annotations"] = metadata["annotations"]
-    spec = _master_spec(job, template.get("spec") or {}, image=image)
-    if after_round:
-        spec["containers"][0]["command"] += ["--after-round", str(after_round)]
+    own, written = pod["metadata"], template.get("metadata") or {}
+    own["labels"] = {**(written.get("labels") or {}), **master_labels(job.metadata.name)}
+    own["annotations"] = {**(written.get("annotations") or {}), DEFAULT_CONTAINER: main["name"]}
     return {**pod, "spec": spec}
 
 
@@ -114,7 +115,8 @@ def _master_spec(job: ElasticJob, spec: dict[str, Any], *, image: str) -> dict[s
     main, *sidecars = spec.get("containers") or [{}]
     spec["containers"] = [_master_container(job, main, image=image), *sidecars]
     spec["restartPolicy"] = "Always"
-    spec.setdefault("terminationGracePeriodSeconds", _GRACE_SECONDS)
+    handover = math.ceil(job.spec.elasticity().handover_timeout)
+    spec.setdefault("terminationGracePeriodSeconds", handover + _GRACE_SECONDS)
     spec.setdefault("automountServiceAccountToken", False)
     spec.setdefault("enableServiceLinks", False)
     spec.setdefault("securityContext", _as_nobody())
@@ -137,33 +139,32 @@ def _master_container(job: ElasticJob, main: dict[str, Any], *, image: str) -> d
     main["image"] = told.image or main.get("image") or image
     main["command"] = [
         *("resile", "master"),
-        *("--endpoint", f"0.0.0.0:{DEFAULT_PORT}"),
+        *("--endpoint", str(Endpoint(EVERY_ADDRESS, DEFAULT_PORT))),
         *("--job", job.metadata.name),
         *("--nnodes", f"{elasticity.min_nodes}:{elasticity.max_nodes}"),
         *("--max-restarts", str(elasticity.max_restarts)),
         *("--rdzv-conf", conf_text(elasticity)),
-        *("--store", f"{STORE_FOLDER}/{job.metadata.name}.db"),
+        *("--store", f"{MASTER_VOLUMES['store']}/{job.metadata.name}.db"),
     ]
     main["env"] = [
         *(main.get("env") or []),
         token_variable(job.metadata.name),
-        {"name": "HOME", "value": "/tmp"},
+        {"name": "HOME", "value": MASTER_VOLUMES["tmp"]},
     ]
     main.setdefault("ports", [{"name": "master", "containerPort": DEFAULT_PORT}])
     main.setdefault("readinessProbe", _readiness())
     main.setdefault("securityContext", _without_privileges())
+    main.setdefault("terminationMessagePolicy", "FallbackToLogsOnError")  # people are told
     main["volumeMounts"] = [
         *(main.get("volumeMounts") or []),
-        {"name": "store", "mountPath": STORE_FOLDER},
-        {"name": "tmp", "mountPath": "/tmp"},
+        *({"name": name, "mountPath": place} for name, place in MASTER_VOLUMES.items()),
     ]
     main["resources"] = merged_resources(main.get("resources") or {}, told.resources.resolved())
     return main
 
 
 def _port(name: str) -> dict[str, Any]:
-    # Server-side apply knows a port by its protocol too, and older servers fill in no default.
-    return {"name": name, "port": DEFAULT_PORT, "targetPort": DEFAULT_PORT, "protocol": "TCP"}
+    return {"name": name, "port": DEFAULT_PORT, "targetPort": DEFAULT_PORT}
 
 
 def _readiness() -> dict[str, Any]:

@@ -5,6 +5,7 @@ Selections go by labels alone, never by names, because people give names too.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from resile.job.node import Node
@@ -12,6 +13,7 @@ from resile.job.spec import API_VERSION, KIND, ElasticJob
 
 __all__ = [
     "COMPONENT",
+    "DEFAULT_CONTAINER",
     "ID",
     "JOB",
     "MASTER",
@@ -19,6 +21,7 @@ __all__ = [
     "RANK",
     "ROLE",
     "job_of",
+    "main_container_of",
     "master_labels",
     "node_labels",
     "node_of",
@@ -32,6 +35,9 @@ RANK = "resile.dev/rank"
 ID = "resile.dev/node-id"
 COMPONENT = "resile.dev/component"
 MASTER, NODE = "master", "node"
+
+DEFAULT_CONTAINER = "kubectl.kubernetes.io/default-container"
+"""An annotation: the container that kubectl's logs and exec mean, and that the pod is judged by."""
 
 
 def node_labels(job: str, node: Node) -> dict[str, str]:
@@ -67,6 +73,14 @@ def node_of(pod: dict[str, Any]) -> Node | None:
         return Node(role=labels[ROLE], rank=rank, id=number, name=metadata["name"])
     except (KeyError, ValueError):
         return None
+
+
+def main_container_of(pod: Mapping[str, Any]) -> str:
+    """The container that a node or a master runs in: not always the first, because a cluster's
+    admission may put others before it."""
+    named = (pod["metadata"].get("annotations") or {}).get(DEFAULT_CONTAINER)
+    name: str = named or pod["spec"]["containers"][0]["name"]
+    return name
 
 
 def owner(job: ElasticJob, uid: str) -> dict[str, Any]:

@@ -15,13 +15,14 @@ from typing import Any
 
 from resile.control.actions import StartNode
 from resile.job.cluster import GangPolicy
+from resile.job.podneeds import SHARED_MEMORY, SHARED_MEMORY_PATH, has_shared_memory
 from resile.job.role import NodeResources, RoleSpec
 from resile.job.spec import ElasticJob
 from resile.platform.kubernetes.gang import GATED, group_labels
-from resile.platform.kubernetes.labels import node_labels, owner
+from resile.platform.kubernetes.labels import DEFAULT_CONTAINER, node_labels, owner
 from resile.platform.kubernetes.names import nodes_service
 
-__all__ = ["MAIN_CONTAINER", "REASON", "node_pod"]
+__all__ = ["MAIN_CONTAINER", "REASON", "merged_resources", "node_pod"]
 
 MAIN_CONTAINER = "node"
 """Its name where the template does not give one."""
@@ -29,7 +30,7 @@ MAIN_CONTAINER = "node"
 REASON = "resile.dev/reason"
 """Why the node was started: an annotation."""
 
-SHARED_MEMORY = "shared-memory"
+_REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 
 
 def node_pod(
@@ -44,25 +45,28 @@ def node_pod(
     Kubernetes' notation; ``avoid``: machines that it should not run on."""
     role = job.spec.roles[order.node.role]
     template = copy.deepcopy(role.template)
+    spec = _Spec(job, role, order).filled(
+        template.get("spec") or {}, environment=environment, avoid=avoid
+    )
+    main = spec["containers"][0]["name"]
     return {
         "apiVersion": "v1",
         "kind": "Pod",
-        "metadata": _metadata(job, order, uid=uid, template=template.get("metadata") or {}),
-        "spec": _Spec(job, role, order).filled(
-            template.get("spec") or {}, environment=environment, avoid=avoid
-        ),
+        "metadata": _metadata(job, order, template.get("metadata") or {}, uid=uid, main=main),
+        "spec": spec,
     }
 
 
 def _metadata(
-    job: ElasticJob, order: StartNode, *, uid: str, template: Mapping[str, Any]
+    job: ElasticJob, order: StartNode, template: Mapping[str, Any], *, uid: str, main: str
 ) -> dict[str, Any]:
-    own = {**group_labels(job), **node_labels(job.metadata.name, order.node)}
+    labels = {**group_labels(job), **node_labels(job.metadata.name, order.node)}
+    annotations = {REASON: order.reason, DEFAULT_CONTAINER: main}
     return {
         "name": order.node.name,
         "namespace": job.metadata.namespace,
-        "labels": {**(template.get("labels") or {}), **own},
-        "annotations": {**(template.get("annotations") or {}), REASON: order.reason},
+        "labels": {**(template.get("labels") or {}), **labels},
+        "annotations": {**(template.get("annotations") or {}), **annotations},
         "ownerReferences": [owner(job, uid)],
     }
 
@@ -83,22 +87,25 @@ class _Spec:
         avoid: Sequence[str],
     ) -> dict[str, Any]:
         role, order = self._role, self._order
-        main, *sidecars = spec.get("containers") or [{"name": MAIN_CONTAINER}]
+        main, *sidecars = spec.get("containers") or [{}]
         spec["containers"] = [self._container(main, environment), *sidecars]
         spec["restartPolicy"] = "Never"
         spec["terminationGracePeriodSeconds"] = math.ceil(order.grace_seconds)
         spec.setdefault("hostname", order.node.name)
         spec.setdefault("subdomain", nodes_service(self._job.metadata.name))
+        # Else a Service that happens to be called master would set MASTER_PORT for the training.
+        spec.setdefault("enableServiceLinks", False)
         if order.priority.class_name:
             spec["priorityClassName"] = order.priority.class_name
         if role.service_account is not None:
             spec["serviceAccountName"] = role.service_account
         if role.node_selector:
             spec["nodeSelector"] = {**(spec.get("nodeSelector") or {}), **role.node_selector}
-        if role.image_pull_secrets:
-            spec["imagePullSecrets"] = [{"name": name} for name in role.image_pull_secrets]
+        secrets = [{"name": name} for name in role.image_pull_secrets]
+        known = spec.get("imagePullSecrets") or []
+        _extend(spec, "imagePullSecrets", [one for one in secrets if one not in known])
         _extend(spec, "tolerations", role.tolerations)
-        _extend(spec, "volumes", [*role.volumes, *self._shared_memory(spec)])
+        _extend(spec, "volumes", [*role.volumes, *self._shared_memory(main)])
         if self._job.spec.gang_scheduling is GangPolicy.SCHEDULING_GATES:
             _extend(spec, "schedulingGates", [GATED])
         if avoid:
@@ -109,7 +116,7 @@ class _Spec:
         self, main: dict[str, Any], environment: Sequence[Mapping[str, Any]]
     ) -> dict[str, Any]:
         role, order = self._role, self._order
-        main.setdefault("name", MAIN_CONTAINER)
+        main["name"] = main.get("name") or MAIN_CONTAINER
         if role.image is not None:
             main["image"] = role.image
         if role.image_pull_policy is not None:
@@ -121,25 +128,23 @@ class _Spec:
             main["workingDir"] = order.working_dir
         own = [{"name": name, "value": value} for name, value in order.env.items()]
         main["env"] = _environment(main.get("env") or [], environment, own, _identity(order))
-        main["resources"] = _resources(main.get("resources") or {}, order.resources)
-        mounts = [*role.volume_mounts]
-        if not _mounted(main, "/dev/shm") and not _in(mounts, "/dev/shm"):
-            mounts.append({"name": SHARED_MEMORY, "mountPath": "/dev/shm"})
-        _extend(main, "volumeMounts", mounts)
+        main["resources"] = merged_resources(main.get("resources") or {}, order.resources)
+        _extend(main, "volumeMounts", role.volume_mounts)
+        if has_shared_memory(role):
+            mount = {"name": SHARED_MEMORY, "mountPath": SHARED_MEMORY_PATH}
+            _extend(main, "volumeMounts", [mount])
         return main
 
-    def _shared_memory(self, spec: Mapping[str, Any]) -> list[dict[str, Any]]:
+    def _shared_memory(self, main: Mapping[str, Any]) -> list[dict[str, Any]]:
         """DataLoader workers and NCCL need more than the 64 MB that containers get. As large as
         the memory limit: the limit counts it, so more would be a promise nobody can keep."""
-        if not any(
-            mount["name"] == SHARED_MEMORY for mount in spec["containers"][0]["volumeMounts"]
-        ):
+        if not has_shared_memory(self._role):
             return []
-        volume: dict[str, Any] = {"medium": "Memory"}
-        size = self._role.shared_memory or self._order.resources.limits.get("memory")
-        if size is not None:
-            volume["sizeLimit"] = str(size)
-        return [{"name": SHARED_MEMORY, "emptyDir": volume}]
+        size = self._role.shared_memory
+        if size is None:
+            size = main["resources"].get("limits", {}).get("memory")
+        limit = {} if size is None else {"sizeLimit": str(size)}
+        return [{"name": SHARED_MEMORY, "emptyDir": {"medium": "Memory", **limit}}]
 
 
 def _identity(order: StartNode) -> list[dict[str, str]]:
@@ -159,7 +164,8 @@ def _environment(*parts: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     return list(merged.values())
 
 
-def _resources(written: Mapping[str, Any], ours: NodeResources) -> dict[str, Any]:
+def merged_resources(written: Mapping[str, Any], ours: NodeResources) -> dict[str, Any]:
+    """A template's resources with the manifest's own put in, amount by amount."""
     requests = {**(written.get("requests") or {}), **ours.requests}
     limits = {**(written.get("limits") or {}), **ours.limits}
     amounts = {"requests": requests, "limits": limits}
@@ -172,22 +178,18 @@ def _extend(target: dict[str, Any], name: str, more: Sequence[Any]) -> None:
         target[name] = [*(target.get(name) or []), *more]
 
 
-def _mounted(container: Mapping[str, Any], path: str) -> bool:
-    return _in(container.get("volumeMounts") or [], path)
-
-
-def _in(mounts: Sequence[Mapping[str, Any]], path: str) -> bool:
-    return any(mount.get("mountPath") == path for mount in mounts)
-
-
 def _avoid(spec: dict[str, Any], hosts: Sequence[str]) -> None:
-    """Keep the pod off some machines, beside whatever affinity the user has."""
-    required = (
-        spec.setdefault("affinity", {})
-        .setdefault("nodeAffinity", {})
-        .setdefault("requiredDuringSchedulingIgnoredDuringExecution", {})
-    )
-    elsewhere = {"key": "kubernetes.io/hostname", "operator": "NotIn", "values": list(hosts)}
-    # Terms are alternatives, so each of them has to say it.
-    for term in required.setdefault("nodeSelectorTerms", [{}]) or [{}]:
-        _extend(term, "matchExpressions", [elsewhere])
+    """Keep the pod off some machines, beside whatever affinity the user has. By the machines' own
+    names: the label that usually repeats a name may say something else."""
+    affinity = spec["affinity"] = spec.get("affinity") or {}
+    machines = affinity["nodeAffinity"] = affinity.get("nodeAffinity") or {}
+    elsewhere = [{"key": "metadata.name", "operator": "NotIn", "values": [one]} for one in hosts]
+    required = machines.get(_REQUIRED)
+    if required is None:
+        machines[_REQUIRED] = {"nodeSelectorTerms": [{"matchFields": elsewhere}]}
+        return
+    # Terms are alternatives, so each of them has to say it; but an empty one matches no machine,
+    # and must not come to match all the others.
+    for term in required.get("nodeSelectorTerms") or ():
+        if term.get("matchExpressions") or term.get("matchFields"):
+            _extend(term, "matchFields", elsewhere)

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import ipaddress
+import socket
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import psutil
 import pytest
 
 from resile.agent.environment import node_environment
+from resile.wire.endpoint import Endpoint, free_port
 from tests.local.commands import wait_for
 from tests.local.jobs import Job
 from tests.local.wire.masters import resile, running_master
@@ -41,6 +44,14 @@ def test_a_master_on_the_network_without_tls_warns(tmp_path: Path) -> None:
     """The address is nobody's, so that this test, too, listens nowhere."""
     done = resile(tmp_path, "master", "--endpoint", "203.0.113.7:1")
     assert "warning: without --tls-cert" in done.stderr
+
+
+def test_a_master_that_is_told_to_listens_at_every_address_of_both_families(tmp_path: Path) -> None:
+    port = free_port()
+    with running_master(tmp_path, "--endpoint", f"*:{port}") as master:
+        hosts = ["127.0.0.1", "::1"] if socket.has_dualstack_ipv6() else ["127.0.0.1"]
+        for host in hosts:
+            assert replace(master, endpoint=Endpoint(host, port)).ask("/healthz")[0] == 200
 
 
 def test_everything_that_resile_run_opens_is_on_loopback(job: Job) -> None:

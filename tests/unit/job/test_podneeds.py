@@ -52,6 +52,19 @@ def pod(*containers: Any, **spec: Any) -> dict[str, Any]:
             "template": pod(volumes=[{"name": "data"}]),
             "volumeMounts": [{"name": "data", "mountPath": "/data"}],
         },
+        {**NEEDED, "template": pod(terminationGracePeriodSeconds=30)},
+        {
+            **NEEDED,
+            "terminationGracePeriodSeconds": 59.5,
+            "template": pod(terminationGracePeriodSeconds=60),
+        },
+        {
+            **NEEDED,
+            "sharedMemory": 0,
+            "volumes": [{"name": "shm"}],
+            "volumeMounts": [{"name": "shm", "mountPath": "/dev/shm"}],
+        },
+        {**NEEDED, "sharedMemory": 0, "volumes": [{"name": "shared-memory"}]},
         {**NEEDED, "priority": "high=0.5"},
         {**NEEDED, "priority": 0},
     ],
@@ -156,6 +169,16 @@ def test_what_can_become_pods_has_no_problem(worker: dict[str, Any]) -> None:
             "a volume is mounted at /dev/shm already; give only one of the two",
         ),
         (
+            {**NEEDED, "template": pod(volumes=[{"name": "shared-memory"}])},
+            "template.spec.volumes[0].name",
+            "is what the volume at /dev/shm is called; take another name",
+        ),
+        (
+            {**NEEDED, "template": pod(terminationGracePeriodSeconds=60)},
+            "template.spec.terminationGracePeriodSeconds",
+            "the role's is 30: give it as terminationGracePeriodSeconds of the role",
+        ),
+        (
             {**NEEDED, "priority": 7},
             "priority",
             "pods have no priority by number (7): give the name of a PriorityClass",
@@ -172,6 +195,38 @@ def test_what_cannot_become_pods_is_named(worker: dict[str, Any], path: str, mes
 def test_the_masters_template_is_looked_at_as_well() -> None:
     found = problems(NEEDED, master={"template": {"spec": {"containers": 3}}})
     assert found == [("spec.master.template.spec.containers", "expected a list of mappings")]
+
+
+@pytest.mark.parametrize(
+    ("template", "path", "message"),
+    [
+        (
+            pod({"command": ["sh"]}),
+            "containers[0].command",
+            "the operator says what a master runs; leave it out",
+        ),
+        (
+            pod(restartPolicy="Never"),
+            "restartPolicy",
+            "must be Always or left out: a master that ends is started again over its store",
+        ),
+        (
+            pod(volumes=[{"name": "store"}]),
+            "volumes[0].name",
+            "is what a volume of the master's own is called; take another name",
+        ),
+        (
+            pod({"volumeMounts": [{"name": "a", "mountPath": "/tmp"}]}),
+            "containers[0].volumeMounts[0].mountPath",
+            "is where a volume of the master's own is mounted",
+        ),
+    ],
+)
+def test_what_a_master_cannot_have_is_named(
+    template: dict[str, Any], path: str, message: str
+) -> None:
+    found = problems(NEEDED, master={"template": template})
+    assert found == [(f"spec.master.template.spec.{path}", message)]
 
 
 def test_a_misshapen_template_does_not_put_the_blame_on_its_role() -> None:

@@ -32,10 +32,16 @@ from resile.wire.endpoint import (
         ("::1", Endpoint("::1", DEFAULT_PORT)),
         ("host:0", Endpoint("host", 0)),
         ("host:65535", Endpoint("host", 65535)),
+        ("*:5", Endpoint("*", 5)),
     ],
 )
 def test_what_users_write_is_understood(text: str, endpoint: Endpoint) -> None:
     assert parse_endpoint(text) == endpoint
+
+
+@pytest.mark.parametrize(("host", "taken"), [("*", None), ("0.0.0.0", "0.0.0.0"), ("::1", "::1")])
+def test_a_server_is_told_of_every_address_by_none(host: str, taken: str | None) -> None:
+    assert Endpoint(host, 1).listening_host == taken
 
 
 @pytest.mark.parametrize(

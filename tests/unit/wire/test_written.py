@@ -10,7 +10,13 @@ from resile.job.status import JobStatus, MemberStatus, TrainingStatus, decode_st
 from resile.wire.messages import FailureReport, Progress, WorkerFailure
 from resile.wire.picture import draw_picture
 from resile.wire.views import JobView, Usage
-from resile.wire.written import LAST_WORDS, training_in, usage_of, written_training
+from resile.wire.written import (
+    LAST_WORDS,
+    training_in,
+    usage_of,
+    with_written_training,
+    written_training,
+)
 from tests.unit.wire.test_picture import rank, seen, view
 
 FAILURE = WorkerFailure(local_rank=1, rank=3, pid=77, exit_code=-9, message="boom", log="/logs/3")
@@ -101,3 +107,17 @@ def test_of_long_last_words_the_last_whole_lines_are_kept() -> None:
     written = written_training(view(report=one_line)).failure
     assert written is not None
     assert written.message == "x" * LAST_WORDS
+
+
+def test_a_status_of_one_machine_is_given_what_its_master_saw() -> None:
+    asked = view(seen("train-worker-0"), step=7)
+    told = with_written_training(JobStatus(), asked)
+    assert told.training == written_training(asked)
+    assert (told.round, told.world_size) == (asked.round, asked.world_size)
+    assert told.step == 7
+
+
+def test_what_was_written_down_already_is_not_written_over() -> None:
+    written = JobStatus(step=3, training=TrainingStatus(phase="running"))
+    assert with_written_training(written, view(step=7)) == written
+    assert with_written_training(JobStatus(step=3), None) == JobStatus(step=3)

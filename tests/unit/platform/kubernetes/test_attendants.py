@@ -2,10 +2,22 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import pytest
+
+from resile.job.spec import ElasticJob
 from resile.platform.kubernetes import attendants as made
-from resile.platform.kubernetes.labels import node_of
+from resile.platform.kubernetes.labels import main_container_of, node_of
+from resile.wire.endpoint import parse_endpoint
 
 from .jobs import UID, job
+
+
+def main(elastic: ElasticJob) -> dict[str, Any]:
+    pod = made.master_pod(elastic, uid=UID, image="resile:1", serial=0)
+    container: dict[str, Any] = pod["spec"]["containers"][0]
+    return container
 
 
 def test_the_master_asks_nothing_of_the_cluster_and_has_no_privileges() -> None:
@@ -19,9 +31,7 @@ def test_the_master_asks_nothing_of_the_cluster_and_has_no_privileges() -> None:
 
 
 def test_the_master_is_told_how_elastic_the_job_is() -> None:
-    command = made.master_pod(job(), uid=UID, image="resile:1", serial=0)["spec"]["containers"][0][
-        "command"
-    ]
+    command = main(job())["command"]
     assert command[command.index("--nnodes") + 1] == "1:4"
     assert command[command.index("--job") + 1] == "digits"
 
@@ -33,6 +43,44 @@ def test_a_claim_of_the_users_holds_the_masters_store() -> None:
     assert store["persistentVolumeClaim"] == {"claimName": "keep"}
     assert pod["spec"]["containers"][0]["image"] == "mine:2"
     assert pod["metadata"]["name"] == "digits-master-3"
+
+
+@pytest.mark.parametrize(
+    ("told", "templates", "used"),
+    [
+        ("mine:2", "template:3", "mine:2"),
+        (None, "template:3", "template:3"),
+        ("mine:2", None, "mine:2"),
+        (None, None, "resile:1"),
+    ],
+)
+def test_the_masters_image_is_the_manifests_before_the_templates_before_the_operators(
+    told: str | None, templates: str | None, used: str
+) -> None:
+    template = {"spec": {"containers": [{"image": templates}]}}
+    elastic = job(master={"template": template} | ({"image": told} if told else {}))
+    assert main(elastic)["image"] == used
+
+
+def test_the_masters_resources_are_those_of_manifest_and_template_together() -> None:
+    written = {"limits": {"cpu": 1, "memory": "1Gi"}}
+    template = {"spec": {"containers": [{"resources": written}]}}
+    told = {"limits": {"memory": "2Gi"}}
+    resources = main(job(master={"template": template, "resources": told}))["resources"]
+    assert resources["limits"] == {"cpu": 1, "memory": "2Gi"}
+
+
+def test_the_masters_container_is_known_by_its_name() -> None:
+    template = {"spec": {"containers": [{"name": "boss"}, {"name": "sidecar"}]}}
+    elastic = job(master={"template": template})
+    pod = made.master_pod(elastic, uid=UID, image="resile:1", serial=0)
+    assert main_container_of(pod) == "boss"
+
+
+def test_the_master_listens_at_every_address() -> None:
+    command = main(job())["command"]
+    where = parse_endpoint(command[command.index("--endpoint") + 1])
+    assert where.listening_host is None
 
 
 def test_agents_find_the_master_by_the_name_of_its_service() -> None:
@@ -52,3 +100,13 @@ def test_a_role_named_master_keeps_its_names() -> None:
     renamed = replace(elastic, spec=replace(elastic.spec, roles=roles))
     pod = made.master_pod(renamed, uid=UID, image="resile:1", serial=0)
     assert pod["metadata"]["name"] == "digits-coordinator-0"
+
+
+def test_a_master_without_memory_is_told_how_far_the_job_had_come() -> None:
+    def told(after_round: int) -> dict[str, str]:
+        pod = made.master_pod(job(), uid=UID, image="r:1", serial=1, after_round=after_round)
+        env = pod["spec"]["containers"][0]["env"]
+        return {one["name"]: one["value"] for one in env if "value" in one}
+
+    assert told(7)["RESILE_AFTER_ROUND"] == "7"
+    assert "RESILE_AFTER_ROUND" not in told(0)

@@ -18,7 +18,7 @@ import yaml
 
 pytest.importorskip("lightkube")
 
-from resile.platform.kubernetes import connection
+from resile.platform.kubernetes import credentials
 from resile.platform.kubernetes.client import KubeClient
 from resile.platform.kubernetes.errors import ApiError, ConfigError
 from resile.platform.kubernetes.kinds import PODS
@@ -189,14 +189,14 @@ def is_gone(pid: int) -> bool:
 async def test_a_plugin_that_hangs_is_ended(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(connection, "PLUGIN_TIMEOUT", 2.0)
+    monkeypatch.setattr(credentials, "PLUGIN_TIMEOUT", 2.0)
     user = plugin(tmp_path, HANGS.format(pids=tmp_path / "pid"))
     with pytest.raises(ConfigError, match="has not answered for 2 s"):
         await ask(written(tmp_path, "http://127.0.0.1:1", user=user))
     assert is_gone(int((tmp_path / "pid").read_text()))
 
 
-def test_a_plugin_nobody_waits_for_is_ended_and_makes_no_noise(tmp_path: Path) -> None:
+def test_a_plugin_nobody_waits_for_is_ended_and_named_in_one_line(tmp_path: Path) -> None:
     user = plugin(tmp_path, HANGS.format(pids=tmp_path / "pid"))
     path = written(tmp_path, "http://127.0.0.1:1", user=user)
     done = subprocess.run(
@@ -208,7 +208,8 @@ def test_a_plugin_nobody_waits_for_is_ended_and_makes_no_noise(tmp_path: Path) -
         check=False,
     )
     (line,) = done.stderr.splitlines()
-    assert line.startswith("Warning: no jobs of the cluster: ")
+    assert line.startswith("Warning: no jobs of the cluster: the credential plugin ")
+    assert line.endswith("has not answered for 2 s")
     assert is_gone(int((tmp_path / "pid").read_text()))
 
 

@@ -4,13 +4,21 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from resile.control.actions import Priority
 from resile.job.role import NodeResources
-from resile.platform.kubernetes.gang import GATE, gates_to_lift, pod_group
-from resile.platform.kubernetes.labels import job_of, node_of
-from resile.platform.kubernetes.pods import node_pod
+from resile.platform.kubernetes.labels import (
+    DEFAULT_CONTAINER,
+    job_of,
+    main_container_of,
+    node_of,
+)
+from resile.platform.kubernetes.pods import MAIN_CONTAINER, node_pod
 
 from .jobs import UID, job, order
+
+REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 
 
 def built(role: dict[str, Any] | None = None, **changes: Any) -> dict[str, Any]:
@@ -97,6 +105,29 @@ def test_shared_memory_of_the_users_own_is_left_alone() -> None:
     assert main(pod)["volumeMounts"] == mounts
 
 
+def test_shared_memory_is_as_large_as_a_memory_limit_of_the_templates() -> None:
+    resources = {"limits": {"memory": "4Gi"}}
+    pod = built({"template": {"spec": {"containers": [{"resources": resources}]}}})
+    assert {"medium": "Memory", "sizeLimit": "4Gi"} in [
+        volume.get("emptyDir") for volume in pod["spec"]["volumes"]
+    ]
+
+
+@pytest.mark.parametrize("none", [0, "0", "0Gi"])
+def test_no_shared_memory_is_none_at_all(none: int | str) -> None:
+    pod = built({"sharedMemory": none}, resources=NodeResources(limits={"memory": "8Gi"}))
+    assert "volumes" not in pod["spec"]
+    assert "volumeMounts" not in main(pod)
+
+
+def test_a_volume_of_the_users_at_dev_shm_may_have_the_name_of_ours() -> None:
+    mounts = [{"name": "shared-memory", "mountPath": "/dev/shm"}]
+    spec = {"containers": [{"volumeMounts": mounts}], "volumes": [{"name": "shared-memory"}]}
+    pod = built({"template": {"spec": spec}})
+    assert pod["spec"]["volumes"] == [{"name": "shared-memory"}]
+    assert main(pod)["volumeMounts"] == mounts
+
+
 def test_grown_memory_wins_over_the_templates() -> None:
     resources = {"limits": {"memory": "4Gi", "x/gpu": 1}}
     template = {"spec": {"containers": [{"name": "main", "resources": resources}]}}
@@ -120,42 +151,65 @@ def test_a_class_a_selector_and_tolerations_are_put_in() -> None:
     assert main(pod)["imagePullPolicy"] == "Never"
 
 
+def terms_avoiding(hosts: list[str], affinity: Any = None) -> list[dict[str, Any]]:
+    """The alternatives that a pod is left with."""
+    elastic = job({"template": {"spec": {"affinity": affinity}}} if affinity else None)
+    pod = node_pod(elastic, order(), uid=UID, environment=[], avoid=hosts)
+    found = pod["spec"]["affinity"]["nodeAffinity"][REQUIRED]
+    terms: list[dict[str, Any]] = found["nodeSelectorTerms"]
+    return terms
+
+
+def not_on(host: str) -> dict[str, Any]:
+    return {"key": "metadata.name", "operator": "NotIn", "values": [host]}
+
+
 def test_a_machine_to_be_avoided_is_kept_out_of_every_alternative() -> None:
-    terms = [{"matchExpressions": [{"key": "zone", "operator": "Exists"}]}, {}]
-    required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}
-    template = {"spec": {"affinity": {"nodeAffinity": required}}}
-    pod = node_pod(job({"template": template}), order(), uid=UID, environment=[], avoid=["node-a"])
-    affinity = pod["spec"]["affinity"]["nodeAffinity"]
-    found = affinity["requiredDuringSchedulingIgnoredDuringExecution"]["nodeSelectorTerms"]
-    avoided = {"key": "kubernetes.io/hostname", "operator": "NotIn", "values": ["node-a"]}
-    assert [term["matchExpressions"][-1] for term in found] == [avoided, avoided]
+    in_a_zone = {"matchExpressions": [{"key": "zone", "operator": "Exists"}]}
+    on_one = {"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["node-b"]}]}
+    required = {"nodeSelectorTerms": [in_a_zone, on_one]}
+    found = terms_avoiding(["node-a"], {"nodeAffinity": {REQUIRED: required}})
+    assert found == [
+        {**in_a_zone, "matchFields": [not_on("node-a")]},
+        {"matchFields": [*on_one["matchFields"], not_on("node-a")]},
+    ]
 
 
-def test_without_an_affinity_of_the_users_there_is_one_alternative() -> None:
-    pod = node_pod(job(), order(), uid=UID, environment=[], avoid=["node-a"])
-    affinity = pod["spec"]["affinity"]["nodeAffinity"]
-    found = affinity["requiredDuringSchedulingIgnoredDuringExecution"]["nodeSelectorTerms"]
-    assert found[0]["matchExpressions"][0]["values"] == ["node-a"]
+@pytest.mark.parametrize("empty", [{}, {"matchExpressions": []}, {"matchFields": None}])
+def test_an_alternative_that_matches_no_machine_stays_one(empty: dict[str, Any]) -> None:
+    required = {"nodeSelectorTerms": [empty]}
+    assert terms_avoiding(["node-a"], {"nodeAffinity": {REQUIRED: required}}) == [empty]
 
 
-def test_a_gated_pod_waits_for_its_gang() -> None:
-    gang = job({"replicas": 2}, gangScheduling="SchedulingGates")
-    pod = node_pod(gang, order(), uid=UID, environment=[])
-    pod["spec"]["schedulingGates"].append({"name": "another"})
-    assert pod["spec"]["schedulingGates"][0] == {"name": GATE}
-    second = {**pod, "metadata": {**pod["metadata"], "name": "second"}}
-    assert gates_to_lift(gang, [pod]) == {}
-    other = [{"name": "another"}]
-    assert gates_to_lift(gang, [pod, second]) == {"digits-worker-7": other, "second": other}
-    ended = {**second, "status": {"phase": "Failed"}}
-    assert gates_to_lift(gang, [pod, ended]) == {}
+@pytest.mark.parametrize(
+    "affinity",
+    [None, {"nodeAffinity": None}, {"nodeAffinity": {REQUIRED: None}}, {"podAffinity": {}}],
+)
+def test_without_alternatives_of_the_users_there_is_one(affinity: Any) -> None:
+    """Kubernetes takes one machine a requirement."""
+    found = terms_avoiding(["node-a", "node-b"], affinity)
+    assert found == [{"matchFields": [not_on("node-a"), not_on("node-b")]}]
 
 
-def test_a_group_asks_for_as_many_as_the_job_needs() -> None:
-    gang = job({"replicas": {"min": 3, "max": 5}}, gangScheduling="PodGroup")
-    group = pod_group(gang, uid=UID)
-    assert group is not None
-    assert group["spec"] == {"minMember": 3}
-    labels = node_pod(gang, order(), uid=UID, environment=[])["metadata"]["labels"]
-    assert labels["scheduling.x-k8s.io/pod-group"] == group["metadata"]["name"]
-    assert pod_group(job(), uid=UID) is None
+def test_secrets_of_role_and_template_are_all_used_once() -> None:
+    template = {"spec": {"imagePullSecrets": [{"name": "a"}, {"name": "b"}]}}
+    pod = built({"imagePullSecrets": ["b", "c"], "template": template})
+    assert pod["spec"]["imagePullSecrets"] == [{"name": "a"}, {"name": "b"}, {"name": "c"}]
+
+
+def test_services_set_no_variables_unless_the_template_asks_for_them() -> None:
+    assert built()["spec"]["enableServiceLinks"] is False
+    asked = built({"template": {"spec": {"enableServiceLinks": True}}})
+    assert asked["spec"]["enableServiceLinks"] is True
+
+
+def test_the_container_that_trains_is_known_by_its_name_wherever_it_comes_to_stand() -> None:
+    metadata = {"annotations": {DEFAULT_CONTAINER: "sidecar"}}
+    spec = {"containers": [{"name": "train"}, {"name": "sidecar"}]}
+    pod = built({"template": {"metadata": metadata, "spec": spec}})
+    pod["spec"]["containers"].insert(0, {"name": "proxy"})
+    assert main_container_of(pod) == "train"
+
+
+def test_a_container_without_a_name_is_given_one() -> None:
+    assert main_container_of(built()) == MAIN_CONTAINER
