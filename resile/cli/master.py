@@ -16,6 +16,7 @@ from resile.master.sqlite_store import SqliteStore
 from resile.master.stores import Store, StoreError
 from resile.wire.auth import AuthError, given_token, server_tls, shared_token
 from resile.wire.endpoint import Endpoint, EndpointError, is_loopback, parse_endpoint
+from resile.wire.launching import AFTER_ROUND_VARIABLE
 from resile.wire.statedir import StateDirError, private_folder, remove_run_folder
 from resile.wire.statedir import run_folder as folder_of
 
@@ -28,11 +29,18 @@ log = logging.getLogger("resile.master")
     default="127.0.0.1:29400",
     show_default=True,
     metavar="HOST:PORT",
-    help="Where to listen. Loopback unless you say otherwise.",
+    help="Where to listen. Loopback unless you say otherwise; *:PORT is every address.",
 )
 @click.option("--job", metavar="ID", help="The job's --rdzv-id; else the first agent's.")
 @click.option("--nnodes", metavar="MIN:MAX", help="How many nodes; else what the first agent says.")
-@click.option("--max-restarts", type=click.IntRange(0), default=3, show_default=True)
+@click.option(
+    "--max-restarts",
+    type=click.IntRange(0),
+    default=3,
+    show_default=True,
+    metavar="N",
+    help="How often failing workers are restarted; lost nodes are free.",
+)
 @click.option("--rdzv-conf", default="", metavar="K=V,...", help="Timeouts, as in 'resile run'.")
 @click.option("--store", metavar="PATH|URL", help="SQLite file, or etcd://HOST:2379/PREFIX.")
 @click.option("--token-file", metavar="FILE", help="The job's token; else $RESILE_TOKEN.")
@@ -43,6 +51,7 @@ log = logging.getLogger("resile.master")
     "--after-round",
     type=click.IntRange(0),
     default=0,
+    envvar=AFTER_ROUND_VARIABLE,
     metavar="N",
     help="The job had come to round N; with an empty store, ask its agents before going on.",
 )
@@ -76,7 +85,7 @@ def master(
     Examples:
       resile master --endpoint 127.0.0.1:29400 --nnodes 2:4
       resile run --nnodes 2:4 --rdzv-endpoint 127.0.0.1:29400 train.py
-      resile master --endpoint 0.0.0.0:29400 --store etcd://10.0.0.5:2379/jobs/a --tls-cert m.pem
+      resile master --endpoint '*:29400' --store etcd://10.0.0.5:2379/jobs/a --tls-cert m.pem
     """
     set_up_logging()
     if parent is not None:

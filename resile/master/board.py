@@ -77,6 +77,7 @@ class Board:
             if number >= told:
                 self._tell(note, now)
         self._keep(record)
+        self._membership.adapt(job.spec.elasticity(), now=now)
         if publication.wanted_nodes is not None and not self._membership.job.outcome:
             self._membership.want(publication.wanted_nodes, now=now)
         self._membership.rest(job.spec.suspend, now=now)

@@ -169,6 +169,11 @@ class Formation:
         running = self._round.phase is RoundPhase.RUNNING and node.state is LocalState.RUNNING
         return running and node.connected and node.id in self._round
 
+    @property
+    def handing_over(self) -> bool:
+        """Whether a planned change is being prepared."""
+        return self._handover is not None
+
     def is_leaving(self, node: Node) -> bool:
         """Whether it has said so and waits for everybody to save."""
         return self._handover is not None and node.id in self._handover.leaving

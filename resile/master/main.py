@@ -49,6 +49,11 @@ LONELY = 30.0
 """... or when no node ever came."""
 
 
+LISTENS_ON = 2.0
+"""A master that is told to go, with its machine perhaps, hears for so long whether nodes are told
+the same: they want everybody to save first, and the next master may be far away."""
+
+
 class PortTaken(Exception):
     """Something listens at the endpoint already."""
 
@@ -91,11 +96,7 @@ async def run_master(
         raise
     deciding = asyncio.create_task(service.run())
     stopping = asyncio.create_task(_ended(config, service))
-    asked = asyncio.Event()
-    loop = asyncio.get_running_loop()
-    for name in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(name, asked.set)
-    leaving = asyncio.create_task(asked.wait())
+    leaving = asyncio.create_task(_told_to_go(service))
     try:
         await asyncio.wait([deciding, stopping, leaving], return_when=asyncio.FIRST_COMPLETED)
         if deciding.done():
@@ -152,7 +153,7 @@ async def _listen(
         add_log_routes(app, config.logs)
     runner = door.runner(app)
     await runner.setup()
-    host, port = config.endpoint.host, config.endpoint.port
+    host, port = config.endpoint.listening_host, config.endpoint.port
     site = web.TCPSite(runner, host, port, ssl_context=config.tls, backlog=4096)
     try:
         await site.start()
@@ -163,7 +164,7 @@ async def _listen(
         why = getattr(error, "strerror", "") or "it is no name of a host"
         raise PortTaken(f"cannot listen at {config.endpoint}: {why}") from None
     sweeper = asyncio.create_task(door.sweep(runner))
-    bound = Endpoint(host, runner.addresses[0][1])
+    bound = Endpoint(config.endpoint.host, runner.addresses[0][1])
     log.info("master of %s listens at %s", config.job or "the first job that comes", bound)
     listening(bound)
     return runner, sweeper
@@ -176,6 +177,24 @@ async def _ended(config: MasterConfig, service: MasterService) -> None:
     deadline = time.monotonic() + FAREWELL
     while service.peers and time.monotonic() < deadline:
         await asyncio.sleep(0.02)
+
+
+async def _told_to_go(service: MasterService) -> None:
+    """Return when somebody asked this master to go, and it may: after a SIGTERM it still has nodes
+    save that leave as well; whoever asks a second time, or by SIGINT, is in a hurry."""
+    asked: asyncio.Queue[signal.Signals] = asyncio.Queue()
+    loop = asyncio.get_running_loop()
+    for name in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(name, asked.put_nowait, name)
+    if await asked.get() is signal.SIGINT:
+        return
+    quiet_until = time.monotonic() + LISTENS_ON
+    give_up_at = quiet_until + service.membership.elasticity.handover_timeout
+    while asked.empty() and service.peers and service.membership.training:
+        now = time.monotonic()
+        if now >= (give_up_at if service.membership.handing_over else quiet_until):
+            return
+        await asyncio.sleep(0.05)
 
 
 def _is_past(service: MasterService) -> bool:

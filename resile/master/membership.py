@@ -87,6 +87,16 @@ class Membership:
         return self._register.elasticity
 
     @property
+    def training(self) -> bool:
+        """Whether workers train in the latest round."""
+        return self.round.phase is RoundPhase.RUNNING and not self.job.outcome
+
+    @property
+    def handing_over(self) -> bool:
+        """Whether everybody is saving for a planned change."""
+        return self._formation.handing_over
+
+    @property
     def recalling(self) -> bool:
         """Whether agents are being asked what they hold; nobody is taken in meanwhile."""
         return self._recall is not None
@@ -250,6 +260,14 @@ class Membership:
         """The platform was asked for so many nodes: nobody has to wait for more than these."""
         if nodes != self.job.wanted:
             self._register.set_job(wanted=nodes)
+            self._formation.consider(now)
+
+    def adapt(self, elasticity: Elasticity, *, now: float) -> None:
+        """The job's sizes or its patience were changed while it runs."""
+        if elasticity != self.elasticity and not self.job.outcome:
+            note = _difference(elasticity, self.elasticity)
+            self._register.set_job(elasticity=elasticity)
+            self._register.tell("JobChanged", f"{note} from now on", now)
             self._formation.consider(now)
 
     def rest(self, resting: bool, *, now: float) -> None:

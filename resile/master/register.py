@@ -116,6 +116,7 @@ class Register:
     def set_slot(self, node: Node, slot: int) -> None:
         """Give a node its rank."""
         if node.record.slot != slot:
+            self.roster.renounce(node, node.record.slot)
             node.record = msgspec.structs.replace(node.record, slot=slot)
             self.roster.claim(node, slot)
             self.journal.keep(node_key(node.id), node.record)

@@ -103,6 +103,11 @@ class Roster:
         if rank is not None:
             self._claims.setdefault(rank, set()).add(node.id)
 
+    def renounce(self, node: Node, rank: int | None) -> None:
+        """A node got another rank than it held; the one that it wishes for stays its wish."""
+        if rank is not None and rank != node.record.info.rank:
+            self._claims.get(rank, set()).discard(node.id)
+
     def claimants(self, rank: int) -> list[Node]:
         """Nodes in the job that hold a rank, or wish to."""
         return [self._nodes[node] for node in sorted(self._claims.get(rank, ()))]

@@ -7,7 +7,6 @@ from typing import Any
 import msgspec
 import pytest
 
-from resile.job.elasticity import Elasticity
 from resile.job.status import DecisionNote, JobPhase, JobStatus
 from resile.master.board import Board, NoController, NotNow, Unusable, WrongSize
 from resile.master.membership import Membership
@@ -16,10 +15,13 @@ from resile.master.register import Register
 from resile.wire.views import Publication
 from tests.unit.control.builders import START, job
 
+WORKER = {"script": "train.py", "replicas": {"min": 1, "max": 4}}
+
 
 @pytest.fixture
 def membership() -> Membership:
-    return Membership(Register(JobRecord(job="train", elasticity=Elasticity(max_nodes=4))))
+    elasticity = job({"worker": WORKER}).spec.elasticity()
+    return Membership(Register(JobRecord(job="train", elasticity=elasticity)))
 
 
 @pytest.fixture
@@ -28,8 +30,7 @@ def board(membership: Membership) -> Board:
 
 
 def publication(**more: Any) -> Publication:
-    role = {"replicas": {"min": 1, "max": 4}}
-    manifest = msgspec.to_builtins(job({"worker": role}))
+    manifest = msgspec.to_builtins(job({"worker": WORKER}))
     described: dict[str, Any] = {"manifest": manifest, "status": JobStatus(phase=JobPhase.RUNNING)}
     return Publication(**{**described, **more})
 
@@ -53,8 +54,17 @@ def test_every_change_is_kept(board: Board, membership: Membership) -> None:
 
 
 def suspended(wish: bool) -> Publication:
-    role = {"replicas": {"min": 1, "max": 4}}
-    return publication(manifest=msgspec.to_builtins(job({"worker": role}, suspend=wish)))
+    return publication(manifest=msgspec.to_builtins(job({"worker": WORKER}, suspend=wish)))
+
+
+def test_sizes_that_are_changed_while_the_job_runs_count_from_then_on(
+    board: Board, membership: Membership
+) -> None:
+    larger = job({"worker": {**WORKER, "replicas": {"min": 2, "max": 9}}}, maxRestarts=7)
+    board.publish(publication(manifest=msgspec.to_builtins(larger)), now=1.0)
+    found = membership.elasticity
+    assert (found.min_nodes, found.max_nodes, found.max_restarts) == (2, 9, 7)
+    assert "min_nodes=2, max_nodes=9, max_restarts=7 from now on" in story(membership)[-1]
 
 
 def test_a_wish_to_suspend_is_kept_and_told_once(board: Board, membership: Membership) -> None:

@@ -118,9 +118,17 @@ class Histories(RuleBasedStateMachine):
         self.fail(index)
         self.model.crash_master()
 
-    @rule()
-    def lose_memory(self) -> None:
-        self.model.lose_memory()
+    @rule(told=st.booleans())
+    def lose_memory(self, told: bool) -> None:
+        self.model.lose_memory(after_round=self.model.membership.round.number if told else 0)
+
+    @precondition(lambda self: self.model.agents)
+    @rule(index=st.integers(0, 7), saves=st.booleans(), stubborn=st.booleans())
+    def replace(self, index: int, saves: bool, stubborn: bool) -> None:
+        old = self.pick(index)
+        old.stubborn = stubborn
+        generation = (old.generation or 0) + 1
+        self.model.join(rank=old.rank or 0, generation=generation, saves=saves)
 
     def teardown(self) -> None:
         if not hasattr(self, "model"):
