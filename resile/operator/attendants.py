@@ -1,32 +1,33 @@
 """Sees to it that a job has its token, its services and a master.
 
-Level-triggered like everything here: what is missing is made, whatever became of it. A master's
-pod that is gone, ended or on a lost machine is replaced under a new name; one that merely crashed
-is started again in place by its kubelet, over the same store.
+Level-triggered like everything here: what is missing is made, whatever became of it. What is there
+under a name of ours and belongs to somebody else is left alone, and said.
 """
 
 from __future__ import annotations
 
 import base64
-from collections.abc import Iterable, Mapping, Sequence
+import binascii
+from collections.abc import Iterable, Mapping
 from typing import Any
 
-from resile.control.pods import MachineState
-from resile.job.node import serial_of
 from resile.job.spec import ElasticJob
 from resile.platform.kubernetes import attendants as made
-from resile.platform.kubernetes import names
 from resile.platform.kubernetes.client import KubeClient
-from resile.platform.kubernetes.errors import AlreadyExists, NotFound
-from resile.platform.kubernetes.facts import machine_state
+from resile.platform.kubernetes.errors import AlreadyExists, Conflict, NotFound
 from resile.platform.kubernetes.gang import POD_GROUPS, pod_group
-from resile.platform.kubernetes.kinds import PODS, SECRETS, SERVICES, KubeObject
+from resile.platform.kubernetes.kinds import PODS, SECRETS, SERVICES, Kind, KubeObject
+from resile.platform.kubernetes.observing import owned_by
 from resile.wire.auth import new_token
-from resile.wire.endpoint import DEFAULT_PORT, Endpoint
 
-__all__ = ["Attendants", "current_master", "master_address", "next_serial"]
+__all__ = ["Attendants", "Unattended"]
 
-_LOST = frozenset({MachineState.UNKNOWN, MachineState.GONE})
+NAMES_TRIED = 10
+"""Pods of a master's name that belong to others are passed by; so many there never are."""
+
+
+class Unattended(Exception):
+    """Something that a job needs beside its nodes cannot be had, for a reason a person can mend."""
 
 
 class Attendants:
@@ -39,29 +40,23 @@ class Attendants:
         self._image = image
         self._namespace = job.metadata.namespace
 
-    async def token(self) -> str:
-        """The job's token; made if there is none."""
-        name = names.token_secret(self._job.metadata.name)
-        try:
-            secret = await self._client.get(SECRETS, name, self._namespace)
-        except NotFound:
-            secret = await self._make_token(name)
-        return base64.b64decode(secret["data"][made.TOKEN_KEY]).decode()
-
-    async def _make_token(self, name: str) -> KubeObject:
-        secret = made.token_secret(self._job, uid=self._uid, token=new_token())
-        try:
-            return await self._client.create(SECRETS, secret)
-        except AlreadyExists:
-            return await self._client.get(SECRETS, name, self._namespace)
-
     async def serve(self) -> None:
         """Have the services."""
-        for service in (
-            made.master_service(self._job, uid=self._uid),
-            made.nodes_service(self._job, uid=self._uid),
-        ):
-            await self._client.apply(SERVICES, service)
+        await self._ours(SERVICES, made.master_service(self._job, uid=self._uid))
+        await self._ours(SERVICES, made.nodes_service(self._job, uid=self._uid))
+
+    async def token(self, known: str | None = None) -> str:
+        """The job's token, made if there is none. ``known``: the one that its pods have, should
+        somebody have deleted it."""
+        wanted = made.token_secret(self._job, uid=self._uid, token=known or new_token())
+        secret = await self._ours(SECRETS, wanted)
+        try:
+            return base64.b64decode(secret["data"][made.TOKEN_KEY]).decode()
+        except (KeyError, TypeError, binascii.Error, UnicodeDecodeError):
+            name = wanted["metadata"]["name"]
+            raise Unattended(
+                f"the Secret {name} has no {made.TOKEN_KEY}; delete it, and another is made"
+            ) from None
 
     async def group(self) -> bool:
         """Have the PodGroup, if one is wanted; False if this cluster does not know any."""
@@ -69,18 +64,30 @@ class Attendants:
         if wanted is None:
             return True
         try:
-            await self._client.apply(POD_GROUPS, wanted)
+            found = await self._ours(POD_GROUPS, wanted)
         except NotFound:
             return False
+        if (found.get("spec") or {}).get("minMember") != wanted["spec"]["minMember"]:
+            await self._client.apply(POD_GROUPS, wanted)
         return True
 
-    async def start_master(self, serial: int) -> KubeObject | None:
-        """A new master; None if it is there already."""
-        pod = made.master_pod(self._job, uid=self._uid, image=self._image, serial=serial)
-        try:
-            return await self._client.create(PODS, pod)
-        except AlreadyExists:
-            return None
+    async def start_master(self, serial: int, *, after_round: int) -> KubeObject | None:
+        """A new master; None if it is there already. ``after_round``: see ``master_pod``."""
+        for number in range(serial, serial + NAMES_TRIED):
+            pod = made.master_pod(
+                self._job,
+                uid=self._uid,
+                image=self._image,
+                serial=number,
+                after_round=after_round,
+            )
+            try:
+                return await self._client.create(PODS, pod)
+            except AlreadyExists:
+                found = await self._client.get(PODS, pod["metadata"]["name"], self._namespace)
+                if owned_by(self._uid, found):
+                    return None
+        raise Unattended(f"all names for its master up to {pod['metadata']['name']} are taken")
 
     async def end_masters(self, pods: Iterable[Mapping[str, Any]]) -> None:
         """They are not needed any more."""
@@ -91,41 +98,25 @@ class Attendants:
                     await self._client.delete(
                         PODS, metadata["name"], self._namespace, uid=metadata["uid"]
                     )
-                except NotFound:
-                    continue
+                except (Conflict, NotFound):
+                    continue  # It is gone, and another may have its name.
 
+    async def _ours(self, kind: Kind, wanted: KubeObject) -> KubeObject:
+        """The object of that name; made if there is none."""
+        name = wanted["metadata"]["name"]
+        try:
+            found = await self._client.get(kind, name, self._namespace)
+        except NotFound:
+            found = await self._make(kind, wanted)
+        if not owned_by(self._uid, found):
+            raise Unattended(
+                f"there is a {kind.kind} {name} that is not this job's: it has to go, or the job "
+                "needs another name"
+            )
+        return found
 
-def current_master(
-    pods: Sequence[KubeObject], machines: Mapping[str, KubeObject]
-) -> KubeObject | None:
-    """The master that lives, or is being started; of several the newest."""
-    usable = [pod for pod in pods if _usable(pod, machines)]
-    return max(usable, key=_serial, default=None)
-
-
-def next_serial(pods: Iterable[KubeObject]) -> int:
-    """The number of the next master's pod: above all that are there, so that a name that a lost
-    machine still holds is not waited for."""
-    return max((_serial(pod) for pod in pods), default=-1) + 1
-
-
-def master_address(pod: KubeObject | None) -> Endpoint | None:
-    """Where the operator reaches it, once it runs."""
-    status = {} if pod is None else pod.get("status") or {}
-    address = status.get("podIP")
-    if not address or status.get("phase") != "Running":
-        return None
-    return Endpoint(address, DEFAULT_PORT)
-
-
-def _usable(pod: KubeObject, machines: Mapping[str, KubeObject]) -> bool:
-    if "deletionTimestamp" in pod["metadata"]:
-        return False
-    if (pod.get("status") or {}).get("phase") in ("Succeeded", "Failed"):
-        return False
-    host = pod["spec"].get("nodeName")
-    return not host or machine_state(machines.get(host)) not in _LOST
-
-
-def _serial(pod: KubeObject) -> int:
-    return serial_of(pod["metadata"]["name"]) or 0
+    async def _make(self, kind: Kind, wanted: KubeObject) -> KubeObject:
+        try:
+            return await self._client.create(kind, wanted)
+        except AlreadyExists:
+            return await self._client.get(kind, wanted["metadata"]["name"], self._namespace)

@@ -22,12 +22,12 @@ from resile.control.reconcile import reconcile
 from resile.job.node import LIVE
 from resile.job.spec import ElasticJob
 from resile.job.status import AskVerb, JobStatus
-from resile.operator.attendants import Attendants, current_master, master_address, next_serial
-from resile.operator.masterline import MasterLine
+from resile.operator.attending import Attending
+from resile.operator.headway import with_headway
 from resile.operator.means import Means
 from resile.operator.memory import JobMemory
 from resile.operator.preemption import may_be_preempted, preemption_of
-from resile.operator.training import Pace, step_of, with_members, with_pace, with_training
+from resile.operator.training import with_training
 from resile.operator.world import Key
 from resile.platform.kubernetes.environment import node_variables
 from resile.platform.kubernetes.errors import NotFound
@@ -37,16 +37,11 @@ from resile.platform.kubernetes.observing import observe_nodes
 from resile.platform.kubernetes.platform import ClusterPlatform
 from resile.platform.reports import nodes_to_come, verdict_of
 from resile.platform.story import told_by
-from resile.wire.views import JobPicture, Publication
+from resile.wire.views import Publication
 
 __all__ = ["Look"]
 
 log = logging.getLogger("resile.operator")
-
-NO_POD_GROUPS = (
-    "spec.gangScheduling is PodGroup, and this cluster knows none (scheduling.x-k8s.io): nodes are "
-    "placed each for itself"
-)
 
 
 class Look:
@@ -69,8 +64,7 @@ class Look:
         self._memory = memory
         self._uid: str = raw["metadata"]["uid"]
         self._key: Key = (raw["metadata"]["namespace"], raw["metadata"]["name"])
-        self._masters = means.world.masters_of(self._key, self._uid)
-        self._attendants = Attendants(means.client, job, uid=self._uid, image=means.image)
+        self._attending = Attending(means, raw, job=job, memory=memory)
 
     async def carry_out(self) -> float | None:
         """Returns in how many seconds to look again even if nothing happens."""
@@ -86,7 +80,7 @@ class Look:
             await self._remove(decision.removable)
             return None
         await self._act(decision, status, nodes)
-        await self._attend(status, nodes)
+        await self._attending.see_to(status, nodes)
         self._publish(status)
         return self._again(decision)
 
@@ -129,7 +123,9 @@ class Look:
     # --- deciding ---------------------------------------------------------------------------
 
     def _decide(self, nodes: tuple[ObservedNode, ...]) -> Decision:
-        observed = Observed(nodes=nodes, master=self._memory.verdict)
+        observed = Observed(
+            nodes=nodes, master=self._memory.verdict, no_master=self._attending.no_master()
+        )
         return reconcile(self._job, self._before, observed, _now(), policy=self._settings.policy)
 
     def _completed(self, decision: Decision) -> JobStatus:
@@ -141,76 +137,17 @@ class Look:
             seen=picture,
             generation=self._raw["metadata"].get("generation"),
         )
-        status = self._with_pace(status, step_of(picture))
-        return status if picture is None else self._with_members(status, picture)
-
-    def _with_pace(self, status: JobStatus, step: int | None) -> JobStatus:
-        if step is None or step == status.step:
-            return status
-        pace, earlier = Pace(step, time.monotonic()), self._memory.pace
-        due = earlier is None or pace.at >= earlier.at + self._settings.refresh_seconds
-        if not due and not status.finished:
-            written = status != self._before  # for another reason: this goes along
-            return msgspec.structs.replace(status, step=step) if written else status
-        self._memory.pace = pace
-        return with_pace(status, pace, earlier)
-
-    def _with_members(self, status: JobStatus, seen: JobPicture) -> JobStatus:
-        """What is written for another reason takes along what each node does; that alone is
-        written as seldom as the step."""
-        now = time.monotonic()
-        due = now >= self._memory.members_at + self._settings.refresh_seconds
-        if seen.training is None or not (due or status != self._before):
-            return status
-        told = with_members(status, seen.training)
-        if told != self._before:
-            self._memory.members_at = now
-        return told
+        status, self._memory.headway = with_headway(
+            status,
+            self._before,
+            seen=picture,
+            last=self._memory.headway,
+            now=time.monotonic(),
+            every=self._settings.refresh_seconds,
+        )
+        return status
 
     # --- acting -----------------------------------------------------------------------------
-
-    async def _attend(self, status: JobStatus, nodes: tuple[ObservedNode, ...]) -> None:
-        """Have a master as long as there is something to agree on."""
-        wanted = not status.finished and not self._job.spec.suspend
-        if not wanted and not any(found.live for found in nodes):
-            await self._attendants.end_masters(self._masters)
-            await self._memory.close()
-            return
-        master = current_master(self._masters, self._means.world.machines)
-        if wanted:
-            await self._open_line()
-            if master is None:
-                await self._start_master()
-        if master is not None:
-            # One that was taken for lost may come back with its machine: there is to be one only.
-            await self._attendants.end_masters(pod for pod in self._masters if pod is not master)
-        if self._memory.line is not None:
-            self._memory.line.turn_to(master_address(master))
-
-    async def _open_line(self) -> None:
-        if not self._memory.served:
-            await self._attendants.serve()
-            self._memory.served = True
-            if not await self._attendants.group():
-                self._means.teller.tell_job(self._raw, "NoPodGroups", NO_POD_GROUPS, warning=True)
-        if self._memory.line is None:
-            means, key = self._means, self._key
-            self._memory.line = MasterLine(
-                means.session,
-                await self._attendants.token(),
-                refresh=self._settings.refresh_seconds,
-                news=lambda events: means.teller.tell_training(key, events),
-                changed=lambda: means.look_again(key),
-            )
-
-    async def _start_master(self) -> None:
-        await self._attendants.token()  # a pod without its secret could not start
-        pod = await self._attendants.start_master(next_serial(self._masters))
-        if pod is not None:
-            self._means.world.pods.put(pod)
-            what = "another master is started" if self._masters else "the master is started"
-            text = f"{what}: {pod['metadata']['name']}"
-            self._means.teller.tell_job(self._raw, "MasterStarted", text)
 
     async def _act(
         self, decision: Decision, status: JobStatus, nodes: tuple[ObservedNode, ...]
@@ -234,7 +171,7 @@ class Look:
             self._means.world.pods.put(pod)
             if (node := node_of(pod)) is not None:
                 memory.refused.pop(node.id, None)
-        await platform.lift_gates(self._means.world.nodes_of(self._key, self._uid))
+        await platform.lift_gates(self._means.world.nodes_of(self._key, self._uid), status)
         if refused:
             memory.refused.update(refused)
             memory.offer_again_at = now + self._settings.retry_seconds
@@ -274,6 +211,8 @@ class Look:
             delays.append(max(0.0, decision.requeue_after.total_seconds()))
         if self._memory.refused:
             delays.append(self._settings.retry_seconds)
+        if (again := self._attending.again) is not None:
+            delays.append(again)
         return min(delays, default=None)
 
 

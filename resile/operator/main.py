@@ -12,12 +12,11 @@ import contextlib
 import logging
 import os
 import signal
-from collections.abc import AsyncIterator, Awaitable, Iterable
 from dataclasses import dataclass
-from typing import Any
 
 import aiohttp
 
+from resile.operator.beside import beside
 from resile.operator.election import LeaderElection
 from resile.operator.means import Means
 from resile.operator.metrics import OperatorMetrics
@@ -141,9 +140,11 @@ class _Operator:
         listen = self._options.listen
         ready = {f"{one.kind.plural} listed": one.synced.is_set for one in self._world.reflectors}
         async with (
-            serving(self._metrics.text, ready, host=listen.host, port=listen.port) as port,
-            _beside(one.run() for one in self._world.reflectors),
-            _beside([self._recorder.run()]),
+            serving(
+                self._metrics.text, ready, host=listen.listening_host, port=listen.port
+            ) as port,
+            beside(one.run() for one in self._world.reflectors),
+            beside([self._recorder.run()]),
         ):
             log.info("metrics and health at %s:%d", listen.host, port)
             for reflector in self._world.reflectors:
@@ -172,15 +173,3 @@ class _Operator:
             await self._queue.run(look, workers=self._options.settings.workers)
         finally:
             await reconciler.close()
-
-
-@contextlib.asynccontextmanager
-async def _beside(work: Iterable[Awaitable[Any]]) -> AsyncIterator[None]:
-    """Run these while the block does."""
-    tasks = [asyncio.ensure_future(one) for one in work]
-    try:
-        yield
-    finally:
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)

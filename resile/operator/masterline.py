@@ -12,7 +12,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+import time
+from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
 
 import aiohttp
@@ -29,6 +30,13 @@ log = logging.getLogger("resile.operator")
 ANSWER_TIMEOUT = 5.0
 RETRY = 1.0
 """Between two attempts at a master that does not answer: it takes about that long to start."""
+
+EVENTS_LIVE = 3600.0
+"""Seconds for which Kubernetes keeps Events: of what happened before that nobody could know whether
+it was told."""
+
+PASSING = (aiohttp.ClientError, asyncio.TimeoutError, msgspec.DecodeError)
+"""What a master does that is away, or is being replaced."""
 
 T = TypeVar("T")
 
@@ -49,6 +57,7 @@ class MasterLine:
         self.latest: JobPicture | None = None
         """What the master saw last; None before it ever answered."""
 
+        self.token = token
         self._session = session
         self._headers = authorization(token)
         self._refresh = refresh
@@ -57,11 +66,13 @@ class MasterLine:
         self._endpoint: Endpoint | None = None
         self._moved = asyncio.Event()
         self._since = 0
-        self._told_until = 0.0
+        self._told_until = time.time() - EVENTS_LIVE
         self._decided: Publication | None = None
         self._published: Publication | None = None
         self._to_tell = asyncio.Event()
-        self._tasks = [asyncio.create_task(self._listen()), asyncio.create_task(self._inform())]
+        self._tasks = [
+            asyncio.create_task(self._persist(turn)) for turn in (self._listen, self._inform)
+        ]
 
     def turn_to(self, endpoint: Endpoint | None) -> None:
         """The master is there now, or nowhere."""
@@ -76,7 +87,7 @@ class MasterLine:
         """Bring :attr:`latest` up to date, if the master answers within ``patience`` seconds."""
         try:
             self.latest = await asyncio.wait_for(self._picture(), patience)
-        except (aiohttp.ClientError, asyncio.TimeoutError, msgspec.DecodeError) as error:
+        except PASSING as error:
             log.debug("the master at %s does not answer: %s", self._endpoint, error)
 
     def publish(self, publication: Publication) -> None:
@@ -90,34 +101,36 @@ class MasterLine:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
-    async def _inform(self) -> None:
+    async def _persist(self, turn: Callable[[], Awaitable[None]]) -> None:
+        """Again and again. A fault of ours must not make a job deaf or dumb for good either."""
         while True:
-            await self._to_tell.wait()
-            self._to_tell.clear()
-            endpoint, decided = self._endpoint, self._decided
-            if endpoint is None or decided is None or decided == self._published:
-                continue
             try:
-                await self._ask("PUT", "/v1/job", dict[str, Any], body=decided)
-            except (aiohttp.ClientError, asyncio.TimeoutError, msgspec.DecodeError) as error:
-                log.debug("the master at %s was not told: %s", endpoint, error)
-                self._to_tell.set()
+                await turn()
+            except PASSING as error:
+                log.debug("the master at %s does not answer: %s", self._endpoint, error)
                 await asyncio.sleep(RETRY)
-                continue
+            except Exception:
+                log.exception("the line to the master at %s has a fault", self._endpoint)
+                await asyncio.sleep(RETRY)
+
+    async def _inform(self) -> None:
+        """Tell what was decided, if it is not known there."""
+        await self._to_tell.wait()
+        endpoint, decided = self._endpoint, self._decided
+        if endpoint is not None and decided is not None and decided != self._published:
+            await self._ask("PUT", "/v1/job", dict[str, Any], body=decided)
             if endpoint == self._endpoint:
                 self._published = decided
+        if (endpoint, decided) == (self._endpoint, self._decided):
+            self._to_tell.clear()
 
     async def _listen(self) -> None:
-        while True:
-            if self._endpoint is None:
-                self._moved.clear()
-                await self._moved.wait()
-                continue
-            try:
-                await self._hear()
-            except (aiohttp.ClientError, asyncio.TimeoutError, msgspec.DecodeError) as error:
-                log.debug("no news from the master at %s: %s", self._endpoint, error)
-                await asyncio.sleep(RETRY)
+        """Hear from wherever the master is."""
+        if self._endpoint is None:
+            self._moved.clear()
+            await self._moved.wait()
+        else:
+            await self._hear()
 
     async def _hear(self) -> None:
         """Wait for something to happen, at most until the picture has to be looked at again."""

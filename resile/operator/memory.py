@@ -9,8 +9,8 @@ from resile.control.actions import StartNode
 from resile.control.observed import MasterReport
 from resile.job.node import LIVE
 from resile.job.status import JobStatus
+from resile.operator.headway import Headway
 from resile.operator.masterline import MasterLine
-from resile.operator.training import Pace
 from resile.platform.kubernetes.observing import PodRefusal
 from resile.wire.views import JobPicture
 
@@ -23,8 +23,20 @@ class JobMemory:
 
     uid: str
     line: MasterLine | None = None
-    served: bool = False
-    """Whether the services were seen to."""
+    attended: int | None = None
+    """The generation of the spec for which services, token and group were last seen to."""
+
+    attended_at: float = float("-inf")
+    """When that was, on a clock that only goes forward."""
+
+    unattended: str = ""
+    """Why something that the nodes need beside them could not be had."""
+
+    no_master: str = ""
+    """Why the job has no master that works, as it was last told."""
+
+    attend_again: float = 0.0
+    """In how many seconds that is tried again."""
 
     refused: dict[int, PodRefusal] = field(default_factory=dict)
     """Nodes whose pods the API server did not take, by id."""
@@ -38,11 +50,8 @@ class JobMemory:
     preempted: dict[str, str] = field(default_factory=dict)
     """What was learnt of pods that others delete, by uid: by whom they were preempted, if so."""
 
-    pace: Pace | None = None
-    """The step that was last written into the status."""
-
-    members_at: float = float("-inf")
-    """When what each node does was last written there, on a clock that only goes forward."""
+    headway: Headway = field(default_factory=Headway)
+    """How far the training was when that was last written into the status."""
 
     @property
     def picture(self) -> JobPicture | None:

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import hashlib
 import logging
 import time
-import uuid
 from datetime import datetime, timezone
 
 from resile.operator.backoff import Backoff
@@ -61,9 +61,22 @@ class EventRecorder:
         self._correlator = Correlator(limits or EventLimits())
         self._notes: asyncio.Queue[Note] = asyncio.Queue(waiting)
 
-    def record(self, obj: KubeObject, reason: str, message: str, *, warning: bool = False) -> None:
-        """Tell something about ``obj``, which needs its ``apiVersion`` and ``kind``."""
-        note = Note(_reference(obj), reason, message[:LONGEST_MESSAGE], warning, at=time.time())
+    def record(
+        self,
+        obj: KubeObject,
+        reason: str,
+        message: str,
+        *,
+        warning: bool = False,
+        at: float | None = None,
+    ) -> None:
+        """Tell something about ``obj``, which needs its ``apiVersion`` and ``kind``.
+
+        ``at``: when it happened, if not now. What happened at one moment is told once, also by
+        another recorder that hears of it later.
+        """
+        when = time.time() if at is None else at
+        note = Note(_reference(obj), reason, message[:LONGEST_MESSAGE], warning, at=when)
         try:
             self._notes.put_nowait(note)
         except asyncio.QueueFull:
@@ -84,6 +97,9 @@ class EventRecorder:
         except KubeError as error:
             self.dropped += 1
             log.info("an event of %s was not written: %s", note.involved.get("name"), error)
+        except Exception:
+            self.dropped += 1
+            log.exception("an event of %s was not written", note.involved.get("name"))
 
     async def _persistently(self, note: Note) -> None:
         for failures in range(1, TRIES):
@@ -106,7 +122,7 @@ class EventRecorder:
                 self._correlator.forget(note)
                 running = self._correlator.running(note, name=_event_name(note))
         if not running.count:
-            # A create whose answer was lost is there already: nobody else has that name.
+            # It is there already if our answer was lost, or an operator before us told it.
             with contextlib.suppress(AlreadyExists):
                 await self._client.create(EVENTS, self._event(note, running.name))
         running.count += 1
@@ -143,7 +159,9 @@ def _namespace(note: Note) -> str:
 
 
 def _event_name(note: Note) -> str:
-    unique = uuid.uuid4().hex[:16]
+    """One of what happened: whoever tells the same again finds it told."""
+    told = (note.involved.get("uid"), note.reason, note.message, note.at)
+    unique = hashlib.sha256(repr(told).encode()).hexdigest()[:16]
     return f"{note.involved['name'][: LONGEST_NAME - len(unique) - 1]}.{unique}"
 
 

@@ -17,7 +17,7 @@ from collections.abc import Hashable
 from contextlib import aclosing
 
 from resile.operator.backoff import Backoff
-from resile.operator.store import Changed, Index, Store
+from resile.operator.store import Changed, Index, Kept, Store
 from resile.platform.kubernetes.client import SILENCE_MARGIN, KubeClient
 from resile.platform.kubernetes.errors import Gone, KubeError, Unreachable
 from resile.platform.kubernetes.kinds import Kind, KubeObject
@@ -46,6 +46,7 @@ class Reflector:
         *,
         changed: Changed,
         index: Index | None = None,
+        kept: Kept | None = None,
         namespace: str | None = None,
         labels: str = "",
         fields: str = "",
@@ -55,7 +56,7 @@ class Reflector:
     ) -> None:
         """``namespace``: None for all. ``changed`` is called from within and must not take long."""
         self.kind = kind
-        self.store = Store(changed=changed, index=index)
+        self.store = Store(changed=changed, index=index, kept=kept)
         self.synced = asyncio.Event()
         """Set once everything was listed."""
         self.lists = 0

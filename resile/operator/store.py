@@ -5,10 +5,8 @@ writes, which are taken in at once so that the next decision knows of them. A st
 than what is known must not undo it: a watch runs late, and a list that was asked for before a pod
 was created does not have that pod.
 
-Stories are ordered by their resourceVersion, as integers. For most of its life Kubernetes called
-them opaque; they have always been revisions of etcd, one count for the whole cluster, and newer
-releases promise that they may be compared. Where one is no integer nothing can be said about its
-age, and what comes last counts.
+Stories are ordered by their resourceVersion (``versions``). Where nothing can be said about their
+age, what comes last counts.
 """
 
 from __future__ import annotations
@@ -16,8 +14,9 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 
 from resile.platform.kubernetes.kinds import Key, KubeObject, key_of
+from resile.platform.kubernetes.versions import is_older
 
-__all__ = ["Changed", "Index", "Store"]
+__all__ = ["Changed", "Index", "Kept", "Store"]
 
 Changed = Callable[[KubeObject | None, KubeObject | None], None]
 """Told of each change: the object before it and after it, None where it was not or is no more."""
@@ -26,12 +25,29 @@ Index = Callable[[KubeObject], Hashable | None]
 """Under what an object is to be found besides its name; None for not at all."""
 
 
+Kept = Callable[[KubeObject], KubeObject]
+"""What is remembered of an object."""
+
+
+def _without_managed_fields(obj: KubeObject) -> KubeObject:
+    """Who wrote which field is often longer than the object, and nobody here asks for it."""
+    metadata = {key: value for key, value in obj["metadata"].items() if key != "managedFields"}
+    return {**obj, "metadata": metadata}
+
+
 class Store(Mapping[Key, KubeObject]):
     """The latest of each object. They are shared: whoever reads one must not change it."""
 
-    def __init__(self, *, changed: Changed, index: Index | None = None) -> None:
+    def __init__(
+        self,
+        *,
+        changed: Changed,
+        index: Index | None = None,
+        kept: Kept | None = None,
+    ) -> None:
         self._changed = changed
         self._index = index
+        self._kept = kept or _without_managed_fields
         self._objects: dict[Key, KubeObject] = {}
         self._found: dict[Hashable, dict[Key, KubeObject]] = {}
         self.resource_version = ""
@@ -54,9 +70,9 @@ class Store(Mapping[Key, KubeObject]):
         """All there was at ``resource_version``; only what is known from later is kept besides."""
         listed = {key_of(item) for item in items}
         # Never seen but after etcd was restored from a backup: then the list is all there is.
-        restored = _older(resource_version, self.resource_version)
+        restored = is_older(resource_version, self.resource_version)
         for key, known in list(self._objects.items()):
-            if restored or (key not in listed and not _older(resource_version, _version(known))):
+            if restored or (key not in listed and not is_older(resource_version, _version(known))):
                 self._forget(key)
         for item in items:
             self._take(item)
@@ -70,7 +86,7 @@ class Store(Mapping[Key, KubeObject]):
     def saw_end(self, obj: KubeObject) -> None:
         """A watch told that the object is gone; ``obj`` is the last that was known of it."""
         known = self._objects.get(key_of(obj))
-        if known is not None and not _older(_version(obj), _version(known)):
+        if known is not None and not is_older(_version(obj), _version(known)):
             self._forget(key_of(obj))
         self.resource_version = _version(obj)
 
@@ -79,7 +95,7 @@ class Store(Mapping[Key, KubeObject]):
 
         One that is not known, though the history was read past it, has been deleted meanwhile.
         """
-        if key_of(obj) in self._objects or not _older(_version(obj), self.resource_version):
+        if key_of(obj) in self._objects or not is_older(_version(obj), self.resource_version):
             self._take(obj)
 
     def _take(self, obj: KubeObject) -> None:
@@ -88,7 +104,7 @@ class Store(Mapping[Key, KubeObject]):
         if known is not None and not _changes(_version(known), _version(obj)):
             return
         self._unfind(key, known)
-        self._objects[key] = obj
+        obj = self._objects[key] = self._kept(obj)
         if self._index and (found := self._index(obj)) is not None:
             self._found.setdefault(found, {})[key] = obj
         self._changed(known, obj)
@@ -115,9 +131,4 @@ def _version(obj: KubeObject) -> str:
 
 
 def _changes(known: str, told: str) -> bool:
-    return told != known and not _older(told, known)
-
-
-def _older(one: str, other: str) -> bool:
-    """Whether it surely is."""
-    return one.isdecimal() and other.isdecimal() and int(one) < int(other)
+    return told != known and not is_older(told, known)

@@ -15,7 +15,9 @@ __all__ = ["Teller"]
 
 log = logging.getLogger("resile.operator")
 
-TROUBLE = frozenset({"NodeGivenUp", "JobFailed", "InvalidSpec", "NodeRelaunched", "NodeLost"})
+TROUBLE = frozenset(
+    {"NodeGivenUp", "JobFailed", "InvalidSpec", "NodeRelaunched", "NodeLost", "NowhereToGo"}
+)
 """What `kubectl describe` should show as a warning."""
 
 
@@ -26,11 +28,19 @@ class Teller:
         self._recorder = recorder
         self._world = world
 
-    def tell_job(self, job: KubeObject, reason: str, text: str, *, warning: bool = False) -> None:
-        """Something about a job as a whole."""
+    def tell_job(
+        self,
+        job: KubeObject,
+        reason: str,
+        text: str,
+        *,
+        warning: bool = False,
+        at: float | None = None,
+    ) -> None:
+        """Something about a job as a whole; ``at``: when it happened, if not now."""
         metadata = job["metadata"]
         log.info("%s/%s: %s: %s", metadata["namespace"], metadata["name"], reason, text)
-        self._recorder.record(job, reason, text, warning=warning or reason in TROUBLE)
+        self._recorder.record(job, reason, text, warning=warning or reason in TROUBLE, at=at)
 
     def tell_notes(self, job: KubeObject, notes: Iterable[DecisionNote]) -> None:
         """What was decided; also on the pod that it concerns."""
@@ -48,4 +58,4 @@ class Teller:
         job = self._world.jobs.store.get(key)
         if job is not None:
             for event in events:
-                self.tell_job(job, event.kind, event.text)
+                self.tell_job(job, event.kind, event.text, at=event.time)

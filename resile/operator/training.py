@@ -3,38 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from msgspec.structs import replace
 
 from resile.job.spec import ElasticJob
 from resile.job.status import JobStatus, MemberStatus
 from resile.platform.kubernetes.labels import role_selector
-from resile.wire.throughput import speed_text
 from resile.wire.views import JobPicture, JobView, Usage
-from resile.wire.written import LARGEST, usage_of, written_training
+from resile.wire.written import usage_of, written_training
 
-__all__ = ["Pace", "step_of", "with_members", "with_pace", "with_training"]
+__all__ = ["with_members", "with_training"]
 
 NOTABLE = {"cpu": (0.1, 0.25), "memory": (16 * 1024**2, 0.05)}
 """By how much, at least and as a part, an amount in use has to change to be written down for its
 own sake. A node that trains uses about the same all the time."""
 
 GATHERING = "gathering"
-
-
-@dataclass(frozen=True)
-class Pace:
-    """How far the training was at a moment of a clock that only goes forward."""
-
-    step: int
-    at: float
-
-    def since(self, earlier: Pace | None) -> str:
-        """The speed between two moments, in words; empty if there is none to tell."""
-        if earlier is None or self.at <= earlier.at or self.step <= earlier.step:
-            return ""
-        return speed_text((self.step - earlier.step) / (self.at - earlier.at))
 
 
 def with_training(
@@ -96,15 +80,3 @@ def _notable(name: str, old: float | None, new: float | None) -> bool:
         return old is not new
     least, part = NOTABLE[name]
     return abs(new - old) > max(least, part * old)
-
-
-def step_of(seen: JobPicture | None) -> int | None:
-    """How far the training is, if that can be written down."""
-    step = None if seen is None or seen.training is None else seen.training.step
-    return step if step is not None and abs(step) < LARGEST else None
-
-
-def with_pace(status: JobStatus, pace: Pace, earlier: Pace | None) -> JobStatus:
-    """The status with how far the training is, and how fast."""
-    throughput = "" if status.finished else pace.since(earlier)
-    return replace(status, step=pace.step, throughput=throughput)

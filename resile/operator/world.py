@@ -5,14 +5,14 @@ Three lists that follow the API server (``reflector``), and what is asked of the
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from resile.operator.reflector import Reflector
 from resile.platform.kubernetes.client import KubeClient
-from resile.platform.kubernetes.facts import machine_state
 from resile.platform.kubernetes.kinds import ELASTIC_JOBS, NODES, PODS, Key, KubeObject, key_of
 from resile.platform.kubernetes.labels import COMPONENT, JOB, MASTER, NODE, job_of
+from resile.platform.kubernetes.machines import Machines, machine_state, readiness_alone
 from resile.platform.kubernetes.observing import owned_by
 
 __all__ = ["Key", "World"]
@@ -50,6 +50,7 @@ class World:
             hosts=Reflector(
                 client,
                 NODES,
+                kept=readiness_alone,
                 changed=lambda old, new: _host_changed(old, new, pods=pods, changed=changed),
             ),
         )
@@ -60,9 +61,9 @@ class World:
         return (self.jobs, self.pods, self.hosts)
 
     @property
-    def machines(self) -> Mapping[str, KubeObject]:
-        """The Kubernetes nodes, by name."""
-        return {name: found for (_, name), found in self.hosts.store.items()}
+    def machines(self) -> Machines:
+        """The Kubernetes nodes."""
+        return Machines(self.hosts.store, read_until=self.hosts.store.resource_version)
 
     def nodes_of(self, key: Key, uid: str) -> list[KubeObject]:
         """The pods of a job's nodes."""

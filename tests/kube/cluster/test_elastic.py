@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import subprocess
 from typing import Any
 
 import pytest
@@ -11,13 +13,15 @@ from resile.job.quantity import parse_quantity
 from resile.platform.kubernetes.errors import AlreadyExists
 from resile.platform.kubernetes.kinds import ELASTIC_JOBS, NODES, PODS, PRIORITY_CLASSES, Kind
 from tests.kube.cluster.target import MASTER_IMAGE
-from tests.kube.cluster.training import ClusterJob
+from tests.kube.cluster.training import ClusterJob, apart
 from tests.kube.operator.stage import eventually
+from tests.programs import KUBECTL
 
 pytestmark = [pytest.mark.usefixtures("operator"), pytest.mark.timeout(600)]
 
 DEPLOYMENTS = Kind("apps", "v1", "Deployment", "deployments")
 AUTOSCALERS = Kind("autoscaling", "v1", "HorizontalPodAutoscaler", "horizontalpodautoscalers")
+DRAIN = ("--ignore-daemonsets", "--delete-emptydir-data", "--timeout=120s")
 SLEEP = {"name": "sleep", "image": MASTER_IMAGE, "command": ["sleep", "3600"]}
 
 
@@ -127,6 +131,27 @@ async def test_a_rolling_drain_of_every_node_loses_no_step(job: ClusterJob) -> N
     await job.finish()
     assert job.written.lost_steps() == []
     job.proof()
+
+
+async def test_draining_one_machine_after_the_other_loses_no_step(
+    job: ClusterJob, kubeconfig: str
+) -> None:
+    await job.submit(template=apart())
+    await job.trains(world=2)
+    for machine in sorted(pod["spec"]["nodeName"] for pod in await job.pods(job.name)):
+        await kubectl(kubeconfig, "drain", machine, *DRAIN)
+        try:
+            await job.goes_further(world=2)
+        finally:
+            await kubectl(kubeconfig, "uncordon", machine)
+    await job.finish()
+    assert job.written.lost_steps() == []
+    job.proof()
+
+
+async def kubectl(kubeconfig: str, *words: str) -> None:
+    command = [KUBECTL, "--kubeconfig", kubeconfig, *words]
+    await asyncio.to_thread(subprocess.run, command, check=True)
 
 
 async def test_preempted_workers_come_back_when_there_is_room_again(

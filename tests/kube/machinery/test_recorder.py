@@ -149,3 +149,19 @@ async def test_a_server_that_is_away_for_a_while_costs_no_event(
         (event,) = await events_of(client, obj, total=2)
     assert event["count"] == 2
     assert recorder.dropped == 0
+
+
+async def test_what_another_recorder_told_before_is_not_told_again(client: KubeClient) -> None:
+    obj = await client.create(CONFIG_MAPS, config_map("again"))
+    for total in (3, 4):
+        recorder = EventRecorder(client)
+        async with running(recorder):
+            recorder.record(obj, "RoundRunning", "round 1: 2 nodes", at=1_700_000_000.25)
+            recorder.record(obj, "RoundRunning", "round 2: 2 nodes", at=1_700_000_001.25)
+            recorder.record(obj, "Started", "an operator is there")
+            found = await events_of(client, obj, total=total)
+    assert sorted(event["message"] for event in found) == [
+        *["an operator is there"] * 2,
+        "round 1: 2 nodes",
+        "round 2: 2 nodes",
+    ]

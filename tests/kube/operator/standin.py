@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from datetime import datetime, timezone
 from typing import Any
@@ -58,27 +58,35 @@ class StandIn:
         if pod["metadata"]["name"] not in self.held:
             await self._report(pod, "Running", {"running": {"startedAt": _now()}})
 
-    async def end(self, pod: KubeObject, code: int, reason: str = "Error") -> None:
-        """Report that the pod's program ended."""
+    async def end(
+        self, pod: KubeObject, code: int, reason: str = "Error", *, beside: Sequence[str] = ()
+    ) -> None:
+        """Report that the pod's program ended; ``beside``: containers that run on."""
         times = {"startedAt": _now(), "finishedAt": _now()}
         state = {"terminated": {"exitCode": code, "reason": reason, **times}}
-        await self._report(pod, "Succeeded" if code == 0 else "Failed", state)
+        phase = "Running" if beside else "Succeeded" if code == 0 else "Failed"
+        await self._report(pod, phase, state, beside=beside)
 
-    async def _report(self, pod: KubeObject, phase: str, state: dict[str, Any]) -> None:
+    async def _report(
+        self, pod: KubeObject, phase: str, state: dict[str, Any], *, beside: Sequence[str] = ()
+    ) -> None:
         metadata = pod["metadata"]
-        main = pod["spec"]["containers"][0]
+        main = pod["spec"]["containers"][0]["name"]
+        running = {"running": {"startedAt": _now()}}
+        states = {main: state, **dict.fromkeys(beside, running)}
         status = {
             "phase": phase,
             "podIP": self.address,
             "containerStatuses": [
                 {
-                    "name": main["name"],
-                    "image": main["image"],
+                    "name": name,
+                    "image": "",
                     "imageID": "",
                     "ready": phase == "Running",
                     "restartCount": 0,
-                    "state": state,
+                    "state": each,
                 }
+                for name, each in states.items()
             ],
         }
         with contextlib.suppress(NotFound):

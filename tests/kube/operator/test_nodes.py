@@ -148,6 +148,20 @@ async def test_nodes_that_complete_end_the_job_and_its_master(
     assert len(await stage.pods("digits")) == 2, "their logs can still be read"
 
 
+async def test_a_sidecar_that_outlives_its_program_is_stopped(
+    stage: Stage, kubelets: StandIn
+) -> None:
+    containers = [{"name": "train"}, {"name": "sidecar", "image": "side:test"}]
+    role = {"replicas": 2, "template": {"spec": {"containers": containers}}}
+    pods = await running_job(stage, role)
+    await kubelets.end(pods[0], 0, "Completed", beside=["sidecar"])
+    (left,) = await stage.has_nodes("digits", 1)
+    assert left["metadata"]["name"] == pods[1]["metadata"]["name"]
+    await kubelets.end(pods[1], 0, "Completed", beside=["sidecar"])
+    await stage.has_phase("digits", "Succeeded")
+    await stage.has_nodes("digits", 0)
+
+
 async def test_what_is_over_is_cleaned_up_as_the_manifest_says(
     stage: Stage, kubelets: StandIn
 ) -> None:

@@ -13,7 +13,14 @@ from typing import Any
 import pytest
 import yaml
 
-from resile.platform.kubernetes.kinds import ELASTIC_JOBS, NAMESPACES, PODS, Kind
+from resile.platform.kubernetes.gang import POD_GROUPS
+from resile.platform.kubernetes.kinds import (
+    CUSTOM_RESOURCES,
+    ELASTIC_JOBS,
+    NAMESPACES,
+    PODS,
+    Kind,
+)
 from resile.platform.kubernetes.labels import MASTER
 from tests.kube.apiserver import GUEST, ApiServer
 from tests.kube.operator.audited import audited, requests
@@ -32,11 +39,32 @@ KINDS = {
     ),
     "RoleBinding": Kind(GROUP, "v1", "RoleBinding", "rolebindings"),
 }
-CHECKED_ON_THE_WAY = {
-    *(("update", "elasticjobs/finalizers"), ("create", "services"), ("create", "podgroups")),
+CHECKED_ON_THE_WAY = {("update", "elasticjobs/finalizers")}
+"""Asked of the authorizer for another request (an owner that blocks deletion), never a request of
+its own."""
+
+POD_GROUP_DEFINITION = {
+    "metadata": {"name": "podgroups.scheduling.x-k8s.io"},
+    "spec": {
+        "group": POD_GROUPS.group,
+        "names": {"kind": POD_GROUPS.kind, "plural": POD_GROUPS.plural},
+        "scope": "Namespaced",
+        "versions": [
+            {
+                "name": POD_GROUPS.version,
+                "served": True,
+                "storage": True,
+                "schema": {
+                    "openAPIV3Schema": {
+                        "type": "object",
+                        "x-kubernetes-preserve-unknown-fields": True,
+                    }
+                },
+            }
+        ],
+    },
 }
-"""Asked of the authorizer for another request (an owner that blocks deletion, an apply that finds
-nothing to patch), never a request of its own."""
+"""As far as it matters here: a scheduler that knows groups brings its own."""
 
 NEWER_CLUSTERS = {("patch", "pods")}
 """Scheduling gates; this API server does not know them."""
@@ -81,6 +109,8 @@ def used(server: ApiServer) -> set[Permission]:
 
 async def install(stage: Stage) -> None:
     """As `kubectl apply -k deploy/operator` does, for the guest instead of a service account."""
+    await stage.client.create(CUSTOM_RESOURCES, POD_GROUP_DEFINITION)
+    await eventually(lambda: stage.client.list(POD_GROUPS), "the cluster to know PodGroups")
     await stage.client.create(NAMESPACES, {"metadata": {"name": SYSTEM}})
     for one in documents():
         if "subjects" in one:
@@ -126,6 +156,7 @@ async def _walk_through_a_life(stage: Stage, kubelets: StandIn) -> None:
     (master,) = await stage.pods("digits", MASTER)
     assert master["spec"]["containers"][0]["image"] == "resile:own"
     await _lose_master(stage)
+    await _change_group(stage)
     await _tell_twice(stage)
     await stage.delete_slowly("digits-worker-1")
 
@@ -152,6 +183,18 @@ async def _tell_twice(stage: Stage) -> None:
         await stage.client.patch(ELASTIC_JOBS, "broken", body)
         await stage.condition("broken", "Created", reason)
     await stage.client.delete(ELASTIC_JOBS, "broken")
+
+
+async def _change_group(stage: Stage) -> None:
+    """Fewer nodes are enough from now on."""
+    body = {"spec": {"roles": {"worker": {"replicas": {"min": 1, "max": 2}}}}}
+    await stage.client.patch(ELASTIC_JOBS, "digits", body)
+
+    async def smaller() -> bool:
+        group = await stage.client.get(POD_GROUPS, "digits")
+        return bool(group["spec"]["minMember"] == 1)
+
+    await eventually(smaller, "the group to need fewer")
 
 
 async def _lose_master(stage: Stage) -> None:

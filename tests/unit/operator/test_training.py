@@ -14,8 +14,9 @@ from resile.job.status import (
     JobPhase,
     JobStatus,
 )
+from resile.operator.headway import step_of
 from resile.operator.refusing import refused_status
-from resile.operator.training import step_of, with_members, with_training
+from resile.operator.training import with_members, with_training
 from resile.wire.messages import Progress
 from resile.wire.views import JobPicture, JobView, NodeView, Usage
 from tests.unit.control.builders import START, at, job

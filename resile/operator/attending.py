@@ -1,0 +1,147 @@
+"""Sees to a job's master and the line to it, for as long as there is something to agree on.
+
+What cannot be had (a quota, a name that somebody else has, an image) does not keep the nodes from
+being looked after: it is remembered, said, and tried again.
+"""
+
+from __future__ import annotations
+
+import time
+
+from resile.control.observed import ObservedNode
+from resile.job.spec import ElasticJob
+from resile.job.status import JobStatus
+from resile.operator.attendants import Attendants, Unattended
+from resile.operator.masterline import MasterLine
+from resile.operator.masterpods import (
+    current_master,
+    master_address,
+    master_trouble,
+    next_serial,
+)
+from resile.operator.means import Means
+from resile.operator.memory import JobMemory
+from resile.operator.world import Key
+from resile.platform.kubernetes.errors import ApiError
+from resile.platform.kubernetes.kinds import KubeObject
+
+__all__ = ["Attending"]
+
+NO_POD_GROUPS = (
+    "spec.gangScheduling is PodGroup, and this cluster knows none (scheduling.x-k8s.io): nodes are "
+    "placed each for itself"
+)
+
+ATTENDED_FOR = 60.0
+"""Seconds after which it is looked again whether somebody deleted a job's token or services."""
+
+NAME_TAKEN_FOR = 1.0
+"""Seconds until a name that somebody else has is tried again: what an earlier job of the same name
+has left is removed in about that time."""
+
+
+class Attending:
+    """One look's."""
+
+    def __init__(
+        self, means: Means, raw: KubeObject, *, job: ElasticJob, memory: JobMemory
+    ) -> None:
+        self._means = means
+        self._raw = raw
+        self._job = job
+        self._memory = memory
+        self._uid: str = raw["metadata"]["uid"]
+        self._key: Key = (raw["metadata"]["namespace"], raw["metadata"]["name"])
+        self._masters = means.world.masters_of(self._key, self._uid)
+        self._attendants = Attendants(means.client, job, uid=self._uid, image=means.image)
+
+    def no_master(self) -> str:
+        """Why the job has no master that works; empty if it has one, or soon will. Told once."""
+        master = current_master(self._masters, self._means.world.machines)
+        why = self._memory.unattended or master_trouble(master)
+        if why and why != self._memory.no_master:
+            self._means.teller.tell_job(self._raw, "NoMaster", why, warning=True)
+        self._memory.no_master = why
+        return why
+
+    @property
+    def again(self) -> float | None:
+        """In how many seconds to try again what could not be had."""
+        return self._memory.attend_again if self._memory.unattended else None
+
+    async def see_to(self, status: JobStatus, nodes: tuple[ObservedNode, ...]) -> None:
+        """Have what the nodes need beside them. What cannot be had is said at the next look."""
+        try:
+            await self._have_master(status, nodes)
+        except (ApiError, Unattended) as error:
+            why = str(error)
+            passing = isinstance(error, Unattended)
+            retry = NAME_TAKEN_FOR if passing else self._means.settings.retry_seconds
+            self._memory.attend_again = retry
+        else:
+            why = ""
+        if why != self._memory.unattended:
+            self._memory.unattended = why
+            self._means.look_again(self._key)
+
+    async def _have_master(self, status: JobStatus, nodes: tuple[ObservedNode, ...]) -> None:
+        """Have a master as long as there is something to agree on."""
+        wanted = not status.finished and not self._job.spec.suspend
+        if not wanted and not any(found.live for found in nodes):
+            await self._attendants.end_masters(self._masters)
+            await self._memory.close()
+            return
+        master = current_master(self._masters, self._means.world.machines)
+        if wanted:
+            await self._open_line(anew=master is None)
+            if master is None:
+                await self._start_master(status)
+        if master is not None:
+            # One that was taken for lost may come back with its machine: there is to be one only.
+            await self._attendants.end_masters(pod for pod in self._masters if pod is not master)
+        if self._memory.line is not None:
+            self._memory.line.turn_to(master_address(master))
+
+    async def _open_line(self, *, anew: bool) -> None:
+        """Have services, a token and a line; ``anew``: look whether they are there in any case,
+        because a pod without its secret could not start."""
+        memory, now = self._memory, time.monotonic()
+        generation = self._raw["metadata"].get("generation")
+        fresh = memory.attended == generation and now < memory.attended_at + ATTENDED_FOR
+        if fresh and memory.line is not None and not anew:
+            return
+        await self._attendants.serve()
+        if not await self._attendants.group() and memory.line is None:
+            self._means.teller.tell_job(self._raw, "NoPodGroups", NO_POD_GROUPS, warning=True)
+        token = await self._attendants.token(memory.line.token if memory.line else None)
+        if memory.line is not None and memory.line.token != token:
+            await memory.close()
+        if memory.line is None:
+            memory.line = self._line(token)
+        memory.attended, memory.attended_at = generation, now
+
+    def _line(self, token: str) -> MasterLine:
+        means, key = self._means, self._key
+        return MasterLine(
+            means.session,
+            token,
+            refresh=self._means.settings.refresh_seconds,
+            news=lambda events: means.teller.tell_training(key, events),
+            changed=lambda: means.look_again(key),
+        )
+
+    async def _start_master(self, status: JobStatus) -> None:
+        trained = any(_runs(pod) for pod in self._means.world.nodes_of(self._key, self._uid))
+        pod = await self._attendants.start_master(
+            next_serial(self._masters), after_round=(status.round or 0) if trained else 0
+        )
+        if pod is not None:
+            self._means.world.pods.put(pod)
+            what = "another master is started" if self._masters else "the master is started"
+            text = f"{what}: {pod['metadata']['name']}"
+            self._means.teller.tell_job(self._raw, "MasterStarted", text)
+
+
+def _runs(pod: KubeObject) -> bool:
+    """Whether a node's pod runs, be it on its way out: its agent may hold what the master lost."""
+    return (pod.get("status") or {}).get("phase") == "Running"

@@ -1,0 +1,88 @@
+"""The pods of a job's master, as they are found: which one counts, and what is wrong with it. Pure.
+
+A pod that is gone, ended or on a lost machine is replaced under a new name; one that merely crashed
+is started again in place by its kubelet, over the same store.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from resile.control.pods import MachineState, why_pending
+from resile.job.node import Node, serial_of
+from resile.platform.kubernetes.facts import pod_facts
+from resile.platform.kubernetes.kinds import KubeObject
+from resile.platform.kubernetes.machines import Machines
+from resile.wire.endpoint import DEFAULT_PORT, Endpoint
+
+__all__ = ["current_master", "master_address", "master_trouble", "next_serial"]
+
+CRASH_LOOP = "CrashLoopBackOff"
+"""The kubelet's own words for it hold a delay that changes all the time."""
+
+_LOST = frozenset({MachineState.UNKNOWN, MachineState.GONE})
+_ON_ITS_WAY = frozenset({"", "ContainerCreating", "PodInitializing"})
+"""What a pod that will be there in a moment waits for."""
+
+
+def current_master(pods: Sequence[KubeObject], machines: Machines) -> KubeObject | None:
+    """The master that lives, or is being started; of several the newest."""
+    usable = [pod for pod in pods if _usable(pod, machines)]
+    return max(usable, key=_serial, default=None)
+
+
+def next_serial(pods: Iterable[KubeObject]) -> int:
+    """The number of the next master's pod: above all that are there, so that a name that a lost
+    machine still holds is not waited for."""
+    return max((_serial(pod) for pod in pods), default=-1) + 1
+
+
+def master_address(pod: KubeObject | None) -> Endpoint | None:
+    """Where the operator reaches it, once it runs."""
+    status = {} if pod is None else pod.get("status") or {}
+    address = status.get("podIP")
+    if not address or status.get("phase") != "Running":
+        return None
+    return Endpoint(address, DEFAULT_PORT)
+
+
+def master_trouble(pod: KubeObject | None) -> str:
+    """Why the master does not work, for people; empty if nothing is wrong, or not yet."""
+    if pod is None:
+        return ""
+    name = pod["metadata"]["name"]
+    facts = pod_facts(Node(role="master", rank=0, id=0, name=name), pod)
+    scheduled = facts.conditions.get("PodScheduled")
+    unplaced = scheduled is not None and scheduled.status == "False"
+    if not unplaced and facts.waiting in _ON_ITS_WAY:
+        return ""
+    why = "it keeps ending" if facts.waiting == CRASH_LOOP else why_pending(facts)[1]
+    return f"{name}: {why}{_last_words(pod)}"
+
+
+def _last_words(pod: Mapping[str, Any]) -> str:
+    """What a master that keeps ending said last."""
+    for one in (pod.get("status") or {}).get("containerStatuses") or ():
+        ended = (one.get("lastState") or {}).get("terminated") or {}
+        if ended:
+            said = " ".join(str(ended.get("message") or "").split())
+            how = f"it ended with {ended.get('exitCode')}"
+            return f"; {how}: {said[-_SAID_AT_MOST:]}" if said else f"; {how}"
+    return ""
+
+
+_SAID_AT_MOST = 300
+"""The end of a log tells more than its beginning."""
+
+
+def _usable(pod: KubeObject, machines: Machines) -> bool:
+    if "deletionTimestamp" in pod["metadata"]:
+        return False
+    if (pod.get("status") or {}).get("phase") in ("Succeeded", "Failed"):
+        return False
+    return machines.below(pod) not in _LOST
+
+
+def _serial(pod: KubeObject) -> int:
+    return serial_of(pod["metadata"]["name"]) or 0

@@ -1,0 +1,58 @@
+"""When it is worth writing down how far a training is."""
+
+from __future__ import annotations
+
+from msgspec.structs import replace
+
+from resile.job.status import JobPhase, JobStatus
+from resile.operator.headway import Headway, Pace, with_headway
+from resile.wire.views import JobPicture
+from tests.unit.wire.test_picture import seen, view
+
+
+def picture(step: int) -> JobPicture:
+    training = replace(view(seen("train-worker-0")), step=step)
+    return JobPicture(name="train", phase="Running", training=training)
+
+
+def looked(
+    status: JobStatus,
+    before: JobStatus,
+    step: int,
+    last: Headway,
+    *,
+    now: float,
+) -> tuple[JobStatus, Headway]:
+    return with_headway(status, before, seen=picture(step), last=last, now=now, every=10.0)
+
+
+def test_the_first_step_is_written_at_once_and_the_next_when_it_is_time() -> None:
+    empty = JobStatus(phase=JobPhase.RUNNING)
+    first, last = looked(empty, empty, 5, Headway(), now=100.0)
+    assert (first.step, first.throughput) == (5, "")
+    soon, same = looked(first, first, 9, last, now=109.0)
+    assert (soon, same) == (first, last)
+    later, last = looked(first, first, 25, last, now=110.0)
+    assert (later.step, later.throughput) == (25, "2 steps/s")
+    assert last.pace == Pace(25, 110.0)
+
+
+def test_what_is_written_for_another_reason_takes_the_step_along() -> None:
+    empty = JobStatus(phase=JobPhase.RUNNING)
+    first, last = looked(empty, empty, 5, Headway(), now=100.0)
+    other, same = looked(JobStatus(phase=JobPhase.RESTARTING), first, 9, last, now=101.0)
+    assert other.step == 9
+    assert same.pace == last.pace, "the speed is told over whole spans only"
+
+
+def test_the_last_step_of_a_finished_job_is_written_whenever_it_comes() -> None:
+    empty = JobStatus(phase=JobPhase.RUNNING)
+    first, last = looked(empty, empty, 5, Headway(), now=100.0)
+    over, _ = looked(JobStatus(phase=JobPhase.SUCCEEDED), first, 6, last, now=100.5)
+    assert (over.step, over.throughput) == (6, "")
+
+
+def test_nothing_is_written_of_a_training_that_nobody_has_seen() -> None:
+    empty = JobStatus(phase=JobPhase.RUNNING)
+    told = with_headway(empty, empty, seen=None, last=Headway(), now=1.0, every=10.0)
+    assert told == (empty, Headway())
