@@ -31,17 +31,13 @@ def delete(jobs: tuple[str, ...], no_wait: bool, where: Where) -> None:
 
 def _end(reader: JobReader, *, wait: bool) -> str:
     """How far it has come, in words."""
-    from resile.platform.kubernetes.remote.job import ClusterJob
 
     def warn(text: str) -> None:
         hint = "Ctrl-C ends the waiting alone"
         click.echo(f"Waiting for the end of job '{reader.name}': {text}. {hint}.", err=True)
 
     try:
-        if isinstance(reader, ClusterJob):
-            gone = reader.gone(wait=wait, warn=warn)
-        else:
-            gone = reader.gone(wait=wait)
+        gone = reader.gone(wait=wait, warn=warn)
     except Forbidden:
         return "deleted; its pods cannot be seen"
     return "deleted" if gone else "being deleted"

@@ -9,6 +9,7 @@ import msgspec
 
 from resile.cli.places import Where, cluster_options
 from resile.cli.reader import find_job
+from resile.wire.written import with_written_training
 
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
@@ -35,7 +36,8 @@ def get(job: str, output: str, where: Where) -> None:
     picture = reader.picture()
     if picture.manifest is None:
         raise click.ClickException(f"there is nothing to print of job '{job}' ({reader.phase()})")
-    whole: dict[str, Any] = {**picture.manifest, "status": msgspec.to_builtins(picture.status)}
+    status = picture.status and with_written_training(picture.status, picture.training)
+    whole: dict[str, Any] = {**picture.manifest, "status": msgspec.to_builtins(status)}
     if output == "json":
         click.echo(msgspec.json.format(msgspec.json.encode(whole), indent=2).decode())
         return

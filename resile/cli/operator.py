@@ -30,7 +30,7 @@ IMAGE_VARIABLE = "RESILE_IMAGE"
     default="127.0.0.1:8080",
     show_default=True,
     metavar="HOST:PORT",
-    help="/metrics, /healthz and /readyz. Loopback unless you say otherwise.",
+    help="/metrics, /healthz and /readyz. Loopback by default; *:PORT is every address.",
 )
 @click.option(
     "--elect/--no-elect",

@@ -91,8 +91,10 @@ class JobReader(Protocol):
     def delete(self) -> None:
         """Ask for its end."""
 
-    def gone(self, *, wait: bool) -> bool:
-        """After :meth:`delete`: whether nothing of it is left; ``wait`` until it is so."""
+    def gone(self, *, wait: bool, warn: Callable[[str], None]) -> bool:
+        """After :meth:`delete`: whether nothing of it is left; ``wait`` until it is so.
+
+        ``warn`` is told once what keeps it, should that take long."""
 
 
 def find_job(name: str, where: Where) -> JobReader:

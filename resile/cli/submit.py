@@ -86,6 +86,7 @@ def placed(written: Written, where: Where, *, usual: str) -> ElasticJob:
 
 def _watch(job: ClusterJob, where: Where) -> None:
     """Print how far it is whenever that changes, until it trains or never will."""
+    from resile.platform.kubernetes.remote.cluster import HOW_TO_INSTALL
     from resile.platform.kubernetes.remote.headway import Arrival, headway
     from resile.platform.kubernetes.remote.job import DELETED
 
@@ -109,8 +110,8 @@ def _watch(job: ClusterJob, where: Where) -> None:
         if untouched and not warned and time.monotonic() > since + NO_OPERATOR_AFTER:
             warned = True
             click.echo(
-                "Warning: no operator has taken the job up. Does Resile's run in this cluster? "
-                "'kubectl apply -k deploy/operator' installs it.",
+                "Warning: no operator has taken the job up. Does Resile's run in this cluster, and "
+                f"look after namespace {job.namespace}? It is installed {HOW_TO_INSTALL}.",
                 err=True,
             )
         job.pause()

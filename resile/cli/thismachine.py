@@ -154,7 +154,12 @@ class LocalReader:
         if self.running:
             self._steer("deleted", lambda master: master.delete())
 
-    def gone(self, *, wait: bool) -> bool:
+    def gone(
+        self,
+        *,
+        wait: bool,
+        warn: Callable[[str], None],  # noqa: ARG002  nodes here end within their grace period
+    ) -> bool:
         """After :meth:`delete`: whether nothing of it is left; ``wait`` until it is so."""
         if self.running and not wait:
             return False

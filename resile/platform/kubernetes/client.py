@@ -83,6 +83,11 @@ class KubeClient:
         """The API server's address."""
         return self._connection.server
 
+    @property
+    def awaited(self) -> str:
+        """Who has to answer a request that is under way, in words."""
+        return self._connection.awaited
+
     async def __aenter__(self) -> KubeClient:
         return self
 

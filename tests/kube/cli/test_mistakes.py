@@ -112,7 +112,7 @@ async def test_a_cluster_that_was_asked_for_and_is_away(
 
 async def test_a_cluster_that_does_not_know_elastic_jobs(strict: ApiServer, tmp_path: Path) -> None:
     console = Console(tmp_path, kubeconfig=strict.kubeconfig())
-    install = "install Resile's operator first: kubectl apply -k deploy/operator"
+    install = "install Resile's operator first, with 'helm install resile deploy/helm/resile …'"
     path = console.write(manifest("digits"))
     for words in (
         ("jobs", "-A"),

@@ -6,12 +6,12 @@ the agents are processes of this machine, at an address of their own.
 
 from __future__ import annotations
 
-import asyncio
 import base64
 import os
 import re
 import subprocess
 import sys
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 from typing import Any
@@ -20,11 +20,11 @@ import pytest
 import pytest_asyncio
 
 from resile.platform.container import IN_A_POD, ContainerMeter
-from resile.platform.kubernetes.kinds import ELASTIC_JOBS, SECRETS
+from resile.platform.kubernetes.kinds import ELASTIC_JOBS, SECRETS, KubeObject
 from resile.wire.endpoint import DEFAULT_PORT
 from resile.wire.launching import KEPT_VARIABLE
+from tests.kube.cli import statuses
 from tests.kube.cli.console import Console
-from tests.kube.cli.statuses import create, manifest
 from tests.kube.operator.operators import OperatorProcess
 from tests.kube.operator.stage import Stage, eventually
 from tests.kube.operator.standin import StandIn
@@ -35,11 +35,16 @@ Start = Callable[..., Awaitable[None]]
 REFRESH = 10.0
 """How often the operator brings figures up to date."""
 
+NODES = 2
+WORKER = {**statuses.WORKER, "replicas": {"min": NODES, "max": 4, "wanted": NODES}}
+DIGITS = statuses.manifest("digits", roles={"worker": WORKER}, maxRestarts=0)
+
 FAILING = """
-import time
+import pathlib, time
 from resile import report
 report(step=3)
-time.sleep(2.5)
+while not pathlib.Path("fail").exists():
+    time.sleep(0.05)
 raise ValueError("the loss is no number")
 """
 
@@ -66,7 +71,7 @@ async def start(
         env = {**console.env(), "RESILE_TOKEN": token, KEPT_VARIABLE: "1", IN_A_POD: "10.0.0.1"}
         env |= variables
         endpoint = f"{address}:{DEFAULT_PORT}"
-        common = ("--nnodes", "2:4", "--max-restarts", "0")
+        common = ("--nnodes", f"{NODES}:4", "--max-restarts", "0")
         store = str(console.folder / "master.db")
 
         def run(*words: str, **more: str) -> None:
@@ -74,7 +79,7 @@ async def start(
             processes.append(subprocess.Popen(command, env={**env, **more}, cwd=console.folder))
 
         run("master", "--endpoint", endpoint, "--job", name, *common, "--store", store)
-        for rank in range(2):
+        for rank in range(NODES):
             run(
                 *("run", "--rdzv-endpoint", endpoint, "--rdzv-id", name, *common, str(script)),
                 RESILE_NODE_NAME=f"{name}-worker-{rank}",
@@ -93,19 +98,28 @@ def line(shown: str, beginning: str) -> str:
     return found
 
 
-async def test_a_training_is_described_as_on_one_machine(
-    stage: Stage, console: Console, operator: OperatorProcess, start: Start
-) -> None:
-    raw = await create(stage.client, manifest("digits"))
+async def written_steps(stage: Stage, name: str) -> list[int]:
+    """The step of each node as it was written down; none before all are."""
+    members = ((await stage.status(name)).get("training") or {}).get("nodes") or {}
+    steps = [one.get("step") for one in members.values()]
+    return steps if len(steps) == NODES and None not in steps else []
+
+
+@pytest_asyncio.fixture
+async def training(stage: Stage, operator: OperatorProcess, start: Start) -> KubeObject:
+    """A job whose nodes take ten steps a second, and of whom the first are written down."""
+    raw = await statuses.create(stage.client, DIGITS)
     await start("digits", PROGRAMS / "tick.py", PAUSE="0.1")
 
-    async def trains() -> dict[str, Any]:
-        status = await stage.status("digits")
-        members = (status.get("training") or {}).get("nodes") or {}
-        steps = [one.get("step") for one in members.values()]
-        return status if len(steps) == 2 and None not in steps and status.get("step") else {}
+    async def trains() -> bool:
+        return bool(await written_steps(stage, "digits") and (await stage.status("digits"))["step"])
 
-    status = await eventually(trains, "what the nodes do")
+    await eventually(trains, "what the nodes do")
+    return raw
+
+
+@pytest.mark.usefixtures("training")
+async def test_a_training_is_described_as_on_one_machine(stage: Stage, console: Console) -> None:
     said = await console.says("describe", "digits")
     assert re.match(r"Training: +round \d \(running\), 2 workers, step \d+", line(said, "Training"))
     assert "Round because: " in said
@@ -116,24 +130,38 @@ async def test_a_training_is_described_as_on_one_machine(
         *("CPU", "MEMORY", "WHY"),
     ]
     assert row[:5] == ["digits-worker-1", "1", "worker", "1", "Running"]
-    assert row[5:7] == [str(status["round"]), "running"]
+    assert row[5:7] == [str((await stage.status("digits"))["round"]), "running"]
     assert int(row[7]) > 0
     if ContainerMeter.of_this_process().read(0.0) is not None:
         assert re.fullmatch(r"[0-9.]+[KMG]i/2Gi", row[10]), "the agent told what it uses"
 
-    versions = set()
-    before = await stage.status("digits")
-    for _ in range(int(2.5 * REFRESH / 0.1)):
-        versions.add((await stage.job("digits"))["metadata"]["resourceVersion"])
-        await asyncio.sleep(0.1)
-    after = await stage.status("digits")
-    for name, member in after["training"]["nodes"].items():
-        assert member["step"] > before["training"]["nodes"][name]["step"] + 50
-    assert len(versions) <= 1 + 4, "one write in ten seconds, not one for each step"
 
-    assert {one["observedGeneration"] for one in after["conditions"]} == {1}
-    assert after["observedGeneration"] == 1
-    times = [one["lastTransitionTime"] for one in after["conditions"]]
+@pytest.mark.usefixtures("training")
+async def test_figures_that_change_all_the_time_are_written_now_and_then(stage: Stage) -> None:
+    before, begun = await written_steps(stage, "digits"), time.monotonic()
+    versions: set[str] = set()
+
+    async def many_steps_later() -> bool:
+        versions.add((await stage.job("digits"))["metadata"]["resourceVersion"])
+        after = await written_steps(stage, "digits")
+        return bool(after) and all(new > old + 100 for old, new in zip(before, after, strict=True))
+
+    await eventually(many_steps_later, "more steps to be written down")
+    refreshes = (time.monotonic() - begun) / REFRESH
+    # The step and what the nodes do each have their own time.
+    assert len(versions) <= 1 + 2 * (1 + refreshes), "not one write for each step"
+
+
+def transitions(conditions: list[dict[str, Any]]) -> dict[str, str]:
+    return {one["type"]: one["lastTransitionTime"] for one in conditions}
+
+
+async def test_a_new_spec_is_judged_without_moving_what_stays_true(
+    stage: Stage, training: KubeObject
+) -> None:
+    before = await stage.status("digits")
+    assert before["observedGeneration"] == 1
+    assert {one["observedGeneration"] for one in before["conditions"]} == {1}
     body = {"spec": {"roles": {"worker": {"env": {"NEW": "1"}}}}}
     await stage.client.patch(ELASTIC_JOBS, "digits", body)
 
@@ -143,17 +171,22 @@ async def test_a_training_is_described_as_on_one_machine(
 
     conditions = await eventually(judged, "the new spec to be looked at")
     assert {one["observedGeneration"] for one in conditions} == {2}
-    assert [one["lastTransitionTime"] for one in conditions] == times
-    assert (await stage.job("digits"))["metadata"]["uid"] == raw["metadata"]["uid"]
+    assert transitions(conditions) == transitions(before["conditions"])
+    assert (await stage.job("digits"))["metadata"]["uid"] == training["metadata"]["uid"]
 
 
-async def test_who_failed_first_is_told(
-    stage: Stage, console: Console, operator: OperatorProcess, start: Start
-) -> None:
+@pytest.mark.usefixtures("operator")
+async def test_who_failed_first_is_told(stage: Stage, console: Console, start: Start) -> None:
     script = console.folder / "failing.py"
     script.write_text(FAILING)
-    await create(stage.client, manifest("digits"))
+    await statuses.create(stage.client, DIGITS)
     await start("digits", script)
+
+    async def step_is_known() -> bool:
+        return (await stage.status("digits")).get("step") == 3
+
+    await eventually(step_is_known, "the step to be written down")
+    (console.folder / "fail").touch()
     status = await stage.has_phase("digits", "Failed")
     assert status["training"]["failure"]["node"].startswith("digits-worker-")
     said = await console.says("describe", "digits")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import subprocess
 import sys
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -17,7 +18,7 @@ BEGIN = "import os, sys"
 END = "sys.stdin.read(); os._exit(0)"
 
 
-class StoreServer:
+class StoreServer(ABC):
     """A process that ends when its standard input does; it has a bucket named ``bucket``."""
 
     scheme = ""
@@ -43,8 +44,9 @@ class StoreServer:
         finally:
             server.end()
 
+    @abstractmethod
     def prepare(self) -> None:
-        """Make the bucket, where the server has not."""
+        """See to it that there is the bucket."""
 
     def end(self) -> None:
         self.process.kill()
@@ -56,13 +58,13 @@ class StoreServer:
     def storage(self, path: str) -> Storage:
         return open_storage(self.address(path), **self.options())
 
+    @abstractmethod
     def options(self) -> dict[str, Any]:
         """For the driver."""
-        raise NotImplementedError
 
+    @abstractmethod
     def environment(self) -> dict[str, str]:
         """The same, as variables that the driver reads."""
-        raise NotImplementedError
 
 
 class S3Server(StoreServer):
@@ -108,6 +110,9 @@ server = create_server("127.0.0.1", 0, in_memory=True, default_bucket="bucket")
 server.start()
 print(server._api._httpd.server_address[1], flush=True)
 """
+
+    def prepare(self) -> None:
+        """It was made with the bucket."""
 
     def options(self) -> dict[str, Any]:
         return {"token": "anon", "project": "test", "endpoint_url": self.endpoint}

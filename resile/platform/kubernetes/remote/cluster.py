@@ -22,7 +22,7 @@ from resile.platform.kubernetes.remote.errors import NoSuchJob, RemoteError
 if TYPE_CHECKING:
     from resile.platform.kubernetes.client import KubeClient
 
-__all__ = ["Cluster", "is_configured", "unknown_kind"]
+__all__ = ["HOW_TO_INSTALL", "Cluster", "is_configured", "unknown_kind"]
 
 SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount/token")
 """Where a pod finds who it is."""
@@ -31,6 +31,11 @@ LABEL = "[a-z0-9]([-a-z0-9]*[a-z0-9])?"
 SUBDOMAIN = rf"{LABEL}(\.{LABEL})*"
 LABEL_LENGTH, SUBDOMAIN_LENGTH = 63, 253
 """RFC 1123, as Kubernetes reads it: a namespace is a label, an object's name may have dots."""
+
+HOW_TO_INSTALL = (
+    "with 'helm install resile deploy/helm/resile …' or 'kubectl apply -k …', as "
+    "docs/kubernetes.md of Resile's sources says"
+)
 
 T = TypeVar("T")
 
@@ -120,12 +125,15 @@ class Cluster:
         self._background.close()
 
     async def _hurried(self, work: Coroutine[Any, Any, T], within: float) -> T:
+        asking = asyncio.ensure_future(work)
         try:
-            return await asyncio.wait_for(work, within)
-        except asyncio.TimeoutError:
-            raise Unreachable(
-                f"the API server at {self.client.server} has not answered for {within:g} s"
-            ) from None
+            await asyncio.wait([asking], timeout=within)
+            if asking.done():
+                return asking.result()
+            raise Unreachable(f"{self.client.awaited} has not answered for {within:g} s")
+        finally:
+            asking.cancel()
+            await asyncio.gather(asking, return_exceptions=True)
 
     def _no_such_job(self, name: str) -> NoSuchJob:
         others = tuple(raw["metadata"]["name"] for raw in self.jobs())
@@ -149,8 +157,8 @@ def unknown_kind(error: NotFound) -> NotFound:
     return NotFound(
         error.status,
         error.reason,
-        message="the cluster does not know ElasticJobs; install Resile's operator first: "
-        "kubectl apply -k deploy/operator",
+        message="the cluster does not know ElasticJobs; install Resile's operator first, "
+        f"{HOW_TO_INSTALL}",
     )
 
 

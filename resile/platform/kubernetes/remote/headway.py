@@ -110,7 +110,7 @@ def _master(pods: Sequence[Mapping[str, Any]] | None) -> str:
         return "there is no master yet"
     pod = pods[-1]
     node = Node(role=MASTER, rank=0, id=0, name=pod["metadata"]["name"])
-    facts = pod_facts(node, pod, {})
+    facts = pod_facts(node, pod)
     seen = observe_pod(facts, told_to_stop=False, in_touch=True)
     if seen.phase is not NodePhase.RUNNING:
         return _with("the master is being started", seen.message or facts.waiting)

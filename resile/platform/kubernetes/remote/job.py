@@ -128,17 +128,7 @@ class ClusterJob:
         warn: Callable[[str], None] = lambda _text: None,
     ) -> Iterator[tuple[str, str]]:
         """What nodes print: name and line. With ``follow`` until the job is over."""
-        return self._lines(
-            PodLogs(
-                self._cluster.client,
-                (self.namespace, self.name),
-                uid=self._uid,
-                wanted=wanted,
-                tail=tail,
-                warn=warn,
-            ),
-            follow=follow,
-        )
+        return self._lines(NODE, wanted, tail=tail, follow=follow, warn=warn)
 
     def master_lines(
         self,
@@ -150,19 +140,26 @@ class ClusterJob:
         """What its master prints; its log goes with its pod."""
         if not self.masters():
             warn(f"job '{self.name}' has no master at the moment ({self.phase()})")
-        return self._lines(
-            PodLogs(
-                self._cluster.client,
-                (self.namespace, self.name),
-                uid=self._uid,
-                component=MASTER,
-                tail=tail,
-                warn=warn,
-            ),
-            follow=follow,
-        )
+        return self._lines(MASTER, lambda _master: True, tail=tail, follow=follow, warn=warn)
 
-    def _lines(self, logs: PodLogs, *, follow: bool) -> Iterator[tuple[str, str]]:
+    def _lines(
+        self,
+        component: str,
+        wanted: Callable[[NodePicture], bool],
+        *,
+        tail: int | None,
+        follow: bool,
+        warn: Callable[[str], None],
+    ) -> Iterator[tuple[str, str]]:
+        logs = PodLogs(
+            self._cluster.client,
+            (self.namespace, self.name),
+            uid=self._uid,
+            component=component,
+            wanted=wanted,
+            tail=tail,
+            warn=warn,
+        )
         batches = logs.follow() if follow else logs.so_far()
         try:
             while (batch := self._cluster.ask(_next_of(batches))) is not None:

@@ -17,7 +17,14 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from resile.platform.kubernetes.errors import ApiError, Forbidden, KubeError, NotFound
 from resile.platform.kubernetes.kinds import ELASTIC_JOBS, PODS, Key, KubeObject
-from resile.platform.kubernetes.labels import COMPONENT, JOB, MASTER, NODE, node_of
+from resile.platform.kubernetes.labels import (
+    COMPONENT,
+    JOB,
+    MASTER,
+    NODE,
+    main_container_of,
+    node_of,
+)
 from resile.platform.kubernetes.observing import owned_by
 from resile.platform.kubernetes.remote.overlap import Overlap
 from resile.platform.kubernetes.remote.seeing import is_over
@@ -146,7 +153,7 @@ class PodLogs:
     async def _read(self, pod: KubeObject) -> AsyncGenerator[Batch, None]:
         name, rest = pod["metadata"]["name"], b""
         pieces = self._client.logs(
-            name, self._namespace, container=_main_container(pod), tail=self._tail
+            name, self._namespace, container=main_container_of(pod), tail=self._tail
         )
         async with aclosing(pieces):
             async for piece in pieces:
@@ -182,7 +189,7 @@ class PodLogs:
         pieces = self._client.logs(
             name,
             self._namespace,
-            container=_main_container(pod),
+            container=main_container_of(pod),
             follow=True,
             tail=tail,
             since_seconds=since,
@@ -251,17 +258,12 @@ def _natural(name: str) -> list[tuple[int, str]]:
 
 def _has_begun(pod: KubeObject) -> bool:
     """Whether its main container ever ran; until then there is no log to ask for."""
-    status, main = pod.get("status") or {}, _main_container(pod)
+    status, main = pod.get("status") or {}, main_container_of(pod)
     for one in status.get("containerStatuses") or ():
         if one.get("name") == main:
             state = one.get("state") or {}
             return bool(state.get("running") or state.get("terminated"))
     return False
-
-
-def _main_container(pod: KubeObject) -> str:
-    name: str = pod["spec"]["containers"][0]["name"]
-    return name
 
 
 def _text(line: bytes) -> str:
