@@ -1,0 +1,55 @@
+"""A machine is drained that has the master and all workers: everybody is told to go at once."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from resile.wire.launching import KEPT_VARIABLE
+from tests.local.training import ENDLESS, Trained
+from tests.local.wire.masters import TOKEN, MasterProcess, running_master
+
+
+@contextmanager
+def master_of(trained: Trained, folder: Path, *flags: str) -> Iterator[MasterProcess]:
+    """A master that nobody but the test starts again, over an empty store."""
+    where = ("--endpoint", trained.endpoint, "--store", str(folder / "store.db"))
+    with running_master(folder, *where, "--job", "drained", "--nnodes", "2", *flags) as master:
+        yield master
+
+
+def start_nodes(trained: Trained, *, after: int) -> None:
+    """Two nodes whose platform counts them."""
+    for rank in range(2):
+        trained.train(
+            *("--nnodes", "2", "--rdzv-id", "drained", "--node-rank", str(rank)),
+            nproc=1,
+            steps=ENDLESS,
+            RESILE_TOKEN=TOKEN,
+            RESILE_NODE_ID=str(after + rank),
+            **{KEPT_VARIABLE: "1"},
+        )
+
+
+@pytest.mark.parametrize("first", ["master", "nodes"])
+def test_no_step_is_lost_when_all_are_told_to_go(
+    trained: Trained, tmp_path: Path, first: str
+) -> None:
+    with master_of(trained, tmp_path / "first") as master:
+        start_nodes(trained, after=0)
+        before = trained.trains(world=2)
+        told = [master.process.send_signal, *(node.signal for node in trained.nodes)]
+        for tell in told if first == "master" else reversed(told):
+            tell(signal.SIGTERM)
+        assert [node.wait() for node in trained.nodes] == [80, 80]
+        assert master.process.wait() == 0
+    trained.nodes.clear()
+    with master_of(trained, tmp_path / "second", "--after-round", str(before)):
+        start_nodes(trained, after=2)
+        assert trained.trains(world=2, after=before) > before
+        trained.finish()
+    assert trained.lost_steps() == []
