@@ -20,14 +20,14 @@ from resile.agent.environment import node_environment
 from resile.agent.handover import HandoverPart
 from resile.agent.keeper import MasterKeeper
 from resile.agent.logs import log_root, remove_temporary
-from resile.agent.nursery import Nursery, SpawnFailed, StoreHost, StoreUnavailable
+from resile.agent.nursery import Nursery, SpawnFailed, StoreUnavailable
 from resile.agent.progress import ProgressSocket
-from resile.agent.reach import Told, connected_pids
+from resile.agent.reach import Told
 from resile.agent.report import failure_text, write_error_file
+from resile.agent.roundstore import RoundStore
 from resile.agent.snapshots import Snapshots
 from resile.agent.workers import WorkerGroup
 from resile.job.exits import NodeExitCode
-from resile.wire.endpoint import free_port
 from resile.wire.errors import RefusedByPeer
 from resile.wire.link import Link, MasterGone
 from resile.wire.messages import (
@@ -90,8 +90,6 @@ class Agent:
         self._warm = False
         self._state = LocalState.IDLE
         self._store: StoreAddress | None = None
-        self._store_host: StoreHost | None = None
-        self._store_watch: asyncio.Task[None] | None = None
         self._group: WorkerGroup | None = None
         self._elasticity = config.elasticity
         self._inbox: asyncio.Queue[FromMaster | WorkerGroup] = asyncio.Queue()
@@ -108,6 +106,7 @@ class Agent:
             preload=config.preload,
             address=config.address,
         )
+        self._round_store = RoundStore(self._nursery, address=config.address, lost=self._store_lost)
         self._link = Link(
             config.access,
             hello=self._hello,
@@ -283,34 +282,15 @@ class Agent:
         self._seen = max(self._seen, prepare.round)
         self._handover.forget()
         if prepare.host_store:
-            _, self._store = await asyncio.gather(self._stop_workers(), self._open_store())
+            _, self._store = await asyncio.gather(self._stop_workers(), self._round_store.open())
         else:
             await self._stop_workers()
         self._state = LocalState.READY
         self._say(Ready(fence=self._fence(), store=self._store))
 
-    async def _open_store(self) -> StoreAddress:
-        """A store of this round's own: nothing of a dead round can be read from it.
-
-        A script that has nothing to do with torch gets an address nobody listens at, as any would.
-        """
-        old, self._store_host = self._store_host, None
-        if old is not None:
-            if self._store_watch is not None:
-                self._store_watch.cancel()
-            await old.close()
-        address = self._config.address
-        if not await self._nursery.wants_torch():
-            return StoreAddress(address, free_port(address), hosted=False)
-        self._store_host = await self._nursery.open_store()
-        self._store_watch = asyncio.create_task(self._watch_store(self._store_host))
-        return StoreAddress(address, self._store_host.port)
-
-    async def _watch_store(self, host: StoreHost) -> None:
+    def _store_lost(self, why: str, code: int) -> None:
         """The store of a running round is lost: what still needs it would wait for ever."""
-        code = await host.wait()
-        if host is self._store_host and self._state is LocalState.RUNNING and self._group:
-            why = f"the round's store (pid {host.pid}) ended with {code}"
+        if self._state is LocalState.RUNNING and self._group:
             self._break_round(self._group.first_rank, why, code)
 
     async def _start(self, start: Start) -> None:
@@ -403,17 +383,16 @@ class Agent:
         told = Told()
         while True:
             await asyncio.sleep(REACH_INTERVAL)
-            group = self._group
-            if group is None or self._state is not LocalState.RUNNING or not group.pids:
+            group = self._group if self._state is LocalState.RUNNING else None
+            if group is None or not group.pids:
                 continue
             if told.round != group.round:
                 told = Told(group.round)
                 continue
-            pids = group.pids
-            now = told.after(pids, connected_pids(told.unreached(pids), group.store_port))
+            now = told.looked(group.pids, group.store_port)
             if now != told:
                 told = now
-                missing = tuple(sorted(told.unreached(pids).values()))
+                missing = tuple(sorted(told.unreached(group.pids).values()))
                 fence = self._fence()
                 self._say(WorkersReached(fence=fence, reached=told.reached, missing=missing))
 

@@ -26,6 +26,10 @@ class Told:
         """The others: who has reached the process group once is not looked at again."""
         return {pid: rank for pid, rank in pids.items() if rank not in self.reached}
 
+    def looked(self, pids: Mapping[int, int], port: int) -> Told:
+        """What it should know by now, of a round whose store is at ``port``."""
+        return self.after(pids, connected_pids(self.unreached(pids), port))
+
     def after(self, pids: Mapping[int, int], connected: Collection[int]) -> Told:
         """What it should know, with these processes connected."""
         return replace(

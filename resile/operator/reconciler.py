@@ -96,9 +96,22 @@ def _sound_job(raw: KubeObject) -> ElasticJob:
 
 
 def status_of(raw: KubeObject) -> JobStatus:
-    """What was written down last; a status that no operator wrote is as good as none."""
+    """What was written down last.
+
+    Of one that cannot be read, because a newer operator wrote it perhaps, each part that can be
+    still counts: pods say who is there, but nothing else says that a job is over.
+    """
+    written: KubeObject = raw.get("status") or {}
     try:
-        return msgspec.convert(raw.get("status") or {}, JobStatus)
+        return msgspec.convert(written, JobStatus)
     except msgspec.ValidationError as error:
-        log.warning("the status of %s is begun anew: %s", raw["metadata"]["name"], error)
-        return JobStatus()
+        log.warning("the status of %s is read in part: %s", raw["metadata"]["name"], error)
+    return msgspec.convert({k: v for k, v in written.items() if _readable({k: v})}, JobStatus)
+
+
+def _readable(part: KubeObject) -> bool:
+    try:
+        msgspec.convert(part, JobStatus)
+    except msgspec.ValidationError:
+        return False
+    return True
