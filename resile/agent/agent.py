@@ -88,6 +88,10 @@ class Agent:
         self._given: Start | None = None
         """The last word about a round that runs, for a master that lost its memory."""
         self._warm = False
+        self._asked_to_leave: asyncio.Queue[signal.Signals] = asyncio.Queue()
+        self._leaving = False
+        self._drained = False
+        """The master asked it to leave, and the platform has not yet."""
         self._state = LocalState.IDLE
         self._store: StoreAddress | None = None
         self._group: WorkerGroup | None = None
@@ -125,10 +129,10 @@ class Agent:
 
     async def run(self) -> int:
         """Take part in the job; returns the exit code of this node."""
-        leaving: asyncio.Queue[signal.Signals] = asyncio.Queue()
+        leaving = self._asked_to_leave
         loop = asyncio.get_running_loop()
         for name in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT):
-            loop.add_signal_handler(name, leaving.put_nowait, name)
+            loop.add_signal_handler(name, self._signalled, name)
         await self._nursery.start()
         line = asyncio.create_task(self._link.run())
         working = asyncio.create_task(self._work())
@@ -148,6 +152,14 @@ class Agent:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
             await self._clean_up(leaving)
+
+    def _signalled(self, name: signal.Signals) -> None:
+        """Somebody wants this node to leave; who says so a second time is in a hurry. A platform
+        that ends a node which was drained already says it for the first time."""
+        if self._drained and name is signal.SIGTERM:
+            self._drained = False
+        else:
+            self._asked_to_leave.put_nowait(name)
 
     async def _warm_up(self) -> None:
         """Say when workers can be started at once: before that nobody should stop for this node."""
@@ -195,6 +207,7 @@ class Agent:
         again: asyncio.Queue[signal.Signals],
     ) -> int:
         """Leave cleanly: the others go on at once, then our workers have time to end."""
+        self._leaving = True
         log.info("%s: leaving the job", name.name)
         if name is signal.SIGTERM and self._state is LocalState.RUNNING:
             await self._handover.offer(
@@ -253,9 +266,10 @@ class Agent:
                 self._handover.released()
             case Fenced(reason=reason):
                 await self._fenced(reason)
-            case Drain(reason=reason) if not self._handover.offered:
+            case Drain(reason=reason) if not self._leaving:
                 log.info("leaving the job: %s", reason)
-                os.kill(os.getpid(), signal.SIGTERM)
+                self._drained = True
+                self._asked_to_leave.put_nowait(signal.SIGTERM)
             case JobDone():
                 return await self._job_done(message)
         return None

@@ -63,6 +63,7 @@ class HandoverPart:
         if not self._snapshots.can_hand_over:
             return
         self.offered = reason
+        self._released.clear()  # of an earlier life of this node
         self._say(Leaving(fence=fence, reason=reason))
         released = asyncio.create_task(self._released.wait())
         impatient = asyncio.create_task(again.get())

@@ -35,7 +35,9 @@ def absorb(ledger: Ledger) -> str:
             failures.append(_absent(ledger, rank))
             continue
         rank = _refreshed(rank, found)
-        if found.live:
+        if _not_to_be_had(found):
+            failures.append(_asked_again(ledger, rank, _why_never(_exit_of(found))))
+        elif found.live:
             ledger.put(_told_patiently(ledger, rank))
         else:
             failures.append(_ended(ledger, rank, end=_exit_of(found), at=found.ended_at))
@@ -115,7 +117,22 @@ def _absent(ledger: Ledger, rank: NodeStatus) -> str:
         return _ended(ledger, rank, end=_DELETED, at=None)
     if not _overdue(ledger, rank):
         return ""
-    sentence = f"{rank.name} (rank {rank.rank}) was asked for and never appeared; asked for again"
+    return _asked_again(ledger, rank, "was asked for and never appeared")
+
+
+def _not_to_be_had(found: ObservedNode) -> bool:
+    """Whether the platform cannot make just this node, but may make another."""
+    never = found.exit is not None and classify(found.exit) is ExitCause.NEVER_STARTED
+    return never and not found.made
+
+
+def _why_never(end: NodeExit) -> str:
+    return f"{describe(end)}: {end.message}" if end.message else describe(end)
+
+
+def _asked_again(ledger: Ledger, rank: NodeStatus, what: str) -> str:
+    """There never was such a node: the rank gets another, and nothing is spent."""
+    sentence = f"{rank.name} (rank {rank.rank}) {what}; asked for again"
     fate = Fate(outcome=Outcome.RELAUNCH, sentence=sentence, quick_crashes=rank.quick_crashes)
     return _apply(ledger, rank, fate=fate, cause=ExitCause.NEVER_STARTED, at=ledger.now)
 

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 
 from resile.control.ledger import AT_WORK, SUSPENDED, Ledger
-from resile.control.observed import UNSCHEDULABLE
+from resile.control.observed import NO_ROOM
 from resile.job.exits import DISRUPTIONS
 from resile.job.node import NodePhase
 from resile.job.status import JobPhase, NodeStatus
@@ -73,7 +73,7 @@ def _by_nodes(ledger: Ledger) -> Verdict | None:
 def _holds_up(rank: NodeStatus) -> bool:
     if rank.phase is NodePhase.STOPPED:
         return rank.reason == SUSPENDED
-    if rank.phase is NodePhase.PENDING and rank.reason == UNSCHEDULABLE:
+    if rank.phase is NodePhase.PENDING and rank.reason in NO_ROOM:
         return rank.last_end is not None and rank.last_end not in DISRUPTIONS
     return rank.phase in AT_WORK
 

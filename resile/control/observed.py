@@ -24,9 +24,15 @@ from types import MappingProxyType
 from resile.job.exits import NodeExit
 from resile.job.node import LIVE, Node, NodePhase
 
-__all__ = ["UNSCHEDULABLE", "MasterReport", "Observed", "ObservedNode"]
+__all__ = ["FORBIDDEN", "NO_ROOM", "UNSCHEDULABLE", "MasterReport", "Observed", "ObservedNode"]
 
 UNSCHEDULABLE = "Unschedulable"
+
+FORBIDDEN = "Forbidden"
+"""The reason of a node that the platform would not take, because of a quota for instance."""
+
+NO_ROOM = frozenset({UNSCHEDULABLE, FORBIDDEN})
+"""Reasons of nodes that are PENDING for want of room."""
 
 _NONE: Mapping[str, int] = MappingProxyType({})
 
@@ -50,7 +56,7 @@ class ObservedNode:
     started_at: datetime | None = None
     ended_at: datetime | None = None
     stopping: bool = False
-    """It was told to stop, and something of it still runs."""
+    """It was told to stop and something of it still runs, or its record is being removed."""
 
     lingers: bool = False
     """It has ended, but something of it still runs, such as a sidecar."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 from resile.control.actions import StartNode
 from resile.control.observed import ObservedNode
@@ -14,7 +14,7 @@ from resile.job.node import LIVE
 from resile.job.spec import ElasticJob
 from resile.job.status import JobStatus, NodeStatus
 
-__all__ = ["start_order", "unanswered_orders"]
+__all__ = ["orders_for", "start_order", "unanswered_orders"]
 
 
 def start_order(job: ElasticJob, rank: NodeStatus, *, wanted: int, policy: Policy) -> StartNode:
@@ -48,8 +48,20 @@ def unanswered_orders(
     that is there already is not started again.
     """
     seen = {found.node.id for found in nodes}
+    lost = {rank.id for rank in status.nodes if not rank.seen and rank.id not in seen}
+    return orders_for(job, status, lost, policy=policy)
+
+
+def orders_for(
+    job: ElasticJob,
+    status: JobStatus,
+    ids: Collection[int | None],
+    *,
+    policy: Policy = DEFAULT_POLICY,
+) -> tuple[StartNode, ...]:
+    """The orders for nodes that ranks hold, as the manifest is now."""
     return tuple(
         start_order(job, rank, wanted=status.roles[rank.role].wanted, policy=policy)
         for rank in status.nodes
-        if rank.phase in LIVE and not rank.seen and rank.id not in seen
+        if rank.phase in LIVE and rank.id in ids
     )

@@ -181,7 +181,7 @@ def _ended(facts: PodFacts, end: NodeExit) -> ObservedNode:
         host=facts.host,
         started_at=facts.started_at,
         ended_at=facts.ended_at,
-        stopping=lingers and facts.deleting,
+        stopping=facts.deleting,
         lingers=lingers,
     )
 

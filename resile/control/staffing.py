@@ -147,7 +147,7 @@ def sweep(ledger: Ledger) -> None:
         if found.holds_room:
             if not found.stopping and _superfluous(ledger, found):
                 ledger.stop(found.node, _why_superfluous(ledger, found))
-        elif delete:
+        elif delete and not found.stopping:
             ledger.delete(found.node, "the job is over and cleanPodPolicy is All")
     for found in _outdated(ledger):
         ledger.delete(found.node, f"{ledger.policy.ended_kept} nodes have ended since")
@@ -158,7 +158,7 @@ def _outdated(ledger: Ledger) -> list[ObservedNode]:
     replaced = [
         found
         for found in ledger.observed.nodes
-        if not found.holds_room and ledger.holder(found.node) is None
+        if not found.holds_room and not found.stopping and ledger.holder(found.node) is None
     ]
     by_age = sorted(replaced, key=lambda found: found.node.id, reverse=True)
     return by_age[ledger.policy.ended_kept :]

@@ -78,6 +78,8 @@ class Board:
                 self._tell(note, now)
         self._keep(record)
         self._membership.adapt(job.spec.elasticity(), now=now)
+        if publication.holders == 0:
+            self._membership.nobody_holds_anything(now=now)
         if publication.wanted_nodes is not None and not self._membership.job.outcome:
             self._membership.want(publication.wanted_nodes, now=now)
         self._membership.rest(job.spec.suspend, now=now)

@@ -159,6 +159,7 @@ class Formation:
 
     def leaving(self, node: Node, reason: str, now: float) -> None:
         """A node was asked to go and would like everybody to save before."""
+        self._roster.parting.add(node.id)
         if self._round.phase is not RoundPhase.RUNNING or node.id not in self._round:
             self._register.send(node.id, messages.HandoverOver(round=self._round.number))
             return
@@ -221,11 +222,15 @@ class Formation:
             return
         if handover.any_saved:
             self._register.tell("HandedOver", f"{handover.reason}: {handover.outcome}", now)
-        for node in handover.leaving:
-            self._register.send(node, messages.HandoverOver(round=self._round.number))
+        self._release(handover)
         if not handover.leaving:
             self._broken = handover.reason
             self.consider(now)
+
+    def _release(self, handover: Handover | None) -> None:
+        """Whoever waits to leave may go."""
+        for node in handover.leaving if handover is not None else ():
+            self._register.send(node, messages.HandoverOver(round=self._round.number))
 
     # --- what makes one ---------------------------------------------------------------------------
 
@@ -256,6 +261,7 @@ class Formation:
             self._consider_newcomers(now)
         if self._broken and self._round.phase is not RoundPhase.GATHERING:
             self._register.set_phase(RoundPhase.GATHERING, reason=self._broken)
+            self._release(self._handover)
             self._until, self._handover = Deadlines(), None
         if self._round.phase is RoundPhase.GATHERING:
             self._close_if_possible(now)
@@ -323,11 +329,13 @@ class Formation:
         self._register.tell_wait(node, f"waiting for nodes: {self._shortage()}")
 
     def _candidates(self) -> Collection[Node]:
-        """Who may be in the next round: once a job has trained, the warm ones if they suffice."""
+        """Who may be in the next round: nobody who is about to leave; once a job has trained, the
+        warm ones if they suffice."""
+        staying = self._roster.staying()
         if self._round.number == 0 or not self._roster.cold:
-            return self._roster
-        warm = self._roster.ready_to_train()
-        return warm if self._elasticity.world_of(len(warm)) else self._roster
+            return staying
+        warm = [node for node in staying if node.warm]
+        return warm if self._elasticity.world_of(len(warm)) else staying
 
     def _shortage(self) -> str:
         return f"{len(self._roster)} of at least {self._elasticity.smallest_world} are here"

@@ -268,6 +268,8 @@ class Membership:
             note = _difference(elasticity, self.elasticity)
             self._register.set_job(elasticity=elasticity)
             self._register.tell("JobChanged", f"{note} from now on", now)
+            for node in self.roster:
+                self._register.welcome(node, self.round.number if node.id in self.round else 0)
             self._formation.consider(now)
 
     def rest(self, resting: bool, *, now: float) -> None:
@@ -321,10 +323,21 @@ class Membership:
         if self._recall is None:
             if not self._forgotten and not remembers(hello):
                 return None
-            self._recall = Recall(until=now + self.elasticity.lease)
+            patience = self.elasticity.lease
+            if self._forgotten:
+                # The old master may still be there, and nodes with it that save before they leave.
+                patience += self.elasticity.handover_timeout
+            self._recall = Recall(until=now + patience)
             for node in self.roster:
                 self._evict(node, "it joined a master that had lost its memory", now)
         return self._recall.hear(hello, now=now)
+
+    def nobody_holds_anything(self, *, now: float) -> None:
+        """All nodes that this master might not know of are gone: there is nobody to wait for."""
+        if self._recall is None:
+            self._forgotten = False
+        elif not self._recall.anything:
+            self._recall.until = min(self._recall.until, now)
 
     def _adopt(self, recall: Recall, now: float) -> None:
         """Go on from what agents hold."""

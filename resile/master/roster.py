@@ -66,6 +66,8 @@ class Roster:
         self.limbo: set[int] = set()
         self.cold: set[int] = set()
         """Those who cannot start workers yet."""
+        self.parting: set[int] = set()
+        """Those who have said that they are about to leave."""
 
     def __len__(self) -> int:
         return len(self._nodes)
@@ -112,15 +114,18 @@ class Roster:
         """Nodes in the job that hold a rank, or wish to."""
         return [self._nodes[node] for node in sorted(self._claims.get(rank, ()))]
 
-    def ready_to_train(self) -> list[Node]:
-        """Those who can start workers at once."""
-        return [node for node in self._nodes.values() if node.warm]
+    def staying(self) -> Collection[Node]:
+        """Those who have not said that they are about to leave."""
+        if not self.parting:
+            return self
+        return [node for node in self._nodes.values() if node.id not in self.parting]
 
     def remove(self, node: Node) -> None:
         """A node is out of the job."""
         del self._nodes[node.id]
         self.limbo.discard(node.id)
         self.cold.discard(node.id)
+        self.parting.discard(node.id)
         for rank in (node.record.info.rank, node.record.slot):
             if rank is not None:
                 self._claims.get(rank, set()).discard(node.id)

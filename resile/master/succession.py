@@ -27,11 +27,10 @@ class Succession:
         """Whom a newcomer proves dead. Others whose place it has are asked to go; one that a
         returned master still expects is given the time to come back for that."""
         gone = []
-        for node in [] if newcomer.rank is None else self._roster.claimants(newcomer.rank):
-            known = node.record.info
+        for node in self._rivals(newcomer):
             away = not node.connected and node.not_before <= now
-            if not _replaces(newcomer, known):
-                gone += [node] if away and known.role == newcomer.role else []
+            if not _replaces(newcomer, node.record.info):
+                gone += [node] if away else []
             elif self._formation.may_save(node):
                 self._make_way(node, newcomer, now)
             elif node.connected or away:
@@ -43,10 +42,19 @@ class Succession:
     def came_back(self, node: Node, now: float) -> None:
         """A node is here again; another may have its place meanwhile."""
         info = node.record.info
-        others = [] if info.rank is None else self._roster.claimants(info.rank)
-        for other in others:
+        for other in self._rivals(info):
             if _replaces(other.record.info, info) and self._formation.may_save(node):
                 self._make_way(node, other.record.info, now)
+
+    def _rivals(self, info: NodeInfo) -> list[Node]:
+        """Nodes of the same role and rank. The slot that a node has counts only where its platform
+        gave it no rank: in a job of two roles those are not the same."""
+        claimants = [] if info.rank is None else self._roster.claimants(info.rank)
+        return [
+            node
+            for node in claimants
+            if node.record.info.role == info.role and node.record.info.rank in (None, info.rank)
+        ]
 
     def _make_way(self, node: Node, successor: NodeInfo, now: float) -> None:
         """Have a node leave cleanly, and not too late."""
@@ -57,5 +65,4 @@ class Succession:
 
 
 def _replaces(newcomer: NodeInfo, known: NodeInfo) -> bool:
-    newer = (newcomer.generation or 0) > (known.generation or 0)
-    return newer and newcomer.role == known.role
+    return (newcomer.generation or 0) > (known.generation or 0)

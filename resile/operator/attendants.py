@@ -9,6 +9,7 @@ from __future__ import annotations
 import base64
 import binascii
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from resile.job.spec import ElasticJob
@@ -30,6 +31,15 @@ class Unattended(Exception):
     """Something that a job needs beside its nodes cannot be had, for a reason a person can mend."""
 
 
+@dataclass(frozen=True)
+class Token:
+    """What a job's pods know each other by."""
+
+    text: str
+    fresh: bool
+    """Whether it was made just now."""
+
+
 class Attendants:
     """What one job has beside its nodes."""
 
@@ -45,17 +55,33 @@ class Attendants:
         await self._ours(SERVICES, made.master_service(self._job, uid=self._uid))
         await self._ours(SERVICES, made.nodes_service(self._job, uid=self._uid))
 
-    async def token(self, known: str | None = None) -> str:
+    async def token(self, known: str | None = None, *, in_use: bool) -> Token:
         """The job's token, made if there is none. ``known``: the one that its pods have, should
-        somebody have deleted it."""
-        wanted = made.token_secret(self._job, uid=self._uid, token=known or new_token())
-        secret = await self._ours(SECRETS, wanted)
+        somebody have deleted it; ``in_use``: whether nodes run, which have one."""
+        text = known or new_token()
+        wanted = made.token_secret(self._job, uid=self._uid, token=text)
+        if in_use and known is None:
+            secret = await self._lost_token(wanted["metadata"]["name"])
+        else:
+            secret = await self._ours(SECRETS, wanted)
         try:
-            return base64.b64decode(secret["data"][made.TOKEN_KEY]).decode()
+            found = base64.b64decode(secret["data"][made.TOKEN_KEY]).decode()
+            return Token(found, fresh=found == text)
         except (KeyError, TypeError, binascii.Error, UnicodeDecodeError):
             name = wanted["metadata"]["name"]
             raise Unattended(
                 f"the Secret {name} has no {made.TOKEN_KEY}; delete it, and another is made"
+            ) from None
+
+    async def _lost_token(self, name: str) -> KubeObject:
+        """The token, which must not be another than the one that pods run with: they would not
+        hear each other."""
+        try:
+            return self._checked(SECRETS, await self._client.get(SECRETS, name, self._namespace))
+        except NotFound:
+            raise Unattended(
+                f"the Secret {name} was deleted, and only pods that run know what was in it: "
+                "suspend the job and resume it, and it gets another"
             ) from None
 
     async def group(self) -> bool:
@@ -108,12 +134,15 @@ class Attendants:
             found = await self._client.get(kind, name, self._namespace)
         except NotFound:
             found = await self._make(kind, wanted)
-        if not owned_by(self._uid, found):
-            raise Unattended(
-                f"there is a {kind.kind} {name} that is not this job's: it has to go, or the job "
-                "needs another name"
-            )
-        return found
+        return self._checked(kind, found)
+
+    def _checked(self, kind: Kind, found: KubeObject) -> KubeObject:
+        if owned_by(self._uid, found):
+            return found
+        raise Unattended(
+            f"there is a {kind.kind} {found['metadata']['name']} that is not this job's: it has to "
+            "go, or the job needs another name"
+        )
 
     async def _make(self, kind: Kind, wanted: KubeObject) -> KubeObject:
         try:

@@ -18,6 +18,8 @@ from resile.operator.masterpods import (
     master_address,
     master_trouble,
     next_serial,
+    older,
+    runs,
 )
 from resile.operator.means import Means
 from resile.operator.memory import JobMemory
@@ -64,24 +66,37 @@ class Attending:
         self._memory.no_master = why
         return why
 
+    def holders(self) -> int | None:
+        """How many nodes run that were there before the master; None while there is none."""
+        machines = self._means.world.machines
+        master = current_master(self._masters, machines)
+        if master is None:
+            return None
+        nodes = self._means.world.nodes_of(self._key, self._uid)
+        return sum(runs(node, machines) and older(node, master) for node in nodes)
+
     @property
     def again(self) -> float | None:
         """In how many seconds to try again what could not be had."""
-        return self._memory.attend_again if self._memory.unattended else None
+        if not self._memory.unattended:
+            return None
+        return max(0.0, self._memory.attend_at - time.monotonic())
 
     async def see_to(self, status: JobStatus, nodes: tuple[ObservedNode, ...]) -> None:
         """Have what the nodes need beside them. What cannot be had is said at the next look."""
+        memory, now = self._memory, time.monotonic()
+        if memory.unattended and now < memory.attend_at:
+            return
+        before, memory.unattended = memory.unattended, ""
         try:
             await self._have_master(status, nodes)
         except (ApiError, Unattended) as error:
-            why = str(error)
             passing = isinstance(error, Unattended)
-            retry = NAME_TAKEN_FOR if passing else self._means.settings.retry_seconds
-            self._memory.attend_again = retry
-        else:
-            why = ""
-        if why != self._memory.unattended:
-            self._memory.unattended = why
+            memory.unattended = str(error)
+            memory.attend_at = now + (
+                NAME_TAKEN_FOR if passing else self._means.settings.retry_seconds
+            )
+        if bool(before) is not bool(memory.unattended):
             self._means.look_again(self._key)
 
     async def _have_master(self, status: JobStatus, nodes: tuple[ObservedNode, ...]) -> None:
@@ -110,15 +125,25 @@ class Attending:
         fresh = memory.attended == generation and now < memory.attended_at + ATTENDED_FOR
         if fresh and memory.line is not None and not anew:
             return
+        known = None if memory.line is None else memory.line.token
+        token = await self._token(known)
         await self._attendants.serve()
         if not await self._attendants.group() and memory.line is None:
             self._means.teller.tell_job(self._raw, "NoPodGroups", NO_POD_GROUPS, warning=True)
-        token = await self._attendants.token(memory.line.token if memory.line else None)
         if memory.line is not None and memory.line.token != token:
             await memory.close()
         if memory.line is None:
             memory.line = self._line(token)
         memory.attended, memory.attended_at = generation, now
+
+    async def _token(self, known: str | None) -> str:
+        """The job's token. A master that was given another is of no use."""
+        nodes = self._means.world.nodes_of(self._key, self._uid)
+        in_use = any(runs(node, self._means.world.machines) for node in nodes)
+        token = await self._attendants.token(known, in_use=in_use)
+        if token.fresh and known is None:
+            await self._attendants.end_masters(self._masters)
+        return token.text
 
     def _line(self, token: str) -> MasterLine:
         means, key = self._means, self._key
@@ -131,7 +156,8 @@ class Attending:
         )
 
     async def _start_master(self, status: JobStatus) -> None:
-        trained = any(_runs(pod) for pod in self._means.world.nodes_of(self._key, self._uid))
+        nodes = self._means.world.nodes_of(self._key, self._uid)
+        trained = any(runs(pod, self._means.world.machines) for pod in nodes)
         pod = await self._attendants.start_master(
             next_serial(self._masters), after_round=(status.round or 0) if trained else 0
         )
@@ -140,8 +166,3 @@ class Attending:
             what = "another master is started" if self._masters else "the master is started"
             text = f"{what}: {pod['metadata']['name']}"
             self._means.teller.tell_job(self._raw, "MasterStarted", text)
-
-
-def _runs(pod: KubeObject) -> bool:
-    """Whether a node's pod runs, be it on its way out: its agent may hold what the master lost."""
-    return (pod.get("status") or {}).get("phase") == "Running"

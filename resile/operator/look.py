@@ -17,7 +17,7 @@ import msgspec
 
 from resile.control.actions import Decision, StartNode
 from resile.control.observed import Observed, ObservedNode
-from resile.control.orders import unanswered_orders
+from resile.control.orders import orders_for, unanswered_orders
 from resile.control.reconcile import reconcile
 from resile.job.node import LIVE
 from resile.job.spec import ElasticJob
@@ -73,14 +73,18 @@ class Look:
         await self._hear_master(nodes)
         decision = self._decide(nodes)
         status = self._completed(decision)
-        if status != self._before:
+        orders = self._orders(status, nodes)
+        if status != self._before or orders:
+            # Orders that were written down earlier count only if nothing was written since.
             self._raw = await self._means.write(self._raw, status)
+        if status != self._before:
             self._tell(decision, status)
         if decision.removable and status.finished:
             await self._remove(decision.removable)
             return None
-        await self._act(decision, status, nodes)
+        # First what nodes cannot start without.
         await self._attending.see_to(status, nodes)
+        await self._act(decision, orders, status)
         self._publish(status)
         return self._again(decision)
 
@@ -149,10 +153,19 @@ class Look:
 
     # --- acting -----------------------------------------------------------------------------
 
+    def _orders(self, status: JobStatus, nodes: tuple[ObservedNode, ...]) -> tuple[StartNode, ...]:
+        """Nodes to be made now: those of which no effect was seen, and those refused earlier."""
+        again = self._memory.offers(status, time.monotonic())
+        policy = self._settings.policy
+        return (
+            *unanswered_orders(self._job, status, nodes, policy=policy),
+            *orders_for(self._job, status, again, policy=policy),
+        )
+
     async def _act(
-        self, decision: Decision, status: JobStatus, nodes: tuple[ObservedNode, ...]
+        self, decision: Decision, orders: tuple[StartNode, ...], status: JobStatus
     ) -> None:
-        memory, now = self._memory, time.monotonic()
+        memory = self._memory
         platform = ClusterPlatform(
             self._means.client,
             self._job,
@@ -163,8 +176,7 @@ class Look:
         refused = await platform.apply(
             [
                 *(act for act in decision.actions if not isinstance(act, StartNode)),
-                *unanswered_orders(self._job, status, nodes, policy=self._settings.policy),
-                *memory.offers(status, now),
+                *orders,
             ]
         )
         for pod in platform.created:
@@ -174,7 +186,7 @@ class Look:
         await platform.lift_gates(self._means.world.nodes_of(self._key, self._uid), status)
         if refused:
             memory.refused.update(refused)
-            memory.offer_again_at = now + self._settings.retry_seconds
+            memory.offer_again_at = time.monotonic() + self._settings.retry_seconds
             self._means.look_again(self._key)
 
     async def _remove(self, why: str) -> None:
@@ -202,6 +214,7 @@ class Look:
                 status, step=None, throughput="", training=None, decisions=()
             ),
             wanted_nodes=nodes_to_come(self._job, status),
+            holders=self._attending.holders(),
         )
         line.publish(publication)
 

@@ -16,7 +16,7 @@ from resile.platform.kubernetes.kinds import KubeObject
 from resile.platform.kubernetes.machines import Machines
 from resile.wire.endpoint import DEFAULT_PORT, Endpoint
 
-__all__ = ["current_master", "master_address", "master_trouble", "next_serial"]
+__all__ = ["current_master", "master_address", "master_trouble", "next_serial", "older", "runs"]
 
 CRASH_LOOP = "CrashLoopBackOff"
 """The kubelet's own words for it hold a delay that changes all the time."""
@@ -74,6 +74,18 @@ def _last_words(pod: Mapping[str, Any]) -> str:
 
 _SAID_AT_MOST = 300
 """The end of a log tells more than its beginning."""
+
+
+def runs(node: KubeObject, machines: Machines) -> bool:
+    """Whether a node's pod runs, be it on its way out: its agent may hold what a master lost."""
+    running = (node.get("status") or {}).get("phase") == "Running"
+    return running and machines.below(node) not in _LOST
+
+
+def older(node: KubeObject, master: KubeObject) -> bool:
+    """Whether a node's pod was made before a master's, by at least a second."""
+    first, then = (pod["metadata"]["creationTimestamp"] for pod in (node, master))
+    return bool(first < then)
 
 
 def _usable(pod: KubeObject, machines: Machines) -> bool:

@@ -5,13 +5,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from resile.control.actions import StartNode
 from resile.control.observed import MasterReport
 from resile.job.node import LIVE
 from resile.job.status import JobStatus
 from resile.operator.headway import Headway
 from resile.operator.masterline import MasterLine
-from resile.platform.kubernetes.observing import PodRefusal
+from resile.platform.kubernetes.observing import Outlook, PodRefusal
 from resile.wire.views import JobPicture
 
 __all__ = ["JobMemory"]
@@ -35,8 +34,8 @@ class JobMemory:
     no_master: str = ""
     """Why the job has no master that works, as it was last told."""
 
-    attend_again: float = 0.0
-    """In how many seconds that is tried again."""
+    attend_at: float = 0.0
+    """When that is tried again, on a clock that only goes forward."""
 
     refused: dict[int, PodRefusal] = field(default_factory=dict)
     """Nodes whose pods the API server did not take, by id."""
@@ -66,13 +65,13 @@ class JobMemory:
             return frozenset()
         return frozenset(node.name for node in training.nodes if node.connected)
 
-    def offers(self, status: JobStatus, now: float) -> list[StartNode]:
-        """Nodes that are still wanted and may be tried again; the others are forgotten."""
+    def offers(self, status: JobStatus, now: float) -> set[int]:
+        """Ids of nodes that are still wanted and may be tried again; the others are forgotten."""
         wanted = {rank.id for rank in status.nodes if rank.phase in LIVE}
         self.refused = {number: one for number, one in self.refused.items() if number in wanted}
         if now < self.offer_again_at:
-            return []
-        return [one.order for one in self.refused.values() if not one.final]
+            return set()
+        return {number for number, one in self.refused.items() if one.outlook is Outlook.LATER}
 
     async def close(self) -> None:
         """The line is not needed any more."""

@@ -40,7 +40,9 @@ def with_training(
     if training is not None:
         return replace(
             told,
-            round=training.round or None,
+            # A master that lost its memory knows of none until it has asked; the next one has to
+            # be told how far the job had come.
+            round=training.round or status.round,
             world_size=training.world_size or None,
             training=replace(written_training(training), nodes=_members(status)),
         )

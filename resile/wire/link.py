@@ -65,6 +65,8 @@ class Link:
         self._revive = revive
         self._patience = patience
         self._connection: AgentConnection | None = None
+        self._interval = 0.0
+        """Between two signs of life."""
         self._outbox: asyncio.Queue[FromAgent] = asyncio.Queue()
         self._may_join = asyncio.Event()
         self._may_join.set()
@@ -135,14 +137,16 @@ class Link:
 
     async def _converse(self, connection: AgentConnection, welcome: Welcome) -> bool:
         """Talk until the connection is lost; True when the job is over."""
-        self._connection = connection
-        speaking = asyncio.create_task(self._speak(connection, welcome.lease))
+        self._connection, self._interval = connection, welcome.lease / RENEWALS_PER_LEASE
+        speaking = asyncio.create_task(self._speak(connection))
         try:
             while True:
                 message = await connection.receive()
                 if isinstance(message, Refused):
                     log.debug("refused: %s", message.reason)
                     continue
+                if isinstance(message, Welcome):
+                    self._hurry(message.lease)
                 self._deliver(message)
                 if isinstance(message, JobDone):
                     return True
@@ -157,18 +161,24 @@ class Link:
             speaking.cancel()
             await asyncio.gather(speaking, return_exceptions=True)
 
-    async def _speak(self, connection: AgentConnection, lease: float) -> None:
+    def _hurry(self, lease: float) -> None:
+        """The job has another lease from now on: a sign of life is due at once."""
+        self._interval = lease / RENEWALS_PER_LEASE
+        if renewal := self._renewal():
+            self.send(renewal)
+
+    async def _speak(self, connection: AgentConnection) -> None:
         """Send what is to be said, and a sign of life in between, however much there is to say."""
-        interval = lease / RENEWALS_PER_LEASE
-        renew_at = time.monotonic() + interval
+        renew_at = time.monotonic() + self._interval
         with contextlib.suppress(Disconnected):
             # A cancellation alone would not do: before Python 3.12 wait_for may swallow one.
             while self._connection is connection:
+                renew_at = min(renew_at, time.monotonic() + self._interval)
                 left = renew_at - time.monotonic()
                 try:
                     message = await asyncio.wait_for(self._outbox.get(), max(0.0, left))
                 except asyncio.TimeoutError:
-                    renew_at = time.monotonic() + interval
+                    renew_at = time.monotonic() + self._interval
                     renewal = self._renewal()
                     if renewal is None:
                         continue

@@ -144,6 +144,10 @@ class Publication(_Camel, frozen=True, kw_only=True):
     wanted_nodes: Number | None = None
     """How many nodes are on their way to the rendezvous or there; None: nobody knows."""
 
+    holders: Number | None = None
+    """How many nodes run that were there before this master: they may hold what it does not know.
+    None: nobody counts them."""
+
     first_note: Number = 0
     """The number of the first of ``notes``, counted over the job's life: what was told is known."""
 

@@ -72,12 +72,19 @@ def _main_state(pod: Mapping[str, Any]) -> Mapping[str, Any]:
             state: Mapping[str, Any] = one.get("state") or {}
             if (state.get("waiting") or {}).get("reason") != "PodInitializing":
                 return state
+    restarted = _restarted_in_place(pod)
     for one in status.get("initContainerStatuses") or ():
         state = one.get("state") or {}
         ended = state.get("terminated") or {}
-        if state.get("waiting") or ended.get("exitCode"):
+        if state.get("waiting") or (ended.get("exitCode") and one.get("name") not in restarted):
             return state
     return {}
+
+
+def _restarted_in_place(pod: Mapping[str, Any]) -> set[str]:
+    """Sidecars among the init containers: the kubelet starts them again when they end."""
+    listed = (pod.get("spec") or {}).get("initContainers") or ()
+    return {one["name"] for one in listed if one.get("restartPolicy") == "Always"}
 
 
 def _accompanied(pod: Mapping[str, Any]) -> bool:

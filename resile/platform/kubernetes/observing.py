@@ -4,37 +4,43 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
+from enum import Enum
 from typing import Any
 
-from resile.control.actions import StartNode
 from resile.control.observed import ObservedNode
 from resile.control.pods import observe_pod, one_line
 from resile.job.exits import ExitCause, NodeExit
 from resile.job.node import Node, NodePhase
+from resile.job.spec import KIND
 from resile.job.status import AskVerb, JobStatus
 from resile.platform.kubernetes.facts import pod_facts
 from resile.platform.kubernetes.labels import node_of
 from resile.platform.kubernetes.machines import Machines
 
-__all__ = ["PodRefusal", "observe_nodes", "owned_by"]
+__all__ = ["Outlook", "PodRefusal", "observe_nodes", "owned_by", "owned_by_job"]
+
+
+class Outlook(Enum):
+    """What can be done about a pod that was not taken."""
+
+    LATER = "later"
+    """The moment was wrong: it may be taken when it is offered again."""
+
+    OTHERWISE = "otherwise"
+    """The name was wrong: somebody else has it."""
+
+    NEVER = "never"
+    """The pod itself is wrong."""
 
 
 @dataclass(frozen=True)
 class PodRefusal:
     """A node whose pod the API server did not take."""
 
-    order: StartNode
-    """What was asked for, to be asked for again."""
-
+    node: Node
     reason: str
     message: str
-    final: bool
-    """Asking again cannot help: the pod itself is wrong, not the moment."""
-
-    @property
-    def node(self) -> Node:
-        """The node."""
-        return self.order.node
+    outlook: Outlook = Outlook.LATER
 
 
 def observe_nodes(
@@ -63,11 +69,15 @@ def observe_nodes(
     return tuple(seen.values())
 
 
+_CAUSES = {Outlook.NEVER: ExitCause.CANNOT_RUN, Outlook.OTHERWISE: ExitCause.NEVER_STARTED}
+
+
 def _unmade(refusal: PodRefusal) -> ObservedNode:
     message = one_line(refusal.message)
-    if refusal.final:
-        end = NodeExit(reason=ExitCause.CANNOT_RUN.value, message=message)
-        return ObservedNode(node=refusal.node, phase=NodePhase.FAILED, exit=end)
+    if refusal.outlook is not Outlook.LATER:
+        cause = _CAUSES[refusal.outlook]
+        end = NodeExit(reason=cause.value, message=message)
+        return ObservedNode(node=refusal.node, phase=NodePhase.FAILED, exit=end, made=False)
     return ObservedNode(
         node=refusal.node,
         phase=NodePhase.PENDING,
@@ -81,3 +91,9 @@ def owned_by(uid: str, found: Mapping[str, Any]) -> bool:
     """Whether an object belongs to the job with this uid, not to an earlier one of its name."""
     owners = found["metadata"].get("ownerReferences") or ()
     return any(owner.get("uid") == uid for owner in owners)
+
+
+def owned_by_job(name: str, found: Mapping[str, Any]) -> bool:
+    """Whether an object belongs to a job of this name, be it an earlier one."""
+    owners = found["metadata"].get("ownerReferences") or ()
+    return any((owner.get("kind"), owner.get("name")) == (KIND, name) for owner in owners)

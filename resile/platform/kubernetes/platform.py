@@ -15,18 +15,21 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from resile.control.actions import Action, DeleteNode, StartNode, StopNode
+from resile.control.observed import FORBIDDEN
 from resile.job.spec import ElasticJob
 from resile.job.status import JobStatus
 from resile.platform.kubernetes.client import KubeClient
 from resile.platform.kubernetes.errors import AlreadyExists, Forbidden, Invalid, KubeError, NotFound
 from resile.platform.kubernetes.gang import gates_to_lift
 from resile.platform.kubernetes.kinds import PODS, KubeObject
-from resile.platform.kubernetes.observing import PodRefusal, owned_by
+from resile.platform.kubernetes.observing import Outlook, PodRefusal, owned_by, owned_by_job
 from resile.platform.kubernetes.pods import node_pod
 
 __all__ = ["ClusterPlatform"]
 
 log = logging.getLogger("resile.operator")
+
+NAME_TAKEN = "NameTaken"
 
 AT_ONCE = 16
 """Requests of one job that are under way at the same time."""
@@ -88,27 +91,31 @@ class ClusterPlatform:
         except AlreadyExists:
             return await self._taken(order)
         except Forbidden as error:
-            return PodRefusal(order, "Forbidden", str(error), final=False)
+            return PodRefusal(order.node, FORBIDDEN, str(error))
         except Invalid as error:
-            return PodRefusal(order, "Invalid", str(error), final=True)
+            return PodRefusal(order.node, "Invalid", str(error), Outlook.NEVER)
         except KubeError as error:
-            return PodRefusal(order, "NotTaken", str(error), final=False)
+            return PodRefusal(order.node, "NotTaken", str(error))
         return None
 
     async def _taken(self, order: StartNode) -> PodRefusal | None:
-        """Fine if it is ours; a pod of an earlier job of this name has to go first."""
+        """Fine if it is ours; a pod of an earlier job of this name has to go first, and somebody
+        else's is passed by."""
         name = order.node.name
         try:
             pod = await self._client.get(PODS, name, self._job.metadata.namespace)
         except NotFound:
-            pod = None
+            return PodRefusal(order.node, NAME_TAKEN, f"a pod {name} was there a moment ago")
         except KubeError as error:
-            return PodRefusal(order, "NotTaken", str(error), final=False)
-        if pod is not None and owned_by(self._uid, pod):
+            return PodRefusal(order.node, "NotTaken", str(error))
+        if owned_by(self._uid, pod):
             self.created.append(pod)
             return None
-        why = f"another pod has the name {name}, and has to go first"
-        return PodRefusal(order, "NameTaken", why, final=False)
+        if "deletionTimestamp" in pod["metadata"] or owned_by_job(self._job.metadata.name, pod):
+            why = f"another pod has the name {name}, and has to go first"
+            return PodRefusal(order.node, NAME_TAKEN, why)
+        why = f"a pod of somebody else has the name {name}"
+        return PodRefusal(order.node, NAME_TAKEN, why, Outlook.OTHERWISE)
 
     async def _delete(self, action: StopNode | DeleteNode, grace: int) -> None:
         name, namespace = action.node.name, self._job.metadata.namespace

@@ -15,7 +15,7 @@ from typing import Any
 
 from resile.platform.kubernetes.client import KubeClient
 from resile.platform.kubernetes.errors import KubeError, NotFound
-from resile.platform.kubernetes.kinds import PODS, KubeObject
+from resile.platform.kubernetes.kinds import PODS, SECRETS, KubeObject
 from resile.platform.kubernetes.labels import JOB
 
 
@@ -25,6 +25,7 @@ class StandIn:
     def __init__(self, client: KubeClient, *, namespace: str | None = None) -> None:
         self._client = client
         self._namespace = namespace
+        self._tries: set[asyncio.Future[None]] = set()
         self.held: set[str] = set()
         """Names of pods that stay Pending."""
 
@@ -55,8 +56,40 @@ class StandIn:
     async def _start(self, pod: KubeObject) -> None:
         if (pod.get("status") or {}).get("phase") != "Pending":
             return
-        if pod["metadata"]["name"] not in self.held:
+        if pod["metadata"]["name"] not in self.held and await self._can_start(pod):
             await self._report(pod, "Running", {"running": {"startedAt": _now()}})
+
+    async def _can_start(self, pod: KubeObject) -> bool:
+        """A container whose variables come from a secret that is not there waits for it."""
+        namespace = pod["metadata"]["namespace"]
+        sources = [one.get("valueFrom") or {} for one in pod["spec"]["containers"][0]["env"]]
+        for wanted in (one["secretKeyRef"] for one in sources if "secretKeyRef" in one):
+            try:
+                secret = await self._client.get(SECRETS, wanted["name"], namespace)
+            except NotFound:
+                secret = {}
+            if wanted["key"] not in (secret.get("data") or {}):
+                self._later(pod)
+                return False
+        return True
+
+    def _later(self, pod: KubeObject) -> None:
+        async def again() -> None:
+            await asyncio.sleep(0.1)
+            with contextlib.suppress(KubeError):
+                metadata = pod["metadata"]
+                await self._start(
+                    await self._client.get(PODS, metadata["name"], metadata["namespace"])
+                )
+
+        task = asyncio.ensure_future(again())
+        self._tries.add(task)
+        task.add_done_callback(self._tries.discard)
+
+    def close(self) -> None:
+        """Look after nothing any more."""
+        for task in self._tries:
+            task.cancel()
 
     async def end(
         self, pod: KubeObject, code: int, reason: str = "Error", *, beside: Sequence[str] = ()
@@ -104,6 +137,7 @@ async def standing_in(client: KubeClient, **options: Any) -> AsyncIterator[Stand
         yield standin
     finally:
         task.cancel()
+        standin.close()
         await asyncio.gather(task, return_exceptions=True)
 
 

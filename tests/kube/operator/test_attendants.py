@@ -3,6 +3,8 @@ lost; and that people are told."""
 
 from __future__ import annotations
 
+import signal
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,6 +18,8 @@ from resile.platform.kubernetes.kinds import (
     KubeObject,
 )
 from resile.platform.kubernetes.labels import MASTER
+from tests.kube.apiserver import ApiServer
+from tests.kube.operator.operators import OperatorProcess, operating
 from tests.kube.operator.stage import Stage, eventually
 from tests.kube.operator.standin import StandIn
 
@@ -188,3 +192,19 @@ async def test_a_job_made_anew_under_a_name_waits_until_what_the_first_one_had_i
         return (await stage.client.get(SECRETS, "digits-token"))["data"] != first["data"]
 
     await eventually(another, "a token of the new job's own")
+
+
+async def test_a_token_that_nobody_knows_any_more_is_not_replaced_under_pods_that_run(
+    stage: Stage, server: ApiServer, kubelets: StandIn, operator: OperatorProcess, tmp_path: Path
+) -> None:
+    await stage.create("digits", TWO)
+    await stage.has_phase("digits", "Running")
+    operator.end(signal.SIGKILL)
+    await stage.client.delete(SECRETS, "digits-token")
+    with operating(server.kubeconfig(), tmp_path, "--no-elect", "-n", stage.client.namespace):
+        await stage.condition("digits", "Running", "suspend the job and resume it")
+        for suspend in (True, False):
+            await stage.client.patch(ELASTIC_JOBS, "digits", {"spec": {"suspend": suspend}})
+            await stage.has_phase("digits", "Suspended" if suspend else "Running")
+        await without_trouble(stage)
+    await stage.client.get(SECRETS, "digits-token")

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from resile.platform.kubernetes.kinds import ELASTIC_JOBS, EVENTS, PODS, KubeObject
+from resile.platform.kubernetes.kinds import ELASTIC_JOBS, EVENTS, PODS, Kind, KubeObject
 from resile.platform.kubernetes.labels import ID, MASTER, RANK
 from tests.kube.operator.operators import OperatorProcess
 from tests.kube.operator.stage import Stage, eventually
@@ -14,6 +14,7 @@ from tests.kube.operator.standin import StandIn
 
 pytestmark = pytest.mark.usefixtures("operator")
 
+LIMIT_RANGES = Kind("", "v1", "LimitRange", "limitranges")
 FOUR = {"replicas": {"min": 2, "max": 4}}
 
 
@@ -104,7 +105,8 @@ async def test_a_pod_of_somebody_else_that_has_a_nodes_name_is_left_alone(
     pod = {"metadata": {"name": "digits-worker-0"}, "spec": {"containers": [container]}}
     mine = await stage.client.create(PODS, pod)
     await stage.create("digits", {"replicas": {"min": 1, "max": 2}})
-    await stage.condition("digits", "Running", "another pod has the name digits-worker-0")
+    await replaced(stage, 0, id=2)
+    await stage.told("digits", "a pod of somebody else has the name digits-worker-0; asked for")
     await stage.client.patch(ELASTIC_JOBS, "digits", {"spec": {"suspend": True}})
     await stage.has_phase("digits", "Suspended")
     await stage.client.delete(ELASTIC_JOBS, "digits")
@@ -240,3 +242,17 @@ async def test_a_manifest_that_only_we_can_judge_is_refused_by_a_condition(
     await stage.client.patch(ELASTIC_JOBS, "digits", body)
     await stage.has_nodes("digits", 2)
     assert "Traceback" not in operator.text()
+
+
+async def test_a_node_that_was_refused_is_offered_as_the_manifest_is_now(
+    stage: Stage, kubelets: StandIn
+) -> None:
+    limit = {"limits": [{"type": "Container", "max": {"memory": "1Gi"}}]}
+    await stage.client.create(LIMIT_RANGES, {"metadata": {"name": "small"}, "spec": limit})
+    much = {"limits": {"memory": "100Gi"}}
+    await stage.create("digits", {"replicas": 1, "resources": much})
+    await stage.condition("digits", "Running", "maximum memory usage per Container is 1Gi")
+    less = {"spec": {"roles": {"worker": {"resources": {"limits": {"memory": "1Gi"}}}}}}
+    await stage.client.patch(ELASTIC_JOBS, "digits", less)
+    (pod,) = await stage.has_nodes("digits", 1)
+    assert pod["spec"]["containers"][0]["resources"]["limits"]["memory"] == "1Gi"

@@ -42,6 +42,7 @@ class PretendAgent:
 
     name: str
     nproc: int = 1
+    role: str = "default"
     rank: int | None = None
     generation: int | None = None
     warm: bool = True
@@ -69,6 +70,7 @@ class PretendAgent:
             host="h",
             address="a",
             nproc=self.nproc,
+            role=self.role,
             rank=self.rank,
             generation=self.generation,
         )

@@ -12,6 +12,7 @@ from resile.master.board import Board, NoController, NotNow, Unusable, WrongSize
 from resile.master.membership import Membership
 from resile.master.records import BOARD_KEY, BoardRecord, JobRecord
 from resile.master.register import Register
+from resile.wire.messages import Hello, NodeInfo, Welcome
 from resile.wire.views import Publication
 from tests.unit.control.builders import START, job
 
@@ -60,10 +61,17 @@ def suspended(wish: bool) -> Publication:
 def test_sizes_that_are_changed_while_the_job_runs_count_from_then_on(
     board: Board, membership: Membership
 ) -> None:
+    info = NodeInfo(name="n", host="h", address="a", nproc=1)
+    hello = Hello(job="train", info=info, elasticity=membership.elasticity)
+    assert isinstance(membership.hello(hello, now=0.5), int)
     larger = job({"worker": {**WORKER, "replicas": {"min": 2, "max": 9}}}, maxRestarts=7)
     board.publish(publication(manifest=msgspec.to_builtins(larger)), now=1.0)
     found = membership.elasticity
     assert (found.min_nodes, found.max_nodes, found.max_restarts) == (2, 9, 7)
+    (node,) = membership.roster
+    sent = [body for to, body in membership.instructions().sends if to == node.id]
+    told = [body.elasticity for body in sent if isinstance(body, Welcome)]
+    assert told[-1] == found, "agents give signs of life at the pace that they know"
     assert "min_nodes=2, max_nodes=9, max_restarts=7 from now on" in story(membership)[-1]
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from resile.wire.messages import Handover, HandoverStep
+from resile.wire.messages import Drain, Handover, HandoverStep
 from tests.unit.master.model import Model, PretendAgent
 
 
@@ -190,13 +190,55 @@ def test_a_master_without_memory_goes_on_alone_when_nobody_comes_back() -> None:
         model.kill(agent)
     model.lose_memory(after_round=3)
     new = {replaced(model, agent).name for agent in old}
-    model.advance(4)
+    model.advance(14)
     model.reconnect_all()
-    assert model.running == set()
+    assert model.running == set(), "the old master may have nodes that still save"
     model.advance(2)
     model.reconnect_all()
     assert model.running == new
     assert model.membership.round.number == 4
+
+
+def test_a_master_without_memory_waits_for_nobody_once_all_who_were_there_are_gone() -> None:
+    model = Model(min_nodes=2, max_nodes=2)
+    old = drained(model)
+    for agent in old:
+        model.kill(agent)
+    model.lose_memory(after_round=3)
+    new = {replaced(model, agent).name for agent in old}
+    assert model.running == set()
+    model.membership.nobody_holds_anything(now=model.now)
+    model.advance(0.1)
+    model.reconnect_all()
+    assert model.running == new
+    assert model.membership.round.number == 4
+
+
+def test_a_node_that_wants_to_leave_is_let_go_when_the_round_breaks_meanwhile() -> None:
+    model = Model(min_nodes=1, max_nodes=3, last_call=1)
+    first, second = model.join(saves=True), model.join(saves=True)
+    third = model.join(saves=True, slow=True)
+    model.advance(1)
+    model.ask_to_leave(second)
+    assert second.name in model.agents, "it waits for the third to save"
+    model.fail(first)
+    assert model.running == {first.name, third.name}
+    assert model.membership.round.number == 2, "nobody takes it along first"
+
+
+def test_a_newcomer_of_a_role_puts_out_nobody_who_only_has_its_slot() -> None:
+    model = Model(min_nodes=1, max_nodes=5, last_call=1)
+    model.join(role="chief", rank=0, generation=0, saves=True)
+    workers = [
+        model.join(role="worker", rank=rank, generation=1 + rank, saves=True) for rank in range(3)
+    ]
+    model.advance(1)
+    moved = model.membership.roster[workers[0].node or 0].record.slot
+    assert moved not in (None, 0), "the chief has the slot that it wished for"
+    model.join(role="worker", rank=moved, generation=9, saves=True)
+    model.advance(1)
+    assert len(model.running) == 5
+    assert not any(told(agent, Drain) for agent in workers)
 
 
 def test_a_member_that_was_away_hears_of_the_planned_change_when_it_is_back() -> None:

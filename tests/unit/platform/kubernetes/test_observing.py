@@ -12,7 +12,12 @@ from resile.job.node import NodePhase
 from resile.job.status import Ask, AskVerb, JobStatus
 from resile.platform.kubernetes.facts import parse_time, pod_facts
 from resile.platform.kubernetes.machines import Machines
-from resile.platform.kubernetes.observing import PodRefusal, observe_nodes, owned_by
+from resile.platform.kubernetes.observing import (
+    Outlook,
+    PodRefusal,
+    observe_nodes,
+    owned_by,
+)
 from resile.platform.kubernetes.pods import node_pod
 
 from .jobs import UID, job, order
@@ -156,28 +161,38 @@ def test_a_pod_of_whose_preemption_an_event_tells_was_preempted() -> None:
 
 
 def test_a_pod_that_the_quota_forbids_waits_and_says_so() -> None:
-    refusal = PodRefusal(order(), "Forbidden", "exceeded quota: compute", final=False)
+    refusal = PodRefusal(order().node, "Forbidden", "exceeded quota: compute")
     (found,) = see(refused={7: refusal})
     assert found.phase is NodePhase.PENDING
     assert "exceeded quota" in found.message
 
 
-@pytest.mark.parametrize("final", [False, True])
-def test_why_a_pod_was_refused_is_told_in_short(final: bool) -> None:
-    refusal = PodRefusal(order(), "Forbidden", "denied by a webhook " * 500, final=final)
+@pytest.mark.parametrize("outlook", list(Outlook))
+def test_why_a_pod_was_refused_is_told_in_short(outlook: Outlook) -> None:
+    refusal = PodRefusal(order().node, "Forbidden", "denied by a webhook " * 500, outlook)
     (found,) = see(refused={7: refusal})
-    assert len(found.exit.message if final else found.message) == 300
+    waits = outlook is Outlook.LATER
+    assert len(found.message if waits else found.exit.message) == 300
+    assert not found.made
+
+
+def test_a_pod_whose_name_somebody_else_has_was_never_started() -> None:
+    refusal = PodRefusal(order().node, "NameTaken", "somebody else's", Outlook.OTHERWISE)
+    (found,) = see(refused={7: refusal})
+    assert classify(found.exit) is ExitCause.NEVER_STARTED
 
 
 def test_a_pod_that_is_invalid_can_never_run() -> None:
-    refusal = PodRefusal(order(), "Invalid", "spec.containers[0].image: Required", final=True)
+    refusal = PodRefusal(
+        order().node, "Invalid", "spec.containers[0].image: Required", Outlook.NEVER
+    )
     (found,) = see(refused={7: refusal})
     assert classify(found.exit) is ExitCause.CANNOT_RUN
     assert "image" in found.exit.message
 
 
 def test_a_pod_that_came_to_be_after_all_is_believed() -> None:
-    refusal = PodRefusal(order(), "NotTaken", "the API server is away", final=False)
+    refusal = PodRefusal(order().node, "NotTaken", "the API server is away")
     (found,) = see(pod({"phase": "Running"}), refused={7: refusal})
     assert found.phase is NodePhase.RUNNING
 
@@ -195,3 +210,16 @@ def test_the_zero_time_of_a_container_that_never_ran_is_none() -> None:
 def test_a_terminated_container_without_a_reason_has_failed() -> None:
     facts = pod_facts(order().node, pod(container({"terminated": {"exitCode": 1}})))
     assert facts.terminated == "Error"
+
+
+@pytest.mark.parametrize(("restarts", "failed"), [("Always", False), (None, True)])
+def test_a_sidecar_that_is_started_again_in_place_does_not_speak_for_the_program(
+    restarts: str | None, failed: bool
+) -> None:
+    made = pod({"phase": "Pending"})
+    made["spec"]["initContainers"] = [{"name": "proxy", "restartPolicy": restarts}]
+    ended = {"name": "proxy", "state": {"terminated": {"exitCode": 1}}}
+    waiting = {"name": "node", "state": {"waiting": {"reason": "PodInitializing"}}}
+    made["status"] |= {"initContainerStatuses": [ended], "containerStatuses": [waiting]}
+    (found,) = see(made)
+    assert (found.phase is NodePhase.FAILED) == failed
