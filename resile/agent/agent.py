@@ -16,6 +16,7 @@ import time
 from pathlib import Path
 
 from resile.agent.config import AgentConfig
+from resile.agent.departure import Departure
 from resile.agent.environment import node_environment
 from resile.agent.handover import HandoverPart
 from resile.agent.keeper import MasterKeeper
@@ -88,10 +89,7 @@ class Agent:
         self._given: Start | None = None
         """The last word about a round that runs, for a master that lost its memory."""
         self._warm = False
-        self._asked_to_leave: asyncio.Queue[signal.Signals] = asyncio.Queue()
-        self._leaving = False
-        self._drained = False
-        """The master asked it to leave, and the platform has not yet."""
+        self._departure = Departure()
         self._state = LocalState.IDLE
         self._store: StoreAddress | None = None
         self._group: WorkerGroup | None = None
@@ -129,10 +127,10 @@ class Agent:
 
     async def run(self) -> int:
         """Take part in the job; returns the exit code of this node."""
-        leaving = self._asked_to_leave
+        leaving = self._departure.asked
         loop = asyncio.get_running_loop()
         for name in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT):
-            loop.add_signal_handler(name, self._signalled, name)
+            loop.add_signal_handler(name, self._departure.signalled, name)
         await self._nursery.start()
         line = asyncio.create_task(self._link.run())
         working = asyncio.create_task(self._work())
@@ -152,14 +150,6 @@ class Agent:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
             await self._clean_up(leaving)
-
-    def _signalled(self, name: signal.Signals) -> None:
-        """Somebody wants this node to leave; who says so a second time is in a hurry. A platform
-        that ends a node which was drained already says it for the first time."""
-        if self._drained and name is signal.SIGTERM:
-            self._drained = False
-        else:
-            self._asked_to_leave.put_nowait(name)
 
     async def _warm_up(self) -> None:
         """Say when workers can be started at once: before that nobody should stop for this node."""
@@ -207,7 +197,7 @@ class Agent:
         again: asyncio.Queue[signal.Signals],
     ) -> int:
         """Leave cleanly: the others go on at once, then our workers have time to end."""
-        self._leaving = True
+        self._departure.under_way = True
         log.info("%s: leaving the job", name.name)
         if name is signal.SIGTERM and self._state is LocalState.RUNNING:
             await self._handover.offer(
@@ -266,10 +256,9 @@ class Agent:
                 self._handover.released()
             case Fenced(reason=reason):
                 await self._fenced(reason)
-            case Drain(reason=reason) if not self._leaving:
+            case Drain(reason=reason):
                 log.info("leaving the job: %s", reason)
-                self._drained = True
-                self._asked_to_leave.put_nowait(signal.SIGTERM)
+                self._departure.drain()
             case JobDone():
                 return await self._job_done(message)
         return None
@@ -382,6 +371,8 @@ class Agent:
             group.begin_stop(grace=self._config.restart_grace)
         elif group.succeeded:
             self._state = LocalState.SUCCEEDED
+            if renewal := self._renewal():
+                self._say(renewal)  # with the last step
             self._say(WorkersSucceeded(fence=self._fence()))
 
     async def _stop_workers(self) -> None:

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 
 from resile.control.ledger import AT_WORK, SUSPENDED, Ledger
-from resile.control.observed import NO_ROOM
+from resile.control.observed import NO_ROOM, MasterReport
 from resile.job.exits import DISRUPTIONS
 from resile.job.node import NodePhase
 from resile.job.status import JobPhase, NodeStatus
@@ -37,16 +37,17 @@ def judge(ledger: Ledger, *, broken: str) -> Verdict | None:
     """The verdict on the job; None while it goes on. ``broken``: why a node's end fails it."""
     if broken:
         return Verdict(JobPhase.FAILED, "BackoffLimitExceeded", broken)
-    return _by_master(ledger) or _by_nodes(ledger) or _too_small(ledger) or _too_late(ledger)
-
-
-def _by_master(ledger: Ledger) -> Verdict | None:
     report = ledger.observed.master
-    if report is None:
-        return None
-    if not report.succeeded:
-        return Verdict(JobPhase.FAILED, "TrainingFailed", report.reason)
-    roles = ledger.spec.success_roles()
+    if report is not None:
+        return _by_master(ledger, report) or _too_late(ledger)
+    return _by_nodes(ledger) or _too_small(ledger) or _too_late(ledger)
+
+
+def _by_master(ledger: Ledger, report: MasterReport) -> Verdict | None:
+    """What the master said, once the nodes have left: by themselves, so that their last words can
+    be read."""
+    spec = ledger.spec
+    roles = spec.success_roles() if report.succeeded else spec.training_roles()
     still_there = any(
         found.phase is NodePhase.RUNNING and found.node.role in roles
         for found in ledger.observed.nodes
@@ -55,7 +56,9 @@ def _by_master(ledger: Ledger) -> Verdict | None:
     if still_there and ledger.now < patience_ends:
         ledger.wake_at(patience_ends)
         return None
-    return Verdict(JobPhase.SUCCEEDED, "TrainingSucceeded", report.reason)
+    if report.succeeded:
+        return Verdict(JobPhase.SUCCEEDED, "TrainingSucceeded", report.reason)
+    return Verdict(JobPhase.FAILED, "TrainingFailed", report.reason)
 
 
 def _by_nodes(ledger: Ledger) -> Verdict | None:

@@ -21,7 +21,7 @@ from enum import Enum
 from types import MappingProxyType
 
 from resile.control.observed import UNSCHEDULABLE, ObservedNode
-from resile.job.exits import ExitCause, NodeExit, cause_named
+from resile.job.exits import ExitCause, NodeExit, cause_named, classify
 from resile.job.node import Node, NodePhase
 
 __all__ = [
@@ -202,15 +202,20 @@ def _exit(facts: PodFacts, *, told_to_stop: bool) -> NodeExit:
     reason = taken.reason or _known(facts.reason) or _known(facts.terminated)
     if not reason and facts.deleting and code in _STOPPED_CODES:
         reason = ExitCause.DELETED.value
-    told = facts.message or taken.message
-    message = told if taken.reason or facts.reason else facts.terminated_message
-    return NodeExit(
+    end = NodeExit(
         code=code,
         signal=facts.signal or None,
         oom=facts.terminated == "OOMKilled",
         reason=reason,
-        message=one_line(message),
     )
+    message = facts.message or taken.message
+    if not (taken.reason or facts.reason):
+        message = facts.terminated_message if classify(end) in _EXPLAINED else ""
+    return replace(end, message=one_line(message))
+
+
+_EXPLAINED = frozenset({ExitCause.ERROR, ExitCause.CANNOT_RUN})
+"""Ends of which a program's own last words say more than we could."""
 
 
 _STOPPED_CODES = frozenset({0, 80, 130, 137, 143})

@@ -28,6 +28,7 @@ from resile.wire.messages import (
     Hello,
     JobDone,
     LocalState,
+    NodeInfo,
     Outcome,
     Progress,
     Refused,
@@ -362,7 +363,7 @@ class Membership:
         node = Node(record=record, lease_until=lease_until, warm=hello.warm)
         self._register.add(node)
         self._register.tell(
-            "NodeJoined", f"{node.label} joined from {hello.info.host}", now, node=node.id
+            "NodeJoined", f"{node.label} joined{_from_where(hello.info)}", now, node=node.id
         )
         self._register.welcome(node, 0, note=_difference(self.elasticity, hello.elasticity))
         self._formation.consider(now)
@@ -416,6 +417,11 @@ class Membership:
     def _remove(self, node: Node, reason: str, now: float) -> None:
         self._register.remove(node)
         self._formation.lost(node, reason, now)
+
+
+def _from_where(info: NodeInfo) -> str:
+    """A pod is its own host."""
+    return "" if info.host == info.name else f" from {info.host}"
 
 
 def _difference(ours: Elasticity, theirs: Elasticity) -> str:

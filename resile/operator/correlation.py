@@ -23,17 +23,18 @@ FOLDED = "(combined from similar events): "
 
 @dataclass(frozen=True)
 class EventLimits:
-    """How much is said about one object. The numbers are those of Kubernetes' own components."""
+    """How much is said about one object."""
 
     different: int = 10
     """Messages of one reason within ``fold_seconds`` before they are folded."""
 
     fold_seconds: float = 600.0
-    burst: int = 25
-    """Events about one object at once."""
+    burst: int = 100
+    """Events about one object at once. Kubernetes takes 25; a job's life is told here, and each of
+    its rounds takes several."""
 
-    refill_seconds: float = 60.0
-    """For one more event above the burst. Kubernetes takes 300; a job's life is told here."""
+    refill_seconds: float = 10.0
+    """For one more event above the burst."""
 
     remembered: int = 4096
     """Events, reasons and objects of which anything is remembered; the longest unused go first."""

@@ -39,7 +39,9 @@ class Means:
         """Write a job's status over the version that was looked at; raises Conflict if somebody
         wrote meanwhile. Returns the job as it is now."""
         metadata = job["metadata"]
-        patch = merge_patch(job.get("status") or {}, msgspec.to_builtins(status))
+        # The phase also while it is the first of all: people look for it in a column.
+        wanted = {"phase": status.phase.value, **msgspec.to_builtins(status)}
+        patch = merge_patch(job.get("status") or {}, wanted)
         written = await self.client.patch_status(
             ELASTIC_JOBS,
             metadata["name"],

@@ -121,6 +121,7 @@ class _Spec:
             main["image"] = role.image
         if role.image_pull_policy is not None:
             main["imagePullPolicy"] = role.image_pull_policy
+        main.setdefault("terminationMessagePolicy", "FallbackToLogsOnError")  # people are told
         if order.command:
             main["command"] = list(order.command)
             main.pop("args", None)

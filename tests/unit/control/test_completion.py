@@ -7,6 +7,7 @@ from datetime import timedelta
 import pytest
 
 from resile.control.observed import MasterReport
+from resile.control.policy import DEFAULT_POLICY
 from resile.job.exits import NodeExit
 from resile.job.node import NodePhase
 from resile.job.status import ConditionType, JobPhase
@@ -186,3 +187,27 @@ def test_suspending_a_half_done_job_is_not_its_success() -> None:
     sim.job = job({"worker": {"replicas": {"min": 1, "max": 2}}}, suspend=True)
     sim.settle()
     assert sim.status.phase is JobPhase.SUSPENDED
+
+
+def test_nodes_of_a_failed_training_may_say_their_last_words() -> None:
+    sim = running(SimulatedPlatform(job({"worker": {"replicas": 2, "script": "train.py"}})))
+    sim.master = MasterReport(succeeded=False, reason="rank 1 raised ValueError", at=sim.now)
+    sim.look()
+    assert sim.status.phase is JobPhase.RUNNING
+    for found in sim.live():
+        sim.end(found.node, NodeExit(code=1))
+    sim.look()
+    assert sim.status.phase is JobPhase.FAILED
+    failed = sim.status.condition(ConditionType.FAILED)
+    assert failed is not None
+    assert failed.message == "rank 1 raised ValueError"
+
+
+def test_nodes_that_hang_after_a_failed_training_are_stopped() -> None:
+    sim = running(SimulatedPlatform(job({"worker": {"replicas": 2, "script": "train.py"}})))
+    sim.master = MasterReport(succeeded=False, reason="rank 1 raised ValueError", at=sim.now)
+    sim.look()
+    sim.now += DEFAULT_POLICY.leave_time
+    stopped = {action.node.rank for action in sim.look().actions}
+    assert stopped == {0, 1}
+    assert sim.status.phase is JobPhase.FAILED

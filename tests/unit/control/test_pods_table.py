@@ -222,3 +222,16 @@ def cause_of(facts: PodFacts, *, told_to_stop: bool = False) -> ExitCause:
     end = observe_pod(facts, told_to_stop=told_to_stop).exit
     assert end is not None
     return classify(end)
+
+
+@pytest.mark.parametrize(
+    ("said", "explained"),
+    [("exit code 3", True), ("exit code 127", True), ("exit code 80 (ours: drained)", False)],
+)
+def test_a_programs_last_words_are_told_where_they_explain_its_end(
+    said: str, explained: bool
+) -> None:
+    facts = replace(facts_of(said), terminated_message="the script x.py does not exist")
+    found = observe_pod(facts, told_to_stop=False)
+    assert found.exit is not None
+    assert ("does not exist" in found.exit.message) == explained
