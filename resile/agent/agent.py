@@ -300,12 +300,11 @@ class Agent:
         if start.round != self._round or self._state is not LocalState.READY:
             return
         log.info(
-            "round %d runs: group rank %d of %d, ranks %d-%d of %d, store %s:%d",
+            "round %d runs: group rank %d of %d, %s of %d, store %s:%d",
             start.round,
             start.group_rank,
             start.group_world_size,
-            start.first_rank,
-            start.first_rank + self._config.nproc - 1,
+            _ranks(start.first_rank, self._config.nproc),
             start.world_size,
             start.store.host,
             start.store.port,
@@ -448,3 +447,7 @@ class Agent:
     def _say(self, message: FromAgent) -> None:
         if self._node is not None:
             self._link.send(message)
+
+
+def _ranks(first: int, count: int) -> str:
+    return f"rank {first}" if count == 1 else f"ranks {first}-{first + count - 1}"
