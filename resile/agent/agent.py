@@ -168,19 +168,27 @@ class Agent:
         """End everything that is ours. Another signal, and the last checkpoint is given up."""
         if self._group:
             self._group.kill()
-        flushing = asyncio.create_task(
-            self._snapshots.flush(self._config.flush_timeout, grace=self._config.publish_grace)
-        )
-        impatient = asyncio.create_task(again.get())
-        await asyncio.wait([flushing, impatient], return_when=asyncio.FIRST_COMPLETED)
-        for task in (flushing, impatient):
-            task.cancel()
-        await asyncio.gather(flushing, impatient, return_exceptions=True)
+        await self._flush(again)
         self._snapshots.close()
         await self._nursery.close()
         self._progress.close()
         if self._config.logs.folder is None:
             remove_temporary(self._log_root)
+
+    async def _flush(
+        self, again: asyncio.Queue[signal.Signals], *, patience: float | None = None
+    ) -> None:
+        """Have the last checkpoint written, unless somebody is in a hurry."""
+        flushing = asyncio.create_task(
+            self._snapshots.flush(self._config.flush_timeout, grace=self._config.publish_grace)
+        )
+        impatient = asyncio.create_task(again.get())
+        await asyncio.wait(
+            [flushing, impatient], timeout=patience, return_when=asyncio.FIRST_COMPLETED
+        )
+        for task in (flushing, impatient):
+            task.cancel()
+        await asyncio.gather(flushing, impatient, return_exceptions=True)
 
     def _hopeless(self, line: asyncio.Task[None]) -> int:
         """The master cannot be had: nothing to do but to say so."""
@@ -200,13 +208,15 @@ class Agent:
         self._departure.under_way = True
         log.info("%s: leaving the job", name.name)
         if name is signal.SIGTERM and self._state is LocalState.RUNNING:
-            await self._handover.offer(
+            publish = await self._handover.offer(
                 self._fence(),
                 f"received {name.name}",
                 patience=self._elasticity.handover_timeout,
                 unless=working,
                 again=again,
             )
+            if publish:
+                await self._flush(again, patience=self._elasticity.handover_timeout)
         working.cancel()
         await asyncio.gather(working, return_exceptions=True)
         if self._node is not None:
@@ -252,8 +262,8 @@ class Agent:
                 self._handover.asked(self._fence())
             case HandoverStep(round=number):
                 self._snapshots.let_choose(number)
-            case HandoverOver():
-                self._handover.released()
+            case HandoverOver(publish=publish):
+                self._handover.released(publish=publish)
             case Fenced(reason=reason):
                 await self._fenced(reason)
             case Drain(reason=reason):

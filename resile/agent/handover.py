@@ -24,6 +24,7 @@ class HandoverPart:
         self._say = say
         self._released = asyncio.Event()
         """Everybody has saved: this node may go."""
+        self._publish = False
         self._waiting: asyncio.Task[None] | None = None
         self.offered = ""
         """Why this node wants to leave, while it waits for the others: a master that comes back
@@ -37,8 +38,9 @@ class HandoverPart:
         if able:
             self._waiting = asyncio.create_task(self._tell(fence))
 
-    def released(self) -> None:
-        """Whoever wanted to leave may do so."""
+    def released(self, *, publish: bool = False) -> None:
+        """Whoever wanted to leave may do so; ``publish``: once what it saved is in storage."""
+        self._publish = publish
         self._released.set()
 
     def forget(self) -> None:
@@ -55,13 +57,14 @@ class HandoverPart:
         patience: float,
         unless: asyncio.Task[int],
         again: asyncio.Queue[signal.Signals],
-    ) -> None:
+    ) -> bool:
         """Let everybody save before this node goes, if its workers can.
 
-        Ends early when the node's work does, or when it is told a second time to go.
+        Ends early when the node's work does, or when it is told a second time to go. Returns
+        whether what was saved has to be in storage first.
         """
         if not self._snapshots.can_hand_over:
-            return
+            return False
         self.offered = reason
         self._released.clear()  # of an earlier life of this node
         self._say(Leaving(fence=fence, reason=reason))
@@ -73,6 +76,7 @@ class HandoverPart:
         for task in (released, impatient):
             task.cancel()
         self.offered = ""
+        return self._released.is_set() and self._publish
 
     async def _tell(self, fence: Fence) -> None:
         step = await self._snapshots.handed_over()

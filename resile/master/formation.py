@@ -229,8 +229,10 @@ class Formation:
 
     def _release(self, handover: Handover | None) -> None:
         """Whoever waits to leave may go."""
+        together = len(self._roster.parting.intersection(self._round.members)) > 1
         for node in handover.leaving if handover is not None else ():
-            self._register.send(node, messages.HandoverOver(round=self._round.number))
+            over = messages.HandoverOver(round=self._round.number, publish=together)
+            self._register.send(node, over)
 
     # --- what makes one ---------------------------------------------------------------------------
 

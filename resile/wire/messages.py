@@ -286,6 +286,9 @@ class HandoverOver(Message, frozen=True, kw_only=True):
     """Whoever wants to leave may do so now."""
 
     round: int
+    publish: bool = False
+    """Not before what was saved is in storage: others leave as well, and a copy in the memory of
+    one that leaves is none."""
 
 
 class Fenced(Message, frozen=True, kw_only=True):

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from resile.wire.launching import KEPT_VARIABLE
+from tests.local.jobs import NodeProcess
 from tests.local.training import ENDLESS, Trained
 from tests.local.wire.masters import TOKEN, MasterProcess, running_master
 
@@ -53,3 +54,22 @@ def test_no_step_is_lost_when_all_are_told_to_go(
         assert trained.trains(world=2, after=before) > before
         trained.finish()
     assert trained.lost_steps() == []
+
+
+def test_no_step_is_lost_when_neighbours_leave_together(trained: Trained) -> None:
+    for _ in range(3):
+        trained.train("--nnodes", "1:3", nproc=1, steps=ENDLESS)
+    first = trained.trains(world=3)
+    trained.goes_on()
+    host = next(node for node in trained.nodes if trained.master_pids()[0] in children(node))
+    leaving = [node for node in trained.nodes if node is not host]
+    for node in leaving:
+        node.signal(signal.SIGTERM)
+    trained.trains(world=1, after=first)
+    assert [node.wait() for node in leaving] == [80, 80]
+    trained.finish()
+    assert trained.lost_steps() == []
+
+
+def children(node: NodeProcess) -> set[int]:
+    return {process.pid for process in node.family()}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from resile.wire.messages import Drain, Handover, HandoverStep
+from resile.wire.messages import Drain, Handover, HandoverOver, HandoverStep
 from tests.unit.master.model import Model, PretendAgent
 
 
@@ -250,3 +250,27 @@ def test_a_member_that_was_away_hears_of_the_planned_change_when_it_is_back() ->
     model.connect(first)
     assert model.running == {first.name}
     assert "all 2 nodes hold step 7" in " ".join(e.text for e in model.membership.journal.events)
+
+
+def test_nodes_that_leave_together_publish_first_because_their_copies_leave_too() -> None:
+    model = Model(min_nodes=1, max_nodes=3, last_call=1)
+    agents = [model.join(saves=True, slow=True) for _ in range(3)]
+    model.advance(1)
+    for agent in agents[1:]:
+        model.ask_to_leave(agent)
+    for agent in agents:
+        model.membership.handed_over(model.fence(agent), 7, now=model.now)
+    model.settle()
+    over = [
+        message for agent in agents for message in agent.told if isinstance(message, HandoverOver)
+    ]
+    assert [message.publish for message in over] == [True, True]
+
+
+def test_a_node_that_leaves_alone_need_not_publish() -> None:
+    model = Model(min_nodes=1, max_nodes=3, last_call=1)
+    agents = [model.join(saves=True) for _ in range(3)]
+    model.advance(1)
+    model.ask_to_leave(agents[2])
+    (over,) = (message for message in agents[2].told if isinstance(message, HandoverOver))
+    assert not over.publish
