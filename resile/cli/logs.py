@@ -5,15 +5,20 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from contextlib import closing
+from functools import partial
 
 import click
 
 from resile.cli.follower import until_interrupted
+from resile.cli.nothing import why_silent
 from resile.cli.places import Where, cluster_options
 from resile.cli.reader import JobReader, find_job
 from resile.job.errors import ManifestError
 from resile.job.manifest import job_from_data
+from resile.job.node import NodePhase
 from resile.wire.views import JobPicture, NodePicture
+
+PENDING = NodePhase.PENDING.value
 
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
@@ -57,8 +62,10 @@ def logs(
     if everything and (nodes or rank is not None):
         raise click.UsageError("--all is all nodes: leave --rank and names out")
     reader = find_job(job, where)
+    why: Callable[[], str]
     if master:
         several, lines = False, reader.master_lines(tail=tail, follow=follow, warn=_warn)
+        why, silent = partial(_why_no_master, reader), bool(follow and reader.master_trouble())
     else:
         present = reader.log_nodes()
         wanted = _chosen(reader, nodes, present=present, rank=rank)
@@ -66,10 +73,32 @@ def logs(
             _check_rank(reader, rank, nodes, present=present, follow=follow)
         several = sum(wanted(node) for node in present) > 1
         lines = reader.lines(wanted, tail=tail, follow=follow, warn=_warn)
+        why = partial(_why_silent, reader, wanted)
+        silent = all(node.phase == PENDING for node in present if wanted(node))
     named = prefix if prefix is not None else follow or several
+
+    def say(what: str) -> None:
+        reason = " ".join(why().split()).rstrip(".")
+        click.echo(f"{what}: {reason}; see 'resile describe {job}{where.flags}'.", err=True)
+
     with until_interrupted(), closing(lines):  # type: ignore[type-var]
+        if follow and silent and reader.running:
+            say("Nothing to show yet")
+        nothing = tail != 0
         for node, line in lines:
+            nothing = False
             click.echo(f"[{node}] {line}" if named else line)
+        if nothing:
+            say("Nothing to show")
+
+
+def _why_no_master(reader: JobReader) -> str:
+    return reader.master_trouble() or "the master has printed nothing yet"
+
+
+def _why_silent(reader: JobReader, wanted: Callable[[NodePicture], bool]) -> str:
+    picture, kept = reader.picture(), any(wanted(node) for node in reader.log_nodes())
+    return why_silent(picture, wanted=wanted, kept=kept, phase=reader.phase(picture))
 
 
 def _warn(text: str) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import shlex
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -34,8 +33,9 @@ class Where:
     @property
     def flags(self) -> str:
         """To follow a job's name in a hint at another command."""
-        told = {"-n": self.namespace, "--context": self.context, "--kubeconfig": self.kubeconfig}
-        return "".join(f" {flag} {shlex.quote(text)}" for flag, text in told.items() if text)
+        from resile.platform.kubernetes.remote.cluster import flags_for
+
+        return flags_for(namespace=self.namespace, context=self.context, kubeconfig=self.kubeconfig)
 
 
 def cluster_options(function: F) -> F:

@@ -45,6 +45,10 @@ class JobReader(Protocol):
     def running(self) -> bool:
         """Whether somebody still looks after it."""
 
+    @property
+    def unseen(self) -> bool:
+        """Whether who looks after it had yet to take the present manifest up, when last asked."""
+
     def picture(self) -> JobPicture:
         """Everything there is to see."""
 
@@ -75,6 +79,12 @@ class JobReader(Protocol):
         self, *, tail: int | None, follow: bool, warn: Callable[[str], None]
     ) -> Iterator[tuple[str, str]]:
         """The same of what its master prints."""
+
+    def master_trouble(self) -> str:
+        """Why its master prints nothing, in a sentence; empty if nothing is wrong with it."""
+
+    def has_nodes(self) -> bool:
+        """Whether any node of it is there."""
 
     def pause(self) -> None:
         """Wait a little before looking again."""

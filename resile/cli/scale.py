@@ -6,6 +6,7 @@ import time
 
 import click
 
+from resile.cli.absence import OperatorWatch
 from resile.cli.places import Where, cluster_options
 from resile.cli.reader import JobReader, find_job
 from resile.wire.views import JobPicture
@@ -37,12 +38,13 @@ def scale(job: str, sizes: tuple[str, ...], wait: bool, where: Where) -> None:
     before = _wanted(picture)
     _check(picture, asked)
     reader.scale(asked)
-    _await_taken(reader, asked)
+    operator = OperatorWatch(reader)
+    _await_taken(reader, asked, operator)
     for role, size in asked.items():
         was = before.get(role, size)
         click.echo(f"{role}: {was} -> {size} nodes" if was != size else f"{role}: {size} nodes")
     if wait:
-        _await_reached(reader, asked)
+        _await_reached(reader, asked, operator)
 
 
 def _parse(sizes: tuple[str, ...]) -> dict[str, int]:
@@ -79,17 +81,18 @@ def _wanted(picture: JobPicture) -> dict[str, int]:
     return {name: role.wanted for name, role in status.roles.items()} if status else {}
 
 
-def _await_taken(reader: JobReader, asked: dict[str, int]) -> None:
+def _await_taken(reader: JobReader, asked: dict[str, int], operator: OperatorWatch) -> None:
     deadline = time.monotonic() + TAKEN_WITHIN
     while not asked.items() <= _wanted(reader.picture()).items():
         if time.monotonic() > deadline or not reader.running:
             raise click.ClickException(
                 f"the wish is kept, but the job has not taken it up ({reader.phase()})"
             )
+        operator.look()
         reader.pause()
 
 
-def _await_reached(reader: JobReader, asked: dict[str, int]) -> None:
+def _await_reached(reader: JobReader, asked: dict[str, int], operator: OperatorWatch) -> None:
     while True:
         status = reader.picture().status
         roles = status.roles if status else {}
@@ -99,4 +102,5 @@ def _await_reached(reader: JobReader, asked: dict[str, int]) -> None:
             return
         if not reader.running:
             raise click.ClickException(f"the job ended before that ({reader.phase()})")
+        operator.look()
         reader.pause()

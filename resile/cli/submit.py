@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from resile.cli.absence import OperatorWatch
 from resile.cli.amounts import clock
 from resile.cli.manifestfile import load_written
 from resile.cli.places import Where, cluster_options, connect
@@ -21,7 +22,12 @@ if TYPE_CHECKING:
 
 INTERRUPTED = 130
 NO_OPERATOR_AFTER = 10.0
-"""Seconds. An operator that runs looks at a new job within one; one that is moved, within some."""
+"""Seconds: longer than for a change, as one that was installed with the job has to start."""
+
+KEPT = (
+    "nodes of {roles} that run keep what they were started with; the change counts for nodes that "
+    "are made from now on (suspend and resume the job to have it everywhere)"
+)
 
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
@@ -63,6 +69,8 @@ def submit(manifest: str, name: str | None, dry_run: bool, wait: bool, where: Wh
     submission = submit_job(cluster, placed(written, where, usual=cluster.namespace))
     job = submission.job
     click.echo(f"job '{job.name}' in namespace {job.namespace}: {submission.outcome.value}")
+    if submission.remade and job.has_nodes():
+        click.echo(KEPT.format(roles=" and ".join(submission.remade)))
     if job.namespace != cluster.namespace:
         where = replace(where, namespace=job.namespace)  # so that hints lead there
     if wait:
@@ -86,12 +94,11 @@ def placed(written: Written, where: Where, *, usual: str) -> ElasticJob:
 
 def _watch(job: ClusterJob, where: Where) -> None:
     """Print how far it is whenever that changes, until it trains or never will."""
-    from resile.platform.kubernetes.remote.cluster import HOW_TO_INSTALL
     from resile.platform.kubernetes.remote.headway import Arrival, headway
     from resile.platform.kubernetes.remote.job import DELETED
 
     said: tuple[str, ...] = ()
-    since, warned = time.monotonic(), False
+    operator = OperatorWatch(job, after=NO_OPERATOR_AFTER)
     while True:
         picture = job.picture()
         if job.phase(picture) == DELETED:
@@ -106,14 +113,7 @@ def _watch(job: ClusterJob, where: Where) -> None:
         if seen.arrival is not None:
             click.echo(_read_more(job.name, where))
             return
-        untouched = picture.status is None or job.behind
-        if untouched and not warned and time.monotonic() > since + NO_OPERATOR_AFTER:
-            warned = True
-            click.echo(
-                "Warning: no operator has taken the job up. Does Resile's run in this cluster, and "
-                f"look after namespace {job.namespace}? It is installed {HOW_TO_INSTALL}.",
-                err=True,
-            )
+        operator.look()
         job.pause()
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 
+from resile.cli.absence import OperatorWatch
 from resile.cli.places import Where, cluster_options
 from resile.cli.reader import JobReader, find_job
 from resile.job.status import JobPhase
@@ -29,6 +30,7 @@ def suspend(job: str, wait: bool, where: Where) -> None:
     reader = find_job(job, where)
     if not reader.suspend():
         click.echo(f"job '{job}' is suspended already")
+        wait = wait and reader.has_nodes()
     else:
         hint = f"'resile resume {job}{where.flags}' has it go on"
         click.echo(f"job '{job}' is being suspended; {hint}")
@@ -51,6 +53,7 @@ def resume(job: str, wait: bool, where: Where) -> None:
     reader = find_job(job, where)
     if not reader.resume():
         click.echo(f"job '{job}' is not suspended")
+        wait = wait and reader.picture().phase == JobPhase.SUSPENDED  # somebody else resumed it
     else:
         click.echo(f"job '{job}' is being resumed")
     if wait:
@@ -58,6 +61,7 @@ def resume(job: str, wait: bool, where: Where) -> None:
 
 
 def _await(reader: JobReader, phase: JobPhase) -> None:
+    operator = OperatorWatch(reader)
     while True:
         picture = reader.picture()
         roles = picture.status.roles.values() if picture.status else ()
@@ -66,4 +70,5 @@ def _await(reader: JobReader, phase: JobPhase) -> None:
             return
         if not reader.running:
             raise click.ClickException(f"the job ended before that ({reader.phase()})")
+        operator.look()
         reader.pause()

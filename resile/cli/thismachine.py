@@ -46,6 +46,8 @@ class LocalReader:
 
     platform = "local"
     namespace = ""
+    unseen = False
+    """Its `up` looks after it, or nobody is asked."""
 
     def __init__(self, folder: JobFolder) -> None:
         self.folder = folder
@@ -107,6 +109,15 @@ class LocalReader:
     ) -> Iterator[tuple[str, str]]:
         """What its masters print, one after the other into one log."""
         return self._lines(_MasterLog(self.folder), tail=tail, follow=follow)
+
+    def master_trouble(self) -> str:
+        """Nothing: it keeps its log."""
+        return ""
+
+    def has_nodes(self) -> bool:
+        """Whether a node of it runs."""
+        status = self.picture().status
+        return status is not None and any(role.active for role in status.roles.values())
 
     def _lines(
         self, source: LogSource, *, tail: int | None, follow: bool

@@ -25,6 +25,15 @@ __all__ = ["ShapeReader"]
 _FAULTY = object()
 _LONGEST_QUOTE = 60
 
+_FROM_ELSEWHERE = (
+    "variables from secrets, config maps and the like go into template.spec.containers[0]"
+)
+_ELSEWHERE = {
+    ("EnvVar", "valueFrom"): f"{_FROM_ELSEWHERE}.env",
+    ("RoleSpec", "envFrom"): f"{_FROM_ELSEWHERE}.envFrom",
+}
+"""Fields of Kubernetes that have another place here, by the type that people write them into."""
+
 
 class ShapeReader:
     """Reads data of one type and collects the problems on the way."""
@@ -76,7 +85,8 @@ class ShapeReader:
         found = {}
         for name, value in data.items():
             if name not in fields:
-                self.report((*path, name), _unknown(name, fields))
+                elsewhere = _ELSEWHERE.get((kind.cls.__name__, name))
+                self.report((*path, name), elsewhere or _unknown(name, fields))
             elif value is not None or fields[name].required:  # an empty field is an absent one
                 found[name] = self._value(value, fields[name].type, (*path, name))
         for name, field in fields.items():

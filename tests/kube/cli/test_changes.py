@@ -11,7 +11,9 @@ from resile.platform.kubernetes.kinds import ELASTIC_JOBS
 from tests.kube.apiserver import ApiServer
 from tests.kube.cli.console import Console, reads
 from tests.kube.cli.statuses import WORKER, manifest, status, write_status
+from tests.kube.operator.operators import OperatorProcess
 from tests.kube.operator.stage import Stage
+from tests.kube.operator.standin import StandIn
 from tests.programs import KUBECTL
 
 UNSEEN = "the operator has not looked at the change yet"
@@ -65,6 +67,34 @@ async def sees_the_change(stage: Stage, console: Console, described: dict[str, o
     finally:
         submitting.kill()
     assert (submitting.returncode, complaints) == (0, "")
+
+
+# --- nodes that run -----------------------------------------------------------------------------
+
+
+async def test_nodes_that_run_keep_what_they_were_started_with_and_that_is_said(
+    stage: Stage, console: Console, operator: OperatorProcess, kubelets: StandIn
+) -> None:
+    described = manifest("digits")
+    submit = ("submit", console.write(described), "--no-wait")
+    await console.says(*submit)
+    await stage.has_nodes("digits", 2)
+    worker = dict(WORKER)
+    for harmless in ({"replicas": {"min": 1, "max": 3, "wanted": 2}}, {"restartPolicy": "Always"}):
+        worker |= harmless
+        described["spec"]["roles"] = {"worker": worker}
+        console.write(described)
+        assert (await console.says(*submit)).endswith(": configured\n"), "it counts at once"
+    described["spec"]["roles"] = {"worker": {**worker, "image": "train:next"}}
+    console.write(described)
+    _, note = (await console.says(*submit)).splitlines()
+    assert note.startswith("nodes of worker that run keep what they were started with; ")
+    assert (await console.says(*submit)).endswith(": unchanged\n")
+
+    await console.says("suspend", "digits", "--wait")
+    described["spec"]["roles"] = {"worker": worker}
+    console.write(described)
+    assert (await console.says(*submit)).endswith(": configured\n"), "no node runs"
 
 
 # --- a job that kubectl made --------------------------------------------------------------------

@@ -14,6 +14,7 @@ import msgspec
 import pytest
 import yaml
 
+from resile.job.node import NodePhase
 from resile.job.status import (
     Condition,
     ConditionStatus,
@@ -29,6 +30,7 @@ from resile.platform.local.jobfolder import JobFolder
 from tests.kube.apiserver import ApiServer
 from tests.kube.cli.console import Console
 from tests.kube.cli.statuses import create, left_behind, manifest, status, tell, write_status
+from tests.kube.operator.operators import OperatorProcess
 from tests.kube.operator.stage import Stage, eventually
 
 FAILURE = FirstFailure(
@@ -237,12 +239,94 @@ async def test_a_rank_that_nobody_has_is_a_mistake_on_both_platforms(
     for where in ((), ("-n", stage.client.namespace)):
         said = await console.refuses("logs", "digits", "--rank", "99", *where)
         assert said == "Error: job 'digits' has no node of rank 99: 0, 1\n"
-        assert await console.says("logs", "digits", "--rank", "1", *where) == "", "its log is gone"
-        assert await console.says("logs", "digits", "-f", "--rank", "3", *where) == ""
+        for flags in (("--rank", "1"), ("-f", "--rank", "3")):
+            done = await console.run("logs", "digits", *flags, *where)
+            assert (done.returncode, done.stdout) == (0, "")
+            assert done.stderr.startswith("Nothing to show: the job is over (Succeeded): "), "gone"
         said = await console.refuses("logs", "digits", "-f", "--rank", "4", *where)
         assert "no node of rank 4" in said, "it has 4 nodes at most"
     said = await console.refuses("logs", "untouched", "--rank", "0")
     assert said == "Error: job 'untouched' has no node of rank 0: it has none yet\n"
+
+
+# --- logs of which there are none ---------------------------------------------------------------
+
+
+async def silence(console: Console, *words: str) -> str:
+    """The one line that a command says instead of printing something."""
+    done = await console.run("logs", *words)
+    assert (done.returncode, done.stdout) == (0, "")
+    (line,) = done.stderr.splitlines()
+    return line
+
+
+async def test_a_log_that_is_empty_says_why(stage: Stage, console: Console) -> None:
+    namespace = stage.client.namespace
+    await create(stage.client, manifest("digits"))
+    hint = f"; see 'resile describe digits -n {namespace}'."
+    said = await silence(console, "digits", "-n", namespace)
+    untouched = "the job is Created: the operator has not looked at it yet"
+    assert said == f"Nothing to show: {untouched}{hint}"
+
+    why = "its image cannot be pulled (ImagePullBackOff)"
+    first, second = status("digits").nodes
+    stuck = msgspec.structs.replace(second, phase=NodePhase.PENDING, message=why)
+    raw = await stage.job("digits")
+    waits = status("digits", JobPhase.PENDING, nodes=(first, stuck))
+    await write_status(stage.client, raw, waits)
+    said = await silence(console, "digits", "worker", "-n", namespace)
+    assert said == f"Nothing to show: digits-worker-2 is pending: {why}{hint}"
+    assert await console.says("logs", "digits", "--tail", "0") == "", "nothing was asked for"
+
+    await write_status(stage.client, raw, status("digits", JobPhase.SUCCEEDED))
+    said = await silence(console, "digits")
+    assert "the job is over (Succeeded): all nodes of worker have completed; the output" in said
+    assert said.endswith("; see 'resile describe digits'.")
+
+
+async def test_who_follows_is_told_what_is_waited_for(stage: Stage, console: Console) -> None:
+    raw = await create(stage.client, manifest("digits"), status("digits", JobPhase.PENDING))
+    following = console.start("logs", "digits", "-f")
+    try:
+        assert following.stderr is not None
+        first = await asyncio.to_thread(following.stderr.readline)
+        assert first.startswith("Nothing to show yet: ")
+        await write_status(stage.client, raw, status("digits", JobPhase.SUCCEEDED))
+        output, last = await asyncio.to_thread(following.communicate, timeout=60)
+    finally:
+        following.kill()
+    assert (following.returncode, output) == (0, "")
+    assert last.startswith("Nothing to show: the job is over")
+
+
+async def test_a_master_that_cannot_start_has_no_log(
+    stage: Stage, console: Console, operator: OperatorProcess
+) -> None:
+    await create(stage.client, manifest("digits"))
+
+    async def master() -> KubeObject:
+        return (await stage.pods("digits", "master"))[0]
+
+    async def is_there() -> bool:
+        return bool(await stage.pods("digits", "master"))
+
+    await eventually(is_there, "the master's pod")
+    waiting = {"reason": "ImagePullBackOff", "message": 'Back-off pulling image "x"'}
+    container = (await master())["spec"]["containers"][0]["name"]
+    told = {
+        "phase": "Pending",
+        "containerStatuses": [
+            {
+                **{"name": container, "image": "", "imageID": "", "ready": False},
+                **{"restartCount": 0, "state": {"waiting": waiting}},
+            }
+        ],
+    }
+    name = (await master())["metadata"]["name"]
+    await stage.client.patch_status(PODS, name, stage.client.namespace, status=told)
+    said = await silence(console, "digits", "--master")
+    assert said.startswith("Nothing to show: the master is being started: its image cannot be")
+    assert said.endswith("; see 'resile describe digits'.")
 
 
 # --- events -------------------------------------------------------------------------------------

@@ -198,7 +198,8 @@ async def test_a_job_without_a_master_has_no_log_of_one(stage: Stage, console: C
     await create(stage.client, manifest("digits"), status("digits", JobPhase.SUCCEEDED))
     done = await console.run("logs", "digits", "--master")
     assert (done.returncode, done.stdout) == (0, "")
-    assert done.stderr == "Warning: job 'digits' has no master at the moment (Succeeded)\n"
+    told = "Nothing to show: job 'digits' has no master at the moment (Succeeded); see 'resile "
+    assert done.stderr == f"{told}describe digits'.\n"
     done = await console.run("logs", "digits", "--master", "-f")
     assert done.returncode == 0, "it is over"
 

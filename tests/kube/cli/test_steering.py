@@ -87,6 +87,42 @@ async def test_a_job_is_suspended_and_resumed(
     assert await console.says("resume", "digits") == "job 'digits' is not suspended\n"
 
 
+@pytest.mark.parametrize(
+    ("suspended", "words"),
+    [
+        (False, ("scale", "digits", "worker=3")),
+        (False, ("suspend", "digits", "--wait")),
+        (True, ("resume", "digits", "--wait")),
+    ],
+    ids=lambda one: one[0] if isinstance(one, tuple) else "",
+)
+async def test_who_waits_without_an_operator_is_told(
+    stage: Stage, console: Console, suspended: bool, words: tuple[str, ...]
+) -> None:
+    phase = JobPhase.SUSPENDED if suspended else JobPhase.RUNNING
+    written = status("digits", phase, observed_generation=1)
+    await create(stage.client, manifest("digits", suspend=suspended), written)
+    waiting = console.start(*words)
+    try:
+        assert waiting.stderr is not None
+        said = await asyncio.wait_for(asyncio.to_thread(waiting.stderr.readline), 60)
+        assert waiting.poll() is None, "it goes on waiting"
+    finally:
+        waiting.kill()
+        waiting.communicate()
+    assert said.startswith("Warning: no operator has taken the job up.")
+    assert f"look after namespace {stage.client.namespace}?" in said
+
+
+async def test_what_is_so_already_is_not_waited_for(stage: Stage, console: Console) -> None:
+    await create(stage.client, manifest("digits"))
+    said = await console.says("resume", "digits", "--wait")
+    assert said == "job 'digits' is not suspended\n"
+    await create(stage.client, manifest("asleep", suspend=True))
+    said = await console.says("suspend", "asleep", "--wait")
+    assert said == "job 'asleep' is suspended already\n"
+
+
 async def test_deleting_waits_until_the_pods_are_gone(
     stage: Stage, console: Console, operator: OperatorProcess, kubelets: StandIn
 ) -> None:

@@ -10,8 +10,8 @@ import pytest
 import yaml
 
 from resile.job.node import NodePhase
-from resile.job.status import JobPhase, NodeStatus, RoleStatus
-from resile.platform.kubernetes.kinds import ELASTIC_JOBS, PODS, PRIORITY_CLASSES
+from resile.job.status import JobPhase, NodeStatus, RoleStatus, TrainingStatus
+from resile.platform.kubernetes.kinds import ELASTIC_JOBS, PODS, PRIORITY_CLASSES, Kind
 from tests.kube.apiserver import ApiServer
 from tests.kube.cli.console import Console, reads
 from tests.kube.cli.statuses import WORKER, manifest, status, write_status
@@ -19,6 +19,7 @@ from tests.kube.operator.operators import OperatorProcess
 from tests.kube.operator.stage import Stage
 from tests.kube.operator.standin import StandIn
 
+QUOTAS = Kind("", "v1", "ResourceQuota", "resourcequotas")
 PLAIN = {"image": "train:test", "command": ["sleep", "60"]}
 
 
@@ -62,6 +63,9 @@ async def test_a_job_that_is_over_makes_room_only_when_it_is_deleted(
     said = await console.refuses(*submit)
     assert "is over (Succeeded) and differs from the manifest; 'resile delete digits'" in said
     assert "maxRestarts" not in (await stage.job("digits"))["spec"]
+    namespace = stage.client.namespace
+    said = await console.refuses(*submit, "-n", namespace, "--context", "test")
+    assert f"'resile delete digits -n {namespace} --context test' makes room" in said
 
 
 async def test_another_name_and_namespace(stage: Stage, console: Console) -> None:
@@ -141,8 +145,12 @@ async def test_each_change_is_a_line(stage: Stage, console: Console) -> None:
     )
     await write_status(stage.client, raw, half)
     output += await reads(submitting, "Insufficient cpu.")
+    forming, running = {"phase": "forming"}, {"phase": "running"}
     body: dict[str, Any] = {"nodes": None, "worldSize": 4, "round": 1, "phase": "Running"}
+    body |= {"roles": {"worker": {"wanted": 2, "active": 2, "pending": 0}}, "training": forming}
     await stage.client.patch_status(ELASTIC_JOBS, "digits", status=body)
+    output += await reads(submitting, "round 1 is forming: 4 workers")
+    await stage.client.patch_status(ELASTIC_JOBS, "digits", status={"training": running})
     output += await reads(submitting, "training: round 1, 4 workers")
     _, complaints = await asyncio.to_thread(submitting.communicate, timeout=60)
     told = [line.partition("  ")[2] for line in output[1:]]
@@ -151,6 +159,8 @@ async def test_each_change_is_a_line(stage: Stage, console: Console) -> None:
         "there is no master yet",
         "1 of 2 nodes are running; digits-worker-1 is pending: "
         "0/2 nodes are available: 2 Insufficient cpu.",
+        "2 of 2 nodes are running",
+        "round 1 is forming: 4 workers",
         "training: round 1, 4 workers",
     ]
     assert not complaints
@@ -169,6 +179,45 @@ async def test_a_job_that_fails_ends_with_its_reason_and_code_1(
     assert submitting.returncode == 1
     assert "the job has failed: " in said
     assert "exited with code 3" in said
+
+
+async def test_a_round_that_fails_while_it_forms_ends_with_code_1(
+    stage: Stage, console: Console
+) -> None:
+    submitting = console.start("submit", console.write(manifest("digits")))
+    try:
+        await reads(submitting, "the operator has not looked at it yet")
+        raw = await stage.job("digits")
+        forming = status("digits", training=TrainingStatus(phase="forming"), round=1, step=None)
+        await write_status(stage.client, raw, forming)
+        await reads(submitting, "round 1 is forming: 4 workers")
+        await write_status(stage.client, raw, status("digits", JobPhase.FAILED))
+        _, said = await asyncio.to_thread(submitting.communicate, timeout=60)
+    finally:
+        submitting.kill()
+    assert submitting.returncode == 1
+    assert said.startswith("Error: the job has failed")
+
+
+async def test_why_there_is_no_master_is_told(
+    stage: Stage, console: Console, operator: OperatorProcess
+) -> None:
+    quota = {"metadata": {"name": "small"}, "spec": {"hard": {"pods": "0"}}}
+    hard = {"hard": {"pods": "0"}, "used": {"pods": "0"}}
+    namespace = stage.client.namespace
+    await stage.client.create(QUOTAS, quota)
+    await stage.client.patch_status(QUOTAS, "small", namespace, status=hard)
+    submitting = console.start("submit", console.write(manifest("digits")))
+    try:
+        assert submitting.stdout is not None
+        line = ""
+        while "there is no master yet: " not in line:
+            line = await asyncio.wait_for(asyncio.to_thread(submitting.stdout.readline), 60)
+            assert line
+    finally:
+        submitting.kill()
+        submitting.communicate()
+    assert "exceeded quota: small" in line
 
 
 async def test_ctrl_c_ends_the_watching_and_not_the_job(stage: Stage, console: Console) -> None:

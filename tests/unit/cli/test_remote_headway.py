@@ -14,6 +14,7 @@ from resile.job.status import (
     JobStatus,
     NodeStatus,
     RoleStatus,
+    TrainingStatus,
 )
 from resile.platform.kubernetes.remote.headway import Arrival, headway, trains
 from resile.platform.kubernetes.remote.seeing import picture_of
@@ -78,6 +79,41 @@ def test_it_trains_when_a_round_has_formed_or_a_step_is_known() -> None:
     stepping = drawn(JobStatus(**running, step=12))  # type: ignore[arg-type]
     assert headway(stepping).lines == ("training: step 12",)
     assert headway(stepping).arrival is Arrival.TRAINS
+
+
+def test_a_round_that_only_forms_is_no_training_yet() -> None:
+    def status(phase: str) -> JobStatus:
+        training = TrainingStatus(phase=phase)
+        roles = {"worker": RoleStatus(wanted=1, active=1)}
+        return JobStatus(
+            phase=JobPhase.RUNNING, round=2, world_size=4, step=7, roles=roles, training=training
+        )
+
+    seen = headway(drawn(status("forming")), masters=master(**RUNS))
+    assert seen.arrival is None
+    assert seen.lines == ("1 of 1 nodes are running", "round 2 is forming: 4 workers")
+    for phase in ("gathering", "failed"):
+        assert headway(drawn(status(phase))).arrival is None
+    assert headway(drawn(status("running"))).arrival is Arrival.TRAINS
+
+
+def test_why_there_is_no_master_is_told() -> None:
+    refusal = "pods is forbidden: exceeded quota: small; see 'kubectl'"
+    said = f"0 of 2 nodes are running; the job has no master: {refusal}"
+    why = condition(ConditionType.RUNNING, ConditionStatus.FALSE, said)
+    roles = {"worker": RoleStatus(wanted=2)}
+    seen = drawn(JobStatus(phase=JobPhase.PENDING, roles=roles, conditions=(why,)))
+    nodes = "0 of 2 nodes are running"
+    assert headway(seen).lines == (f"there is no master yet: {refusal}", nodes)
+    assert headway(seen, masters=None).lines == (f"there is no master: {refusal}", nodes)
+
+
+def test_what_is_said_beside_the_head_count_is_told() -> None:
+    said = "1 of 3 nodes are running; role worker is to have 3: its max"
+    why = condition(ConditionType.RUNNING, ConditionStatus.FALSE, said)
+    roles = {"worker": RoleStatus(wanted=3, active=1)}
+    seen = drawn(JobStatus(phase=JobPhase.PENDING, roles=roles, conditions=(why,)))
+    assert headway(seen, masters=master(**RUNS)).lines == (said,)
 
 
 def test_a_job_of_plain_commands_has_no_round_to_form() -> None:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
+import pytest
+
 from resile.job.node import Node
-from resile.platform.kubernetes.kinds import KubeObject
+from resile.platform.kubernetes.kinds import ELASTIC_JOBS, KubeObject
 from resile.platform.kubernetes.labels import MASTER, NODE, master_labels, node_labels
 from resile.platform.kubernetes.remote.podlogs import PodLogs, node_pictures
 
@@ -37,8 +39,11 @@ class Listed:
     items: list[KubeObject]
 
 
+@dataclass
 class PretendClient:
-    """An API server with these pods, each of which has printed its name."""
+    """An API server with these pods, each of which has printed its name, or what is said here."""
+
+    said: dict[str, list[bytes]] = field(default_factory=dict)
 
     async def list(self, _kind: Any, *, namespace: str, labels: str) -> Listed:
         assert namespace == "n"
@@ -46,16 +51,25 @@ class PretendClient:
         found = [one for one in PODS if wanted.items() <= one["metadata"]["labels"].items()]
         return Listed(found)
 
+    async def get(self, kind: Any, name: str, _namespace: str) -> KubeObject:
+        if kind is ELASTIC_JOBS:
+            return {"metadata": {"name": name, "uid": UID}, "status": {"phase": "Succeeded"}}
+        (found,) = (one for one in PODS if one["metadata"]["name"] == name)
+        return {**found, "status": {"phase": "Failed"}}
+
     async def logs(self, name: str, _namespace: str, **_options: Any) -> AsyncIterator[bytes]:
-        yield f"I am {name}\n".encode()
+        for piece in self.said.get(name, [f"I am {name}\n".encode()]):
+            yield piece
 
 
-async def printed(component: str) -> list[tuple[str, str]]:
-    client: Any = PretendClient()
-    logs = PodLogs(
-        client, ("n", "digits"), uid=UID, component=component, tail=None, warn=lambda _text: None
-    )
-    return [line async for batch in logs.so_far() for line in batch]
+async def printed(
+    component: str, *said: bytes, follow: bool = False, warnings: list[str] | None = None
+) -> list[tuple[str, str]]:
+    client: Any = PretendClient({WORKER.name: list(said)} if said else {})
+    warn = (lambda _text: None) if warnings is None else warnings.append
+    logs = PodLogs(client, ("n", "digits"), uid=UID, component=component, tail=None, warn=warn)
+    batches = logs.follow() if follow else logs.so_far()
+    return [line async for batch in batches for line in batch]
 
 
 async def test_nodes_and_masters_are_told_apart_by_their_labels() -> None:
@@ -69,3 +83,36 @@ async def test_nodes_and_masters_are_told_apart_by_their_labels() -> None:
 def test_a_master_has_no_rank() -> None:
     (_, first), *_ = node_pictures(PODS)
     assert (first.name, first.role, first.rank) == ("digits-master-9", MASTER, None)
+
+
+# --- what a kubelet says in place of a log ------------------------------------------------------
+
+NOT_FOUND = (
+    b"rpc error: code = NotFound desc = an error occurred when try to find container "
+    b'"0a1b": not found'
+)
+UNABLE = b"unable to retrieve container logs for containerd://0a1b"
+GONE = "the output of digits-worker-0 is gone: its container was removed"
+
+
+@pytest.mark.parametrize("follow", [False, True])
+@pytest.mark.parametrize("complaint", [NOT_FOUND, UNABLE])
+async def test_a_container_that_is_gone_is_not_its_output(complaint: bytes, follow: bool) -> None:
+    for pieces in ([complaint], [complaint + b"\n"], [complaint[:80], complaint[80:], b"\n"]):
+        warnings: list[str] = []
+        assert await printed(NODE, *pieces, follow=follow, warnings=warnings) == []
+        assert warnings == [GONE]
+
+
+@pytest.mark.parametrize("follow", [False, True])
+async def test_a_complaint_behind_the_output_is_dropped(follow: bool) -> None:
+    warnings: list[str] = []
+    shown = await printed(NODE, b"one\ntwo\n", NOT_FOUND, follow=follow, warnings=warnings)
+    assert shown == [(WORKER.name, "one"), (WORKER.name, "two")]
+    assert not warnings, "nothing is missing"
+
+
+@pytest.mark.parametrize("follow", [False, True])
+async def test_a_program_may_print_the_same(follow: bool) -> None:
+    shown = await printed(NODE, NOT_FOUND + b"\n", b"and goes on", follow=follow)
+    assert [line for _, line in shown] == [NOT_FOUND.decode(), "and goes on"]

@@ -62,6 +62,18 @@ def worker(fields: str) -> str:
             "env.DEBUG",
             'expected a text, found the boolean true; put it in quotes: "true"',
         ),
+        (
+            "env: [{name: A, valueFrom: {secretKeyRef: {name: s, key: k}}}]",
+            "env[0].valueFrom",
+            "variables from secrets, config maps and the like go into "
+            "template.spec.containers[0].env",
+        ),
+        (
+            "envFrom: [{secretRef: {name: s}}]",
+            "envFrom",
+            "variables from secrets, config maps and the like go into "
+            "template.spec.containers[0].envFrom",
+        ),
         ("nodeUnit: 0", "nodeUnit", "expected an integer of at least 1, found the number 0"),
         (
             "procsPerNode: many",

@@ -9,7 +9,8 @@ import asyncio
 import difflib
 import os
 import re
-from collections.abc import Coroutine
+import shlex
+from collections.abc import Coroutine, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -22,7 +23,7 @@ from resile.platform.kubernetes.remote.errors import NoSuchJob, RemoteError
 if TYPE_CHECKING:
     from resile.platform.kubernetes.client import KubeClient
 
-__all__ = ["HOW_TO_INSTALL", "Cluster", "is_configured", "unknown_kind"]
+__all__ = ["HOW_TO_INSTALL", "Cluster", "flags_for", "is_configured", "unknown_kind"]
 
 SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount/token")
 """Where a pod finds who it is."""
@@ -51,13 +52,30 @@ def is_configured() -> bool:
         return True
 
 
+def flags_for(
+    *, namespace: str | None = None, context: str | None = None, kubeconfig: str | None = None
+) -> str:
+    """What has to follow a job's name in a hint at another command, for it to be found."""
+    told = {"-n": namespace, "--context": context, "--kubeconfig": kubeconfig}
+    return "".join(f" {flag} {shlex.quote(text)}" for flag, text in told.items() if text)
+
+
 class Cluster:
     """One API server, as one user, in one namespace unless another is asked for."""
 
-    def __init__(self, client: KubeClient, background: Background, *, name: str = "") -> None:
-        """``name``: what a person calls it."""
+    def __init__(
+        self,
+        client: KubeClient,
+        background: Background,
+        *,
+        name: str = "",
+        asked: Mapping[str, str | None] | None = None,
+    ) -> None:
+        """``name``: what a person calls it. ``asked``: namespace, context and kubeconfig, as far
+        as its user named them."""
         self.client = client
         self.namespace = client.namespace
+        self._asked = dict(asked or {})
         self.name = name or client.server
         self._background = background
 
@@ -83,7 +101,8 @@ class Cluster:
             _check_namespace(namespace)
         client = KubeClient.connect(kubeconfig=file, context=context, namespace=namespace)
         _check_namespace(client.namespace)
-        return cls(client, Background(), name=context or "")
+        asked = {"namespace": namespace, "context": context, "kubeconfig": file}
+        return cls(client, Background(), name=context or "", asked=asked)
 
     def jobs(self, *, everywhere: bool = False, within: float | None = None) -> list[KubeObject]:
         """All jobs of the namespace or of all, as the API server has them, by name.
@@ -113,6 +132,11 @@ class Cluster:
     def ask(self, work: Coroutine[Any, Any, T], *, within: float | None = None) -> T:
         """The answer to a request."""
         return self._background.call(work if within is None else self._hurried(work, within))
+
+    def flags(self, namespace: str) -> str:
+        """What has to follow the name of a job of that namespace in a hint at a command."""
+        named = {"namespace": namespace} if namespace != self.namespace else {}
+        return flags_for(**{**self._asked, **named})
 
     @property
     def background(self) -> Background:

@@ -18,7 +18,13 @@ from resile.platform.kubernetes.labels import MASTER
 from resile.platform.kubernetes.remote.seeing import UNSEEN
 from resile.wire.views import JobPicture
 
-__all__ = ["Arrival", "Headway", "headway", "trains"]
+__all__ = ["Arrival", "Headway", "headway", "master_line", "no_master", "trains"]
+
+NO_MASTER = "the job has no master: "
+"""How the condition Running begins to say why there is none; nothing follows that."""
+
+FORMS, RUNS = "forming", "running"
+"""A round's phases: it has its members; they all have started their workers."""
 
 SUSPENDED = "the job is suspended (spec.suspend)"
 
@@ -65,18 +71,31 @@ def headway(
         return Headway((SUSPENDED,), Arrival.SUSPENDED)
     if trains(picture):
         return Headway((_training(status),), Arrival.TRAINS)
-    told = (_master(masters), _nodes(status, picture.message))
+    why = no_master(status)
+    message = picture.message.removesuffix(f"{NO_MASTER}{why}").removesuffix("; ")
+    told = (master_line(masters, why), _nodes(status, message), _round(status))
     return Headway(tuple(line for line in told if line))
 
 
 def trains(picture: JobPicture) -> bool:
-    """Whether it does what it is for: a round has formed, or there is none to form."""
+    """Whether it does what it is for: its round runs, or there is none to form.
+
+    A round that only forms does not count: its workers may fail before they have begun."""
     status = picture.status
     if status is None or status.phase is not JobPhase.RUNNING:
         return False
     spec = _spec(picture)
-    apart = spec is not None and not spec.training_roles()
-    return apart or status.step is not None or bool(status.world_size)
+    if spec is not None and not spec.training_roles():
+        return True
+    if status.training is not None:
+        return status.training.phase == RUNS
+    return status.step is not None or bool(status.world_size)  # whose phase was not told
+
+
+def no_master(status: JobStatus | None) -> str:
+    """Why the job has no master that works, if the operator said so."""
+    running = None if status is None else status.condition(ConditionType.RUNNING)
+    return "" if running is None else running.message.partition(NO_MASTER)[2]
 
 
 def _spec(picture: JobPicture) -> JobSpec | None:
@@ -102,18 +121,20 @@ def _training(status: JobStatus) -> str:
     return f"training: {', '.join(parts)}" if parts else f"running: {_count(status)}"
 
 
-def _master(pods: Sequence[Mapping[str, Any]] | None) -> str:
-    """Empty once it answers: then the nodes are what matters."""
+def master_line(pods: Sequence[Mapping[str, Any]] | None, why: str = "") -> str:
+    """How far the job's master is. Empty once it answers: then the nodes are what matters.
+
+    ``why``: what the operator says about a master that it cannot have."""
     if pods is None:
-        return ""
+        return _with("there is no master", why) if why else ""
     if not pods:
-        return "there is no master yet"
+        return _with("there is no master yet", why)
     pod = pods[-1]
     node = Node(role=MASTER, rank=0, id=0, name=pod["metadata"]["name"])
     facts = pod_facts(node, pod)
     seen = observe_pod(facts, told_to_stop=False, in_touch=True)
     if seen.phase is not NodePhase.RUNNING:
-        return _with("the master is being started", seen.message or facts.waiting)
+        return _with("the master is being started", seen.message or facts.waiting or why)
     ready = facts.conditions.get("Ready")
     return "" if ready is not None and ready.status == "True" else "the master has started"
 
@@ -128,7 +149,14 @@ def _nodes(status: JobStatus, why: str) -> str:
     if waiting:
         rank = waiting[0]
         return f"{said}; {rank.name or rank.role} is {rank.phase.value.lower()}: {rank.message}"
-    return said if not why or why.startswith(said) else _with(said, why)
+    return why if why.startswith(said) else _with(said, why)
+
+
+def _round(status: JobStatus) -> str:
+    """Of one that has its members and does not run yet."""
+    if status.training is None or status.training.phase != FORMS or not status.world_size:
+        return ""
+    return f"round {status.round} is forming: {status.world_size} workers"
 
 
 def _count(status: JobStatus) -> str:

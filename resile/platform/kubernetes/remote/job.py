@@ -15,6 +15,7 @@ from resile.job.spec import ElasticJob
 from resile.platform.kubernetes.errors import (
     ApiError,
     Conflict,
+    Forbidden,
     Gone,
     KubeError,
     NotFound,
@@ -24,13 +25,21 @@ from resile.platform.kubernetes.kinds import ELASTIC_JOBS, EVENTS, KubeObject, k
 from resile.platform.kubernetes.labels import MASTER, NODE
 from resile.platform.kubernetes.remote.cluster import Cluster
 from resile.platform.kubernetes.remote.errors import NoSuchJob, NotNow
-from resile.platform.kubernetes.remote.podlogs import Batch, PodLogs, job_pods, node_pictures
+from resile.platform.kubernetes.remote.headway import master_line, no_master
+from resile.platform.kubernetes.remote.podlogs import (
+    Batch,
+    PodLogs,
+    has_begun,
+    job_pods,
+    node_pictures,
+)
 from resile.platform.kubernetes.remote.seeing import (
     is_behind,
     is_over,
     job_in,
     phase_of,
     picture_of,
+    status_in,
 )
 from resile.platform.kubernetes.remote.sizes import wrong_size
 from resile.platform.kubernetes.remote.story import Story
@@ -83,6 +92,11 @@ class ClusterJob:
     def behind(self) -> bool:
         """Whether the operator had not looked at the present manifest when last it was asked."""
         return is_behind(self._raw)
+
+    @property
+    def unseen(self) -> bool:
+        """Whether no operator had looked at it at all, or not at the present manifest."""
+        return not self._gone and (status_in(self._raw) is None or self.behind)
 
     def picture(self, *, within: float = PATIENCE) -> JobPicture:
         """Everything there is to see; of a deleted job, what there was last.
@@ -138,8 +152,6 @@ class ClusterJob:
         warn: Callable[[str], None] = lambda _text: None,
     ) -> Iterator[tuple[str, str]]:
         """What its master prints; its log goes with its pod."""
-        if not self.masters():
-            warn(f"job '{self.name}' has no master at the moment ({self.phase()})")
         return self._lines(MASTER, lambda _master: True, tail=tail, follow=follow, warn=warn)
 
     def _lines(
@@ -167,9 +179,26 @@ class ClusterJob:
         finally:
             self._cluster.ask(_end(batches))
 
+    def master_trouble(self) -> str:
+        """Why its master prints nothing, in a sentence; empty if nothing is wrong with it."""
+        status, pods = self.picture().status, self.masters()
+        if pods:
+            begun = any(has_begun(pod) for pod in pods)
+            return "" if begun else master_line(pods, no_master(status))
+        why, told = no_master(status), f"job '{self.name}' has no master at the moment"
+        return f"{told}: {why}" if why else f"{told} ({self.phase()})"
+
     def masters(self) -> list[KubeObject]:
         """The pods of its master: one, unless it is being replaced."""
         return patiently(lambda: self._pods(MASTER))
+
+    def has_nodes(self) -> bool:
+        """Whether any pod of a node is there; who may not see pods has to believe the status."""
+        try:
+            return bool(patiently(lambda: self._pods(NODE)))
+        except Forbidden:
+            status = status_in(self._raw)
+            return status is None or any(role.active for role in status.roles.values())
 
     def pause(self) -> None:
         """Wait a little before looking again."""
@@ -253,7 +282,7 @@ class ClusterJob:
         if job is None:
             raise NotNow(
                 f"the manifest of job '{self.name}' has problems, so it cannot be {what}; "
-                f"see 'resile describe {self.name}'"
+                f"see 'resile describe {self.name}{self._cluster.flags(self.namespace)}'"
             )
         return job
 

@@ -33,7 +33,7 @@ from resile.wire.views import NodePicture
 if TYPE_CHECKING:
     from resile.platform.kubernetes.client import KubeClient
 
-__all__ = ["Batch", "PodLogs", "node_pictures"]
+__all__ = ["Batch", "PodLogs", "has_begun", "job_pods", "node_pictures"]
 
 LOOK = 1.0
 """How often it is looked for new pods: what they print meanwhile is not lost, only late."""
@@ -49,11 +49,18 @@ WAITING = 64
 
 ENDED = frozenset({"Succeeded", "Failed"})
 
-NO_LOG = b"unable to retrieve container logs for "
-"""How a kubelet says, in place of a log, that the container is gone already."""
+NO_LOG = (
+    b"unable to retrieve container logs for ",
+    b"rpc error: code = NotFound desc = an error occurred when try to find container ",
+)
+"""How a kubelet says, in place of a log or at its end, that the container is gone already."""
 
 Batch: TypeAlias = list[tuple[str, str]]
 """Nodes' names and lines, in order."""
+
+
+class _OutputGone(Exception):
+    """There is nothing to read of a container that was removed."""
 
 
 class PodLogs:
@@ -80,11 +87,12 @@ class PodLogs:
         self._warn = warn
         self._batches: asyncio.Queue[Batch | None] = asyncio.Queue(WAITING)
         self._readers: dict[str, asyncio.Task[None]] = {}
+        self._mourned: set[str] = set()
 
     async def so_far(self) -> AsyncGenerator[Batch, None]:
         """What there is, a pod after the other."""
         for pod in await self._pods():
-            if _has_begun(pod):
+            if has_begun(pod):
                 try:
                     async for batch in self._read(pod):
                         yield batch
@@ -137,7 +145,7 @@ class PodLogs:
             return False  # it is looked again in a second
         for pod in pods:
             name = pod["metadata"]["name"]
-            if name not in self._readers and _has_begun(pod):
+            if name not in self._readers and has_begun(pod):
                 self._readers[name] = asyncio.create_task(self._follow_one(pod, tail))
         return over
 
@@ -151,16 +159,15 @@ class PodLogs:
     # --- one pod ----------------------------------------------------------------------------
 
     async def _read(self, pod: KubeObject) -> AsyncGenerator[Batch, None]:
-        name, rest = pod["metadata"]["name"], b""
+        name = pod["metadata"]["name"]
         pieces = self._client.logs(
             name, self._namespace, container=main_container_of(pod), tail=self._tail
         )
-        async with aclosing(pieces):
-            async for piece in pieces:
-                *lines, rest = (rest + piece).split(b"\n")
+        try:
+            async for lines in _whole_lines(pieces):
                 yield [(name, _text(line)) for line in lines]
-        if rest and not rest.startswith(NO_LOG):
-            yield [(name, _text(rest))]
+        except _OutputGone:
+            self._mourn(name)
 
     async def _follow_one(self, pod: KubeObject, tail: int | None) -> None:
         name, overlap = pod["metadata"]["name"], Overlap()
@@ -182,7 +189,7 @@ class PodLogs:
             await asyncio.sleep(LOOK)
 
     async def _stream(self, pod: KubeObject, overlap: Overlap, *, tail: int | None) -> None:
-        name, rest, since = pod["metadata"]["name"], b"", None
+        name, since = pod["metadata"]["name"], None
         if overlap.last is not None:
             since = math.ceil(time.monotonic() - overlap.last) + READ_TWICE
             overlap.again(overlap.last - 2 * READ_TWICE)
@@ -194,12 +201,12 @@ class PodLogs:
             tail=tail,
             since_seconds=since,
         )
-        async with aclosing(pieces):
-            async for piece in pieces:
-                *lines, rest = (rest + piece).split(b"\n")
+        try:
+            async for lines in _whole_lines(pieces):
                 await self._tell(name, overlap, lines)
-        if rest and not rest.startswith(NO_LOG):
-            await self._tell(name, overlap, [rest])
+        except _OutputGone:
+            if overlap.last is None:
+                self._mourn(name)
         await self._tell(name, overlap, None)
 
     async def _tell(self, name: str, overlap: Overlap, lines: list[bytes] | None) -> None:
@@ -221,6 +228,11 @@ class PodLogs:
         except KubeError:
             return False
         return (pod.get("status") or {}).get("phase") in ENDED
+
+    def _mourn(self, name: str) -> None:
+        if name not in self._mourned:
+            self._mourned.add(name)
+            self._warn(f"the output of {name} is gone: its container was removed")
 
     def _complain(self, pod: KubeObject, error: KubeError) -> None:
         self._warn(f"the log of {pod['metadata']['name']} cannot be read: {error}")
@@ -256,7 +268,7 @@ def _natural(name: str) -> list[tuple[int, str]]:
     return [(int(part), "") if part.isdigit() else (-1, part) for part in re.split(r"(\d+)", name)]
 
 
-def _has_begun(pod: KubeObject) -> bool:
+def has_begun(pod: KubeObject) -> bool:
     """Whether its main container ever ran; until then there is no log to ask for."""
     status, main = pod.get("status") or {}, main_container_of(pod)
     for one in status.get("containerStatuses") or ():
@@ -264,6 +276,29 @@ def _has_begun(pod: KubeObject) -> bool:
             state = one.get("state") or {}
             return bool(state.get("running") or state.get("terminated"))
     return False
+
+
+async def _whole_lines(pieces: AsyncGenerator[bytes, None]) -> AsyncGenerator[list[bytes], None]:
+    """The lines of a log without a kubelet's own; raises _OutputGone if there are no others.
+
+    A kubelet's is the whole log, or stands at its end without a newline: a program may print the
+    same.
+    """
+    rest, first = b"", True
+    async with aclosing(pieces):
+        async for piece in pieces:
+            rest += piece
+            if first and rest.startswith(NO_LOG) and rest.find(b"\n") in (-1, len(rest) - 1):
+                continue  # it may be all there is
+            *lines, rest = rest.split(b"\n")
+            if lines:
+                first = False
+                yield lines
+    if not rest.startswith(NO_LOG):
+        if rest:
+            yield [rest]
+    elif first:
+        raise _OutputGone
 
 
 def _text(line: bytes) -> str:

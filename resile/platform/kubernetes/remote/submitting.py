@@ -31,6 +31,15 @@ OWNER = "resile-cli"
 ATTEMPTS = 5
 """At taking fields over from kubectl while others write, as kubectl itself has it."""
 
+OF_THE_CONTROLLER = frozenset(
+    {
+        *("replicas", "nodeUnit", "restartPolicy", "restartBudget", "exitCodes"),
+        *("memoryGrowth", "dependsOn", "required"),
+    }
+)
+"""Fields of a role that the controller decides by, so that a change counts at once. All others
+are part of the nodes' pods."""
+
 
 class Outcome(str, Enum):
     """What came of it."""
@@ -46,6 +55,9 @@ class Submission:
 
     job: ClusterJob
     outcome: Outcome
+    remade: tuple[str, ...] = ()
+    """Roles whose next nodes will be others than those that were there: what makes up a node of
+    theirs was changed."""
 
 
 def submit_job(cluster: Cluster, job: ElasticJob) -> Submission:
@@ -64,13 +76,13 @@ async def _submit(cluster: Cluster, job: ElasticJob) -> Submission:
         if not error.details.get("name"):
             raise unknown_kind(error) from None
     if before is not None:
-        _check_changeable(before, changed=_differs(before, wished))
+        flags = cluster.flags(namespace)
+        _check_changeable(before, changed=_differs(before, wished), flags=flags)
     after = await client.apply(ELASTIC_JOBS, wish, owner=OWNER)
     if before is None:
-        outcome = Outcome.CREATED
-    else:
-        outcome = Outcome.CONFIGURED if _differs(before, after) else Outcome.UNCHANGED
-    return Submission(ClusterJob(cluster, after), outcome)
+        return Submission(ClusterJob(cluster, after), Outcome.CREATED)
+    outcome = Outcome.CONFIGURED if _differs(before, after) else Outcome.UNCHANGED
+    return Submission(ClusterJob(cluster, after), outcome, remade=_remade(before, after))
 
 
 async def _ours(cluster: Cluster, name: str, namespace: str) -> KubeObject:
@@ -98,19 +110,29 @@ def object_of(job: ElasticJob) -> KubeObject:
     return data
 
 
-def _check_changeable(before: KubeObject, *, changed: bool) -> None:
+def _check_changeable(before: KubeObject, *, changed: bool, flags: str) -> None:
     name, phase = before["metadata"]["name"], phase_of(before)
     if phase == DELETING:
         raise NotNow(f"the job '{name}' is being deleted; try again when it is gone")
     if changed and is_over(before):
         raise NotNow(
             f"the job '{name}' is over ({phase}) and differs from the manifest; "
-            f"'resile delete {name}' makes room for a new one"
+            f"'resile delete {name}{flags}' makes room for a new one"
         )
 
 
 def _differs(one: KubeObject, other: KubeObject) -> bool:
     return one.get("spec") != other.get("spec") or _notes(one) != _notes(other)
+
+
+def _remade(before: KubeObject, after: KubeObject) -> tuple[str, ...]:
+    """Roles of both whose nodes differ; new roles have no nodes yet."""
+    old, new = (raw["spec"].get("roles") or {} for raw in (before, after))
+    return tuple(name for name in new if name in old and _node(old[name]) != _node(new[name]))
+
+
+def _node(role: KubeObject) -> KubeObject:
+    return {name: value for name, value in role.items() if name not in OF_THE_CONTROLLER}
 
 
 def _notes(raw: KubeObject) -> tuple[KubeObject, KubeObject]:

@@ -74,7 +74,7 @@ async def test_output_is_printed(
 ) -> None:
     await console.says("submit", console.write(counting(2)), "-n", namespace)
     for _ in range(60):
-        both = await console.says("logs", "talk", "-n", namespace)
+        both = (await console.run("logs", "talk", "-n", namespace)).stdout
         if "[talk-worker-1] line 1 of" in both:
             break
     first, second = (
