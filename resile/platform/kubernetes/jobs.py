@@ -19,13 +19,7 @@ from resile.platform.kubernetes.errors import KubeError
 from resile.platform.kubernetes.remote.cluster import Cluster
 from resile.platform.kubernetes.remote.errors import JobEnded, WaitedInVain
 from resile.platform.kubernetes.remote.headway import trains
-from resile.platform.kubernetes.remote.job import (
-    DELETED,
-    PATIENCE,
-    ClusterJob,
-    may_pass,
-    patiently,
-)
+from resile.platform.kubernetes.remote.job import DELETED, ClusterJob
 from resile.platform.kubernetes.remote.manifests import (
     Written,
     place,
@@ -33,6 +27,7 @@ from resile.platform.kubernetes.remote.manifests import (
     read_job,
     read_manifest,
 )
+from resile.platform.kubernetes.remote.patience import PATIENCE, may_pass, patiently
 from resile.platform.kubernetes.remote.seeing import UNSEEN
 from resile.platform.kubernetes.remote.submitting import submit_job
 from resile.wire.views import JobPicture

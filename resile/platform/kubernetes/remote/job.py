@@ -8,24 +8,21 @@ from __future__ import annotations
 
 import time
 from collections.abc import AsyncGenerator, Callable, Iterator, Mapping
-from contextlib import aclosing
-from typing import Any, TypeVar
+from typing import Any
 
 from resile.job.spec import ElasticJob
 from resile.platform.kubernetes.errors import (
-    ApiError,
     Conflict,
     Forbidden,
-    Gone,
-    KubeError,
     NotFound,
-    Unreachable,
 )
-from resile.platform.kubernetes.kinds import ELASTIC_JOBS, EVENTS, KubeObject, key_of
+from resile.platform.kubernetes.kinds import ELASTIC_JOBS, KubeObject, key_of
 from resile.platform.kubernetes.labels import MASTER, NODE
 from resile.platform.kubernetes.remote.cluster import Cluster
 from resile.platform.kubernetes.remote.errors import NoSuchJob, NotNow
 from resile.platform.kubernetes.remote.headway import master_line, no_master
+from resile.platform.kubernetes.remote.listening import Listener
+from resile.platform.kubernetes.remote.patience import PATIENCE, patiently
 from resile.platform.kubernetes.remote.podlogs import (
     Batch,
     PodLogs,
@@ -42,16 +39,11 @@ from resile.platform.kubernetes.remote.seeing import (
     status_in,
 )
 from resile.platform.kubernetes.remote.sizes import wrong_size
-from resile.platform.kubernetes.remote.story import Story
 from resile.wire.picture import ended_picture
 from resile.wire.views import EventView, JobPicture, NodePicture
 
-__all__ = ["DELETED", "PATIENCE", "ClusterJob", "may_pass", "patiently"]
+__all__ = ["DELETED", "ClusterJob"]
 
-PATIENCE = 45.0
-"""An API server that is restarted is back in ten to thirty seconds."""
-
-RETRY = 0.5
 PAUSE = 0.5
 """Between two looks at something that is waited for: soon for a person, seldom for a server."""
 
@@ -59,8 +51,6 @@ WAITS_UNTOLD = 10.0
 """Seconds that the end of a job may take without a word: most nodes save and stop within them."""
 
 DELETED = "Deleted"
-
-T = TypeVar("T")
 
 
 class ClusterJob:
@@ -74,8 +64,7 @@ class ClusterJob:
         self._uid: str = raw["metadata"]["uid"]
         self._raw = raw
         self._gone = False
-        self._story: Story | None = None
-        self._story_version = ""
+        self._listener: Listener | None = None
 
     def __repr__(self) -> str:
         return f"<job {self.name} in namespace {self.namespace} of {self._cluster.name}>"
@@ -119,15 +108,9 @@ class ClusterJob:
 
     def events(self, *, since: int = 0, wait: float = 0.0) -> list[EventView]:
         """What happened after event ``since``, waiting up to ``wait`` seconds for the first."""
-        deadline = time.monotonic() + wait
-        if self._story is None or not wait:
-            self._read_story()
-        while True:
-            fresh = [event for event in self._told() if event.seq > since]
-            left = deadline - time.monotonic()
-            if fresh or left <= 0:
-                return fresh
-            self._await_story(left)
+        if self._listener is None:
+            self._listener = Listener(self._cluster, self._raw)
+        return self._listener.events(since=since, wait=wait)
 
     def log_nodes(self) -> list[NodePicture]:
         """The nodes whose output there is, or may come to be."""
@@ -329,48 +312,6 @@ class ClusterJob:
             )
         )
 
-    # --- its story --------------------------------------------------------------------------
-
-    def _told(self) -> list[EventView]:
-        return [] if self._story is None else self._story.told
-
-    def _read_story(self) -> None:
-        if self._story is None:
-            self._story = Story(self._raw)
-        listed = patiently(
-            lambda: self._cluster.ask(self._cluster.client.list(EVENTS, namespace=self.namespace))
-        )
-        self._story.take(listed.items)
-        self._story_version = listed.resource_version
-
-    def _await_story(self, seconds: float) -> None:
-        """Return with something new, or when the time is over."""
-        try:
-            self._cluster.ask(self._watch_story(max(1, int(seconds))))
-        except Gone:
-            self._read_story()
-        except KubeError as error:
-            if not may_pass(error):
-                raise
-            time.sleep(RETRY)
-            self._read_story()
-
-    async def _watch_story(self, seconds: int) -> None:
-        story = self._story
-        if story is None:
-            return
-        watch = self._cluster.client.watch(
-            EVENTS,
-            namespace=self.namespace,
-            resource_version=self._story_version,
-            timeout_seconds=seconds,
-        )
-        async with aclosing(watch):
-            async for verb, event in watch:
-                self._story_version = event["metadata"]["resourceVersion"]
-                if verb in ("ADDED", "MODIFIED") and story.take([event]):
-                    return
-
 
 async def _next_of(batches: AsyncGenerator[Batch, None]) -> Batch | None:
     return await anext(batches, None)
@@ -380,25 +321,6 @@ async def _end(batches: AsyncGenerator[Batch, None]) -> None:
     await batches.aclose()
 
 
-def patiently(work: Callable[[], T], *, within: float = PATIENCE) -> T:
-    """The result of ``work``, tried again for so many seconds while the API server is away."""
-    deadline = time.monotonic() + within
-    while True:
-        try:
-            return work()
-        except KubeError as error:
-            if not may_pass(error) or time.monotonic() + RETRY > deadline:
-                raise
-        time.sleep(RETRY)
-
-
 def _whereabouts(pod: KubeObject) -> str:
     name, machine = pod["metadata"]["name"], pod.get("spec", {}).get("nodeName")
     return f"{name} on {machine}" if machine else name
-
-
-def may_pass(error: KubeError) -> bool:
-    """Whether the same request may be answered in a while."""
-    if isinstance(error, ApiError):
-        return error.status >= 500 or error.status == 429
-    return isinstance(error, Unreachable)
