@@ -39,6 +39,7 @@ from resile.wire.messages import (
     FromMaster,
     Handover,
     HandoverOver,
+    HandoverPublish,
     HandoverStep,
     Hello,
     JobDone,
@@ -175,17 +176,13 @@ class Agent:
         if self._config.logs.folder is None:
             remove_temporary(self._log_root)
 
-    async def _flush(
-        self, again: asyncio.Queue[signal.Signals], *, patience: float | None = None
-    ) -> None:
+    async def _flush(self, again: asyncio.Queue[signal.Signals]) -> None:
         """Have the last checkpoint written, unless somebody is in a hurry."""
         flushing = asyncio.create_task(
             self._snapshots.flush(self._config.flush_timeout, grace=self._config.publish_grace)
         )
         impatient = asyncio.create_task(again.get())
-        await asyncio.wait(
-            [flushing, impatient], timeout=patience, return_when=asyncio.FIRST_COMPLETED
-        )
+        await asyncio.wait([flushing, impatient], return_when=asyncio.FIRST_COMPLETED)
         for task in (flushing, impatient):
             task.cancel()
         await asyncio.gather(flushing, impatient, return_exceptions=True)
@@ -208,15 +205,13 @@ class Agent:
         self._departure.under_way = True
         log.info("%s: leaving the job", name.name)
         if name is signal.SIGTERM and self._state is LocalState.RUNNING:
-            publish = await self._handover.offer(
+            await self._handover.offer(
                 self._fence(),
                 f"received {name.name}",
                 patience=self._elasticity.handover_timeout,
                 unless=working,
                 again=again,
             )
-            if publish:
-                await self._flush(again, patience=self._elasticity.handover_timeout)
         working.cancel()
         await asyncio.gather(working, return_exceptions=True)
         if self._node is not None:
@@ -262,8 +257,11 @@ class Agent:
                 self._handover.asked(self._fence())
             case HandoverStep(round=number):
                 self._snapshots.let_choose(number)
-            case HandoverOver(publish=publish):
-                self._handover.released(publish=publish)
+            case HandoverPublish():
+                patience = self._elasticity.handover_timeout
+                self._handover.publish(self._fence(), patience=patience)
+            case HandoverOver():
+                self._handover.released()
             case Fenced(reason=reason):
                 await self._fenced(reason)
             case Drain(reason=reason):

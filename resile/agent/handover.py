@@ -11,7 +11,14 @@ import signal
 from collections.abc import Callable
 
 from resile.agent.snapshots import Snapshots
-from resile.wire.messages import Fence, FromAgent, HandedOver, HandoverTold, Leaving
+from resile.wire.messages import (
+    Fence,
+    FromAgent,
+    HandedOver,
+    HandoverPublished,
+    HandoverTold,
+    Leaving,
+)
 
 __all__ = ["HandoverPart"]
 
@@ -24,7 +31,6 @@ class HandoverPart:
         self._say = say
         self._released = asyncio.Event()
         """Everybody has saved: this node may go."""
-        self._publish = False
         self._waiting: asyncio.Task[None] | None = None
         self.offered = ""
         """Why this node wants to leave, while it waits for the others: a master that comes back
@@ -38,9 +44,13 @@ class HandoverPart:
         if able:
             self._waiting = asyncio.create_task(self._tell(fence))
 
-    def released(self, *, publish: bool = False) -> None:
-        """Whoever wanted to leave may do so; ``publish``: once what it saved is in storage."""
-        self._publish = publish
+    def publish(self, fence: Fence, *, patience: float) -> None:
+        """Others leave as well: say when what was saved is in storage."""
+        self.forget()
+        self._waiting = asyncio.create_task(self._tell_published(fence, patience))
+
+    def released(self) -> None:
+        """Whoever wanted to leave may do so."""
         self._released.set()
 
     def forget(self) -> None:
@@ -57,14 +67,13 @@ class HandoverPart:
         patience: float,
         unless: asyncio.Task[int],
         again: asyncio.Queue[signal.Signals],
-    ) -> bool:
+    ) -> None:
         """Let everybody save before this node goes, if its workers can.
 
-        Ends early when the node's work does, or when it is told a second time to go. Returns
-        whether what was saved has to be in storage first.
+        Ends early when the node's work does, or when it is told a second time to go.
         """
         if not self._snapshots.can_hand_over:
-            return False
+            return
         self.offered = reason
         self._released.clear()  # of an earlier life of this node
         self._say(Leaving(fence=fence, reason=reason))
@@ -76,8 +85,11 @@ class HandoverPart:
         for task in (released, impatient):
             task.cancel()
         self.offered = ""
-        return self._released.is_set() and self._publish
 
     async def _tell(self, fence: Fence) -> None:
         step = await self._snapshots.handed_over()
         self._say(HandedOver(fence=fence, step=step))
+
+    async def _tell_published(self, fence: Fence, patience: float) -> None:
+        await self._snapshots.flush(patience, grace=patience)
+        self._say(HandoverPublished(fence=fence))

@@ -197,7 +197,18 @@ class Formation:
 
     def handed_over(self, node: Node, step: int, now: float) -> None:
         """A member's workers saved a step and hold."""
-        if self._handover is not None and self._handover.saved(node.id, step):
+        if self._handover is None or not self._handover.saved(node.id, step):
+            return
+        if len(self._roster.parting.intersection(self._round.members)) > 1:
+            self._until.handover = now + self._elasticity.handover_timeout
+            for member in self._round.members:
+                self._register.send(member, messages.HandoverPublish(round=self._round.number))
+        else:
+            self._end_handover(now)
+
+    def published(self, node: Node, now: float) -> None:
+        """What a member's workers saved is in storage: what its neighbours hold of it may go."""
+        if self._handover is not None and self._handover.published(node.id):
             self._end_handover(now)
 
     def _hand_over(self, reason: str, now: float, *, leaving: int | None = None) -> None:
@@ -229,10 +240,8 @@ class Formation:
 
     def _release(self, handover: Handover | None) -> None:
         """Whoever waits to leave may go."""
-        together = len(self._roster.parting.intersection(self._round.members)) > 1
         for node in handover.leaving if handover is not None else ():
-            over = messages.HandoverOver(round=self._round.number, publish=together)
-            self._register.send(node, over)
+            self._register.send(node, messages.HandoverOver(round=self._round.number))
 
     # --- what makes one ---------------------------------------------------------------------------
 

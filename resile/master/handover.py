@@ -24,6 +24,7 @@ class Handover:
 
     _told: set[int] = field(default_factory=set)
     _steps: dict[int, int] = field(default_factory=dict)
+    _published: set[int] = field(default_factory=set)
 
     def told(self, node: int) -> bool:
         """A member's workers know; True when it was the last one."""
@@ -39,6 +40,12 @@ class Handover:
         """A member's workers hold a step; True when it was the last one."""
         missing = self.members - self._steps.keys()
         self._steps[node] = step
+        return missing == {node}
+
+    def published(self, node: int) -> bool:
+        """A member has what it saved in storage; True when it was the last one."""
+        missing = self.members - self._published
+        self._published.add(node)
         return missing == {node}
 
     @property

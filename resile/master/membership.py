@@ -245,6 +245,13 @@ class Membership:
         self._formation.handed_over(self.roster[fence.node], step, now)
         return None
 
+    def handover_published(self, fence: Fence, *, now: float) -> str | None:
+        """What a node saved for a planned change is in storage."""
+        if refusal := self._register.why_stale(fence, RoundPhase.RUNNING):
+            return refusal
+        self._formation.published(self.roster[fence.node], now)
+        return None
+
     def left(self, fence: Fence, reason: str, *, now: float) -> None:
         """A node goes on purpose."""
         if node := self.roster.get(fence.node):

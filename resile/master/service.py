@@ -27,6 +27,7 @@ from resile.wire.messages import (
     Fenced,
     FromAgent,
     HandedOver,
+    HandoverPublished,
     HandoverTold,
     Hello,
     Leave,
@@ -267,6 +268,8 @@ class MasterService:
                 return membership.handover_told(fence, able=able, now=now)
             case HandedOver(step=step):
                 return membership.handed_over(fence, step, now=now)
+            case HandoverPublished():
+                return membership.handover_published(fence, now=now)
             case Leaving(reason=reason):
                 return membership.leaving(fence, reason, now=now)
             case Leave(reason=reason):

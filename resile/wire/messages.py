@@ -227,6 +227,12 @@ class HandedOver(Message, frozen=True, kw_only=True):
     step: Number
 
 
+class HandoverPublished(Message, frozen=True, kw_only=True):
+    """What my workers saved is in storage, or there is none."""
+
+    fence: Fence
+
+
 # --- from the master ----------------------------------------------------------------------------
 
 
@@ -282,13 +288,17 @@ class HandoverStep(Message, frozen=True, kw_only=True):
     round: int
 
 
+class HandoverPublish(Message, frozen=True, kw_only=True):
+    """Have what was saved in storage, and say :class:`HandoverPublished`: several leave, and a copy
+    in the memory of one that leaves is none."""
+
+    round: int
+
+
 class HandoverOver(Message, frozen=True, kw_only=True):
     """Whoever wants to leave may do so now."""
 
     round: int
-    publish: bool = False
-    """Not before what was saved is in storage: others leave as well, and a copy in the memory of
-    one that leaves is none."""
 
 
 class Fenced(Message, frozen=True, kw_only=True):
@@ -349,6 +359,7 @@ FromAgent: TypeAlias = (
     | WorkersReached
     | HandoverTold
     | HandedOver
+    | HandoverPublished
     | Leaving
     | Leave
 )
@@ -359,6 +370,7 @@ FromMaster: TypeAlias = (
     | Start
     | Handover
     | HandoverStep
+    | HandoverPublish
     | HandoverOver
     | Fenced
     | Drain

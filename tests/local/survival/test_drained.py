@@ -14,6 +14,9 @@ from tests.local.jobs import NodeProcess
 from tests.local.training import ENDLESS, Trained
 from tests.local.wire.masters import TOKEN, MasterProcess, running_master
 
+UNHURRIED = ("--rdzv-conf", "handover_timeout=60")
+"""A machine that runs other tests beside may take long to save."""
+
 
 @contextmanager
 def master_of(trained: Trained, folder: Path, *flags: str) -> Iterator[MasterProcess]:
@@ -40,7 +43,7 @@ def start_nodes(trained: Trained, *, after: int) -> None:
 def test_no_step_is_lost_when_all_are_told_to_go(
     trained: Trained, tmp_path: Path, first: str
 ) -> None:
-    with master_of(trained, tmp_path / "first") as master:
+    with master_of(trained, tmp_path / "first", *UNHURRIED) as master:
         start_nodes(trained, after=0)
         before = trained.trains(world=2)
         told = [master.process.send_signal, *(node.signal for node in trained.nodes)]
@@ -58,7 +61,7 @@ def test_no_step_is_lost_when_all_are_told_to_go(
 
 def test_no_step_is_lost_when_neighbours_leave_together(trained: Trained) -> None:
     for _ in range(3):
-        trained.train("--nnodes", "1:3", nproc=1, steps=ENDLESS)
+        trained.train("--nnodes", "1:3", *UNHURRIED, nproc=1, steps=ENDLESS)
     first = trained.trains(world=3)
     trained.goes_on()
     host = next(node for node in trained.nodes if trained.master_pids()[0] in children(node))

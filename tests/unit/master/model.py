@@ -21,6 +21,7 @@ from resile.wire.messages import (
     FromMaster,
     Handover,
     HandoverOver,
+    HandoverPublish,
     HandoverStep,
     Hello,
     JobDone,
@@ -272,6 +273,8 @@ class Model:
                 self.membership.handover_told(self.fence(agent), able=agent.saves, now=self.now)
             case HandoverStep(round=number):
                 self._save(number)
+            case HandoverPublish() if not agent.slow:
+                self.membership.handover_published(self.fence(agent), now=self.now)
             case HandoverOver() if agent.leaving:
                 self.agents.pop(agent.name)
                 agent.connected = False

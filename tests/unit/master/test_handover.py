@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from resile.wire.messages import Drain, Handover, HandoverOver, HandoverStep
+from resile.wire.messages import Drain, Handover, HandoverPublish, HandoverStep
 from tests.unit.master.model import Model, PretendAgent
 
 
@@ -252,8 +252,8 @@ def test_a_member_that_was_away_hears_of_the_planned_change_when_it_is_back() ->
     assert "all 2 nodes hold step 7" in " ".join(e.text for e in model.membership.journal.events)
 
 
-def test_nodes_that_leave_together_publish_first_because_their_copies_leave_too() -> None:
-    model = Model(min_nodes=1, max_nodes=3, last_call=1)
+def leaving_together(model: Model) -> list[PretendAgent]:
+    """Two of three nodes are asked to leave while everybody still saves."""
     agents = [model.join(saves=True, slow=True) for _ in range(3)]
     model.advance(1)
     for agent in agents[1:]:
@@ -261,10 +261,29 @@ def test_nodes_that_leave_together_publish_first_because_their_copies_leave_too(
     for agent in agents:
         model.membership.handed_over(model.fence(agent), 7, now=model.now)
     model.settle()
-    over = [
-        message for agent in agents for message in agent.told if isinstance(message, HandoverOver)
-    ]
-    assert [message.publish for message in over] == [True, True]
+    return agents
+
+
+def test_nodes_that_leave_together_wait_until_everybody_has_published() -> None:
+    model = Model(min_nodes=1, max_nodes=3, last_call=1)
+    agents = leaving_together(model)
+    assert [told(agent, HandoverPublish) for agent in agents] == [1, 1, 1]
+    for agent in agents[1:]:
+        model.membership.handover_published(model.fence(agent), now=model.now)
+    model.settle()
+    assert model.running == {agent.name for agent in agents}, "the copies of one would be lost"
+    model.membership.handover_published(model.fence(agents[0]), now=model.now)
+    model.settle()
+    assert model.running == {agents[0].name}
+
+
+def test_nodes_that_leave_together_do_not_wait_for_slow_storage_for_ever() -> None:
+    model = Model(min_nodes=1, max_nodes=3, last_call=1, handover_timeout=10)
+    agents = leaving_together(model)
+    model.advance(9)
+    assert len(model.running) == 3
+    model.advance(2)
+    assert model.running == {agents[0].name}
 
 
 def test_a_node_that_leaves_alone_need_not_publish() -> None:
@@ -272,5 +291,5 @@ def test_a_node_that_leaves_alone_need_not_publish() -> None:
     agents = [model.join(saves=True) for _ in range(3)]
     model.advance(1)
     model.ask_to_leave(agents[2])
-    (over,) = (message for message in agents[2].told if isinstance(message, HandoverOver))
-    assert not over.publish
+    assert not any(told(agent, HandoverPublish) for agent in agents)
+    assert model.running == {agent.name for agent in agents[:2]}
