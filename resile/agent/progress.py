@@ -13,6 +13,7 @@ import socket
 
 import msgspec
 
+from resile.decoding import DecodeError, JsonDecoder
 from resile.wire.messages import Progress
 
 
@@ -24,7 +25,7 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     loss: float | None = None
 
 
-_decoder = msgspec.json.Decoder(Report)
+_decoder = JsonDecoder[Report](Report)
 
 
 class ProgressSocket:
@@ -53,7 +54,7 @@ class ProgressSocket:
     def _take(self, data: bytes) -> None:
         try:
             report = _decoder.decode(data)
-        except (msgspec.DecodeError, ValueError):
+        except DecodeError:
             return
         if report.round == self._round:
             self.latest = Progress(step=report.step, loss=report.loss)

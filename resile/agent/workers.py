@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import signal
 import time
 from collections.abc import Callable, Mapping
@@ -14,6 +13,7 @@ from resile.agent.config import AgentConfig
 from resile.agent.environment import worker_environment
 from resile.agent.logs import WorkerLog, attempt_folder
 from resile.agent.nursery import Nursery, Worker, WorkerSpec
+from resile.decoding import decode_python_json
 from resile.wire.messages import Start, WorkerFailure
 
 LONGEST_MESSAGE = 8 * 1024
@@ -191,7 +191,7 @@ def sendable(text: str, longest: int) -> str:
 def _last_words(running: Running) -> str:
     """The worker's error file, if it wrote one, else the end of its stderr."""
     try:
-        message = json.loads(running.error_file.read_text())["message"]
+        message = decode_python_json(running.error_file.read_bytes())["message"]
         if isinstance(message, str):
             return message
         return str(message.get("extraInfo", {}).get("py_callstack") or message.get("message"))

@@ -44,6 +44,7 @@ from resile.checkpoint.names import ENTRY_ENDING, MANIFEST, PART_ENDING, is_atte
 from resile.checkpoint.part import PartKind, part_name, read_header
 from resile.checkpoint.patience import Patience, insist
 from resile.checkpoint.storage import Storage, read_whole
+from resile.decoding import DecodeError, decode_json
 
 __all__ = ["new_attempt", "publish", "write_part"]
 
@@ -207,8 +208,8 @@ def _complete(storage: Storage, folder: str, names: list[str]) -> dict[str, int]
 def _read_entry(storage: Storage, path: str) -> PartEntry | None:
     """One entry, or none if it vanished or is not whole: then it may still be written again."""
     try:
-        return msgspec.json.decode(read_whole(storage, path), type=PartEntry)
-    except (NotThere, msgspec.DecodeError):
+        return decode_json(read_whole(storage, path), PartEntry)
+    except (NotThere, DecodeError):
         return None
 
 

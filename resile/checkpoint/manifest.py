@@ -11,6 +11,7 @@ import msgspec
 from resile.checkpoint.errors import PartDamaged
 from resile.checkpoint.names import PART_ENDING, is_ours
 from resile.checkpoint.part import PartKind
+from resile.decoding import DecodeError, decode_json
 
 __all__ = ["FORMAT", "Manifest", "PartEntry", "decode_manifest", "encode_manifest"]
 
@@ -58,8 +59,8 @@ def encode_manifest(manifest: Manifest) -> bytes:
 def decode_manifest(data: bytes, *, source: str) -> Manifest:
     """Read one; raises :class:`PartDamaged` with what is wrong."""
     try:
-        manifest = msgspec.json.decode(data, type=Manifest)
-    except msgspec.DecodeError as error:
+        manifest = decode_json(data, Manifest)
+    except DecodeError as error:
         raise PartDamaged(f"{source} is not a manifest: {error}") from None
     if manifest.format != FORMAT:
         raise PartDamaged(

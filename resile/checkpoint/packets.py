@@ -14,6 +14,8 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from resile.decoding import DecodeError, MsgpackDecoder
+
 __all__ = ["LARGEST_PACKET", "receive", "send"]
 
 LARGEST_PACKET = 128 * 1024
@@ -38,10 +40,10 @@ def send(line: socket.socket, message: Any, descriptors: Sequence[int] = ()) -> 
         line.send(data)
 
 
-def receive(line: socket.socket, decoder: msgspec.msgpack.Decoder[T]) -> tuple[T, list[int]] | None:
+def receive(line: socket.socket, decoder: MsgpackDecoder[T]) -> tuple[T, list[int]] | None:
     """The next message and its descriptors, which are the receiver's now; None at the end.
 
-    Raises :class:`msgspec.DecodeError` for what is no message.
+    Raises :class:`~resile.decoding.DecodeError` for what is no message.
     """
     room = socket.CMSG_SPACE(MOST_DESCRIPTORS * array.array("i").itemsize)
     flags = socket.MSG_CMSG_CLOEXEC
@@ -54,7 +56,7 @@ def receive(line: socket.socket, decoder: msgspec.msgpack.Decoder[T]) -> tuple[T
         return None
     try:
         return decoder.decode(data), list(descriptors)
-    except msgspec.DecodeError:
+    except DecodeError:
         for descriptor in descriptors:
             os.close(descriptor)
         raise

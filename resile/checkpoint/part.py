@@ -18,6 +18,7 @@ from typing import Any
 import msgspec
 
 from resile.checkpoint.errors import PartDamaged
+from resile.decoding import JsonDecoder
 
 __all__ = [
     "ITEM_SIZES",
@@ -121,10 +122,10 @@ class _Entry(msgspec.Struct):
     data_offsets: tuple[int, int]
 
 
-_described = msgspec.json.Decoder(dict[str, msgspec.Raw])
-_metadata = msgspec.json.Decoder(dict[str, str])
-_about = msgspec.json.Decoder(PartHeader)
-_entry = msgspec.json.Decoder(_Entry)
+_described = JsonDecoder[dict[str, msgspec.Raw]](dict[str, msgspec.Raw])
+_metadata = JsonDecoder[dict[str, str]](dict[str, str])
+_about = JsonDecoder[PartHeader](PartHeader)
+_entry = JsonDecoder[_Entry](_Entry)
 
 
 def lay_out(header: PartHeader, *, room: int = 0) -> PartLayout:

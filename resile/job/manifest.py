@@ -12,6 +12,7 @@ from typing import Any, Literal
 import msgspec
 import yaml
 
+from resile.decoding import DecodeError, convert
 from resile.job.checks import Finding, check_job
 from resile.job.errors import ManifestError, Problem
 from resile.job.shape import ShapeReader
@@ -82,8 +83,8 @@ def _job(data: Any, reader: ShapeReader, problems: list[Problem]) -> ElasticJob:
         raise ManifestError([*problems, *reader.problems])
     shaped = _STAND_IN | reader.read(_without_server_fields(data), ElasticJob)
     try:
-        job = msgspec.convert(shaped, ElasticJob)
-    except msgspec.ValidationError as error:
+        job = convert(shaped, ElasticJob)
+    except DecodeError as error:
         if not reader.problems:
             reader.report((), str(error))
         raise ManifestError([*problems, *reader.problems]) from None

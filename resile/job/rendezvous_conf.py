@@ -12,8 +12,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-import msgspec
-
+from resile.decoding import DecodeError, convert
 from resile.job.elasticity import Elasticity, ElasticityError
 
 SYNONYMS = {
@@ -107,6 +106,6 @@ def elasticity_of(
         if isinstance(value := values.get(name), float):
             values[name] = int(value)
     try:
-        return msgspec.convert(values, Elasticity)
-    except msgspec.ValidationError as error:
+        return convert(values, Elasticity)
+    except DecodeError as error:
         raise ElasticityError(str(error)) from None

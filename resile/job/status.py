@@ -16,6 +16,7 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
+from resile.decoding import decode_json
 from resile.job.exits import ExitCause
 from resile.job.node import Node, NodePhase
 from resile.job.role import NodeResources
@@ -343,7 +344,6 @@ class JobStatus(_StatusStruct, frozen=True, kw_only=True):
 
 
 _ENCODER = msgspec.json.Encoder()
-_DECODER = msgspec.json.Decoder(JobStatus)
 
 
 def encode_status(status: JobStatus) -> bytes:
@@ -352,5 +352,5 @@ def encode_status(status: JobStatus) -> bytes:
 
 
 def decode_status(data: bytes | str) -> JobStatus:
-    """A status from JSON; raises msgspec.ValidationError on what no controller wrote."""
-    return _DECODER.decode(data)
+    """A status from JSON; raises DecodeError for what no controller wrote."""
+    return decode_json(data, JobStatus)

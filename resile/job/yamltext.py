@@ -10,9 +10,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
-import msgspec
 import yaml
 
+from resile.decoding import DecodeError, decode_json
 from resile.job.errors import Problem
 
 __all__ = ["Path", "Source", "dotted", "read_text"]
@@ -47,8 +47,8 @@ def read_text(text: str) -> Source:
     """Read one document. A syntax error leaves ``data`` None and one problem with its line."""
     if text.lstrip().startswith("{"):
         try:
-            return Source(data=msgspec.json.decode(text))
-        except (msgspec.DecodeError, RecursionError):
+            return Source(data=decode_json(text, object))
+        except DecodeError:
             pass  # YAML's flow style begins alike, and its errors name the line
     return _TreeReader(text).read()
 

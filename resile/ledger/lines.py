@@ -14,6 +14,8 @@ from collections.abc import Iterable, Iterator, Sequence
 
 import msgspec
 
+from resile.decoding import DecodeError, JsonDecoder
+
 __all__ = ["ENDING", "Begin", "Line", "Trained", "decode_line", "encode_line", "trained"]
 
 ENDING = ".ledger"
@@ -68,7 +70,7 @@ class Trained(msgspec.Struct, frozen=True, kw_only=True, tag="trained", omit_def
 
 Line = Begin | Trained
 
-_decoder: msgspec.json.Decoder[Line] = msgspec.json.Decoder(Line)
+_decoder = JsonDecoder[Line](Line)
 
 
 def trained(step: int, epoch: int, *, indices: Sequence[int], total: int | None) -> Trained:
@@ -85,13 +87,10 @@ def encode_line(line: Line) -> bytes:
 
 
 def decode_line(data: bytes) -> Line:
-    """Read one; raises ``msgspec.DecodeError``."""
-    try:
-        line = _decoder.decode(data)
-    except UnicodeDecodeError as error:
-        raise msgspec.DecodeError(str(error)) from None
+    """Read one; raises :class:`~resile.decoding.DecodeError`."""
+    line = _decoder.decode(data)
     if isinstance(line, Trained) and any(start >= stop for start, stop in line.ranges):
-        raise msgspec.ValidationError("a range ends before it begins")
+        raise DecodeError("a range ends before it begins")
     return line
 
 

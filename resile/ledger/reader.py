@@ -12,8 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import msgspec
-
+from resile.decoding import DecodeError
 from resile.ledger.errors import LedgerDamaged, NoLedger
 from resile.ledger.lines import ENDING, Begin, Line, Trained, decode_line
 
@@ -110,5 +109,5 @@ def _lines(path: Path) -> Iterator[Line]:
                 return  # cut off by a crash: what it would have said was never relied upon
             try:
                 yield decode_line(text)
-            except msgspec.DecodeError as error:
+            except DecodeError as error:
                 raise LedgerDamaged(f"{path}, line {number}, is not a ledger's: {error}") from None

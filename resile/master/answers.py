@@ -7,6 +7,7 @@ from typing import TypeVar
 import msgspec
 from aiohttp import web
 
+from resile.decoding import decode_json
 from resile.wire.views import Refusal
 
 T = TypeVar("T")
@@ -24,8 +25,5 @@ def refusal(status: int, sentence: str) -> web.Response:
 
 
 async def read_body(request: web.Request, kind: type[T]) -> T:
-    """A request's JSON as ``kind``; raises msgspec.DecodeError with what is wrong."""
-    try:
-        return msgspec.json.decode(await request.read(), type=kind)
-    except RecursionError:
-        raise msgspec.DecodeError("it is nested too deeply") from None
+    """A request's JSON as ``kind``; raises DecodeError with what is wrong."""
+    return decode_json(await request.read(), kind)

@@ -10,9 +10,9 @@ import time
 from collections.abc import Awaitable, Callable
 from functools import wraps
 
-import msgspec
 from aiohttp import web
 
+from resile.decoding import DecodeError
 from resile.master.answers import json_answer, read_body, refusal
 from resile.master.board import BoardError, Unusable, WrongSize
 from resile.master.service import MasterService
@@ -47,7 +47,7 @@ def _with_reasons(route: Route) -> Route:
             return refusal(422, str(error))
         except BoardError as error:
             return refusal(409, str(error))
-        except msgspec.DecodeError as error:
+        except DecodeError as error:
             return refusal(400, f"the request cannot be read: {error}")
 
     return served

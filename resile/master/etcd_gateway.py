@@ -8,7 +8,6 @@ it is carried out twice. With several hosts the next one is asked after each fai
 from __future__ import annotations
 
 import asyncio
-import json
 import ssl
 import time
 from base64 import b64decode, b64encode
@@ -17,6 +16,7 @@ from typing import Any, TypeAlias
 
 import aiohttp
 
+from resile.decoding import DecodeError, decode_json
 from resile.master.etcd_address import EtcdAddress
 from resile.master.stores import StoreUnusable
 from resile.wire.endpoint import Endpoint
@@ -164,10 +164,9 @@ class Gateway:
 def _decode(body: bytes) -> Json:
     """The JSON object in an answer; nothing if what answers is no etcd."""
     try:
-        said = json.loads(body)
-    except ValueError:
+        return decode_json(body, dict[str, Any])
+    except DecodeError:
         return {}
-    return said if isinstance(said, dict) else {}
 
 
 def _complaint(said: Json, status: int) -> str:

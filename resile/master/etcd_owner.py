@@ -21,6 +21,7 @@ from pathlib import Path
 
 import msgspec
 
+from resile.decoding import DecodeError, decode_json
 from resile.master.etcd_gateway import Gateway, Json, absent, delete, equals, put
 from resile.master.stores import StoreTaken, StoreUnusable
 from resile.wire.auth import new_token
@@ -178,6 +179,6 @@ class Ownership:
 
 def _decode(value: bytes) -> Owner:
     try:
-        return msgspec.json.decode(value, type=Owner)
-    except msgspec.DecodeError:
+        return decode_json(value, Owner)
+    except DecodeError:
         return Owner(token="", host="an unknown machine", pid=0, started=0, world="")

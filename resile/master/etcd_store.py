@@ -14,6 +14,7 @@ from collections.abc import Iterator, Mapping
 
 import msgspec
 
+from resile.decoding import decode_msgpack
 from resile.master.etcd_address import EtcdAddress, parse_etcd_url
 from resile.master.etcd_gateway import Gateway, Json, delete, delete_below, put
 from resile.master.etcd_owner import Ownership
@@ -89,7 +90,7 @@ class EtcdStore:
         count = await self._gateway.get(self._complete)
         if count is not None:
             kept = [parts[name] for name in sorted(parts)[: int(count)]]
-            batch = [msgspec.msgpack.decode(part, type=dict[str, bytes | None]) for part in kept]
+            batch = [decode_msgpack(part, dict[str, bytes | None]) for part in kept]
             await self._put_in_place(batch)
         elif parts:
             await self._write([delete_below(self._parts)])

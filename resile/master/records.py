@@ -11,6 +11,7 @@ from typing import Any
 
 import msgspec
 
+from resile.decoding import decode_msgpack
 from resile.job.elasticity import Elasticity
 from resile.job.status import JobStatus
 from resile.master.shards_records import DatasetRecords, decode_shards
@@ -139,27 +140,23 @@ class Memory(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def decode_memory(stored: dict[str, bytes]) -> Memory | None:
-    """The records behind a store's keys; None for an empty store."""
+    """The records behind a store's keys; None for an empty store. Raises DecodeError."""
     if JOB_KEY not in stored:
         return None
-    decode = msgspec.msgpack.decode
+    decode = decode_msgpack
     return Memory(
-        job=decode(stored[JOB_KEY], type=JobRecord),
-        round=decode(
-            stored.get(ROUND_KEY, msgspec.msgpack.encode(RoundRecord())), type=RoundRecord
-        ),
+        job=decode(stored[JOB_KEY], JobRecord),
+        round=decode(stored[ROUND_KEY], RoundRecord) if ROUND_KEY in stored else RoundRecord(),
         nodes=tuple(
-            decode(value, type=NodeRecord)
+            decode(value, NodeRecord)
             for key, value in stored.items()
             if key.startswith(NODE_PREFIX)
         ),
         events=tuple(
-            decode(stored[key], type=EventRecord)
+            decode(stored[key], EventRecord)
             for key in sorted(stored)
             if key.startswith(EVENT_PREFIX)
         ),
-        board=(
-            decode(stored[BOARD_KEY], type=BoardRecord) if BOARD_KEY in stored else BoardRecord()
-        ),
+        board=(decode(stored[BOARD_KEY], BoardRecord) if BOARD_KEY in stored else BoardRecord()),
         shards=tuple(decode_shards(stored)),
     )

@@ -13,6 +13,7 @@ from urllib.parse import quote
 
 import msgspec
 
+from resile.decoding import decode_msgpack
 from resile.wire.shards import DatasetSpec, Done, PoolState, Shard
 
 SHARDS_PREFIX = "shards/"
@@ -76,16 +77,16 @@ def client_key(dataset: str, client: str) -> str:
 
 def decode_shards(stored: Mapping[str, bytes]) -> list[DatasetRecords]:
     """The datasets behind a store's keys."""
-    decode = msgspec.msgpack.decode
+    decode = decode_msgpack
     found: dict[str, DatasetRecords] = {}
     for value in _below(stored, _BEGUN):
-        begun = decode(value, type=BegunRecord)
+        begun = decode(value, BegunRecord)
         found[begun.dataset] = DatasetRecords(begun=begun)
     for value in _below(stored, _POOL):
-        pool = decode(value, type=PoolRecord)
+        pool = decode(value, PoolRecord)
         found[pool.dataset].pool = pool
     for value in _below(stored, _CLIENT):
-        client = decode(value, type=ClientRecord)
+        client = decode(value, ClientRecord)
         found[client.dataset].clients.append(client)
     return list(found.values())
 

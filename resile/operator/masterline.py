@@ -19,6 +19,7 @@ from typing import Any, TypeVar
 import aiohttp
 import msgspec
 
+from resile.decoding import DecodeError, decode_json
 from resile.wire.auth import authorization
 from resile.wire.endpoint import Endpoint
 from resile.wire.views import EventView, JobPicture, Publication
@@ -35,7 +36,7 @@ EVENTS_LIVE = 3600.0
 """Seconds for which Kubernetes keeps Events: of what happened before that nobody could know whether
 it was told."""
 
-PASSING = (aiohttp.ClientError, asyncio.TimeoutError, msgspec.DecodeError)
+PASSING = (aiohttp.ClientError, asyncio.TimeoutError, DecodeError)
 """What a master does that is away, or is being replaced."""
 
 T = TypeVar("T")
@@ -176,4 +177,4 @@ class MasterLine:
             timeout=aiohttp.ClientTimeout(total=ANSWER_TIMEOUT + patience),
             raise_for_status=True,
         ) as answer:
-            return msgspec.json.decode(await answer.read(), type=kind)
+            return decode_json(await answer.read(), kind)

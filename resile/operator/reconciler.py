@@ -9,8 +9,7 @@ import asyncio
 import logging
 from datetime import datetime, timezone
 
-import msgspec
-
+from resile.decoding import DecodeError, convert
 from resile.job.cluster import managed_elsewhere
 from resile.job.errors import ManifestError
 from resile.job.manifest import job_from_data
@@ -103,15 +102,15 @@ def status_of(raw: KubeObject) -> JobStatus:
     """
     written: KubeObject = raw.get("status") or {}
     try:
-        return msgspec.convert(written, JobStatus)
-    except msgspec.ValidationError as error:
+        return convert(written, JobStatus)
+    except DecodeError as error:
         log.warning("the status of %s is read in part: %s", raw["metadata"]["name"], error)
-    return msgspec.convert({k: v for k, v in written.items() if _readable({k: v})}, JobStatus)
+    return convert({k: v for k, v in written.items() if _readable({k: v})}, JobStatus)
 
 
 def _readable(part: KubeObject) -> bool:
     try:
-        msgspec.convert(part, JobStatus)
-    except msgspec.ValidationError:
+        convert(part, JobStatus)
+    except DecodeError:
         return False
     return True

@@ -10,8 +10,9 @@ from __future__ import annotations
 
 from typing import Annotated
 
-import msgspec
 from msgspec import Meta
+
+from resile.decoding import DecodeError, convert
 
 MOST_WORKERS = 4096
 """Workers on one node: a hundred times the largest machine's accelerators."""
@@ -45,7 +46,7 @@ def is_name(text: str) -> bool:
     """Whether a user's name for something can be told to others."""
     try:
         # Encoded, because a command line may hold bytes that are no text.
-        msgspec.convert(text.encode().decode(), Name)
-    except (UnicodeEncodeError, msgspec.ValidationError):
+        convert(text.encode().decode(), Name)
+    except (UnicodeEncodeError, DecodeError):
         return False
     return True

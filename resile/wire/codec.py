@@ -6,6 +6,7 @@ from typing import TypeVar
 
 import msgspec
 
+from resile.decoding import DecodeError, MsgpackDecoder
 from resile.wire.errors import BadFrame
 from resile.wire.messages import PROTOCOL, AgentFrame, FromAgent, FromMaster, MasterFrame
 
@@ -29,9 +30,9 @@ class _AnyGreeting(msgspec.Struct, frozen=True):
 
 
 _encoder = msgspec.msgpack.Encoder()
-_agent_frames = msgspec.msgpack.Decoder(AgentFrame)
-_master_frames = msgspec.msgpack.Decoder(MasterFrame)
-_greetings = msgspec.msgpack.Decoder(_AnyGreeting)
+_agent_frames = MsgpackDecoder[AgentFrame](AgentFrame)
+_master_frames = MsgpackDecoder[MasterFrame](MasterFrame)
+_greetings = MsgpackDecoder[_AnyGreeting](_AnyGreeting)
 
 
 def encode_from_agent(seq: int, body: FromAgent) -> bytes:
@@ -62,10 +63,9 @@ def spoken_protocol(data: bytes) -> int | None:
         return None
 
 
-def _decode(decoder: msgspec.msgpack.Decoder[T], data: bytes) -> T:
+def _decode(decoder: MsgpackDecoder[T], data: bytes) -> T:
     try:
         return decoder.decode(data)
-    except (msgspec.DecodeError, ValueError, RecursionError) as error:
-        # Nested a few hundred times, a frame ends the decoder's recursion and not its input.
+    except DecodeError as error:
         complaint = str(error)[:LONGEST_COMPLAINT]
         raise BadFrame(f"not a message of this protocol: {complaint}") from None

@@ -16,6 +16,7 @@ from urllib.parse import urlencode
 
 import msgspec
 
+from resile.decoding import DecodeError, decode_json
 from resile.wire.auth import authorization
 from resile.wire.endpoint import Endpoint
 from resile.wire.errors import RefusedByPeer, Unreachable
@@ -96,8 +97,8 @@ class Inquiry:
     ) -> T:
         data = self._send(method, path, body=body, query=query, patience=patience)
         try:
-            return msgspec.json.decode(data, type=kind)
-        except msgspec.DecodeError as error:
+            return decode_json(data, kind)
+        except DecodeError as error:
             raise RefusedByPeer(
                 f"what listens at {self.endpoint} gave no answer of a Resile master: {error}"
             ) from None
@@ -139,6 +140,6 @@ def _why(error: Exception) -> str:
 
 def _reason(data: bytes, status: int) -> str:
     try:
-        return msgspec.json.decode(data, type=Refusal).error
-    except msgspec.DecodeError:
+        return decode_json(data, Refusal).error
+    except DecodeError:
         return data.decode(errors="replace").strip() or f"HTTP {status}"

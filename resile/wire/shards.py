@@ -20,6 +20,7 @@ from typing import Annotated, TypeAlias, TypeVar
 import msgspec
 from msgspec import Meta
 
+from resile.decoding import DecodeError, MsgpackDecoder, convert
 from resile.wire.bounds import Line, Name, Number
 from resile.wire.codec import LONGEST_COMPLAINT
 from resile.wire.errors import BadFrame
@@ -204,8 +205,8 @@ class ShardAnswer(msgspec.Struct, frozen=True):
 
 T = TypeVar("T")
 _encoder = msgspec.msgpack.Encoder()
-_requests = msgspec.msgpack.Decoder(ShardRequest)
-_answers = msgspec.msgpack.Decoder(ShardAnswer)
+_requests = MsgpackDecoder[ShardRequest](ShardRequest)
+_answers = MsgpackDecoder[ShardAnswer](ShardAnswer)
 
 
 def encode_shard_frame(frame: ShardRequest | ShardAnswer) -> bytes:
@@ -232,15 +233,15 @@ def digest_of(spec: DatasetSpec, *, epoch: int, done: Sequence[Spans]) -> str:
 def why_unfit(spec: DatasetSpec) -> str | None:
     """Why a master would not take a description, if so; names the field."""
     try:
-        msgspec.convert(msgspec.to_builtins(spec), DatasetSpec)
-    except msgspec.ValidationError as error:
+        convert(msgspec.to_builtins(spec), DatasetSpec)
+    except DecodeError as error:
         return str(error)
     return None
 
 
-def _decoded(decoder: msgspec.msgpack.Decoder[T], data: bytes) -> T:
+def _decoded(decoder: MsgpackDecoder[T], data: bytes) -> T:
     try:
         return decoder.decode(data)
-    except (msgspec.DecodeError, ValueError, RecursionError) as error:
+    except DecodeError as error:
         complaint = str(error)[:LONGEST_COMPLAINT]
         raise BadFrame(f"not a message about shards: {complaint}") from None

@@ -17,6 +17,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from resile.decoding import decode_python_json
+
 from .command import WorkerCommand
 from .scan import Scan
 
@@ -65,7 +67,7 @@ class PreloadCache:
     def read(self) -> Learnt | None:
         """Return what was learnt, `None` if nothing was or it no longer applies."""
         try:
-            content = json.loads(self.path.read_bytes())
+            content = decode_python_json(self.path.read_bytes())
             if content["installed"] != _installed():
                 return None
             return Learnt(

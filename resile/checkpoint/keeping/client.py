@@ -12,12 +12,11 @@ import socket
 import threading
 from collections.abc import Mapping, Sequence
 
-import msgspec
-
 from resile.checkpoint import packets
 from resile.checkpoint.keeping.errors import KeeperGone
 from resile.checkpoint.keeping.memory import SnapshotMemory
 from resile.checkpoint.keeping.messages import Answer, Hello, Refused, Request, Welcome
+from resile.decoding import MsgpackDecoder
 
 __all__ = ["SNAPSHOTS_VARIABLE", "KeeperClient"]
 
@@ -34,7 +33,7 @@ class KeeperClient(SnapshotMemory):
         self._line: socket.socket | None = None
         self._owner = 0
         self._asking = threading.Lock()
-        self._decoder: msgspec.msgpack.Decoder[Answer] = msgspec.msgpack.Decoder(Answer)
+        self._decoder = MsgpackDecoder[Answer](Answer)
         with self._asking:
             self._connected()
 

@@ -15,11 +15,10 @@ import socket
 import struct
 import threading
 
-import msgspec
-
 from resile.checkpoint import packets
 from resile.checkpoint.keeping.keeper import Keeper
 from resile.checkpoint.keeping.messages import Hello, Refused, Request
+from resile.decoding import DecodeError, MsgpackDecoder
 
 __all__ = ["KeeperServer"]
 
@@ -65,7 +64,7 @@ class KeeperServer:
         try:
             if _is_ours(line):
                 self._converse(line)
-        except (OSError, msgspec.DecodeError) as error:
+        except (OSError, DecodeError) as error:
             log.debug("a worker's line to the keeper broke: %s", error)
         except Exception:
             log.exception("a worker's request to the keeper failed")
@@ -75,7 +74,7 @@ class KeeperServer:
             line.close()
 
     def _converse(self, line: socket.socket) -> None:
-        decoder: msgspec.msgpack.Decoder[Request] = msgspec.msgpack.Decoder(Request)
+        decoder = MsgpackDecoder[Request](Request)
         worker: Hello | None = None
         while (received := packets.receive(line, decoder)) is not None:
             request, surplus = received

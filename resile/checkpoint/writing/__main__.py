@@ -13,12 +13,11 @@ import signal
 import socket
 import sys
 
-import msgspec
-
 from resile.checkpoint import packets
 from resile.checkpoint.writing.messages import Numbered
 from resile.checkpoint.writing.priority import be_last
 from resile.checkpoint.writing.work import Work
+from resile.decoding import MsgpackDecoder
 
 PARENT_INTERVAL = 1.0
 """How often it is looked whether the owner lives; the socket's end is noticed at once."""
@@ -41,7 +40,7 @@ def main() -> None:
 def _listen(line: socket.socket, work: Work) -> None:
     parent = os.getppid()
     line.settimeout(PARENT_INTERVAL)
-    decoder = msgspec.msgpack.Decoder(Numbered)
+    decoder = MsgpackDecoder[Numbered](Numbered)
     while os.getppid() == parent:
         try:
             received = packets.receive(line, decoder)

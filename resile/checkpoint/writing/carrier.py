@@ -33,6 +33,7 @@ from resile.checkpoint.writing.messages import (
     Write,
     Written,
 )
+from resile.decoding import MsgpackDecoder
 
 __all__ = ["Carrier"]
 
@@ -172,7 +173,7 @@ class Carrier:
         return process
 
     def _read(self, process: _Process) -> None:
-        decoder = msgspec.msgpack.Decoder(Told)
+        decoder = MsgpackDecoder[Told](Told)
         with contextlib.suppress(OSError):
             while (received := packets.receive(process.line, decoder)) is not None:
                 self._heard(received[0])

@@ -22,6 +22,7 @@ from lightkube.config.kubeconfig import SingleConfig
 from lightkube.config.models import Cluster, User
 from lightkube.core.exceptions import ConfigError as LightkubeConfigError
 
+from resile.decoding import DecodeError, decode_json
 from resile.platform.kubernetes.credentials import PluginAuth, PluginEntry
 from resile.platform.kubernetes.errors import ConfigError, Unreachable, refusal
 from resile.platform.kubernetes.kinds import KubeObject
@@ -134,8 +135,8 @@ class Connection:
     def decoded(self, content: bytes) -> KubeObject:
         """The object in an answer."""
         try:
-            return msgspec.json.decode(content, type=KubeObject)
-        except msgspec.DecodeError as error:
+            return decode_json(content, KubeObject)
+        except DecodeError as error:
             raise Unreachable(
                 f"what answers at {self.server} is no Kubernetes API server: {error}"
             ) from None

@@ -20,6 +20,7 @@ import httpx2
 import msgspec
 from lightkube.config.models import UserExec
 
+from resile.decoding import DecodeError, decode_json
 from resile.platform.kubernetes.errors import ConfigError
 
 __all__ = ["PluginAuth", "PluginEntry"]
@@ -147,8 +148,8 @@ class PluginAuth(httpx2.Auth):
 
     def _understood(self, printed: bytes) -> _Credential:
         try:
-            credential = msgspec.json.decode(printed, type=_PluginAnswer).status
-        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            credential = decode_json(printed, _PluginAnswer).status
+        except DecodeError as error:
             raise self._failed(f"printed no ExecCredential: {error}") from None
         certificate, key = credential.client_certificate_data, credential.client_key_data
         if certificate and key:

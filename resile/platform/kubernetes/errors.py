@@ -19,7 +19,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-import msgspec
+from resile.decoding import DecodeError, decode_json
 
 __all__ = [
     "AlreadyExists",
@@ -103,8 +103,8 @@ _BY_STATUS: Mapping[int, type[ApiError]] = {
 def refusal(status: int, body: bytes) -> ApiError:
     """What a refusing answer means. Whatever stands between may answer with other than JSON."""
     try:
-        told = msgspec.json.decode(body, type=dict[str, Any])
-    except (msgspec.DecodeError, UnicodeDecodeError):
+        told = decode_json(body, dict[str, Any])
+    except DecodeError:
         told = {"message": body.decode(errors="replace").strip()[:500]}
     return refusal_of({**told, "code": status})
 

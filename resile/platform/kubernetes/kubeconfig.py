@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import msgspec
 import yaml
 
+from resile.decoding import DecodeError, convert
 from resile.platform.kubernetes.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -126,8 +127,8 @@ class _Entry:
         if self.kind not in self.written:
             raise self.mistake(f"lacks {self.kind!r}")
         try:
-            return msgspec.convert(self.written[self.kind] or {}, type_)
-        except msgspec.ValidationError as error:
+            return convert(self.written[self.kind] or {}, type_)
+        except DecodeError as error:
             raise self.mistake(f"is wrong: {error}") from None
 
     def mistake(self, what: str) -> ConfigError:
@@ -155,7 +156,7 @@ def _read(path: Path) -> _Written:
         raise ConfigError(f"there is no kubeconfig at {path}") from None
     except OSError as error:
         raise _unreadable(path, error) from None
-    except (yaml.YAMLError, ValueError) as error:
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
         why = " ".join(str(error).split())
         raise ConfigError(f"{path} is no kubeconfig: {why}") from None
     if content is None:

@@ -23,6 +23,7 @@ from pathlib import Path
 
 import msgspec
 
+from resile.decoding import DecodeError, decode_json
 from resile.ledger.lines import ENDING
 from resile.wire.auth import new_token, read_token, write_private
 from resile.wire.endpoint import Endpoint, EndpointError, parse_endpoint
@@ -99,8 +100,8 @@ class JobFolder:
     def picture(self) -> JobPicture | None:
         """The job as it was last written down; None if it came to nothing."""
         try:
-            return msgspec.json.decode(self._picture.read_bytes(), type=JobPicture)
-        except (OSError, msgspec.DecodeError):
+            return decode_json(self._picture.read_bytes(), JobPicture)
+        except (OSError, DecodeError):
             return None
 
     def events(self, *, since: int = 0) -> list[EventView]:
@@ -110,7 +111,7 @@ class JobFolder:
         except OSError:
             return []
         whole = (line for line in lines if line.endswith(b"\n"))
-        events = [msgspec.json.decode(line, type=EventView) for line in whole]
+        events = [decode_json(line, EventView) for line in whole]
         return [event for event in events if event.seq > since]
 
     def log_files(self) -> list[LogFile]:

@@ -17,6 +17,8 @@ from typing import TypeVar
 import msgspec
 import torch.distributed as dist
 
+from resile.decoding import decode_msgpack
+
 __all__ = ["Agreement", "Place", "connect_early", "open_agreement"]
 
 PATIENCE = timedelta(minutes=10)
@@ -82,7 +84,7 @@ class Agreement:
     def hear(self, key: str, kind: type[T]) -> T:
         """Wait for a record that some worker leaves."""
         data = self._alone[key] if self._store is None else self._store.get(key)
-        return msgspec.msgpack.decode(data, type=kind)
+        return decode_msgpack(data, kind)
 
     def said(self, key: str) -> bool:
         """Whether a record is there; never waits."""

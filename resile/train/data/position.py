@@ -10,6 +10,7 @@ from collections.abc import Mapping
 
 import msgspec
 
+from resile.decoding import convert
 from resile.train.data.errors import PositionMisfit
 from resile.train.data.order import ORDER
 
@@ -44,8 +45,8 @@ class Position(msgspec.Struct, frozen=True, kw_only=True):
         have changed. Raises :class:`PositionMisfit`.
         """
         try:
-            found = msgspec.convert(dict(saved), Position)
-        except (msgspec.ValidationError, TypeError, ValueError) as error:
+            found = convert(dict(saved), Position)
+        except (TypeError, ValueError) as error:
             raise PositionMisfit(f"this is not a position in data: {error}") from None
         if found.completed in (0, found.length):
             return msgspec.structs.replace(

@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
+from resile.decoding import convert
 from resile.train.data.errors import PositionMisfit
 from resile.wire.shards_spans import Spans
 
@@ -61,10 +62,10 @@ def united(
 
 def _read(state: Mapping[str, object]) -> ShardPosition:
     try:
-        position = msgspec.convert(dict(state), ShardPosition)
+        position = convert(dict(state), ShardPosition)
         for numbers in position.done:
             Spans.decode(numbers)
-    except (msgspec.ValidationError, TypeError, ValueError) as error:
+    except (TypeError, ValueError) as error:
         raise PositionMisfit(f"this is not a position in leased data: {error}") from None
     if position.format != FORMAT:
         raise PositionMisfit(

@@ -11,6 +11,8 @@ from typing import Any
 
 from transformers.trainer_callback import ExportableState
 
+from resile.decoding import decode_python_json
+
 __all__ = ["TrainerRecord"]
 
 _KEPT = (
@@ -41,7 +43,7 @@ class TrainerRecord:
 
     def load_state_dict(self, saved: Mapping[str, str]) -> None:
         """Go on from there. A callback that was not there before is left as it is."""
-        record = json.loads(saved["json"])
+        record = decode_python_json(saved["json"])
         for name, value in record["state"].items():
             setattr(self._trainer.state, name, value)
         for key, one in self._callbacks():

@@ -15,6 +15,7 @@ import msgspec
 import torch
 
 from resile.checkpoint.part import PartHeader, PartLayout, Slice, lay_out, read_header
+from resile.decoding import decode_json
 from resile.train.checkpoint.capture import Portion
 from resile.train.migrate.errors import MigrationDamaged
 
@@ -86,10 +87,10 @@ class Record:
             return cls(
                 step=int(found["step"]),
                 world=int(found["world"]),
-                values=msgspec.json.decode(found["values"]),
+                values=decode_json(found["values"], object),
                 ranks=tuple(_bytes(one) for one in found["ranks"]),
             )
-        except (KeyError, TypeError, ValueError, msgspec.DecodeError) as error:
+        except (KeyError, TypeError, ValueError) as error:
             raise MigrationDamaged(f"{source} was not saved by the migrator: {error!r}") from error
 
 

@@ -10,6 +10,7 @@ import msgspec
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
+from resile.decoding import DecodeError
 from resile.ledger import Ledger, LedgerError, check, read_ledger
 from resile.ledger.lines import Line, Trained, decode_line, encode_line
 
@@ -134,7 +135,7 @@ def test_garbage_is_never_taken_for_a_sound_ledger(garbage: bytes, where: int) -
         path.write_bytes(changed)
         try:
             after = [decode_line(line) for line in changed.splitlines()]
-        except msgspec.DecodeError:
+        except DecodeError:
             assert not _sound(folder)
         else:
             told = [one for one in after if isinstance(one, Trained)]

@@ -14,6 +14,7 @@ import msgspec
 
 from resile.checkpoint.keeping.errors import PeerTrouble
 from resile.checkpoint.slots import Label
+from resile.decoding import DecodeError, MsgpackDecoder
 
 __all__ = [
     "Answer",
@@ -122,8 +123,8 @@ class No(msgspec.Struct, frozen=True, kw_only=True, tag=True):
 Ask = Challenge | Proof | Offer | Wanted | HeadersWanted | Arrived | Whole | Torn
 Answer = Challenge | Proof | GoOn | Coming | HeaderComing | Arrived | Kept | No
 
-AskDecoder: msgspec.msgpack.Decoder[Ask] = msgspec.msgpack.Decoder(Ask)
-AnswerDecoder: msgspec.msgpack.Decoder[Answer] = msgspec.msgpack.Decoder(Answer)
+AskDecoder = MsgpackDecoder[Ask](Ask)
+AnswerDecoder = MsgpackDecoder[Answer](Answer)
 _encoder = msgspec.msgpack.Encoder()
 
 
@@ -133,7 +134,7 @@ def send(connection: socket.socket, message: Any) -> None:
     connection.sendall(_LENGTH.pack(len(data)) + data)
 
 
-def receive(connection: socket.socket, decoder: msgspec.msgpack.Decoder[T]) -> T:
+def receive(connection: socket.socket, decoder: MsgpackDecoder[T]) -> T:
     """The next frame, and not one byte of what comes after it.
 
     Raises OSError when the other side is gone, :class:`PeerTrouble` for what is no frame of ours.
@@ -143,7 +144,7 @@ def receive(connection: socket.socket, decoder: msgspec.msgpack.Decoder[T]) -> T
         raise PeerTrouble(f"a frame of {length} bytes; at most {LARGEST_FRAME} are read")
     try:
         return decoder.decode(receive_exactly(connection, length))
-    except msgspec.DecodeError as error:
+    except DecodeError as error:
         raise PeerTrouble(f"not a word of a keeper: {error}") from None
 
 

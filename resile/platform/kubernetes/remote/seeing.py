@@ -10,6 +10,7 @@ from typing import Any
 
 import msgspec
 
+from resile.decoding import DecodeError, convert
 from resile.job.errors import ManifestError
 from resile.job.manifest import job_from_data
 from resile.job.spec import ElasticJob
@@ -89,8 +90,8 @@ def status_in(raw: KubeObject) -> JobStatus | None:
     if not raw.get("status"):
         return None
     try:
-        return msgspec.convert(raw["status"], JobStatus)
-    except msgspec.ValidationError:
+        return convert(raw["status"], JobStatus)
+    except DecodeError:
         return None
 
 

@@ -11,8 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import msgspec
-
+from resile.decoding import DecodeError, decode_json
 from resile.train.data.errors import RecordDamaged
 from resile.train.data.readers.base import Reader
 from resile.train.data.readers.openfile import OpenFile
@@ -114,6 +113,6 @@ class JSONLinesReader(LineReader):
 
     def _parsed(self, text: str, index: int) -> Any:
         try:
-            return msgspec.json.decode(text)
-        except msgspec.DecodeError as error:
+            return decode_json(text, object)
+        except DecodeError as error:
             raise self._damage(index, f"is not JSON: {error}") from None
