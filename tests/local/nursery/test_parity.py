@@ -125,6 +125,24 @@ ENDINGS = {
         "print(subprocess.run([sys.executable, '-c', 'import sys; print(sys.argv, sys.path)'],"
         " capture_output=True, text=True))"
     ),
+    "objects that live to the end": (
+        "import colorsys, os\n"
+        "class Last:\n"
+        "    def __init__(self, name): self.name = name\n"
+        "    def __del__(self): os.write(1, f'{self.name} is gone\\n'.encode())\n"
+        "_hidden, first, second = Last('hidden'), Last('first'), Last('second')\n"
+        "circle = Last('circle'); circle.itself = circle\n"
+        "def function(kept=Last('default')): pass\n"
+        "colorsys.kept = Last('in a module')"
+    ),
+    "a stdout that is full": (
+        "import os, sys\n"
+        "os.dup2(os.open('/dev/full', os.O_WRONLY), 1); sys.stdout.write('no room')"
+    ),
+    "a daemon thread that outlives the script": (
+        "import threading, time\n"
+        "threading.Thread(target=time.sleep, args=(600,), daemon=True).start()"
+    ),
     "a module of the user's own": "import helper; print(helper.__file__, helper.VALUE)",
     "a broken module of the user's own": "import broken",
 }
@@ -140,6 +158,32 @@ async def test_it_ends_and_prints_the_same(
     write("broken.py", "\n\nraise RuntimeError('in helper')\n")
     fresh, warm = await both(tmp_path, script("train.py", flags=flags))
     assert warm == fresh
+
+
+UNCLOSED = """
+import bz2, csv, gzip, logging, zipfile
+def function(): pass
+class Writer:
+    def __init__(self, file): self.file = file; self.itself = self
+rows = csv.writer(open("rows.csv", "w")); rows.writerow(range(500))
+packed = gzip.open("packed.gz", "wt"); packed.write("a line" * 500)
+circle = Writer(open("circle.txt", "wb")); circle.file.write(b"x" * 500)
+logging.kept = open("kept.txt", "w"); logging.kept.write("y" * 500)
+"""
+
+
+async def test_files_that_were_never_closed_are_written(tmp_path: Path, write: Write) -> None:
+    write("train.py", UNCLOSED)
+    async with cradle_for(tmp_path, script("train.py")) as cradle:
+        contents = []
+        for warm in (False, True):
+            assert (await cradle.run() if warm else cradle.run_fresh()).returncode == 0
+            files = {path.name: path for path in cradle.folder.iterdir() if path.suffix != ".py"}
+            contents.append({name: path.stat().st_size for name, path in files.items()})
+            for path in files.values():
+                path.unlink()
+    assert contents[1] == contents[0]
+    assert all(contents[0].values())
 
 
 async def test_a_missing_script_is_reported_by_the_interpreter(tmp_path: Path) -> None:

@@ -143,7 +143,8 @@ def warm_up(
     # where giving memory back means copying the pages it lies in.
     sys.path_importer_cache.clear()
     gc.collect()
-    # A collection in a worker would write into every page that holds a preloaded object.
+    # A collection in a child that waits would write into every page that holds an object. A worker
+    # has them back in the oldest generation, where a fresh process has what it imported.
     gc.freeze()
     if collecting:
         gc.enable()

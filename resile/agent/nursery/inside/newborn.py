@@ -8,6 +8,7 @@ with the codes a shell uses: 126 for "cannot", 127 for "not found".
 Signals are blocked until a child is what it is meant to be: sent earlier, they wait.
 """
 
+import gc
 import io
 import os
 import sys
@@ -89,6 +90,10 @@ def _take_place(environ: dict[str, str], cwd: str) -> None:
 
 def _be_as_new(heritage: Heritage) -> None:
     """Give a warm worker what is still missing to a fresh interpreter."""
+    # The nursery's objects were kept from collection, so that waiting children share them. Among
+    # them is the dictionary of `__main__`: were it kept from the last collection too, nothing that
+    # the script left open would be closed, and its data would be lost.
+    gc.unfreeze()
     for stream, text in zip((sys.__stdout__, sys.__stderr__), heritage.echo, strict=True):
         if stream is not None:
             stream.write(text)
