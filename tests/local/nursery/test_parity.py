@@ -136,8 +136,7 @@ ENDINGS = {
         "colorsys.kept = Last('in a module')"
     ),
     "a stdout that is full": (
-        "import os, sys\n"
-        "os.dup2(os.open('/dev/full', os.O_WRONLY), 1); sys.stdout.write('no room')"
+        "import os, sys\nos.dup2(os.open('/dev/full', os.O_WRONLY), 1); sys.stdout.write('no room')"
     ),
     "a daemon thread that outlives the script": (
         "import threading, time\n"
