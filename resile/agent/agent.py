@@ -208,7 +208,7 @@ class Agent:
             await self._handover.offer(
                 self._fence(),
                 f"received {name.name}",
-                patience=self._elasticity.handover_timeout,
+                patience=self._elasticity.leave_timeout,
                 unless=working,
                 again=again,
             )

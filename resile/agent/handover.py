@@ -22,6 +22,10 @@ from resile.wire.messages import (
 
 __all__ = ["HandoverPart"]
 
+COPY_PATIENCE = 5.0
+"""Seconds that copies for the next node may hold up a planned change in which nobody leaves: should
+a node be lost while the next round forms, no step is. A node that leaves has longer for them."""
+
 
 class HandoverPart:
     """One node's, through all rounds."""
@@ -31,7 +35,8 @@ class HandoverPart:
         self._say = say
         self._released = asyncio.Event()
         """Everybody has saved: this node may go."""
-        self._waiting: asyncio.Task[None] | None = None
+        self._tasks: list[asyncio.Task[None]] = []
+        """That tell the master how far this node is."""
         self.offered = ""
         """Why this node wants to leave, while it waits for the others: a master that comes back
         meanwhile has to hear it again."""
@@ -42,12 +47,11 @@ class HandoverPart:
         self._say(HandoverTold(fence=fence, able=able))
         self.forget()
         if able:
-            self._waiting = asyncio.create_task(self._tell(fence))
+            self._tasks.append(asyncio.create_task(self._tell(fence)))
 
     def publish(self, fence: Fence, *, patience: float) -> None:
-        """Others leave as well: say when what was saved is in storage."""
-        self.forget()
-        self._waiting = asyncio.create_task(self._tell_published(fence, patience))
+        """Copies alone may not do: say when what was saved is in storage."""
+        self._tasks.append(asyncio.create_task(self._tell_published(fence, patience)))
 
     def released(self) -> None:
         """Whoever wanted to leave may do so."""
@@ -55,9 +59,9 @@ class HandoverPart:
 
     def forget(self) -> None:
         """A new round, or none: what was planned is past."""
-        if self._waiting is not None:
-            self._waiting.cancel()
-            self._waiting = None
+        for task in self._tasks:
+            task.cancel()
+        self._tasks.clear()
 
     async def offer(
         self,
@@ -88,8 +92,13 @@ class HandoverPart:
 
     async def _tell(self, fence: Fence) -> None:
         step = await self._snapshots.handed_over()
-        self._say(HandedOver(fence=fence, step=step))
+        await self._snapshots.copied(step, patience=COPY_PATIENCE)
+        copied = self._snapshots.newest_copied
+        self._say(HandedOver(fence=fence, step=step, copied=copied))
+        if copied is None or copied < step:
+            await self._snapshots.copied(step)
+            self._say(HandedOver(fence=fence, step=step, copied=self._snapshots.newest_copied))
 
     async def _tell_published(self, fence: Fence, patience: float) -> None:
         await self._snapshots.flush(patience, grace=patience)
-        self._say(HandoverPublished(fence=fence))
+        self._say(HandoverPublished(fence=fence, stored=self._snapshots.newest_stored))

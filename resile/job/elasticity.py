@@ -65,7 +65,8 @@ class Elasticity(msgspec.Struct, frozen=True, kw_only=True):
     handover_timeout: float = 10.0
     """Before a planned change workers save the same step; one that takes longer is not waited for.
 
-    Training goes on meanwhile. It has to be less than the grace a platform gives a leaving node.
+    A node that leaves then waits as long again until its parts are copied to another node or are in
+    storage, so twice this has to be less than the grace a platform gives a leaving node.
     """
 
     def __post_init__(self) -> None:
@@ -101,6 +102,12 @@ class Elasticity(msgspec.Struct, frozen=True, kw_only=True):
                 raise ElasticityError(f"{name} must be greater than 0")
         if self.lease < SHORTEST_LEASE:
             raise ElasticityError(f"lease must be at least {SHORTEST_LEASE:g}, not {self.lease:g}")
+
+    @property
+    def leave_timeout(self) -> float:
+        """How long a node that was asked to leave waits at most: for a common step to be saved, and
+        as long again for its own part of it to be held elsewhere."""
+        return 2 * self.handover_timeout
 
     @property
     def smallest_world(self) -> int:

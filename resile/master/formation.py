@@ -13,7 +13,7 @@ from collections.abc import Collection
 from resile.job.elasticity import Elasticity
 from resile.master.deadlines import Deadlines, is_over
 from resile.master.failures import Failures, describe_failures
-from resile.master.handover import Handover
+from resile.master.handover import Handover, Stage
 from resile.master.records import JobRecord, RoundPhase, RoundRecord
 from resile.master.register import Register
 from resile.master.roster import Node
@@ -195,25 +195,36 @@ class Formation:
             step = messages.HandoverStep(round=self._round.number)
             self._register.send(self._round.members[0], step)
 
-    def handed_over(self, node: Node, step: int, now: float) -> None:
+    def handed_over(self, node: Node, step: int, now: float, *, copied: int | None) -> None:
         """A member's workers saved a step and hold."""
-        if self._handover is None or not self._handover.saved(node.id, step):
-            return
-        if len(self._roster.parting.intersection(self._round.members)) > 1:
+        if self._handover is not None:
+            self._handover.saved(node.id, step, copied=copied)
+            self._advance_handover(self._handover, now)
+
+    def published(self, node: Node, stored: int | None, now: float) -> None:
+        """A member has what its workers saved in storage, or cannot have it there."""
+        if self._handover is not None:
+            self._handover.published(node.id, stored)
+            self._advance_handover(self._handover, now)
+
+    def _advance_handover(self, handover: Handover, now: float) -> None:
+        """Let go who leaves once nothing leaves with it; until then, also have it in storage."""
+        stage = handover.stage(self._leaving())
+        if stage is Stage.OVER:
+            self._end_handover(now)
+        elif stage is Stage.SECURING and not handover.securing:
+            handover.securing = True
             self._until.handover = now + self._elasticity.handover_timeout
             for member in self._round.members:
                 self._register.send(member, messages.HandoverPublish(round=self._round.number))
-        else:
-            self._end_handover(now)
 
-    def published(self, node: Node, now: float) -> None:
-        """What a member's workers saved is in storage: what its neighbours hold of it may go."""
-        if self._handover is not None and self._handover.published(node.id):
-            self._end_handover(now)
+    def _leaving(self) -> frozenset[int]:
+        """Members that said that they leave, be it for this change or during it."""
+        return frozenset(self._roster.parting.intersection(self._round.members))
 
     def _hand_over(self, reason: str, now: float, *, leaving: int | None = None) -> None:
         if self._handover is None:
-            self._handover = Handover(reason, frozenset(self._round.members))
+            self._handover = Handover(reason, tuple(self._round.members))
             self._until.settle = None
             self._until.handover = now + self._elasticity.handover_timeout
             for member in self._round.members:
@@ -231,12 +242,24 @@ class Formation:
         self._until.handover = None
         if handover is None:
             return
-        if handover.any_saved:
-            self._register.tell("HandedOver", f"{handover.reason}: {handover.outcome}", now)
+        self._tell_outcome(handover, now)
         self._release(handover)
         if not handover.leaving:
             self._broken = handover.reason
             self.consider(now)
+
+    def leaves_early(self, node: Node, now: float) -> None:
+        """A node goes: if a planned change was not over, it is said what is lost with the node."""
+        if self._handover is not None:
+            self._tell_outcome(self._handover, now, also=node.id)
+
+    def _tell_outcome(self, handover: Handover, now: float, *, also: int | None = None) -> None:
+        """``also``: a member that leaves without having asked."""
+        if handover.any_saved:
+            labels = {node.id: node.label for node in self._roster}
+            leaving = {*self._leaving(), *(node for node in handover.members if node == also)}
+            outcome = handover.outcome(leaving, labels)
+            self._register.tell("HandedOver", f"{handover.reason}: {outcome}", now)
 
     def _release(self, handover: Handover | None) -> None:
         """Whoever waits to leave may go."""

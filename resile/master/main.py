@@ -189,7 +189,7 @@ async def _told_to_go(service: MasterService) -> None:
     if await asked.get() is signal.SIGINT:
         return
     quiet_until = time.monotonic() + LISTENS_ON
-    give_up_at = quiet_until + service.membership.elasticity.handover_timeout
+    give_up_at = quiet_until + service.membership.elasticity.leave_timeout
     while asked.empty() and service.peers and service.membership.training:
         now = time.monotonic()
         if now >= (give_up_at if service.membership.handing_over else quiet_until):

@@ -238,24 +238,26 @@ class Membership:
         self._formation.told(self.roster[fence.node], now, able=able)
         return None
 
-    def handed_over(self, fence: Fence, step: int, *, now: float) -> str | None:
-        """A node's workers saved a step for a planned change, and hold."""
+    def handed_over(self, fence: Fence, step: int, *, copied: int | None, now: float) -> str | None:
+        """A node's workers saved a step for a planned change, and hold. ``copied``: the newest step
+        of which the next node has copies of all parts of this one."""
         if refusal := self._register.why_stale(fence, RoundPhase.RUNNING):
             return refusal
-        self._formation.handed_over(self.roster[fence.node], step, now)
+        self._formation.handed_over(self.roster[fence.node], step, now, copied=copied)
         return None
 
-    def handover_published(self, fence: Fence, *, now: float) -> str | None:
-        """What a node saved for a planned change is in storage."""
+    def handover_published(self, fence: Fence, stored: int | None, *, now: float) -> str | None:
+        """A node waits no longer for storage, where ``stored`` is the newest step."""
         if refusal := self._register.why_stale(fence, RoundPhase.RUNNING):
             return refusal
-        self._formation.published(self.roster[fence.node], now)
+        self._formation.published(self.roster[fence.node], stored, now)
         return None
 
     def left(self, fence: Fence, reason: str, *, now: float) -> None:
         """A node goes on purpose."""
         if node := self.roster.get(fence.node):
             self._register.tell("NodeLeft", f"{node.label} left: {reason}", now, node=node.id)
+            self._formation.leaves_early(node, now)
             self._remove(node, f"{node.label} left", now)
             self._formation.consider(now)
 
@@ -334,7 +336,7 @@ class Membership:
             patience = self.elasticity.lease
             if self._forgotten:
                 # The old master may still be there, and nodes with it that save before they leave.
-                patience += self.elasticity.handover_timeout
+                patience += self.elasticity.leave_timeout
             self._recall = Recall(until=now + patience)
             for node in self.roster:
                 self._evict(node, "it joined a master that had lost its memory", now)

@@ -266,10 +266,10 @@ class MasterService:
                 return membership.reached(fence, reached, missing, now=now)
             case HandoverTold(able=able):
                 return membership.handover_told(fence, able=able, now=now)
-            case HandedOver(step=step):
-                return membership.handed_over(fence, step, now=now)
-            case HandoverPublished():
-                return membership.handover_published(fence, now=now)
+            case HandedOver(step=step, copied=copied):
+                return membership.handed_over(fence, step, copied=copied, now=now)
+            case HandoverPublished(stored=stored):
+                return membership.handover_published(fence, stored, now=now)
             case Leaving(reason=reason):
                 return membership.leaving(fence, reason, now=now)
             case Leave(reason=reason):

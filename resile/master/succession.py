@@ -59,7 +59,7 @@ class Succession:
     def _make_way(self, node: Node, successor: NodeInfo, now: float) -> None:
         """Have a node leave cleanly, and not too late."""
         if node.leave_by is None:
-            node.leave_by = now + self._register.elasticity.handover_timeout
+            node.leave_by = now + self._register.elasticity.leave_timeout
             if not self._formation.is_leaving(node):
                 self._register.send(node.id, Drain(reason=f"replaced by {successor.name}"))
 

@@ -221,16 +221,21 @@ class HandoverTold(Message, frozen=True, kw_only=True):
 
 
 class HandedOver(Message, frozen=True, kw_only=True):
-    """My workers saved this step and hold still."""
+    """My workers saved this step and hold still. Said again when the copies of it have arrived."""
 
     fence: Fence
     step: Number
+    copied: Number | None = None
+    """The newest step of which the next node acknowledged copies of all my parts."""
 
 
 class HandoverPublished(Message, frozen=True, kw_only=True):
-    """What my workers saved is in storage, or there is none."""
+    """I wait no longer for storage: what my workers saved is there, or cannot be."""
 
     fence: Fence
+    stored: Number | None = None
+    """The newest step of which all my parts are there; from the node that publishes, the newest
+    whole checkpoint."""
 
 
 # --- from the master ----------------------------------------------------------------------------
@@ -289,8 +294,8 @@ class HandoverStep(Message, frozen=True, kw_only=True):
 
 
 class HandoverPublish(Message, frozen=True, kw_only=True):
-    """Have what was saved in storage, and say :class:`HandoverPublished`: several leave, and a copy
-    in the memory of one that leaves is none."""
+    """Have what was saved in storage, and say :class:`HandoverPublished`: the copies on other nodes
+    are not complete, or lie on nodes that leave as well."""
 
     round: int
 

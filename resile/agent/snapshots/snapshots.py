@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import time
 
 from resile.checkpoint.keeping.holdings import Holdings
@@ -22,9 +23,6 @@ _LOOK = 0.02
 
 _HELD_LOOK = 0.005
 """The same while workers hold still for a planned change: every moment counts."""
-
-_COPY_PATIENCE = 5.0
-"""How long a copy for the next node may hold up a planned change."""
 
 _SAY_AFTER = 1.0
 """Waiting for longer is worth a line."""
@@ -66,13 +64,28 @@ class Snapshots:
         self._keeper.let_choose(round)
 
     async def handed_over(self) -> int:
-        """Wait until all workers hold a step and the next node has a copy; returns the step."""
+        """Wait until all workers hold a step; returns it."""
         while (step := self._keeper.held) is None:
             await asyncio.sleep(_HELD_LOOK)
-        patience = time.monotonic() + _COPY_PATIENCE
-        while not self._keeper.is_copied(step) and time.monotonic() < patience:
-            await asyncio.sleep(_HELD_LOOK)
         return step
+
+    async def copied(self, step: int, *, patience: float = math.inf) -> None:
+        """Wait until the next node has copies of all parts of a step, if there is a node that takes
+        them, or until the patience is over."""
+        give_up = time.monotonic() + patience
+        while not self._keeper.is_copied(step) and time.monotonic() < give_up:
+            await asyncio.sleep(_HELD_LOOK)
+
+    @property
+    def newest_copied(self) -> int | None:
+        """The newest step of which the next node has copies of all parts of this one."""
+        return self._keeper.newest_copied
+
+    @property
+    def newest_stored(self) -> int | None:
+        """The newest step of which this node's parts are in storage; if it publishes, the newest
+        whole checkpoint."""
+        return self._keeper.newest_stored
 
     async def flush(self, timeout: float, *, grace: float) -> None:
         """Wait until everything that was to be written is written, or the time is over.

@@ -157,6 +157,17 @@ class Keeper:
         copied = self.neighbours.copied
         return not self.neighbours.next or (copied is not None and copied >= step)
 
+    @property
+    def newest_copied(self) -> int | None:
+        """The newest step of which the next node has copies of all parts of this one."""
+        return self.neighbours.copied
+
+    @property
+    def newest_stored(self) -> int | None:
+        """The newest step of which this node's parts are in storage; if it publishes, the newest
+        whole checkpoint."""
+        return self._writings.stored
+
     def _resumed(self, worker: Hello, request: Resumed) -> Reply:
         self.neighbours.settle()
         self.holdings.discard_after(request.step)

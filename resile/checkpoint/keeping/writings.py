@@ -36,6 +36,8 @@ class Writings:
         self._committed: int | None = None
         self._orders = 0
         self._committed_order = 0
+        self._to_publish: int | None = None
+        """The latest step that is published here."""
         self._trouble = ""
         self._troubled: tuple[Target, tuple[Place, ...]] | None = None
         """What the trouble was about."""
@@ -63,7 +65,20 @@ class Writings:
         with self._lock:
             self._orders += 1
             number = self._orders
+            if order.publication is not None:
+                self._to_publish = order.target.step
         return lambda word: self._hear(number, places, order, word)
+
+    @property
+    def stored(self) -> int | None:
+        """The newest step of which what was written here is on storage, and published if that was
+        to be done here."""
+        with self._lock:
+            if self._to_publish == self._written:
+                return self._committed
+            unfinished = self._written in self._steps
+            failed = self._troubled is not None and self._troubled[0].step == self._written
+            return None if unfinished or failed else self._written
 
     def status(self, *, copied: int | None, copy_trouble: str) -> Status:
         """All of it, for who asks."""

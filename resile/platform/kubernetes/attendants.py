@@ -115,7 +115,7 @@ def _master_spec(job: ElasticJob, spec: dict[str, Any], *, image: str) -> dict[s
     main, *sidecars = spec.get("containers") or [{}]
     spec["containers"] = [_master_container(job, main, image=image), *sidecars]
     spec["restartPolicy"] = "Always"
-    handover = math.ceil(job.spec.elasticity().handover_timeout)
+    handover = math.ceil(job.spec.elasticity().leave_timeout)
     spec.setdefault("terminationGracePeriodSeconds", handover + _GRACE_SECONDS)
     spec.setdefault("automountServiceAccountToken", False)
     spec.setdefault("enableServiceLinks", False)

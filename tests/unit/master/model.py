@@ -36,6 +36,9 @@ from resile.wire.messages import (
     WorkerFailure,
 )
 
+STEP = 7
+"""Which workers save before a planned change."""
+
 
 @dataclass
 class PretendAgent:
@@ -51,6 +54,10 @@ class PretendAgent:
     """Whether its workers can save before a planned change."""
     slow: bool = False
     """Whether they take for ever to do so."""
+    copies: bool = True
+    """Whether the next node has copies of what they save."""
+    stores: bool = True
+    """Whether what they save gets into storage."""
     node: int | None = None
     round: int = 0
     state: LocalState = LocalState.IDLE
@@ -274,7 +281,8 @@ class Model:
             case HandoverStep(round=number):
                 self._save(number)
             case HandoverPublish() if not agent.slow:
-                self.membership.handover_published(self.fence(agent), now=self.now)
+                stored = STEP if agent.stores else None
+                self.membership.handover_published(self.fence(agent), stored, now=self.now)
             case HandoverOver() if agent.leaving:
                 self.agents.pop(agent.name)
                 agent.connected = False
@@ -296,7 +304,12 @@ class Model:
         for member in members:
             assert any(isinstance(m, Handover) and m.round == number for m in member.told)
             if not member.slow and member.connected:
-                self.membership.handed_over(self.fence(member), 7, now=self.now)
+                self.save(member)
+
+    def save(self, agent: PretendAgent) -> None:
+        """Its workers hold the step; said again when the copies have arrived."""
+        copied = STEP if agent.copies else None
+        self.membership.handed_over(self.fence(agent), STEP, copied=copied, now=self.now)
 
     def ask_to_leave(self, agent: PretendAgent) -> None:
         agent.leaving = True

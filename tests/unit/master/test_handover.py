@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from resile.wire.messages import Drain, Handover, HandoverPublish, HandoverStep
-from tests.unit.master.model import Model, PretendAgent
+from tests.unit.master.model import STEP, Model, PretendAgent
 
 
 def told(agent: PretendAgent, kind: type) -> int:
@@ -120,7 +120,7 @@ def test_a_replaced_node_that_does_not_leave_is_put_out_when_its_time_is_over() 
     first = model.join(saves=True, rank=0, generation=0)
     second = model.join(saves=True, rank=1, generation=1, stubborn=True)
     successor = replaced(model, second)
-    model.advance(9)
+    model.advance(19)
     assert model.running == {first.name, second.name}, "training goes on meanwhile"
     model.advance(2)
     assert model.running == {first.name, successor.name}
@@ -190,7 +190,7 @@ def test_a_master_without_memory_goes_on_alone_when_nobody_comes_back() -> None:
         model.kill(agent)
     model.lose_memory(after_round=3)
     new = {replaced(model, agent).name for agent in old}
-    model.advance(14)
+    model.advance(24)
     model.reconnect_all()
     assert model.running == set(), "the old master may have nodes that still save"
     model.advance(2)
@@ -259,7 +259,7 @@ def leaving_together(model: Model) -> list[PretendAgent]:
     for agent in agents[1:]:
         model.ask_to_leave(agent)
     for agent in agents:
-        model.membership.handed_over(model.fence(agent), 7, now=model.now)
+        model.save(agent)
     model.settle()
     return agents
 
@@ -269,10 +269,10 @@ def test_nodes_that_leave_together_wait_until_everybody_has_published() -> None:
     agents = leaving_together(model)
     assert [told(agent, HandoverPublish) for agent in agents] == [1, 1, 1]
     for agent in agents[1:]:
-        model.membership.handover_published(model.fence(agent), now=model.now)
+        model.membership.handover_published(model.fence(agent), STEP, now=model.now)
     model.settle()
     assert model.running == {agent.name for agent in agents}, "the copies of one would be lost"
-    model.membership.handover_published(model.fence(agents[0]), now=model.now)
+    model.membership.handover_published(model.fence(agents[0]), STEP, now=model.now)
     model.settle()
     assert model.running == {agents[0].name}
 
@@ -293,3 +293,106 @@ def test_a_node_that_leaves_alone_need_not_publish() -> None:
     model.ask_to_leave(agents[2])
     assert not any(told(agent, HandoverPublish) for agent in agents)
     assert model.running == {agent.name for agent in agents[:2]}
+
+
+# --- what leaves with a node --------------------------------------------------------------------
+
+
+def story(model: Model) -> str:
+    return " ".join(event.text for event in model.membership.journal.events)
+
+
+def leaving_uncopied(model: Model, **others: bool) -> list[PretendAgent]:
+    """One of two nodes leaves, and the copies of what it holds are on their way."""
+    agents = [model.join(saves=True, slow=True, copies=False, **others) for _ in range(2)]
+    model.ask_to_leave(agents[1])
+    for agent in agents:
+        model.save(agent)
+    model.settle()
+    return agents
+
+
+def test_a_node_that_leaves_waits_for_the_copies_of_what_it_holds() -> None:
+    model = Model(min_nodes=1, max_nodes=2)
+    stays, leaves = leaving_uncopied(model)
+    model.advance(9)
+    assert len(model.running) == 2, "its memory would be lost"
+    leaves.copies = True
+    model.save(leaves)
+    model.settle()
+    assert model.running == {stays.name}
+    assert "all 2 nodes hold step 7" in story(model)
+
+
+def test_copies_of_what_stays_are_not_waited_for() -> None:
+    model = Model(min_nodes=1, max_nodes=2)
+    stays, leaves = model.join(saves=True, copies=False), model.join(saves=True)
+    model.ask_to_leave(leaves)
+    assert model.running == {stays.name}
+
+
+def test_a_node_whose_copies_do_not_arrive_leaves_when_the_step_is_in_storage() -> None:
+    model = Model(min_nodes=1, max_nodes=2)
+    agents = leaving_uncopied(model)
+    for agent in agents:
+        model.membership.handover_published(model.fence(agent), STEP, now=model.now)
+    model.settle()
+    assert model.running == {agents[0].name}
+    assert "all 2 nodes hold step 7, which is in storage" in story(model)
+
+
+def test_without_storage_the_copies_are_waited_for_until_the_time_is_over() -> None:
+    model = Model(min_nodes=1, max_nodes=2, handover_timeout=10)
+    agents = leaving_uncopied(model)
+    for agent in agents:
+        model.membership.handover_published(model.fence(agent), None, now=model.now)
+    model.settle()
+    model.advance(9)
+    assert len(model.running) == 2
+    model.advance(2)
+    assert model.running == {agents[0].name}
+    assert "hold step" not in story(model)
+    assert "step 7 is lost, training goes back to an earlier one" in story(model)
+    assert "no step of its parts was copied to another node, and the step is not in storage" in (
+        story(model)
+    )
+
+
+def test_what_is_lost_is_said_of_a_node_that_is_in_a_hurry() -> None:
+    model = Model(min_nodes=1, max_nodes=2)
+    stays, leaves = leaving_uncopied(model)
+    model.leave(leaves)
+    assert model.running == {stays.name}
+    assert "step 7 is lost" in story(model)
+
+
+def test_nodes_that_leave_together_need_no_storage_if_those_who_stay_have_their_copies() -> None:
+    model = Model(min_nodes=1, max_nodes=4, last_call=1)
+    agents = [model.join(saves=True, slow=True) for _ in range(4)]
+    model.advance(1)
+    for agent in (agents[0], agents[2]):
+        model.ask_to_leave(agent)
+    for agent in agents:
+        model.save(agent)
+    model.settle()
+    assert model.running == {agents[1].name, agents[3].name}
+    assert not any(told(agent, HandoverPublish) for agent in agents)
+
+
+def test_a_node_asked_to_leave_while_everybody_saves_for_a_newcomer_waits_for_its_copies() -> None:
+    model = Model(min_nodes=1, max_nodes=3, last_call=1)
+    first = model.join(saves=True, slow=True)
+    second = model.join(saves=True, slow=True, copies=False)
+    model.advance(1)
+    third = model.join()
+    model.advance(0.2)
+    model.ask_to_leave(second)
+    for agent in (first, second):
+        model.save(agent)
+    model.settle()
+    assert model.running == {first.name, second.name}
+    second.copies = True
+    model.save(second)
+    model.settle()
+    model.advance(1)
+    assert model.running == {first.name, third.name}

@@ -141,7 +141,7 @@ class Histories(RuleBasedStateMachine):
             if agent.connected and agent.node is not None:
                 model.warm_up(agent)
         # A forgotten node is asked to wait, put out, and taken in; others may be slow to save.
-        for _ in range(5):
+        for _ in range(10):
             model.reconnect_all()
             model.advance(7)
         if model.membership.job.outcome:
