@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from resile.cli.amounts import age, clock
+from resile.cli.option_types import COUNT
 from resile.cli.places import Where, cluster_options
 from resile.cli.reader import JobReader, find_job
 from resile.job.errors import ManifestError
@@ -30,7 +31,7 @@ TOLD = 15
 @click.option(
     "--events",
     "told",
-    type=click.IntRange(0),
+    type=COUNT,
     metavar="N",
     default=TOLD,
     show_default=True,

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 
-from resile.wire.bounds import MOST_WORKERS
+from resile.job.limits import MOST_WORKERS
 
 
 def count_processes(text: str) -> int:

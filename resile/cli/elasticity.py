@@ -7,6 +7,7 @@ import re
 import click
 
 from resile.job.elasticity import Elasticity, ElasticityError
+from resile.job.limits import MOST_NODES
 from resile.job.rendezvous_conf import RendezvousConf, elasticity_of, read_conf
 
 
@@ -16,6 +17,8 @@ def parse_nnodes(text: str) -> tuple[int, int]:
     if len(parts) > 2 or not all(re.fullmatch("[0-9]{1,9}", part) for part in parts):
         raise click.UsageError(f"--nnodes {text}: write N, or MIN:MAX such as 1:4")
     low, high = int(parts[0]), int(parts[-1])
+    if high > MOST_NODES:
+        raise click.UsageError(f"--nnodes {text}: a job has at most {MOST_NODES} nodes")
     if low < 1:
         raise click.UsageError(f"--nnodes {text}: a job needs at least 1 node")
     if low > high:

@@ -7,6 +7,7 @@ import msgspec
 
 from resile.cli.amounts import clock
 from resile.cli.follower import until_interrupted
+from resile.cli.option_types import COUNT
 from resile.cli.places import Where, cluster_options
 from resile.cli.reader import JobReader, find_job
 from resile.wire.views import EventView
@@ -18,7 +19,7 @@ WAIT = 10.0
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
 @click.argument("job")
 @click.option("--follow", "-f", is_flag=True, help="Go on until the job is over.")
-@click.option("--tail", type=click.IntRange(0), metavar="N", help="Only the last N so far.")
+@click.option("--tail", type=COUNT, metavar="N", help="Only the last N so far.")
 @click.option(
     "--output",
     "-o",

@@ -11,6 +11,7 @@ import click
 
 from resile.cli.follower import until_interrupted
 from resile.cli.nothing import why_silent
+from resile.cli.option_types import COUNT
 from resile.cli.places import Where, cluster_options
 from resile.cli.reader import JobReader, find_job
 from resile.job.errors import ManifestError
@@ -25,12 +26,10 @@ PENDING = NodePhase.PENDING.value
 @click.argument("job")
 @click.argument("nodes", nargs=-1, metavar="[NODE|ROLE]...")
 @click.option("--follow", "-f", is_flag=True, help="Go on until the job is over.")
-@click.option("--rank", type=click.IntRange(0), metavar="N", help="Only of this rank, who has it.")
+@click.option("--rank", type=COUNT, metavar="N", help="Only of this rank, who has it.")
 @click.option("--all", "everything", is_flag=True, help="Of all nodes, as when none is named.")
 @click.option("--master", is_flag=True, help="Of the job's master instead.")
-@click.option(
-    "--tail", type=click.IntRange(0), metavar="N", help="Only the last N lines of each so far."
-)
+@click.option("--tail", type=COUNT, metavar="N", help="Only the last N lines of each so far.")
 @click.option("--prefix/--no-prefix", default=None, help="The node's name before each line.")
 @cluster_options
 def logs(

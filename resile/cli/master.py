@@ -11,6 +11,7 @@ import click
 
 from resile.cli.elasticity import build_elasticity, parse_conf
 from resile.cli.logging import set_up_logging
+from resile.cli.option_types import RESTARTS, ROUND
 from resile.master.main import MasterConfig, PortTaken, run_master
 from resile.master.sqlite_store import SqliteStore
 from resile.master.stores import Store, StoreError
@@ -35,7 +36,7 @@ log = logging.getLogger("resile.master")
 @click.option("--nnodes", metavar="MIN:MAX", help="How many nodes; else what the first agent says.")
 @click.option(
     "--max-restarts",
-    type=click.IntRange(0),
+    type=RESTARTS,
     default=3,
     show_default=True,
     metavar="N",
@@ -49,7 +50,7 @@ log = logging.getLogger("resile.master")
 @click.option("--until-done", is_flag=True, help="End with the job.")
 @click.option(
     "--after-round",
-    type=click.IntRange(0),
+    type=ROUND,
     default=0,
     envvar=AFTER_ROUND_VARIABLE,
     metavar="N",

@@ -45,7 +45,7 @@ IMAGE_VARIABLE = "RESILE_IMAGE"
 )
 @click.option(
     "--workers",
-    type=click.IntRange(1),
+    type=click.IntRange(1, 1000),
     default=8,
     show_default=True,
     metavar="N",

@@ -8,6 +8,7 @@ import click
 
 from resile.checkpoint.errors import CheckpointError
 from resile.cli.migration_log import HookLog, files_option
+from resile.cli.option_types import Seconds
 from resile.train.migrate.signals import MigrationFiles, Signal, read_signal, write_word
 
 LOOK = 0.1
@@ -17,7 +18,7 @@ LOOK = 0.1
 @files_option
 @click.option(
     "--timeout",
-    type=click.FloatRange(min=0.0, min_open=True),
+    type=Seconds(above_zero=True),
     default=25.0,
     show_default=True,
     metavar="SECONDS",

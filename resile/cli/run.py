@@ -24,11 +24,12 @@ from resile.cli.devices import count_processes
 from resile.cli.elasticity import build_elasticity, parse_conf
 from resile.cli.ledgers import ledger_asked_for
 from resile.cli.logging import set_up_logging
+from resile.cli.option_types import NODE_RANK, NODE_UNIT, PORT, RESTARTS, SECONDS
 from resile.cli.torchrun_flags import given_but_ignored, ignored_options, torchrun_option
 from resile.job.elasticity import Elasticity
 from resile.ledger import FOLDER_VARIABLE
 from resile.wire.auth import TOKEN_FILE_VARIABLE, AuthError, client_tls, given_token, shared_token
-from resile.wire.bounds import is_name
+from resile.wire.bounds import is_host, is_name
 from resile.wire.client import Access
 from resile.wire.endpoint import (
     Endpoint,
@@ -79,15 +80,15 @@ BACKENDS = ("resile", "c10d", "static")
 @torchrun_option("standalone", is_flag=True, help="One node, with a master of its own.")
 @torchrun_option(
     "max-restarts",
-    type=click.IntRange(0),
+    type=RESTARTS,
     default=3,
     show_default=True,
     help="How often failing workers are restarted; lost nodes are free.",
 )
-@torchrun_option("node-unit", type=click.IntRange(1), help="Train with multiples of N nodes only.")
-@torchrun_option("node-rank", type=click.IntRange(0), help="This node's slot; chosen if not given.")
+@torchrun_option("node-unit", type=NODE_UNIT, help="Train with multiples of N nodes only.")
+@torchrun_option("node-rank", type=NODE_RANK, help="This node's slot; chosen if not given.")
 @torchrun_option("master-addr", default=None, help="As --rdzv-endpoint, for static jobs.")
-@torchrun_option("master-port", type=int, help="As --rdzv-endpoint, for static jobs.")
+@torchrun_option("master-port", type=PORT, help="As --rdzv-endpoint, for static jobs.")
 @torchrun_option("local-addr", default=None, help="Where other nodes reach this one.")
 @torchrun_option("role", default="default", show_default=True, help="The workers' ROLE_NAME.")
 @torchrun_option("module", "-m", is_flag=True, help="SCRIPT is a module, as in python -m.")
@@ -100,21 +101,21 @@ BACKENDS = ("resile", "c10d", "static")
 @torchrun_option("virtual-local-rank", is_flag=True, help="LOCAL_RANK 0 and one device each.")
 @torchrun_option(
     "shutdown-timeout",
-    type=click.FloatRange(0),
+    type=SECONDS,
     default=30.0,
     show_default=True,
     help="Seconds from SIGTERM to SIGKILL when leaving.",
 )
 @click.option(
     "--restart-grace",
-    type=click.FloatRange(0),
+    type=SECONDS,
     default=1.0,
     show_default=True,
     help="The same for workers of a broken round.",
 )
 @click.option(
     "--connect-timeout",
-    type=click.FloatRange(0),
+    type=SECONDS,
     default=60.0,
     show_default=True,
     help="How long a master that was never seen may stay away.",
@@ -184,7 +185,7 @@ async def _run(script: str, script_args: tuple[str, ...], flags: dict[str, Any])
             command=command,
             nproc=nproc,
             elasticity=elasticity,
-            address=flags["local_addr"] or address_towards(access.endpoint),
+            address=_local_address(flags["local_addr"]) or address_towards(access.endpoint),
             **about,
         )
         agent = Agent(config, keeper)
@@ -290,6 +291,12 @@ def _for_workers(flags: dict[str, Any]) -> dict[str, str]:
         FOLDER_VARIABLE: ledger_asked_for(flags),
     }
     return {name: str(Path(path).absolute()) for name, path in given.items() if path}
+
+
+def _local_address(given: str | None) -> str | None:
+    if given is not None and not is_host(given):
+        raise click.UsageError("--local-addr: the name or address of a host is wanted")
+    return given
 
 
 def _one_line(source: str, name: str) -> str:

@@ -9,7 +9,10 @@ import click
 from resile.cli.absence import OperatorWatch
 from resile.cli.places import Where, cluster_options
 from resile.cli.reader import JobReader, find_job
+from resile.job.limits import MOST_NODES
 from resile.wire.views import JobPicture
+
+_MOST_DIGITS = 9
 
 TAKEN_WITHIN = 20.0
 """The controller looks at once; a machine that swaps may take seconds."""
@@ -53,8 +56,10 @@ def _parse(sizes: tuple[str, ...]) -> dict[str, int]:
         role, sign, number = text.partition("=")
         if not sign or not role:
             raise click.UsageError(f"'{text}': write ROLE=N, such as worker=3")
-        if not (number.isascii() and number.isdigit()):
-            raise click.UsageError(f"'{text}': '{number}' is no number of nodes")
+        if not (number.isascii() and number.isdigit()) or len(number) > _MOST_DIGITS:
+            raise click.UsageError(
+                f"'{text[:60]}': '{number[:20]}' is no number of nodes from 0 to {MOST_NODES}"
+            )
         if role in asked:
             raise click.UsageError(f"'{text}': {role} is given twice")
         asked[role] = int(number)

@@ -10,7 +10,10 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
+import msgspec
+
 from resile.job.errors import PriorityError, QuantityError
+from resile.job.limits import LARGEST_MANIFEST, LONGEST_ARGUMENT, LONGEST_PATH, MOST_NODES
 from resile.job.node import node_name
 from resile.job.priority import parse_priority
 from resile.job.quantity import Amount, Quantity, parse_memory, parse_quantity
@@ -32,6 +35,7 @@ class Finding(NamedTuple):
 
 _ENV_NAME = re.compile(r"[-._a-zA-Z][-._a-zA-Z0-9]*")
 _LONGEST_NAME = 63
+_LONGEST_FILE_NAME = 255
 _LARGEST_SERIAL = 99_999
 """Room kept for the number in a node's name, which becomes a DNS label."""
 
@@ -47,6 +51,7 @@ def check_job(job: ElasticJob) -> list[Finding]:
         for check in _ROLE_CHECKS:
             findings += check(role, path)
     findings += _amounts(job.spec.master.resources, ("spec", "master", "resources"))
+    findings += _whole_size(job)
     findings += _scaled_size(job.spec)
     findings += _dependencies(job.spec)
     findings += _success(job.spec)
@@ -61,6 +66,39 @@ def _node_names(job: str, role: str) -> Iterator[Finding]:
             f"nodes would be called {longest}, longer than {_LONGEST_NAME} characters: shorten the "
             f"job's or the role's name by {len(longest) - _LONGEST_NAME}",
         )
+
+
+def _whole_size(job: ElasticJob) -> Iterator[Finding]:
+    """What a job's status, or a job as an object of Kubernetes, could not hold."""
+    nodes = sum(role.size.max for role in job.spec.roles.values())
+    if nodes > MOST_NODES:
+        message = f"the roles may have {nodes} nodes together; a job has at most {MOST_NODES}"
+        yield Finding(("spec", "roles"), message)
+    length = len(msgspec.json.encode(job))
+    if length > LARGEST_MANIFEST:
+        message = f"is {length} bytes long as JSON; a manifest has at most {LARGEST_MANIFEST}"
+        yield Finding(("spec",), message)
+
+
+def _lengths(role: RoleSpec, path: Path) -> Iterator[Finding]:
+    """Bytes, which the kernel counts where the types count characters."""
+    places = {"script": role.script, "workingDir": role.working_dir}
+    for field, place in places.items():
+        encoded = (place or "").encode()
+        if len(encoded) > LONGEST_PATH:
+            message = f"a path has at most {LONGEST_PATH} bytes, this one {len(encoded)}"
+            yield Finding((*path, field), message)
+        elif any(len(part) > _LONGEST_FILE_NAME for part in encoded.split(b"/")):
+            message = f"each part of a path has at most {_LONGEST_FILE_NAME} bytes"
+            yield Finding((*path, field), message)
+    arguments: list[tuple[Path, str]] = [
+        *(((*path, "command", n), text) for n, text in enumerate(role.command)),
+        *(((*path, "args", n), text) for n, text in enumerate(role.args)),
+        *(((*path, "env", name), f"{name}={text}") for name, text in role.environment.items()),
+    ]
+    for at, text in arguments:
+        if len(text.encode()) > LONGEST_ARGUMENT:
+            yield Finding(at, f"a process takes at most {LONGEST_ARGUMENT} bytes here")
 
 
 def _sizes(role: RoleSpec, path: Path) -> Iterator[Finding]:
@@ -164,6 +202,7 @@ def _exit_rules(role: RoleSpec, path: Path) -> Iterator[Finding]:
 
 
 _ROLE_CHECKS = (
+    _lengths,
     _sizes,
     _program,
     _environment,

@@ -10,11 +10,13 @@ import math
 
 import msgspec
 
-MOST_NODES = 100_000
-"""Far above any job; it keeps what peers say about sizes within what can be added up."""
-
-SHORTEST_LEASE = 0.1
-"""A lease is looked at ten times in its span: below this a master would do nothing else."""
+from resile.job.limits import (
+    LONGEST_LEASE,
+    LONGEST_SECONDS,
+    MOST_NODES,
+    MOST_RESTARTS,
+    SHORTEST_LEASE,
+)
 
 
 class ElasticityError(ValueError):
@@ -89,19 +91,28 @@ class Elasticity(msgspec.Struct, frozen=True, kw_only=True):
             raise ElasticityError(
                 f"node_unit ({self.node_unit}) is greater than MAX nodes ({self.max_nodes})"
             )
-        if self.max_restarts < 0:
-            raise ElasticityError(f"max_restarts must be 0 or more, not {self.max_restarts}")
+        if not 0 <= self.max_restarts <= MOST_RESTARTS:
+            raise ElasticityError(
+                f"max_restarts must be between 0 and {MOST_RESTARTS}, not {self.max_restarts}"
+            )
 
     def _check_times(self) -> None:
         for name in self.__struct_fields__:
             value = getattr(self, name)
             if isinstance(value, float) and not (math.isfinite(value) and value >= 0):
                 raise ElasticityError(f"{name} must be a number of seconds, not {value:g}")
+            if isinstance(value, float) and value > LONGEST_SECONDS:
+                raise ElasticityError(
+                    f"{name} must be at most {LONGEST_SECONDS:.0f} seconds, not {value:g}"
+                )
         for name in ("join_timeout", "forming_timeout"):
             if getattr(self, name) == 0:
                 raise ElasticityError(f"{name} must be greater than 0")
-        if self.lease < SHORTEST_LEASE:
-            raise ElasticityError(f"lease must be at least {SHORTEST_LEASE:g}, not {self.lease:g}")
+        if not SHORTEST_LEASE <= self.lease <= LONGEST_LEASE:
+            raise ElasticityError(
+                f"lease must be between {SHORTEST_LEASE:g} and {LONGEST_LEASE:g} seconds, "
+                f"not {self.lease:g}"
+            )
 
     @property
     def leave_timeout(self) -> float:

@@ -53,8 +53,14 @@ class ManifestError(JobError):
         super().__init__(_summary(self.problems))
 
 
+_TOLD_AT_MOST = 50
+"""Problems in one text: it is shown in a terminal, and in the status of a job on a cluster."""
+
+
 def _summary(problems: Sequence[Problem]) -> str:
     if len(problems) == 1:
         return str(problems[0])
-    lines = "\n".join(f"  - {problem}" for problem in problems)
-    return f"{len(problems)} problems in the manifest:\n{lines}"
+    lines = [f"  - {problem}" for problem in problems[:_TOLD_AT_MOST]]
+    if len(problems) > _TOLD_AT_MOST:
+        lines.append(f"  - and {len(problems) - _TOLD_AT_MOST} more")
+    return "\n".join([f"{len(problems)} problems in the manifest:", *lines])

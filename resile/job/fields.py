@@ -11,15 +11,35 @@ from typing import Annotated, TypeAlias
 import msgspec
 from msgspec import Meta
 
+from resile.job.limits import (
+    LONGEST_ARGUMENT,
+    LONGEST_LEASE,
+    LONGEST_PATH,
+    LONGEST_SECONDS,
+    MOST_ENTRIES,
+    MOST_NODES,
+    MOST_RESTARTS,
+    MOST_WORKERS,
+    SHORTEST_LEASE,
+)
+
 __all__ = [
+    "ENTRIES",
+    "Argument",
+    "Arguments",
     "Count",
+    "Key",
     "Label",
+    "LeaseSeconds",
     "ManifestStruct",
     "Namespace",
-    "Positive",
+    "NodeCount",
+    "NodeUnit",
+    "PathText",
     "PositiveSeconds",
     "Seconds",
     "Text",
+    "WorkerCount",
 ]
 
 
@@ -34,11 +54,26 @@ class ManifestStruct(
     """A mapping in a manifest: camelCase names, nothing unknown, defaults left out when dumped."""
 
 
-Count: TypeAlias = Annotated[int, Meta(ge=0)]
-Positive: TypeAlias = Annotated[int, Meta(ge=1)]
-Seconds: TypeAlias = Annotated[float, Meta(ge=0)]
-PositiveSeconds: TypeAlias = Annotated[float, Meta(gt=0)]
-Text: TypeAlias = Annotated[str, Meta(min_length=1)]
+Count: TypeAlias = Annotated[int, Meta(ge=0, le=MOST_RESTARTS)]
+"""Restarts and the like."""
+
+NodeCount: TypeAlias = Annotated[int, Meta(ge=0, le=MOST_NODES)]
+NodeUnit: TypeAlias = Annotated[int, Meta(ge=1, le=MOST_NODES)]
+WorkerCount: TypeAlias = Annotated[int, Meta(ge=1, le=MOST_WORKERS)]
+Seconds: TypeAlias = Annotated[float, Meta(ge=0, le=LONGEST_SECONDS)]
+PositiveSeconds: TypeAlias = Annotated[float, Meta(gt=0, le=LONGEST_SECONDS)]
+LeaseSeconds: TypeAlias = Annotated[float, Meta(ge=SHORTEST_LEASE, le=LONGEST_LEASE)]
+
+Text: TypeAlias = Annotated[str, Meta(min_length=1, max_length=1024)]
+PathText: TypeAlias = Annotated[str, Meta(min_length=1, max_length=LONGEST_PATH)]
+Argument: TypeAlias = Annotated[str, Meta(max_length=LONGEST_ARGUMENT)]
+Arguments: TypeAlias = Annotated[tuple[Argument, ...], Meta(max_length=MOST_ENTRIES)]
+
+ENTRIES = Meta(max_length=MOST_ENTRIES)
+"""For any other list or mapping."""
+
+Key: TypeAlias = Annotated[str, Meta(min_length=1, max_length=317)]
+"""The name of a label, annotation or resource: a DNS subdomain, a slash and 63 characters."""
 
 Label: TypeAlias = Annotated[
     str, Meta(pattern=r"^[a-z]([-a-z0-9]*[a-z0-9])?$", max_length=63, min_length=1)

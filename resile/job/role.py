@@ -14,7 +14,21 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import Meta
 
-from resile.job.fields import Count, ManifestStruct, Positive, Seconds, Text
+from resile.job.fields import (
+    ENTRIES,
+    Argument,
+    Arguments,
+    Key,
+    Label,
+    ManifestStruct,
+    NodeCount,
+    NodeUnit,
+    PathText,
+    Seconds,
+    Text,
+    WorkerCount,
+)
+from resile.job.limits import MOST_RESTARTS
 from resile.job.quantity import Amount, parse_quantity
 
 __all__ = [
@@ -33,7 +47,7 @@ __all__ = [
 ]
 
 UNLIMITED = -1
-_Budget = Annotated[int, Meta(ge=UNLIMITED)]
+_Budget = Annotated[int, Meta(ge=UNLIMITED, le=MOST_RESTARTS)]
 _ExitCode = Annotated[int, Meta(ge=0, le=255)]
 
 
@@ -67,15 +81,15 @@ class Replicas(ManifestStruct, frozen=True, kw_only=True):
     """How many nodes an elastic role has."""
 
     min: Annotated[
-        Count | None,
+        NodeCount | None,
         Meta(description="Fewest nodes that can train. 1 when left out (0 if max is 0)."),
     ] = None
     max: Annotated[
-        Count | None,
+        NodeCount | None,
         Meta(description="Most nodes. The greater of min and wanted when left out."),
     ] = None
     wanted: Annotated[
-        Count | None,
+        NodeCount | None,
         Meta(description="How many to have now, if there is room. max when left out."),
     ] = None
 
@@ -84,7 +98,7 @@ class EnvVar(ManifestStruct, frozen=True, kw_only=True):
     """One environment variable, in Kubernetes' notation."""
 
     name: Annotated[Text, Meta(description="The variable.")]
-    value: Annotated[str, Meta(description="What it is set to.")] = ""
+    value: Annotated[Argument, Meta(description="What it is set to.")] = ""
 
 
 class NodeResources(ManifestStruct, frozen=True, kw_only=True):
@@ -102,11 +116,11 @@ class ResourceSpec(ManifestStruct, frozen=True, kw_only=True):
     """What each node of the role asks for, and may use at most."""
 
     requests: Annotated[
-        dict[str, Amount],
+        Annotated[dict[Key, Amount], ENTRIES],
         Meta(description="What a node needs to be placed. Missing entries are taken from limits."),
     ] = msgspec.field(default_factory=dict)
     limits: Annotated[
-        dict[str, Amount],
+        Annotated[dict[Key, Amount], ENTRIES],
         Meta(description="What a node may use at most. No limit where nothing is said."),
     ] = msgspec.field(default_factory=dict)
 
@@ -148,7 +162,9 @@ class CodeRange(ManifestStruct, frozen=True, kw_only=True):
 class ExitRule(ManifestStruct, frozen=True, kw_only=True):
     """What to do when a node's program exits with one of these codes."""
 
-    codes: Annotated[tuple[_ExitCode, ...], Meta(description="Single codes.")] = ()
+    codes: Annotated[
+        Annotated[tuple[_ExitCode, ...], ENTRIES], Meta(description="Single codes.")
+    ] = ()
     range: Annotated[CodeRange | None, Meta(description="All codes from min to max.")] = None
     action: Annotated[
         ExitAction,
@@ -168,39 +184,38 @@ class RoleSpec(ManifestStruct, frozen=True, kw_only=True):
     """One kind of node in a job."""
 
     replicas: Annotated[
-        Count | Replicas,
+        NodeCount | Replicas,
         Meta(description="A number for a fixed size, or {min, max, wanted} for an elastic one."),
     ] = 1
     node_unit: Annotated[
-        Positive, Meta(description="The role always has a multiple of this many nodes.")
+        NodeUnit, Meta(description="The role always has a multiple of this many nodes.")
     ] = 1
     command: Annotated[
-        tuple[str, ...], Meta(description="The process a node runs, as in a container.")
+        Arguments, Meta(description="The process a node runs, as in a container.")
     ] = ()
     script: Annotated[
-        Text | None,
+        PathText | None,
         Meta(description="A Python script; the node runs `resile run` with it. Not with command."),
     ] = None
     module: Annotated[
         Text | None,
         Meta(description="Like script, for a Python module (`resile run -m`)."),
     ] = None
-    args: Annotated[
-        tuple[str, ...], Meta(description="Arguments of the command, script or module.")
-    ] = ()
+    args: Annotated[Arguments, Meta(description="Arguments of the command, script or module.")] = ()
     procs_per_node: Annotated[
-        Positive | Literal["auto", "cpu", "gpu"],
+        WorkerCount | Literal["auto", "cpu", "gpu"],
         Meta(description="Workers on each node, for script and module: a number, auto, cpu, gpu."),
     ] = 1
     image: Annotated[Text | None, Meta(description="Container image. Not used on one machine.")] = (
         None
     )
     env: Annotated[
-        dict[str, str] | tuple[EnvVar, ...],
+        Annotated[dict[Text, Argument], ENTRIES] | Annotated[tuple[EnvVar, ...], ENTRIES],
         Meta(description="Environment: a mapping, or a list of {name, value}."),
     ] = msgspec.field(default_factory=dict)
     working_dir: Annotated[
-        Text | None, Meta(description="Where the process starts. The platform's choice if absent.")
+        PathText | None,
+        Meta(description="Where the process starts. The platform's choice if absent."),
     ] = None
     resources: Annotated[ResourceSpec, Meta(description="What each node needs.")] = ResourceSpec()
     restart_policy: Annotated[
@@ -215,7 +230,7 @@ class RoleSpec(ManifestStruct, frozen=True, kw_only=True):
         RestartBudget, Meta(description="How many relaunches failures may cost.")
     ] = RestartBudget()
     exit_codes: Annotated[
-        tuple[ExitRule, ...],
+        Annotated[tuple[ExitRule, ...], ENTRIES],
         Meta(description="Rules for the program's exit codes; the first that matches decides."),
     ] = ()
     memory_growth: Annotated[
@@ -232,7 +247,7 @@ class RoleSpec(ManifestStruct, frozen=True, kw_only=True):
         ),
     ] = None
     depends_on: Annotated[
-        tuple[str, ...],
+        Annotated[tuple[Label, ...], ENTRIES],
         Meta(description="Roles that must be Running before a node of this one is started."),
     ] = ()
     required: Annotated[
@@ -251,7 +266,7 @@ class RoleSpec(ManifestStruct, frozen=True, kw_only=True):
         Meta(description="When the image is pulled. Not used on one machine."),
     ] = None
     image_pull_secrets: Annotated[
-        tuple[Text, ...],
+        Annotated[tuple[Text, ...], ENTRIES],
         Meta(description="Names of secrets the image is pulled with. Not used on one machine."),
     ] = ()
     shared_memory: Annotated[
@@ -263,19 +278,19 @@ class RoleSpec(ManifestStruct, frozen=True, kw_only=True):
         ),
     ] = None
     volumes: Annotated[
-        tuple[dict[str, Any], ...],
+        Annotated[tuple[dict[str, Any], ...], ENTRIES],
         Meta(description="Kubernetes volumes, kept as they are. Not used on one machine."),
     ] = ()
     volume_mounts: Annotated[
-        tuple[dict[str, Any], ...],
+        Annotated[tuple[dict[str, Any], ...], ENTRIES],
         Meta(description="Where the volumes are mounted. Not used on one machine."),
     ] = ()
     tolerations: Annotated[
-        tuple[dict[str, Any], ...],
+        Annotated[tuple[dict[str, Any], ...], ENTRIES],
         Meta(description="Taints the role's pods tolerate. Not used on one machine."),
     ] = ()
     node_selector: Annotated[
-        dict[str, str],
+        Annotated[dict[Key, Argument], ENTRIES],
         Meta(description="Labels of the machines its pods may run on. Not used on one machine."),
     ] = msgspec.field(default_factory=dict)
     template: Annotated[

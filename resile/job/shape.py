@@ -18,12 +18,16 @@ import msgspec
 from msgspec import inspect
 
 from resile.job.errors import Problem
+from resile.job.limits import DEEPEST_MANIFEST, LARGEST_INTEGER, unusable_text
 from resile.job.yamltext import Path, dotted
 
 __all__ = ["ShapeReader"]
 
 _FAULTY = object()
 _LONGEST_QUOTE = 60
+_MOST_DIGITS = 25
+_SHOWN_PATH = 8
+"""Steps of a path that is far too deep."""
 
 _FROM_ELSEWHERE = (
     "variables from secrets, config maps and the like go into template.spec.containers[0]"
@@ -55,6 +59,9 @@ class ShapeReader:
 
     def _value(self, data: Any, kind: inspect.Type, path: Path) -> Any:
         kind = _bare(kind)
+        if len(path) > DEEPEST_MANIFEST:
+            self.report(path[:_SHOWN_PATH], f"nested deeper than {DEEPEST_MANIFEST} levels")
+            return _FAULTY
         if isinstance(kind, inspect.UnionType):
             return self._union(data, kind, path)
         if isinstance(kind, inspect.AnyType):
@@ -67,6 +74,9 @@ class ShapeReader:
         if isinstance(kind, inspect.DictType):
             return self._dict(data, kind, path)
         if isinstance(kind, inspect.VarTupleType):
+            if len(data) > (kind.max_length or len(data)):
+                self.report(path, f"expected at most {kind.max_length} items, found {len(data)}")
+                return _FAULTY
             items = [self._value(item, kind.item_type, (*path, n)) for n, item in enumerate(data)]
             return _FAULTY if any(item is _FAULTY for item in items) else items
         return self._scalar(data, kind, path)
@@ -77,7 +87,9 @@ class ShapeReader:
         well = [member for member in fitting if _complaint(data, member) is None]
         if well:  # of several, the first: an int is also a float
             return self._value(data, well[0], path)
-        self.report(path, f"expected {_expected(kind)}, found {_found(data, kind)}")
+        alone = len(members) - sum(isinstance(one, inspect.NoneType) for one in members) == 1
+        wanted = _complaint(data, fitting[0]) if fitting and alone else None
+        self.report(path, f"expected {wanted or _expected(kind)}, found {_found(data, kind)}")
         return _FAULTY
 
     def _struct(self, data: dict[Any, Any], kind: inspect.StructType, path: Path) -> Any:
@@ -86,7 +98,7 @@ class ShapeReader:
         for name, value in data.items():
             if name not in fields:
                 elsewhere = _ELSEWHERE.get((kind.cls.__name__, name))
-                self.report((*path, name), elsewhere or _unknown(name, fields))
+                self.report((*path, _quoted(name)), elsewhere or _unknown(_quoted(name), fields))
             elif value is not None or fields[name].required:  # an empty field is an absent one
                 found[name] = self._value(value, fields[name].type, (*path, name))
         for name, field in fields.items():
@@ -99,11 +111,14 @@ class ShapeReader:
     def _dict(self, data: dict[Any, Any], kind: inspect.DictType, path: Path) -> Any:
         if len(data) < (kind.min_length or 0):
             self.report(path, f"expected at least {kind.min_length} entry, found none")
+        if len(data) > (kind.max_length or len(data)):
+            self.report(path, f"expected at most {kind.max_length} entries, found {len(data)}")
+            return {}
         found = {}
         for key, value in data.items():
             complaint = _complaint(key, _bare(kind.key_type))
             if complaint is not None:
-                self.report((*path, key), f"the name must be {complaint}")
+                self.report((*path, _quoted(key)), f"the name must be {complaint}")
             else:
                 found[key] = self._value(value, kind.value_type, (*path, key))
         return {key: value for key, value in found.items() if value is not _FAULTY}
@@ -116,13 +131,39 @@ class ShapeReader:
         return _FAULTY
 
     def _anything(self, data: Any, path: Path) -> Any:
+        """Part of a pod template or the like: what JSON and Kubernetes can hold, and nothing else
+        is asked of it."""
+        if len(path) > DEEPEST_MANIFEST:
+            self.report(path[:_SHOWN_PATH], f"nested deeper than {DEEPEST_MANIFEST} levels")
+            return None
         if isinstance(data, dict):
-            return {key: self._anything(value, (*path, key)) for key, value in data.items()}
+            sound = {key: value for key, value in data.items() if self._sendable(key, path)}
+            return {key: self._anything(value, (*path, key)) for key, value in sound.items()}
         if isinstance(data, list | tuple):
             return [self._anything(item, (*path, n)) for n, item in enumerate(data)]
-        if data is not None and not isinstance(data, (str, int, float)):
-            self.report(path, f"found {_found(data)}, which JSON cannot hold; put it in quotes")
+        if why := _unsendable(data):
+            self.report(path, why)
+            return None
         return data
+
+    def _sendable(self, key: Any, path: Path) -> bool:
+        if isinstance(key, str) and not unusable_text(key):
+            return True
+        self.report((*path, _quoted(key)), "the name must be a text that can be sent")
+        return False
+
+
+def _unsendable(data: Any) -> str:
+    """Why JSON, as Kubernetes reads it, cannot hold a value; empty if it can."""
+    if data is not None and not isinstance(data, (str, int, float)):
+        return f"found {_found(data)}, which JSON cannot hold; put it in quotes"
+    if isinstance(data, str) and (why := unusable_text(data)):
+        return f"the text {why}"
+    if isinstance(data, int) and abs(data) > LARGEST_INTEGER:
+        return f"expected an integer of at most {LARGEST_INTEGER} in size"
+    if isinstance(data, float) and not math.isfinite(data):
+        return f"found {_found(data)}, which JSON cannot hold"
+    return ""
 
 
 @functools.cache
@@ -159,18 +200,26 @@ def _complaint(data: Any, kind: inspect.Type) -> str | None:
         return None if data in words else _expected(kind)
     well = True
     if isinstance(kind, inspect.StrType):
-        well = (
-            len(data) >= (kind.min_length or 0)
-            and (kind.max_length is None or len(data) <= kind.max_length)
-            and (kind.pattern is None or re.search(kind.pattern, data) is not None)
-        )
-    elif isinstance(kind, inspect.IntType | inspect.FloatType):
-        well = math.isfinite(data) and not (
+        return _text_complaint(data, kind)
+    if isinstance(kind, inspect.IntType | inspect.FloatType):
+        well = not (isinstance(data, float) and not math.isfinite(data)) and not (
             (kind.ge is not None and data < kind.ge)
             or (kind.gt is not None and data <= kind.gt)
             or (kind.le is not None and data > kind.le)
+            or abs(data) > LARGEST_INTEGER
         )
     return None if well else _expected(kind)
+
+
+def _text_complaint(data: str, kind: inspect.StrType) -> str | None:
+    if unusable_text(data):
+        return "a text without NUL characters and lone surrogates"
+    if kind.pattern is not None:
+        well = len(data) <= (kind.max_length or len(data)) and re.fullmatch(kind.pattern, data)
+        return None if well else _expected(kind)
+    if kind.max_length is not None and len(data) > kind.max_length:
+        return f"a text of at most {kind.max_length} characters, not {len(data)}"
+    return None if len(data) >= (kind.min_length or 0) else _expected(kind)
 
 
 def _words(kind: inspect.Type) -> list[str] | None:
@@ -206,12 +255,17 @@ def _number(kind: inspect.IntType | inspect.FloatType) -> str:
     noun = "an integer" if isinstance(kind, inspect.IntType) else "a number"
     bounds = []
     if kind.ge is not None:
-        bounds.append(f"of at least {kind.ge:g}")
+        bounds.append(f"of at least {_plain(kind.ge)}")
     if kind.gt is not None:
-        bounds.append(f"greater than {kind.gt:g}")
+        bounds.append(f"greater than {_plain(kind.gt)}")
     if kind.le is not None:
-        bounds.append(f"at most {kind.le:g}")
+        bounds.append(f"at most {_plain(kind.le)}")
     return f"{noun} {' and '.join(bounds)}" if bounds else noun
+
+
+def _plain(number: float) -> str:
+    """Without an exponent."""
+    return str(int(number)) if number == int(number) else f"{number:g}"
 
 
 def _text(kind: inspect.StrType) -> str:
@@ -228,21 +282,34 @@ def _found(data: Any, kind: inspect.Type | None = None) -> str:
     """What is there, in words; with the cure where quoting is all that is missing."""
     cure = ""
     if isinstance(kind, inspect.StrType) and isinstance(data, bool | int | float):
-        written = str(data).lower() if isinstance(data, bool) else str(data)
+        written = str(data).lower() if isinstance(data, bool) else _short_number(data)
         cure = f'; put it in quotes: "{written}"'
     if data is None:
         return "nothing"
     if isinstance(data, bool):
         return f"the boolean {str(data).lower()}{cure}"
     if isinstance(data, int | float):
-        return f"the number {data}{cure}"
+        return f"the number {_short_number(data)}{cure}"
     if isinstance(data, str):
         words = _words(kind) or () if kind is not None else ()
         hint = _did_you_mean(data, words) if len(words) > 1 else ""
-        return f'"{data if len(data) <= _LONGEST_QUOTE else data[:_LONGEST_QUOTE] + "…"}"{hint}'
+        return f'"{_quoted(data)}"{hint}'
     if isinstance(data, dict):
         return "a mapping"
     return "a list" if isinstance(data, list | tuple) else f"a {type(data).__name__}"
+
+
+def _quoted(value: object) -> str:
+    """A text short enough to be read, and such that it can be written anywhere."""
+    text = str(value).encode(errors="backslashreplace").decode().replace("\0", "\\x00")
+    return text if len(text) <= _LONGEST_QUOTE else f"{text[:_LONGEST_QUOTE]}…"
+
+
+def _short_number(number: float) -> str:
+    """An integer may have more digits than Python converts."""
+    if isinstance(number, int) and abs(number) >= 10**_MOST_DIGITS:
+        return f"with more than {_MOST_DIGITS} digits"
+    return str(number)
 
 
 def _unknown(name: str, fields: Iterable[str]) -> str:

@@ -15,14 +15,20 @@ from msgspec import Meta
 from resile.job.cluster import GangPolicy, MasterSpec, managed_elsewhere
 from resile.job.elasticity import Elasticity
 from resile.job.fields import (
+    ENTRIES,
+    Argument,
     Count,
+    Key,
     Label,
+    LeaseSeconds,
     ManifestStruct,
     Namespace,
+    NodeCount,
     PositiveSeconds,
     Seconds,
     Text,
 )
+from resile.job.limits import MOST_ROLES
 from resile.job.role import RoleSpec
 
 __all__ = [
@@ -62,12 +68,12 @@ class Metadata(ManifestStruct, frozen=True, kw_only=True):
 
     name: Annotated[Label, Meta(description="The job's name, unique in its namespace.")]
     namespace: Annotated[Namespace, Meta(description="Kubernetes namespace.")] = "default"
-    labels: Annotated[dict[str, str], Meta(description="For your own selections.")] = msgspec.field(
-        default_factory=dict
-    )
-    annotations: Annotated[dict[str, str], Meta(description="For your own notes.")] = msgspec.field(
-        default_factory=dict
-    )
+    labels: Annotated[
+        Annotated[dict[Key, Argument], ENTRIES], Meta(description="For your own selections.")
+    ] = msgspec.field(default_factory=dict)
+    annotations: Annotated[
+        Annotated[dict[Key, Argument], ENTRIES], Meta(description="For your own notes.")
+    ] = msgspec.field(default_factory=dict)
 
 
 class RendezvousSpec(ManifestStruct, frozen=True, kw_only=True):
@@ -81,7 +87,7 @@ class RendezvousSpec(ManifestStruct, frozen=True, kw_only=True):
         PositiveSeconds, Meta(description="How long a job below min waits before it gives up.")
     ] = _PATIENCE.join_timeout
     lease_seconds: Annotated[
-        PositiveSeconds, Meta(description="Silence this long is proof that a node is dead.")
+        LeaseSeconds, Meta(description="Silence this long is proof that a node is dead.")
     ] = _PATIENCE.lease
     connection_grace_seconds: Annotated[
         Seconds, Meta(description="A closed connection is proof when not back by then.")
@@ -125,7 +131,7 @@ class SuccessSpec(ManifestStruct, frozen=True, kw_only=True):
     """When the job has succeeded."""
 
     roles: Annotated[
-        tuple[str, ...],
+        Annotated[tuple[Label, ...], ENTRIES],
         Meta(
             description="Roles whose nodes must all complete. When left out: chief if there is "
             "one, else worker, else every role but ps and evaluator."
@@ -138,10 +144,14 @@ class JobSpec(ManifestStruct, frozen=True, kw_only=True):
 
     roles: Annotated[
         dict[Label, RoleSpec],
-        Meta(min_length=1, description="The kinds of node: worker, ps, chief, evaluator, …"),
+        Meta(
+            min_length=1,
+            max_length=MOST_ROLES,
+            description="The kinds of node: worker, ps, chief, evaluator, …",
+        ),
     ]
     replicas: Annotated[
-        Count | None,
+        NodeCount | None,
         Meta(
             description="How many nodes the scaled role is to have now; what `kubectl scale` and "
             "an autoscaler set. It overrides the role's own wanted size, within its bounds."

@@ -14,10 +14,15 @@ import yaml
 
 from resile.decoding import DecodeError, decode_json
 from resile.job.errors import Problem
+from resile.job.limits import LARGEST_MANIFEST
 
 __all__ = ["Path", "Source", "dotted", "read_text"]
 
 Path: TypeAlias = tuple[str | int, ...]
+
+_LONGEST_QUOTE = 60
+_LONGEST_TEXT = 4 * LARGEST_MANIFEST
+"""Characters; room for comments and indentation."""
 
 _MOST_NODES = 100_000
 """A manifest has hundreds of fields; aliases of aliases can stand for billions."""
@@ -45,6 +50,9 @@ def dotted(path: Path) -> str:
 
 def read_text(text: str) -> Source:
     """Read one document. A syntax error leaves ``data`` None and one problem with its line."""
+    if len(text) > _LONGEST_TEXT:
+        message = f"a manifest has at most {_LONGEST_TEXT} characters, this one {len(text)}"
+        return Source(problems=[Problem("", message)])
     if text.lstrip().startswith("{"):
         try:
             return Source(data=decode_json(text, object))
@@ -96,7 +104,8 @@ class _TreeReader:
         try:
             return self._loader.construct_object(node)
         except ValueError as error:  # such as a date in a 13th month
-            self._report(node, path, f"cannot read {node.value!r}: {error}")
+            shown = str(node.value)[:_LONGEST_QUOTE]
+            self._report(node, path, f"cannot read {shown!a}: {error}")
             return None
 
     def _mapping(self, node: yaml.MappingNode, path: Path) -> dict[Any, Any]:

@@ -8,14 +8,12 @@ anything honest: they are there for arithmetic and memory, not as a policy.
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
 from msgspec import Meta
 
 from resile.decoding import DecodeError, convert
-
-MOST_WORKERS = 4096
-"""Workers on one node: a hundred times the largest machine's accelerators."""
+from resile.job.limits import MOST_WORKERS
 
 _ONE_LINE = r"\A[^\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]*\Z"
 """No control characters, no line ends of any kind, nothing that turns the direction of writing."""
@@ -44,9 +42,18 @@ LastWords = Annotated[str, Meta(max_length=64 * 1024)]
 
 def is_name(text: str) -> bool:
     """Whether a user's name for something can be told to others."""
+    return _fits(text, Name)
+
+
+def is_host(text: str) -> bool:
+    """Whether a text may be a host's name or address."""
+    return _fits(text, Host)
+
+
+def _fits(text: str, kind: Any) -> bool:
     try:
         # Encoded, because a command line may hold bytes that are no text.
-        convert(text.encode().decode(), Name)
+        convert(text.encode().decode(), kind)
     except (UnicodeEncodeError, DecodeError):
         return False
     return True

@@ -52,7 +52,11 @@ def _of(kind: inspect.Type) -> Schema:
     if isinstance(kind, inspect.DictType):
         return _mapping(kind)
     if isinstance(kind, inspect.VarTupleType):
-        return {"type": "array", "items": _of(kind.item_type)}
+        return {
+            "type": "array",
+            "items": _of(kind.item_type),
+            **_given(minItems=kind.min_length, maxItems=kind.max_length),
+        }
     if isinstance(kind, inspect.EnumType):
         return {"type": "string", "enum": [member.value for member in kind.cls]}
     if isinstance(kind, inspect.LiteralType):
@@ -93,7 +97,8 @@ def _mapping(kind: inspect.DictType) -> Schema:
 def _number(kind: inspect.IntType | inspect.FloatType) -> Schema:
     name = "integer" if isinstance(kind, inspect.IntType) else "number"
     if kind.gt is not None:  # OpenAPI 3.0 has a flag beside the bound, where JSON Schema has two
-        return {"type": name, "minimum": kind.gt, "exclusiveMinimum": True}
+        bounds = _given(minimum=kind.gt, maximum=kind.le)
+        return {"type": name, **bounds, "exclusiveMinimum": True}
     return {"type": name, **_given(minimum=kind.ge, maximum=kind.le)}
 
 

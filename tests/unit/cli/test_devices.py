@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from resile.cli.devices import count_processes
-from resile.wire.bounds import MOST_WORKERS
+from resile.job.limits import MOST_WORKERS
 
 
 @given(st.integers(1, MOST_WORKERS))

@@ -30,7 +30,7 @@ from resile.job.spec import (
 )
 
 labels = st.from_regex(r"[a-z]([-a-z0-9]{0,8}[a-z0-9])?", fullmatch=True)
-texts = st.text(st.characters(exclude_categories=("Cs",)), max_size=20)
+texts = st.text(st.characters(exclude_categories=("Cs",), exclude_characters="\0"), max_size=20)
 words = texts.filter(bool)
 env_names = st.from_regex(r"[A-Za-z_][A-Za-z0-9_]{0,8}", fullmatch=True)
 amounts = st.sampled_from([1, 2, 0.5, "250m", "1", "4Gi", "512Mi", "1G", "8e9"])

@@ -37,18 +37,22 @@ def worker(fields: str) -> str:
         (
             "replicas: two",
             "replicas",
-            "expected an integer of at least 0 or a mapping with min, max, wanted, ",
+            "expected an integer of at least 0 and at most 5000 or a mapping with min, max, ",
         ),
-        ("replicas: {min: two}", "replicas.min", 'expected an integer of at least 0, found "two"'),
+        (
+            "replicas: {min: two}",
+            "replicas.min",
+            'expected an integer of at least 0 and at most 5000, found "two"',
+        ),
         (
             "replicas: {min: 1.5}",
             "replicas.min",
-            "expected an integer of at least 0, found the number 1.5",
+            "expected an integer of at least 0 and at most 5000, found the number 1.5",
         ),
         (
             "replicas: -1",
             "replicas",
-            "expected an integer of at least 0 or a mapping with min, max, ",
+            "expected an integer of at least 0 and at most 5000 or a mapping with min, max, ",
         ),
         ("args: --fast", "args", 'expected a list, each item a text, found "--fast"'),
         ("args: [3]", "args[0]", 'expected a text, found the number 3; put it in quotes: "3"'),
@@ -74,11 +78,15 @@ def worker(fields: str) -> str:
             "variables from secrets, config maps and the like go into "
             "template.spec.containers[0].envFrom",
         ),
-        ("nodeUnit: 0", "nodeUnit", "expected an integer of at least 1, found the number 0"),
+        (
+            "nodeUnit: 0",
+            "nodeUnit",
+            "expected an integer of at least 1 and at most 5000, found the number 0",
+        ),
         (
             "procsPerNode: many",
             "procsPerNode",
-            'expected an integer of at least 1 or one of auto, cpu, gpu, found "many"',
+            "expected an integer of at least 1 and at most 4096 or one of auto, cpu, gpu, ",
         ),
         (
             "restartPolicy: onFailure",
@@ -227,17 +235,17 @@ def test_a_mistake_in_a_role_is_named(fields: str, path: str, message: str) -> N
         (
             HEAD + "spec: {roles: {worker: {script: x}}, maxRestarts: -1}",
             "spec.maxRestarts",
-            "expected an integer of at least 0, found the number -1",
+            "expected an integer of at least 0 and at most 1000000, found the number -1",
         ),
         (
             HEAD + "spec: {roles: {worker: {script: x}}, activeDeadlineSeconds: 0}",
             "spec.activeDeadlineSeconds",
-            "expected a number greater than 0, found the number 0",
+            "expected a number greater than 0 and at most 315360000, found the number 0",
         ),
         (
             HEAD + "spec: {roles: {worker: {script: x}}, replicas: -1}",
             "spec.replicas",
-            "expected an integer of at least 0, found the number -1",
+            "expected an integer of at least 0 and at most 5000, found the number -1",
         ),
         (
             HEAD + "spec: {roles: {a: {script: x}, b: {script: x}}, replicas: 2}",
@@ -376,7 +384,8 @@ def test_one_problem_is_one_line_and_several_are_a_list() -> None:
     with pytest.raises(ManifestError) as one:
         parse_manifest(worker("nodeUnit: 0"))
     assert str(one.value) == (
-        "spec.roles.worker.nodeUnit: expected an integer of at least 1, found the number 0 (line 4)"
+        "spec.roles.worker.nodeUnit: expected an integer of at least 1 and at most 5000, "
+        "found the number 0 (line 4)"
     )
     with pytest.raises(ManifestError) as two:
         parse_manifest(worker("nodeUnit: 0, args: x"))

@@ -1,0 +1,78 @@
+"""Bounds of every number and text that describes a job, for manifests and flags alike.
+
+A value outside of them is refused where it is written, with the name of its field or flag. Without
+bounds it would be accepted and fail later, as a traceback of whatever adds it up, sends it or
+starts a process with it. They are far above any honest value; the reason stands with each.
+"""
+
+from __future__ import annotations
+
+__all__ = [
+    "DEEPEST_MANIFEST",
+    "LARGEST_INTEGER",
+    "LARGEST_MANIFEST",
+    "LONGEST_ARGUMENT",
+    "LONGEST_LEASE",
+    "LONGEST_PATH",
+    "LONGEST_SECONDS",
+    "MOST_ENTRIES",
+    "MOST_NODES",
+    "MOST_RESTARTS",
+    "MOST_ROLES",
+    "MOST_WORKERS",
+    "SHORTEST_LEASE",
+    "unusable_text",
+]
+
+MOST_NODES = 5_000
+"""Nodes of one job. Kubernetes is made for clusters of up to 5,000 machines, and the status of so
+many nodes fits into one of its objects."""
+
+MOST_WORKERS = 4096
+"""Workers on one node: a hundred times the largest machine's accelerators."""
+
+MOST_ROLES = 32
+"""Kinds of node in one job. A job has one to four."""
+
+MOST_RESTARTS = 1_000_000
+"""Restarts, relaunches and budgets of them."""
+
+MOST_ENTRIES = 1_000
+"""Items of a list or entries of a mapping that a manifest's own fields hold."""
+
+LONGEST_SECONDS = 315_360_000.0
+"""Ten years. Added to any date, or given to any timer, it still is a date or a time."""
+
+SHORTEST_LEASE = 0.1
+"""A lease is looked at ten times in its span: below this a master would do nothing else."""
+
+LONGEST_LEASE = 86_400.0
+"""A day. A dead node that is believed to be alive for longer is of no use to anybody."""
+
+LONGEST_PATH = 4_095
+"""Bytes of a path on Linux, without the zero at its end (PATH_MAX)."""
+
+LONGEST_ARGUMENT = 131_071
+"""Bytes of one argument, or of one environment variable with its name, on Linux
+(MAX_ARG_STRLEN)."""
+
+LARGEST_MANIFEST = 256 * 1024
+"""Bytes of a manifest as JSON. An object in Kubernetes has 1.5 MiB for its spec, kubectl's copy of
+it, the record of who wrote which field, and the status."""
+
+DEEPEST_MANIFEST = 64
+"""Mappings and lists within each other. A pod template has about ten."""
+
+LARGEST_INTEGER = 2**63 - 1
+"""What every JSON reader of Kubernetes' world can hold."""
+
+
+def unusable_text(text: str) -> str:
+    """Why a text can be neither sent nor given to a process; empty if it can."""
+    if "\0" in text:
+        return "holds a NUL character"
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        return f"holds {text[error.start]!a}, half of a character (a lone surrogate)"
+    return ""
