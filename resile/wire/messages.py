@@ -18,8 +18,8 @@ from typing import Annotated, TypeAlias
 import msgspec
 
 from resile.job.elasticity import Elasticity
+from resile.job.limits import MOST_WORKERS
 from resile.wire.bounds import (
-    MOST_WORKERS,
     Age,
     Cores,
     ExitCode,
