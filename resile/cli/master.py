@@ -127,7 +127,7 @@ def _serve(
 ) -> bool:
     """Serve the job; returns whether nothing of it need be kept."""
     if config.tls is None and not is_loopback(config.endpoint.host):
-        log.warning("without --tls-cert the token and all messages travel unencrypted")
+        log.warning("without --tls-cert all messages travel unencrypted")
     if token_at is not None:
         click.echo(f"agents of this user on this machine find the token in {token_at}")
     return asyncio.run(run_master(config, store, listening=lambda at: _announce(announce_fd, at)))

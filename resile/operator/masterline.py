@@ -20,8 +20,10 @@ import aiohttp
 import msgspec
 
 from resile.decoding import DecodeError, decode_json
-from resile.wire.auth import authorization
+from resile.wire.client import Access
 from resile.wire.endpoint import Endpoint
+from resile.wire.errors import WireError
+from resile.wire.http_client import MasterHttpClient
 from resile.wire.views import EventView, JobPicture, Publication
 
 __all__ = ["MasterLine"]
@@ -36,7 +38,7 @@ EVENTS_LIVE = 3600.0
 """Seconds for which Kubernetes keeps Events: of what happened before that nobody could know whether
 it was told."""
 
-PASSING = (aiohttp.ClientError, asyncio.TimeoutError, DecodeError)
+PASSING = (aiohttp.ClientError, asyncio.TimeoutError, DecodeError, WireError)
 """What a master does that is away, or is being replaced."""
 
 T = TypeVar("T")
@@ -60,11 +62,11 @@ class MasterLine:
 
         self.token = token
         self._session = session
-        self._headers = authorization(token)
         self._refresh = refresh
         self._news = news
         self._changed = changed
         self._endpoint: Endpoint | None = None
+        self._client: MasterHttpClient | None = None
         self._moved = asyncio.Event()
         self._since = 0
         self._told_until = time.time() - EVENTS_LIVE
@@ -79,6 +81,8 @@ class MasterLine:
         """The master is there now, or nowhere."""
         if endpoint != self._endpoint:
             self._endpoint = endpoint
+            access = None if endpoint is None else Access(endpoint, self.token)
+            self._client = None if access is None else MasterHttpClient(self._session, access)
             self._since = 0
             self._published = None
             self._moved.set()
@@ -166,15 +170,13 @@ class MasterLine:
         query: dict[str, str] | None = None,
         patience: float = 0.0,
     ) -> T:
-        if self._endpoint is None:
+        if self._client is None:
             raise aiohttp.ClientConnectionError("there is no master")
-        async with self._session.request(
+        answer = await self._client.ask(
             method,
-            f"http://{self._endpoint}{path}",
-            params=query,
-            data=None if body is None else msgspec.json.encode(body),
-            headers=self._headers,
-            timeout=aiohttp.ClientTimeout(total=ANSWER_TIMEOUT + patience),
-            raise_for_status=True,
-        ) as answer:
-            return decode_json(await answer.read(), kind)
+            path,
+            query=query,
+            body=None if body is None else msgspec.json.encode(body),
+            timeout=ANSWER_TIMEOUT + patience,
+        )
+        return decode_json(answer, kind)

@@ -1,8 +1,8 @@
 """Who may talk to a job's master: one secret token a job, and TLS when a certificate is given.
 
-The token travels in the ``Authorization`` header of every connection. It is never taken from the
-command line, which every user of a machine can read: it comes from a file, from the environment,
-or is made here and kept in a file that only its owner can read.
+Both sides prove that they know the token without sending it (``digest.py``). It is never taken from
+the command line, which every user of a machine can read: it comes from a file, from the
+environment, or is made here and kept in a file that only its owner can read.
 """
 
 from __future__ import annotations
@@ -99,13 +99,8 @@ def write_private(path: Path, text: str) -> None:
         file.write(text + "\n")
 
 
-def authorization(token: str) -> dict[str, str]:
-    """The header that proves the right to talk."""
-    return {"Authorization": f"Bearer {token}"}
-
-
 def authorized(header: str | None, token: str) -> bool:
-    """Whether a request's header proves it; takes the same time for every wrong token."""
+    """Whether a request's header is the token itself; takes the same time for every wrong one."""
     # aiohttp hands on bytes that are no UTF-8 as surrogates; they are a wrong token, no fault.
     given = (header or "").encode(errors="surrogateescape")
     return hmac.compare_digest(given, f"Bearer {token}".encode())

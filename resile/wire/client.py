@@ -9,15 +9,23 @@ from __future__ import annotations
 import asyncio
 import os
 import ssl
+from collections.abc import Mapping
 from dataclasses import dataclass
 from types import TracebackType
 
 import aiohttp
 
-from resile.wire.auth import authorization
 from resile.wire.codec import MAX_FRAME, decode_from_master, encode_from_agent
+from resile.wire.digest import Credentials
 from resile.wire.endpoint import Endpoint
-from resile.wire.errors import Disconnected, RefusedByPeer, Unreachable, WireError
+from resile.wire.errors import (
+    UNPROVEN,
+    Disconnected,
+    RefusedByPeer,
+    UnprovenPeer,
+    Unreachable,
+    WireError,
+)
 from resile.wire.messages import Fenced, FromAgent, FromMaster, Hello, JobDone, Refused, Welcome
 
 AGENT_PATH = "/v1/agent"
@@ -98,16 +106,16 @@ async def connect(access: Access) -> AgentConnection:
 async def open_socket(
     access: Access, path: str, *, largest: int
 ) -> tuple[aiohttp.ClientSession, aiohttp.ClientWebSocketResponse[bool]]:
-    """A WebSocket to ``path``; raises a :class:`WireError` that says why there is none."""
-    session = aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=None))
+    """A WebSocket to ``path``; raises a :class:`WireError` that says why there is none.
+
+    Nothing is sent over it before the master has proven that it knows the job's token.
+    """
+    answers = _Answers()
+    session = aiohttp.ClientSession(
+        timeout=aiohttp.ClientTimeout(total=None), trace_configs=[answers.trace]
+    )
     try:
-        opening = session.ws_connect(
-            access.url(path),
-            headers=authorization(access.token),
-            max_msg_size=largest,
-            ssl=access.tls or True,
-            timeout=aiohttp.ClientWSTimeout(ws_close=CLOSE_TIMEOUT),
-        )
+        opening = _open_proven(session, answers, access, path, largest=largest)
         socket = await asyncio.wait_for(opening, CONNECT_TIMEOUT)
     except aiohttp.WSServerHandshakeError as error:
         await session.close()
@@ -121,12 +129,58 @@ async def open_socket(
     return session, socket
 
 
-def _refusal(error: aiohttp.WSServerHandshakeError, endpoint: Endpoint) -> RefusedByPeer:
+class _Answers:
+    """The headers of a session's latest answer: a WebSocket does not show those of its own."""
+
+    def __init__(self) -> None:
+        self.headers: Mapping[str, str] = {}
+        self.trace = aiohttp.TraceConfig()
+        self.trace.on_request_end.append(self._ended)
+
+    async def _ended(
+        self,
+        _session: aiohttp.ClientSession,
+        _context: object,
+        params: aiohttp.TraceRequestEndParams,
+    ) -> None:
+        self.headers = params.response.headers
+
+
+async def _open_proven(
+    session: aiohttp.ClientSession, answers: _Answers, access: Access, path: str, *, largest: int
+) -> aiohttp.ClientWebSocketResponse[bool]:
+    credentials = Credentials(access.token)
+    async with session.get(access.url(path), ssl=access.tls or True) as answer:
+        if answer.status != 401 or not credentials.challenged(
+            answer.headers.get("WWW-Authenticate")
+        ):
+            raise _no_master(answer.status, access.endpoint)
+    socket = await session.ws_connect(
+        access.url(path),
+        headers=credentials.authorization("GET", path),
+        max_msg_size=largest,
+        ssl=access.tls or True,
+        timeout=aiohttp.ClientWSTimeout(ws_close=CLOSE_TIMEOUT),
+    )
+    if not credentials.proven_by(answers.headers.get("Authentication-Info")):
+        raise UnprovenPeer(f"what listens at {access.endpoint} {UNPROVEN}", final=True)
+    return socket
+
+
+def _refusal(error: aiohttp.WSServerHandshakeError, endpoint: Endpoint) -> UnprovenPeer:
     if error.status == 401:
+        # A nonce that is too old was made by a master that has been replaced since.
+        stale = error.headers is not None and Credentials.is_stale(
+            error.headers.get("WWW-Authenticate")
+        )
         reason = f"the master at {endpoint} refused the token: it belongs to another job"
-        return RefusedByPeer(reason, final=True)
-    reason = f"what listens at {endpoint} is no Resile master (HTTP {error.status})"
-    return RefusedByPeer(reason, final=error.status < 500)
+        return UnprovenPeer(reason, final=not stale)
+    return _no_master(error.status, endpoint)
+
+
+def _no_master(status: int, endpoint: Endpoint) -> UnprovenPeer:
+    reason = f"what listens at {endpoint} is no Resile master (HTTP {status})"
+    return UnprovenPeer(reason, final=status < 500)
 
 
 def _failure(error: Exception, access: Access) -> WireError:
@@ -135,12 +189,12 @@ def _failure(error: Exception, access: Access) -> WireError:
     if isinstance(error, aiohttp.ClientConnectorCertificateError):
         why = getattr(error.certificate_error, "verify_message", "") or error.certificate_error
         reason = f"the certificate of the master at {endpoint} is not trusted: {why} (see --tls-ca)"
-        return RefusedByPeer(reason, final=True)
+        return UnprovenPeer(reason, final=True)
     if isinstance(error, aiohttp.ClientConnectorSSLError):
         reason = f"what listens at {endpoint} does not speak TLS; leave --tls-ca out if it need not"
-        return RefusedByPeer(reason, final=True)
+        return UnprovenPeer(reason, final=True)
     if isinstance(error, aiohttp.ClientResponseError):
-        return RefusedByPeer(f"what listens at {endpoint} is no Resile master", final=True)
+        return UnprovenPeer(f"what listens at {endpoint} is no Resile master", final=True)
     if isinstance(error, asyncio.TimeoutError):
         return Unreachable(f"no master answers at {endpoint} within {CONNECT_TIMEOUT:g} s")
     if isinstance(error, aiohttp.ClientConnectorError):

@@ -1,6 +1,9 @@
-"""Who gets in: the job's token on every request, and no room for connections that say nothing.
+"""Who gets in: proof of the job's token on every request, no room for connections that say nothing.
 
-Only a request that has shown the token may take its time. Everybody else is a stranger: a
+Clients of ours prove that they know the token without sending it (``digest.py``). A bearer token is
+accepted as well, for tools that know nothing else, such as Prometheus.
+
+Only a request that has proven it may take its time. Everybody else is a stranger: a
 connection without a complete request, one that is between two requests, one whose token was wrong.
 Strangers are shown out when they have been silent for a while, and the longest silent ones at once
 when there are so many of them that agents might find no descriptor free.
@@ -19,6 +22,7 @@ from aiohttp import web
 from aiohttp.typedefs import Handler
 
 from resile.wire.auth import authorized
+from resile.wire.digest import PROOF_PATH, Verifier
 
 log = logging.getLogger("resile.master")
 
@@ -38,6 +42,9 @@ LARGEST_REQUEST = 1024 * 1024
 UNREAD_BODY_TIMEOUT = 1.0
 """How long the rest of a refused request's body is taken in, so that its sender can read why."""
 
+PROOF = "resile.proof"
+"""Under this key a request carries the header by which the master proves itself in its answer."""
+
 _unheard = logging.getLogger("resile.unheard")
 _unheard.disabled = True
 
@@ -47,6 +54,7 @@ class Doorkeeper:
 
     def __init__(self, token: str) -> None:
         self._token = token
+        self._verifier = Verifier(token)
         self._served: set[web.RequestHandler] = set()
         self._silent_since: dict[web.RequestHandler, float] = {}
 
@@ -57,9 +65,10 @@ class Doorkeeper:
         async def check(request: web.Request, handler: Handler) -> web.StreamResponse:
             if request.path in OPEN_PATHS:
                 return _last(await _answer(request, handler))
-            if not authorized(request.headers.get("Authorization"), self._token):
-                refusal = {"error": "a valid job token is required"}
-                return _last(web.json_response(refusal, status=401))
+            if (refusal := self._refusal(request)) is not None:
+                return refusal
+            if request.path == PROOF_PATH:
+                return web.json_response({"ok": True})
             self._served.add(request.protocol)
             try:
                 return await _answer(request, handler)
@@ -67,7 +76,30 @@ class Doorkeeper:
                 self._served.discard(request.protocol)
                 self._silent_since.pop(request.protocol, None)
 
-        return web.Application(middlewares=[check], client_max_size=LARGEST_REQUEST)
+        app = web.Application(middlewares=[check], client_max_size=LARGEST_REQUEST)
+        app.on_response_prepare.append(_prove)
+        return app
+
+    def _refusal(self, request: web.Request) -> web.Response | None:
+        """The answer to a request that proves nothing; None if it may pass."""
+        header = request.headers.get("Authorization")
+        if header is None:
+            return self._challenge()
+        if authorized(header, self._token):
+            return None
+        if not self._verifier.verify(header, method=request.method, uri=request.raw_path):
+            refusal = self._challenge()
+            refusal.force_close()
+            return refusal
+        if not self._verifier.spend(header):
+            return self._challenge(stale=True)
+        request[PROOF] = self._verifier.proof(header)
+        return None
+
+    def _challenge(self, *, stale: bool = False) -> web.Response:
+        headers = {"WWW-Authenticate": self._verifier.challenge(stale=stale)}
+        refusal = {"error": "a valid job token is required"}
+        return web.json_response(refusal, status=401, headers=headers)
 
     @staticmethod
     def runner(app: web.Application) -> web.AppRunner:
@@ -106,8 +138,14 @@ def outstayed(
     return late if len(late) > len(surplus) else surplus
 
 
+async def _prove(request: web.Request, response: web.StreamResponse) -> None:
+    """Answer a client's proof with the master's own, before anything else is said."""
+    if proof := request.get(PROOF):
+        response.headers["Authentication-Info"] = proof
+
+
 def _last(response: web.StreamResponse) -> web.StreamResponse:
-    """Who has not shown the token gets one answer a connection."""
+    """A stranger gets one answer a connection."""
     response.force_close()
     return response
 

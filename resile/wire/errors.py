@@ -3,11 +3,15 @@
 WireError
 ├── Unreachable      nothing answers there (yet)
 ├── RefusedByPeer    the other side said no, with its reason; ``final`` when asking again is futile
+│   └── UnprovenPeer what listens there did not prove that it is this job's master
 ├── Disconnected     the connection was there and is gone
 └── BadFrame         the other side sent what is no message of ours
 """
 
 from __future__ import annotations
+
+UNPROVEN = "did not prove that it knows the job's token"
+"""Said of whoever listens at a master's endpoint."""
 
 
 class WireError(Exception):
@@ -25,6 +29,10 @@ class RefusedByPeer(WireError):
         super().__init__(reason)
         self.reason = reason
         self.final = final
+
+
+class UnprovenPeer(RefusedByPeer):
+    """Whoever listens at the endpoint did not prove to be this job's master."""
 
 
 class Disconnected(WireError):

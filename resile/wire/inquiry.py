@@ -1,7 +1,8 @@
 """The plain HTTP beside the agents' connections, from the asker's side: look at a job, steer it.
 
 Blocking and without a connection kept, on the standard library alone: a command that asks once
-starts fast, and a controller asks from a thread. Every answer is JSON or a log's bytes; every
+starts fast, and a controller asks from a thread. Nothing is asked over a connection before both
+sides have proven that they know the job's token. Every answer is JSON or a log's bytes; every
 refusal carries a sentence. Raises :class:`Unreachable` where nothing answers and
 :class:`RefusedByPeer` where the master said no.
 """
@@ -17,9 +18,9 @@ from urllib.parse import urlencode
 import msgspec
 
 from resile.decoding import DecodeError, decode_json
-from resile.wire.auth import authorization
+from resile.wire.digest import PROOF_PATH, Credentials
 from resile.wire.endpoint import Endpoint
-from resile.wire.errors import RefusedByPeer, Unreachable
+from resile.wire.errors import UNPROVEN, RefusedByPeer, UnprovenPeer, Unreachable
 from resile.wire.views import (
     EventView,
     JobPicture,
@@ -117,8 +118,13 @@ class Inquiry:
         connection = http.client.HTTPConnection(
             self.endpoint.host, self.endpoint.port, timeout=ANSWER_TIMEOUT + patience
         )
+        credentials = Credentials(self._token)
         try:
-            connection.request(method, target, body=content, headers=authorization(self._token))
+            connection.connect()
+            connection.auto_open = False  # a second connection might reach somebody else
+            self._prove(connection, credentials)
+            headers = credentials.authorization(method, target)
+            connection.request(method, target, body=content, headers=headers)
             answer = connection.getresponse()
             data = answer.read()
         except (OSError, http.client.HTTPException) as error:
@@ -128,6 +134,21 @@ class Inquiry:
         if answer.status != 200:
             raise RefusedByPeer(_reason(data, answer.status), final=answer.status < 500)
         return data
+
+    def _prove(self, connection: http.client.HTTPConnection, credentials: Credentials) -> None:
+        """Both sides show that they know the token; raises :class:`UnprovenPeer` if one cannot."""
+        connection.request("GET", PROOF_PATH)
+        with connection.getresponse() as answer:
+            answer.read()
+        if answer.status != 401 or not credentials.challenged(answer.getheader("WWW-Authenticate")):
+            raise UnprovenPeer(f"what listens at {self.endpoint} is no Resile master", final=True)
+        connection.request("GET", PROOF_PATH, headers=credentials.authorization("GET", PROOF_PATH))
+        with connection.getresponse() as answer:
+            data = answer.read()
+        if answer.status == 401:
+            raise UnprovenPeer(_reason(data, answer.status), final=True)
+        if not credentials.proven_by(answer.getheader("Authentication-Info")):
+            raise UnprovenPeer(f"what listens at {self.endpoint} {UNPROVEN}", final=True)
 
 
 def _why(error: Exception) -> str:

@@ -15,7 +15,14 @@ import time
 from collections.abc import Awaitable, Callable
 
 from resile.wire.client import Access, AgentConnection, connect, greet
-from resile.wire.errors import BadFrame, Disconnected, RefusedByPeer, Unreachable, WireError
+from resile.wire.errors import (
+    BadFrame,
+    Disconnected,
+    RefusedByPeer,
+    UnprovenPeer,
+    Unreachable,
+    WireError,
+)
 from resile.wire.messages import (
     Fenced,
     FromAgent,
@@ -65,6 +72,9 @@ class Link:
         self._revive = revive
         self._patience = patience
         self._connection: AgentConnection | None = None
+        self._welcomed = False
+        """Whether the master was ever reached: a stranger at its port then ends nothing."""
+
         self._interval = 0.0
         """Between two signs of life."""
         self._outbox: asyncio.Queue[FromAgent] = asyncio.Queue()
@@ -84,6 +94,7 @@ class Link:
         while True:
             await self._may_join.wait()
             connection, answer = await self._reach()
+            self._welcomed = True
             async with connection:
                 self._deliver(answer)
                 if isinstance(answer, JobDone):
@@ -112,7 +123,7 @@ class Link:
             except (Disconnected, BadFrame, asyncio.TimeoutError) as error:
                 why = str(error) or "no answer"
             except RefusedByPeer as refusal:
-                if refusal.final:
+                if refusal.final and not (self._welcomed and isinstance(refusal, UnprovenPeer)):
                     raise
                 why = str(refusal)
             away = time.monotonic() - since

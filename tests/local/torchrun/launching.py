@@ -9,9 +9,9 @@ import urllib.error
 import urllib.request
 from typing import Any
 
-from resile.wire.auth import authorization
 from tests.local.commands import wait_for
 from tests.local.jobs import SCRIPTS, Job, NodeProcess
+from tests.local.wire.masters import bearer
 
 
 class TorchrunJob(Job):
@@ -81,7 +81,7 @@ class TorchrunJob(Job):
         (token,) = (self.folder / "home").glob("runs/*/token")
         request = urllib.request.Request(
             f"http://{self.endpoint}{path}",
-            headers=authorization(token.read_text().strip()),
+            headers=bearer(token.read_text().strip()),
             method=method,
         )
 

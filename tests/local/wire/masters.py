@@ -21,6 +21,11 @@ TOKEN = "a-token-that-only-the-tests-know"
 ANSWER_TIMEOUT = 30.0
 
 
+def bearer(token: str) -> dict[str, str]:
+    """The header with the token itself, as Prometheus sends it."""
+    return {"Authorization": f"Bearer {token}"}
+
+
 @dataclass
 class MasterProcess:
     """One `resile master`."""
@@ -53,7 +58,7 @@ class MasterProcess:
         """The status and the JSON of an answer; errors are answers too."""
         request = urllib.request.Request(f"http://{self.endpoint}{path}", body, method=method)
         if token is not None:
-            request.add_header("Authorization", f"Bearer {token}")
+            request.add_header("Authorization", bearer(token)["Authorization"])
         try:
             with urllib.request.urlopen(request, timeout=ANSWER_TIMEOUT) as answer:
                 return answer.status, _parsed(answer.read())

@@ -11,7 +11,6 @@ import aiohttp
 import msgspec
 
 from resile.job.elasticity import Elasticity
-from resile.wire.auth import authorization
 from resile.wire.client import AGENT_PATH, Access, AgentConnection, connect, greet
 from resile.wire.codec import decode_from_master, encode_from_agent
 from resile.wire.errors import Disconnected
@@ -32,7 +31,7 @@ from resile.wire.messages import (
     StoreAddress,
     Welcome,
 )
-from tests.local.wire.masters import MasterProcess
+from tests.local.wire.masters import MasterProcess, bearer
 
 JOB = "none"
 """What a master calls its job when only --nnodes is given."""
@@ -183,7 +182,7 @@ async def stranger(master: MasterProcess) -> AsyncIterator[Stranger]:
         aiohttp.ClientSession() as session,
         session.ws_connect(
             f"http://{master.endpoint}{AGENT_PATH}",
-            headers=authorization(master.token),
+            headers=bearer(master.token),
             timeout=aiohttp.ClientWSTimeout(ws_close=1.0),
         ) as socket,
     ):

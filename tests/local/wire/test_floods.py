@@ -12,12 +12,11 @@ from pathlib import Path
 
 import aiohttp
 
-from resile.wire.auth import authorization
 from resile.wire.client import AGENT_PATH
 from resile.wire.codec import encode_from_agent
 from resile.wire.messages import Fence, Prepare, Ready, Refused, Renew, StoreAddress, Welcome
 from resile.wire.rate import BURST
-from tests.local.wire.masters import TOKEN, MasterProcess, running_master
+from tests.local.wire.masters import TOKEN, MasterProcess, bearer, running_master
 from tests.local.wire.pretend import hello, honest_agent, is_served, stranger, until
 
 Pair = tuple[asyncio.StreamReader, asyncio.StreamWriter]
@@ -109,7 +108,7 @@ async def test_a_flood_of_pings_is_cut_off_as_well(master: MasterProcess) -> Non
 async def test_pings_at_an_ordinary_pace_are_answered(master: MasterProcess) -> None:
     async with aiohttp.ClientSession() as session:
         url = f"http://{master.endpoint}{AGENT_PATH}"
-        async with session.ws_connect(url, headers=authorization(TOKEN), autoping=False) as socket:
+        async with session.ws_connect(url, headers=bearer(TOKEN), autoping=False) as socket:
             await socket.ping(b"are you there")
             answer = await asyncio.wait_for(socket.receive(), 30)
             assert answer.type is aiohttp.WSMsgType.PONG

@@ -12,13 +12,12 @@ import aiohttp
 import psutil
 import pytest
 
-from resile.wire.auth import authorization
 from resile.wire.client import AGENT_PATH, Access, connect
 from resile.wire.endpoint import free_port
 from resile.wire.errors import RefusedByPeer
 from tests.local.commands import wait_for
 from tests.local.jobs import Job
-from tests.local.wire.masters import TOKEN, MasterProcess, resile, running_master
+from tests.local.wire.masters import TOKEN, MasterProcess, bearer, resile, running_master
 from tests.local.wire.pretend import honest_agent, is_served
 
 PATHS = [
@@ -74,7 +73,7 @@ async def test_a_websocket_without_the_token_is_not_opened(
 ) -> None:
     async with aiohttp.ClientSession() as session:
         opening = session.ws_connect(
-            f"http://{master.endpoint}{AGENT_PATH}", headers=authorization(token) if token else {}
+            f"http://{master.endpoint}{AGENT_PATH}", headers=bearer(token) if token else {}
         )
         with pytest.raises(aiohttp.WSServerHandshakeError) as refused:
             await opening
