@@ -22,6 +22,7 @@ from resile.agent.handover import HandoverPart
 from resile.agent.keeper import MasterKeeper
 from resile.agent.logs import log_root, remove_temporary
 from resile.agent.nursery import Nursery, SpawnFailed, StoreUnavailable
+from resile.agent.offloop import off_the_loop
 from resile.agent.progress import ProgressSocket
 from resile.agent.reach import Told
 from resile.agent.report import failure_text, write_error_file
@@ -65,6 +66,10 @@ log = logging.getLogger("resile.agent")
 
 REACH_INTERVAL = 1.0
 """How often it is looked whether workers have reached the process group, until all have."""
+
+STALLED_CONSOLE = 1.0
+"""Seconds without anybody reading, after which a node that leaves gives up the rest of its output.
+A node whose job is over waits for its console, as any program does."""
 
 LAST_WORDS_WAIT = 0.05
 """A dead worker's output is read to its end within this, or a grandchild holds the pipe."""
@@ -150,7 +155,7 @@ class Agent:
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
-            await self._clean_up(leaving)
+            await self._clean_up()
 
     async def _warm_up(self) -> None:
         """Say when workers can be started at once: before that nobody should stop for this node."""
@@ -165,27 +170,30 @@ class Agent:
             log.error("%s", error)
             return NodeExitCode.JOB_FAILED
 
-    async def _clean_up(self, again: asyncio.Queue[signal.Signals]) -> None:
+    async def _clean_up(self) -> None:
         """End everything that is ours. Another signal, and the last checkpoint is given up."""
         if self._group:
             self._group.kill()
-        await self._flush(again)
+        await self._flush()
         self._snapshots.close()
         await self._nursery.close()
         self._progress.close()
         if self._config.logs.folder is None:
             remove_temporary(self._log_root)
+        await self._departure.unless_asked_again(off_the_loop(self._drain_output))
 
-    async def _flush(self, again: asyncio.Queue[signal.Signals]) -> None:
+    async def _flush(self) -> None:
         """Have the last checkpoint written, unless somebody is in a hurry."""
-        flushing = asyncio.create_task(
+        await self._departure.unless_asked_again(
             self._snapshots.flush(self._config.flush_timeout, grace=self._config.publish_grace)
         )
-        impatient = asyncio.create_task(again.get())
-        await asyncio.wait([flushing, impatient], return_when=asyncio.FIRST_COMPLETED)
-        for task in (flushing, impatient):
-            task.cancel()
-        await asyncio.gather(flushing, impatient, return_exceptions=True)
+
+    def _drain_output(self) -> None:
+        """Have everything shown, however slowly it is read; one that leaves does not wait for a
+        console that nobody reads."""
+        self._config.output.console.drain(
+            stall=STALLED_CONSOLE, keep_waiting=lambda: not self._departure.under_way
+        )
 
     def _hopeless(self, line: asyncio.Task[None]) -> int:
         """The master cannot be had: nothing to do but to say so."""
@@ -220,10 +228,8 @@ class Agent:
         self._state = LocalState.IDLE  # what ends from here on ends because we leave
         if self._group:
             stopping = asyncio.create_task(self._group.stop(grace=self._config.shutdown_timeout))
-            impatient = asyncio.create_task(again.get())
-            await asyncio.wait([stopping, impatient], return_when=asyncio.FIRST_COMPLETED)
+            await self._departure.unless_asked_again(asyncio.shield(stopping))
             self._group.kill()
-            impatient.cancel()
             await stopping
         return NodeExitCode.INTERRUPTED if name is signal.SIGINT else NodeExitCode.DRAINED
 
@@ -371,6 +377,7 @@ class Agent:
             return
         if group.has_failed:
             await asyncio.wait([asyncio.ensure_future(group.read_all())], timeout=LAST_WORDS_WAIT)
+            await group.hear_last_words()
             self._state = LocalState.FAILED
             self._say(WorkersFailed(fence=self._fence(), failures=group.failures()))
             for failure in group.failures():

@@ -6,8 +6,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from resile.agent.console import Console
 from resile.agent.logs import LogRouting
 from resile.agent.nursery import Preload, WorkerCommand
+from resile.agent.relay import OutputRelay
 from resile.job.elasticity import Elasticity
 from resile.wire.client import Access
 from resile.wire.messages import Usage
@@ -31,6 +33,7 @@ class AgentConfig:
     generation: int | None = None
     environment: Mapping[str, str] = field(default_factory=dict)
     logs: LogRouting = field(default_factory=LogRouting)
+    output: OutputRelay = field(default_factory=lambda: OutputRelay(Console.of_this_process()))
     preload: Preload = field(default_factory=Preload)
     virtual_local_rank: bool = False
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import signal
+from collections.abc import Awaitable
 
 __all__ = ["Departure"]
 
@@ -33,3 +34,12 @@ class Departure:
         if not self.under_way:
             self._drained = True
             self.asked.put_nowait(signal.SIGTERM)
+
+    async def unless_asked_again(self, work: Awaitable[object]) -> None:
+        """Wait for ``work``, unless somebody asks once more: the rest of it is given up."""
+        working = asyncio.ensure_future(work)
+        asked = asyncio.create_task(self.asked.get())
+        await asyncio.wait([working, asked], return_when=asyncio.FIRST_COMPLETED)
+        for task in (working, asked):
+            task.cancel()
+        await asyncio.gather(working, asked, return_exceptions=True)

@@ -1,31 +1,35 @@
 """Where workers' output goes: one readable stream with the rank in front, and files if wanted.
 
-Each stream of each worker is either a pipe that this process reads line by line (the console, and
-a file when teed) or, when redirected, the file itself. The last lines are kept for the report of a
-failure. Progress bars that only ever return the carriage come out as lines.
+Each stream of each worker is either a pipe whose bytes are relayed (to the console, and to a file
+when teed) or, when redirected, the file itself. Where stdout and stderr of this process are one
+(`2>&1`, a terminal) and nothing is teed, a worker has one pipe for both: their order is kept.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import os
 import shutil
 import stat
-import sys
+import string
 import tempfile
-from collections import deque
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import Flag
 from pathlib import Path
-from typing import IO
+
+from resile.agent.console import ConsoleWriter
+from resile.agent.lines import LineSource
+from resile.agent.relay import KEPT_BYTES, OutputFile, OutputRelay, OutputStream
+
+log = logging.getLogger("resile.agent")
 
 KEPT_LINES = 30
 """Enough for a traceback's end, little enough for a message."""
 
-LONGEST_LINE = 64 * 1024
-"""A line longer than this is shown in pieces."""
+DEFAULT_PREFIX = "[rank${rank}] "
+"""What stands before a worker's line on the console."""
 
 
 class Streams(Flag):
@@ -75,62 +79,64 @@ class LogRouting:
     redirects: StreamChoice = field(default_factory=StreamChoice)
     tee: StreamChoice = field(default_factory=StreamChoice)
     shown_ranks: frozenset[int] | None = None
-    prefix: bool = True
+    prefix_template: str = DEFAULT_PREFIX
+    """With torchrun's ``${role_name}``, ``${local_rank}`` and ``${rank}``. Empty: lines have no
+    prefix, and bytes are shown exactly as they were written."""
+
+    def source(self, *, role: str, local_rank: int, rank: int) -> LineSource:
+        """One worker's lines on the console."""
+        prefix = string.Template(self.prefix_template).safe_substitute(
+            role_name=role, local_rank=local_rank, rank=rank
+        )
+        return LineSource(prefix.encode(errors="replace"), own_lines=bool(prefix))
 
 
 class WorkerLog:
     """The two streams of one worker in one round. Give its ``stdout``/``stderr`` to the worker,
     then call :meth:`started`; after the worker's end :meth:`finish` returns when all is read."""
 
-    def __init__(self, routing: LogRouting, folder: Path, *, local_rank: int, rank: int) -> None:
+    def __init__(
+        self,
+        routing: LogRouting,
+        folder: Path,
+        output: OutputRelay,
+        *,
+        role: str,
+        local_rank: int,
+        rank: int,
+    ) -> None:
         self.folder = folder
-        self._tail: deque[str] = deque(maxlen=KEPT_LINES)
-        self._readers: list[asyncio.Task[None]] = []
+        self._output = output
+        self._redirected = routing.redirects.of(local_rank)
+        self._teed = routing.tee.of(local_rank)
+        self._shown = routing.shown_ranks is None or local_rank in routing.shown_ranks
+        self._source = routing.source(role=role, local_rank=local_rank, rank=rank)
+        self._streams: list[OutputStream] = []
         self._opened: list[int] = []
-        self._files: list[IO[bytes]] = []
-        self._routing = routing
-        self._local_rank = local_rank
-        self._prefix = f"[rank{rank}] ".encode() if routing.prefix else b""
-        self.stdout = self._route(Streams.OUT, "stdout.log", sys.stdout)
-        self.stderr = self._route(Streams.ERR, "stderr.log", sys.stderr)
+        console = output.console
+        self.stdout, first = self._route(Streams.OUT, "stdout.log", console.out)
+        if console.out is console.err and not self._redirected and not self._teed:
+            self.stderr, self._stderr = self.stdout, first
+        else:
+            self.stderr, self._stderr = self._route(Streams.ERR, "stderr.log", console.err)
 
-    def _route(self, stream: Streams, name: str, console: IO[str]) -> int:
-        """A file descriptor for the worker to write to."""
-        path = self.folder / name
-        if stream in self._routing.redirects.of(self._local_rank) and (
-            stream not in self._routing.tee.of(self._local_rank)
-        ):
-            descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
-            self._opened.append(descriptor)
-            return descriptor
+    def _route(
+        self, stream: Streams, name: str, console: ConsoleWriter
+    ) -> tuple[int, OutputStream | None]:
+        """A file descriptor for the worker to write to, and what is relayed from it, if it is."""
+        teed = stream in self._teed
+        file = OutputFile(self.folder / name) if teed or stream in self._redirected else None
+        if file is not None and file.open() and not teed:
+            self._opened.append(descriptor := file.detach())
+            return descriptor, None
         read, write = os.pipe()
-        os.set_blocking(read, False)
         self._opened.append(write)
-        sinks: list[Callable[[bytes], None]] = []
-        shown = self._routing.shown_ranks
-        if shown is None or self._local_rank in shown:
-            sinks.append(self._console_sink(console))
-        if stream in self._routing.tee.of(self._local_rank):
-            file = open(path, "ab", buffering=0)  # noqa: SIM115 - lives as long as the worker
-            self._files.append(file)
-            sinks.append(lambda line: (file.write(line), None)[1])
-        if stream is Streams.ERR:
-            sinks.append(lambda line: self._tail.append(line.decode(errors="replace").rstrip()))
-        self._readers.append(asyncio.create_task(_read_lines(read, sinks)))
-        return write
-
-    def _console_sink(self, console: IO[str]) -> Callable[[bytes], None]:
-        prefix = self._prefix
-
-        def show(line: bytes) -> None:
-            try:
-                console.write((prefix + line).decode(errors="replace"))
-                console.flush()
-            except (OSError, ValueError):
-                # The console is gone (a closed pipe or terminal); the workers go on.
-                return
-
-        return show
+        relayed = OutputStream(
+            read, console=console if self._shown else None, source=self._source, file=file
+        )
+        self._streams.append(relayed)
+        self._output.add(relayed)
+        return write, relayed
 
     def started(self) -> None:
         """The worker holds its own copies: close ours, or the end of output is never seen."""
@@ -139,63 +145,59 @@ class WorkerLog:
         self._opened.clear()
 
     async def finish(self) -> None:
-        """Read what is left. A grandchild may still hold a pipe open: do not wait for it."""
-        if self._readers:
-            _, late = await asyncio.wait(self._readers, timeout=1.0)
-            for task in late:
-                task.cancel()
-            await asyncio.gather(*self._readers, return_exceptions=True)
-        for file in self._files:
-            file.close()
+        """Wait until what the worker wrote is read. A grandchild may still hold a pipe open: it
+        goes on being read, and nobody waits for it."""
+        for stream in self._streams:
+            self._output.worker_ended(stream)
+        ends = [asyncio.wrap_future(stream.ended) for stream in self._streams]
+        if ends:
+            await asyncio.wait(ends, timeout=1.0)
 
     def last_words(self) -> str:
-        """The last lines of stderr."""
-        if self._tail:
-            return "\n".join(self._tail)
-        try:
-            text = (self.folder / "stderr.log").read_text(errors="replace")
-        except OSError:
-            return ""
-        return "\n".join(text.splitlines()[-KEPT_LINES:])
+        """The last lines of stderr. Reads a file, but never much of it."""
+        if self._stderr is not None:
+            return last_lines(self._stderr.kept)
+        words = last_lines(read_end(self.folder / "stderr.log", KEPT_BYTES))
+        return f"{words}\nThe disk of {self.folder} is full." if _is_full(self.folder) else words
 
 
-async def _read_lines(descriptor: int, sinks: list[Callable[[bytes], None]]) -> None:
-    """Hand every line to every sink until the pipe's end."""
-    loop = asyncio.get_running_loop()
-    readable = asyncio.Event()
-    loop.add_reader(descriptor, readable.set)
-    rest = b""
+def _is_full(folder: Path) -> bool:
     try:
-        while True:
-            await readable.wait()
-            readable.clear()
-            try:
-                chunk = os.read(descriptor, 1 << 16)
-            except BlockingIOError:
-                continue
-            if not chunk:
-                break
-            *lines, rest = (rest + chunk).replace(b"\r\n", b"\n").replace(b"\r", b"\n").split(b"\n")
-            if len(rest) > LONGEST_LINE:
-                lines, rest = [*lines, rest], b""
-            for line in lines:
-                _emit(line, sinks)
+        return os.statvfs(folder).f_bavail == 0
+    except OSError:
+        return False
+
+
+def last_lines(data: bytes) -> str:
+    """The last lines as a terminal would show them: of a redrawn line, its last state."""
+    lines = data.decode(errors="replace").replace("\r\n", "\n").rstrip("\r\n").split("\n")
+    return "\n".join(line.rstrip("\r").rpartition("\r")[2] for line in lines[-KEPT_LINES:])
+
+
+def read_end(path: Path, size: int) -> bytes:
+    """The last bytes of a file, however long it is; nothing of what is no file."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError:
+        return b""
+    try:
+        found = os.fstat(descriptor)
+        if not stat.S_ISREG(found.st_mode):
+            return b""
+        return os.pread(descriptor, size, max(0, found.st_size - size))
+    except OSError:
+        return b""
     finally:
-        loop.remove_reader(descriptor)
         os.close(descriptor)
-        if rest:
-            _emit(rest, sinks)
-
-
-def _emit(line: bytes, sinks: list[Callable[[bytes], None]]) -> None:
-    for sink in sinks:
-        sink(line + b"\n")
 
 
 def attempt_folder(root: Path, round_number: int, local_rank: int) -> Path:
-    """Where one worker's files of one round lie; torchrun's layout."""
+    """Where one worker's files of one round lie; torchrun's layout. Without it training goes on."""
     folder = root / f"attempt_{round_number - 1}" / str(local_rank)
-    folder.mkdir(parents=True, exist_ok=True)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        log.error("cannot make a folder for a worker's files, %s: %s", folder, error.strerror)
     return folder
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import signal
 import time
 from collections.abc import Callable, Mapping
@@ -11,9 +12,10 @@ from pathlib import Path
 
 from resile.agent.config import AgentConfig
 from resile.agent.environment import worker_environment
+from resile.agent.lastwords import message_of, sendable
 from resile.agent.logs import WorkerLog, attempt_folder
 from resile.agent.nursery import Nursery, Worker, WorkerSpec
-from resile.decoding import decode_python_json
+from resile.agent.offloop import off_the_loop
 from resile.wire.messages import Start, WorkerFailure
 
 LONGEST_MESSAGE = 8 * 1024
@@ -21,6 +23,9 @@ LONGEST_MESSAGE = 8 * 1024
 
 ALL_MESSAGES = 32 * 1024
 """What a node's workers may say together: a frame has to hold it, at up to four bytes each."""
+
+WORDS_LIMIT = 1.0
+"""Seconds for which a disk may keep the report of a failure waiting for a worker's last words."""
 
 
 @dataclass
@@ -34,6 +39,17 @@ class Running:
     error_file: Path
     exit_code: int | None = None
     ended_at: float = 0.0
+    last_words: str = ""
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """The files of a worker that is about to be started."""
+
+    local_rank: int
+    rank: int
+    log: WorkerLog
+    error_file: Path
 
 
 class WorkerGroup:
@@ -68,32 +84,41 @@ class WorkerGroup:
         """Start every worker of the round."""
         self.round, self.store_port = start.round, start.store.port
         self.first_rank = start.first_rank
-        specs, prepared = [], []
-        for local_rank in range(self._config.nproc):
-            folder = attempt_folder(self._log_root, start.round, local_rank)
-            rank = start.first_rank + local_rank
-            log = WorkerLog(self._config.logs, folder, local_rank=local_rank, rank=rank)
-            prepared.append((local_rank, rank, log, folder / "error.json"))
-            specs.append(self._spec(start, local_rank, log, folder / "error.json"))
+        prepared = await off_the_loop(
+            lambda: [self._prepare(start, number) for number in range(self._config.nproc)]
+        )
         try:
-            workers = await self._nursery.spawn(specs)
+            workers = await self._nursery.spawn([self._spec(start, each) for each in prepared])
         finally:
-            for _, _, log, _ in prepared:
-                log.started()
-        for (local_rank, rank, log, error_file), worker in zip(prepared, workers, strict=True):
-            running = Running(local_rank, rank, worker, log, error_file)
+            for each in prepared:
+                each.log.started()
+        for each, worker in zip(prepared, workers, strict=True):
+            running = Running(each.local_rank, each.rank, worker, each.log, each.error_file)
             self._running.append(running)
             self._watchers.append(asyncio.create_task(self._watch(running)))
 
-    def _spec(self, start: Start, local_rank: int, log: WorkerLog, error_file: Path) -> WorkerSpec:
+    def _prepare(self, start: Start, local_rank: int) -> Prepared:
+        folder = attempt_folder(self._log_root, start.round, local_rank)
+        rank = start.first_rank + local_rank
+        log = WorkerLog(
+            self._config.logs,
+            folder,
+            self._config.output,
+            role=self._config.role,
+            local_rank=local_rank,
+            rank=rank,
+        )
+        return Prepared(local_rank, rank, log, folder / "error.json")
+
+    def _spec(self, start: Start, prepared: Prepared) -> WorkerSpec:
         environment = worker_environment(
             self._environment,
             start,
-            local_rank=local_rank,
+            local_rank=prepared.local_rank,
             nproc=self._config.nproc,
             run_id=self._config.run_id,
             role=self._config.role,
-            error_file=error_file,
+            error_file=prepared.error_file,
             progress_socket=self._progress_socket,
             snapshots_socket=self._snapshots_socket,
             virtual_local_rank=self._config.virtual_local_rank,
@@ -103,8 +128,8 @@ class WorkerGroup:
             env=environment,
             cwd=str(Path.cwd()),
             stdin=0,
-            stdout=log.stdout,
-            stderr=log.stderr,
+            stdout=prepared.log.stdout,
+            stderr=prepared.log.stderr,
         )
 
     async def _watch(self, running: Running) -> None:
@@ -144,11 +169,23 @@ class WorkerGroup:
                 pid=r.worker.pid,
                 exit_code=r.exit_code or 0,
                 age=now - r.ended_at,
-                message=sendable(_last_words(r), longest),
+                message=sendable(r.last_words, longest),
                 log=str(r.log.folder) if self._config.logs.folder else "",
             )
             for r in sorted(failed, key=lambda r: r.ended_at)
         )
+
+    async def hear_last_words(self) -> None:
+        """Find out why those failed that did, from their files, within a moment."""
+        failed = [r for r in self._running if r.exit_code not in (None, 0)]
+
+        def read() -> list[str]:
+            return [message_of(r.error_file) or r.log.last_words() for r in failed]
+
+        with contextlib.suppress(asyncio.TimeoutError):
+            words = await asyncio.wait_for(off_the_loop(read), WORDS_LIMIT)
+            for running, found in zip(failed, words, strict=True):
+                running.last_words = found
 
     async def read_all(self) -> None:
         """Wait until the output of ended workers is read, for the sake of their last words."""
@@ -181,19 +218,3 @@ class WorkerGroup:
         """End all at once, and whatever their process groups still hold."""
         for running in self._running:
             running.worker.signal(signal.SIGKILL)
-
-
-def sendable(text: str, longest: int) -> str:
-    """The end of ``text``. JSON may hold halves of characters, which no message can carry."""
-    return text[len(text) - min(len(text), longest) :].encode(errors="replace").decode()
-
-
-def _last_words(running: Running) -> str:
-    """The worker's error file, if it wrote one, else the end of its stderr."""
-    try:
-        message = decode_python_json(running.error_file.read_bytes())["message"]
-        if isinstance(message, str):
-            return message
-        return str(message.get("extraInfo", {}).get("py_callstack") or message.get("message"))
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
-        return running.log.last_words()

@@ -36,9 +36,9 @@ class _Json(logging.Formatter):
         return json_text.dumps(line)
 
 
-def set_up_logging(*, json: bool = False) -> None:
-    """INFO and above to stderr; RESILE_LOG=debug shows more, =warning less."""
-    handler = logging.StreamHandler(sys.stderr)
+def set_up_logging(*, json: bool = False, handler: logging.Handler | None = None) -> None:
+    """INFO and above to stderr, or to ``handler``; RESILE_LOG=debug shows more, =warning less."""
+    handler = handler or logging.StreamHandler(sys.stderr)
     handler.setFormatter(_Json() if json else _Format())
     logger = logging.getLogger("resile")
     logger.handlers[:] = [handler]

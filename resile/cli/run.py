@@ -15,11 +15,13 @@ from typing import Any
 
 import click
 
-from resile.agent.agent import Agent
+from resile.agent.agent import STALLED_CONSOLE, Agent
 from resile.agent.config import AgentConfig
+from resile.agent.console import Console, ConsoleHandler
 from resile.agent.keeper import MasterKeeper
 from resile.agent.logs import LogRouting, StreamChoice, StreamsError
 from resile.agent.nursery import CommandKind, Preload, PreloadSyntaxError, WorkerCommand
+from resile.agent.relay import OutputRelay
 from resile.cli.devices import count_processes
 from resile.cli.elasticity import build_elasticity, parse_conf
 from resile.cli.ledgers import ledger_asked_for
@@ -27,6 +29,7 @@ from resile.cli.logging import set_up_logging
 from resile.cli.option_types import NODE_RANK, NODE_UNIT, PORT, RESTARTS, SECONDS
 from resile.cli.torchrun_flags import given_but_ignored, ignored_options, torchrun_option
 from resile.job.elasticity import Elasticity
+from resile.job.exits import NodeExitCode
 from resile.ledger import FOLDER_VARIABLE
 from resile.wire.auth import TOKEN_FILE_VARIABLE, AuthError, client_tls, given_token, shared_token
 from resile.wire.bounds import is_host, is_name
@@ -145,13 +148,20 @@ def run(script: str, script_args: tuple[str, ...], **flags: Any) -> None:
       resile run --nnodes 1:4 --nproc-per-node 8 --rdzv-endpoint 127.0.0.1:29400 train.py
       resile run --standalone --nproc-per-node auto -m mypackage.train
     """
-    set_up_logging()
+    output = OutputRelay(Console.of_this_process())
+    set_up_logging(handler=ConsoleHandler(output.console.err))
     for line in given_but_ignored(flags):
         log.warning("%s", line)
     try:
-        code = asyncio.run(_run(script, script_args, flags))
+        code = asyncio.run(_run(script, script_args, flags, output))
+        for loss in output.losses:
+            log.error("%s", loss)
+            # A platform that manages the node decides by the code what becomes of the job.
+            code = code or (0 if "RESILE_NODE_ID" in os.environ else NodeExitCode.OUTPUT_LOST)
     except (EndpointError, AuthError, StateDirError, StreamsError, PreloadSyntaxError) as error:
         raise click.ClickException(str(error)) from None
+    finally:
+        output.console.err.wait_until_written(STALLED_CONSOLE)
     raise SystemExit(code)
 
 
@@ -163,7 +173,9 @@ class Place:
     run_id: str
 
 
-async def _run(script: str, script_args: tuple[str, ...], flags: dict[str, Any]) -> int:
+async def _run(
+    script: str, script_args: tuple[str, ...], flags: dict[str, Any], output: OutputRelay
+) -> int:
     conf = parse_conf(flags["rdzv_conf"])
     for name in conf.ignored:
         log.warning("--rdzv-conf %s is ignored: it has no meaning here", name)
@@ -186,6 +198,7 @@ async def _run(script: str, script_args: tuple[str, ...], flags: dict[str, Any])
             nproc=nproc,
             elasticity=elasticity,
             address=_local_address(flags["local_addr"]) or address_towards(access.endpoint),
+            output=output,
             **about,
         )
         agent = Agent(config, keeper)

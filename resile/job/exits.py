@@ -29,7 +29,7 @@ __all__ = [
 class NodeExitCode(IntEnum):
     """The codes a node's agent exits with. A podFailurePolicy may rely on them.
 
-    80 to 84 lie outside the shell's 126 to 165 and outside sysexits' 64 to 78.
+    80 to 85 lie outside the shell's 126 to 165 and outside sysexits' 64 to 78.
     """
 
     COMPLETED = 0
@@ -50,6 +50,10 @@ class NodeExitCode(IntEnum):
 
     FENCED = 84
     """Put out by the master, and could not come back."""
+
+    OUTPUT_LOST = 85
+    """The job succeeded, but output could not be written (a full disk). Not used by a node that
+    a platform manages: what it prints does not decide what becomes of a job."""
 
     INTERRUPTED = 130
     """Ctrl-C, by the shell's convention 128 + SIGINT."""

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import os
+from pathlib import Path
+
 import pytest
 
-from resile.agent.workers import ALL_MESSAGES, LONGEST_MESSAGE, sendable
+from resile.agent.lastwords import LONGEST_ERROR_FILE, message_of, sendable
+from resile.agent.logs import last_lines
+from resile.agent.workers import ALL_MESSAGES, LONGEST_MESSAGE
 from resile.wire.codec import MAX_FRAME, encode_from_agent
 from resile.wire.messages import Fence, WorkerFailure, WorkersFailed
 
@@ -23,3 +28,22 @@ def test_a_whole_node_failing_with_long_words_fits_into_a_frame(workers: int, le
 def test_the_end_is_what_counts() -> None:
     assert sendable("begin, middle, end", 3) == "end"
     assert sendable("short", 100) == "short"
+
+
+@pytest.mark.parametrize(
+    "content",
+    [b"", b"{", b"\xff", b"[" * 100_000, b'{"message": 7}', b"{}", b"x" * (LONGEST_ERROR_FILE + 1)],
+)
+def test_an_error_file_that_makes_no_sense_says_nothing(tmp_path: Path, content: bytes) -> None:
+    path = tmp_path / "error.json"
+    path.write_bytes(content)
+    assert message_of(path) == ""
+
+
+def test_an_error_file_that_is_none_says_nothing(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "error.json")
+    assert message_of(tmp_path / "error.json") == ""
+
+
+def test_of_redrawn_lines_the_last_state_is_kept() -> None:
+    assert last_lines(b"begin\r\n\r 1%\r 2%\r\nend\n") == "begin\n 2%\nend"

@@ -64,6 +64,7 @@ def test_the_documented_codes_do_not_change() -> None:
         "BROKEN_NODE": 82,
         "NO_PROGRESS": 83,
         "FENCED": 84,
+        "OUTPUT_LOST": 85,
         "INTERRUPTED": 130,
     }
 

@@ -1,0 +1,222 @@
+"""The agent's own stdout and stderr, written by threads that may be slow without harm.
+
+Nobody may be reading (`resile run … | less`), the disk behind them may be full, the terminal may be
+stopped. A write then blocks, and it must block nothing but its own thread: not the agent's event
+loop, on which signals and workers are handled. What could not be written is counted, so that the
+agent can say so and end with another code than 0.
+
+The descriptors stay in blocking mode: they are shared with whoever started this process.
+"""
+
+from __future__ import annotations
+
+import errno
+import logging
+import os
+import select
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from resile.agent.lines import LineMerger, LineSource
+
+__all__ = ["Console", "ConsoleHandler", "ConsoleWriter", "Loss"]
+
+FULL = 256 * 1024
+"""Bytes that wait to be written, from which on workers' pipes are not read any more. Workers then
+wait when their pipes are full, as they would with this console as their own."""
+
+MOST = 16 * 1024 * 1024
+"""Bytes that wait to be written at most, log lines included. What comes beyond is dropped."""
+
+_LOOK = 0.05
+"""Seconds between two looks at a console that nobody reads."""
+
+_CLOSED = (errno.EPIPE, errno.EIO, errno.EBADF, errno.ENXIO)
+"""The reader or the terminal is gone for good: nobody misses the output."""
+
+
+@dataclass(frozen=True)
+class Loss:
+    """Output that is lost."""
+
+    where: str
+    size: int
+    why: str
+
+    def __str__(self) -> str:
+        return f"{self.size} bytes of output could not be written to {self.where}: {self.why}"
+
+
+class ConsoleWriter:
+    """Writes to one descriptor, in the order in which it was told to, whoever told it."""
+
+    def __init__(self, descriptor: int, name: str) -> None:
+        self._descriptor = descriptor
+        self._name = name
+        self._merger = LineMerger()
+        self._waiting: deque[bytes] = deque()
+        self._size = 0
+        self._written = 0
+        self._lost = 0
+        self._why_lost = ""
+        self._closed = False
+        self._has_work = threading.Condition()
+        self._thread: threading.Thread | None = None
+        self._on_room: list[Callable[[], None]] = []
+
+    def write(self, source: LineSource, data: bytes) -> None:
+        """Have ``data`` written soon. Never waits."""
+        with self._has_work:
+            if self._closed:
+                return
+            if self._size + len(data) > MOST:
+                self._lose(len(data), "nobody reads it")
+                return
+            merged = self._merger.merge(source, data)
+            self._waiting.append(merged)
+            self._size += len(merged)
+            self._has_work.notify_all()
+            if self._thread is None:
+                self._thread = threading.Thread(
+                    target=self._run, name=f"write {self._name}", daemon=True
+                )
+                self._thread.start()
+
+    @property
+    def size(self) -> int:
+        """Bytes that wait to be written."""
+        return self._size
+
+    @property
+    def is_full(self) -> bool:
+        """So much waits to be written that no more should be added."""
+        return self._size >= FULL
+
+    def call_when_there_is_room(self, callback: Callable[[], None]) -> None:
+        """Call back, from another thread, whenever it is no longer full."""
+        self._on_room.append(callback)
+
+    @property
+    def loss(self) -> Loss | None:
+        """What could not be written so far."""
+        return Loss(self._name, self._lost, self._why_lost) if self._lost else None
+
+    @property
+    def written(self) -> int:
+        """Bytes written so far: whoever waits can see whether somebody reads."""
+        return self._written
+
+    def wait_until_written(self, seconds: float) -> bool:
+        """Wait so long for everything to be written; return whether it is."""
+        with self._has_work:
+            return self._has_work.wait_for(lambda: not self._size, seconds)
+
+    def _run(self) -> None:
+        while True:
+            with self._has_work:
+                self._has_work.wait_for(lambda: self._waiting)
+                data = b"".join(self._waiting)
+                self._waiting.clear()
+            self._write_all(data)
+            with self._has_work:
+                was_full = self.is_full
+                self._size -= len(data)
+                self._has_work.notify_all()
+            if was_full and not self.is_full:
+                for callback in self._on_room:
+                    callback()
+
+    def _write_all(self, data: bytes) -> None:
+        left = memoryview(data)
+        while left and not self._closed:
+            try:
+                count = os.write(self._descriptor, left)
+                self._written += count
+                left = left[count:]
+            except BlockingIOError:
+                # Somebody who shares the terminal has put it into non-blocking mode.
+                select.select([], [self._descriptor], [])
+            except OSError as error:
+                if error.errno in _CLOSED:
+                    self._closed = True
+                    return
+                with self._has_work:
+                    self._lose(len(left), error.strerror or str(error))
+                return
+
+    def _lose(self, size: int, why: str) -> None:
+        self._lost += size
+        self._why_lost = why
+
+
+class Console:
+    """Both streams; one writer if they are the same file, so that their order is kept."""
+
+    def __init__(self, out: ConsoleWriter, err: ConsoleWriter) -> None:
+        self.out = out
+        self.err = err
+
+    @staticmethod
+    def of_this_process() -> Console:
+        """Stdout and stderr as this process was given them."""
+        _open_missing()
+        out = ConsoleWriter(1, "stdout")
+        return Console(out, out if _same_file(1, 2) else ConsoleWriter(2, "stderr"))
+
+    @property
+    def writers(self) -> tuple[ConsoleWriter, ...]:
+        """Both, or the one."""
+        return (self.out,) if self.out is self.err else (self.out, self.err)
+
+    @property
+    def losses(self) -> list[Loss]:
+        """What could not be written so far."""
+        return [loss for writer in self.writers if (loss := writer.loss)]
+
+    def drain(self, *, stall: float, keep_waiting: Callable[[], bool]) -> None:
+        """Wait until everything is written. Blocks.
+
+        With nobody reading, ``stall`` seconds without progress are enough once ``keep_waiting``
+        says no.
+        """
+        for writer in self.writers:
+            seen, since = writer.written, time.monotonic()
+            while not writer.wait_until_written(_LOOK):
+                if writer.written != seen:
+                    seen, since = writer.written, time.monotonic()
+                if not keep_waiting() and time.monotonic() - since > stall:
+                    break
+
+
+class ConsoleHandler(logging.Handler):
+    """Log lines, in their order among the workers' lines."""
+
+    def __init__(self, writer: ConsoleWriter, *, encoding: str = "utf-8") -> None:
+        super().__init__()
+        self._writer = writer
+        self._encoding = encoding
+        self._source = LineSource()
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Hand over one record."""
+        try:
+            line = self.format(record) + "\n"
+            self._writer.write(self._source, line.encode(self._encoding, "backslashreplace"))
+        except Exception:
+            self.handleError(record)
+
+
+def _open_missing() -> None:
+    """Standard streams that were closed lead nowhere: else a file of ours takes their number."""
+    for number in (0, 1, 2):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)
+
+
+def _same_file(one: int, other: int) -> bool:
+    return os.path.sameopenfile(one, other)

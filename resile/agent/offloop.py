@@ -1,0 +1,35 @@
+"""Work on files without keeping the event loop waiting.
+
+A disk can take seconds to answer, a network disk for ever. The work is done in a thread of its own,
+which nobody waits for when the process ends; asyncio's own threads would be waited for.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future
+from typing import TypeVar
+
+__all__ = ["off_the_loop"]
+
+T = TypeVar("T")
+
+
+async def off_the_loop(work: Callable[[], T]) -> T:
+    """Do ``work`` in a thread and return its result."""
+    outcome: Future[T] = Future()
+
+    def do() -> None:
+        try:
+            result = work()
+        except BaseException as error:
+            if outcome.set_running_or_notify_cancel():
+                outcome.set_exception(error)
+        else:
+            if outcome.set_running_or_notify_cancel():
+                outcome.set_result(result)
+
+    threading.Thread(target=do, name="disk", daemon=True).start()
+    return await asyncio.wrap_future(outcome)

@@ -1,0 +1,266 @@
+"""Moves workers' output as bytes from their pipes to the console and to files, in its own thread.
+
+A slow console or disk delays this thread and, when their pipes are full, the workers that print;
+never the agent's event loop. Files get every byte as it was written. The console gets whole lines
+where it can, so that workers' lines do not mix: the beginning of a line is held back for a moment
+and shown when nothing follows (a prompt). The end of what a worker said is kept for the report of
+a failure, also when the console is blocked.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import select
+import threading
+import time
+from collections import deque
+from concurrent.futures import Future
+from pathlib import Path
+
+from resile.agent.console import MOST, Console, ConsoleWriter, Loss
+from resile.agent.lines import LineSource, whole_part
+
+__all__ = ["OutputFile", "OutputRelay", "OutputStream"]
+
+log = logging.getLogger("resile.agent")
+
+PARTIAL_LINE_DELAY = 0.05
+"""Seconds for which the beginning of a line waits for its end before it is shown without one."""
+
+LONGEST_HELD = 1024 * 1024
+"""Bytes of a line that are held back; longer lines are shown as they come."""
+
+KEPT_BYTES = 32 * 1024
+"""The end of a worker's output that is kept, enough for the longest message of a failure."""
+
+PIPE_BYTES = 1024 * 1024
+"""What a pipe can hold, at most: so much is read of a worker that has ended, also if the console
+is blocked, because its last words are in it."""
+
+_CHUNK = 64 * 1024
+
+
+class OutputFile:
+    """A file of the user's that gets a stream byte for byte.
+
+    A disk that is full or away does not end the training: it is said once, and what is lost is
+    counted.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._descriptor: int | None = None
+        self._lost = 0
+        self._why = ""
+
+    def open(self) -> bool:
+        """Make the file now, also if nothing is ever written; return whether it is there."""
+        if self._descriptor is None:
+            try:
+                flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
+                self._descriptor = os.open(self.path, flags, 0o644)
+            except OSError as error:
+                self._failed(error)
+        return self._descriptor is not None
+
+    def detach(self) -> int:
+        """The descriptor of an open file, for a worker to write to it by itself."""
+        assert self._descriptor is not None
+        descriptor, self._descriptor = self._descriptor, None
+        return descriptor
+
+    def write(self, data: bytes) -> None:
+        """Write all that can be written."""
+        left = memoryview(data)
+        if self.open() and self._descriptor is not None:
+            try:
+                while left:
+                    left = left[os.write(self._descriptor, left) :]
+            except OSError as error:
+                self._failed(error)
+        self._lost += len(left)
+
+    def close(self) -> None:
+        """Nothing more will be written."""
+        if self._descriptor is not None:
+            # A network disk may tell only now that it is full; what it kept is unknown then.
+            with contextlib.suppress(OSError):
+                os.close(self._descriptor)
+            self._descriptor = None
+
+    @property
+    def loss(self) -> Loss | None:
+        """What could not be written so far."""
+        return Loss(str(self.path), self._lost, self._why) if self._lost else None
+
+    def _failed(self, error: OSError) -> None:
+        if not self._why:
+            log.error(
+                "cannot write a worker's output to %s: %s; training goes on",
+                self.path,
+                error.strerror,
+            )
+        self._why = error.strerror or str(error)
+
+
+class OutputStream:
+    """One pipe of one worker, and where its bytes go."""
+
+    def __init__(
+        self,
+        descriptor: int,
+        *,
+        console: ConsoleWriter | None,
+        source: LineSource,
+        file: OutputFile | None,
+    ) -> None:
+        os.set_blocking(descriptor, False)
+        self.descriptor = descriptor
+        self.console = console
+        self.source = source
+        self.file = file
+        self.ended: Future[None] = Future()
+        """Done when everything is read."""
+
+        self.kept = b""
+        """The end of the output so far."""
+
+        self.held = bytearray()
+        self.held_since = 0.0
+        self.extra = 0
+        """Bytes that may be read although the console is full."""
+
+    @property
+    def may_read(self) -> bool:
+        return self.console is None or not self.console.is_full or self.extra > 0
+
+    def take(self, data: bytes) -> None:
+        """Pass on what was read."""
+        if self.file is not None:
+            self.file.write(data)
+        self.kept = (self.kept + data)[-KEPT_BYTES:]
+        if self.extra:
+            self.extra = max(0, self.extra - len(data))
+        if self.console is None:
+            return
+        if not self.held or self.held_since == float("inf"):
+            self.held_since = time.monotonic()
+        self.held += data
+        # A carriage return belongs to what follows it: a newline, or the line drawn anew.
+        end = max(self.held.rfind(b"\n") + 1, self.held.rfind(b"\r"))
+        self._show(end if end or len(self.held) <= LONGEST_HELD else whole_part(self.held))
+
+    def show_partial(self) -> None:
+        """Show a line that has no end yet."""
+        self._show(whole_part(self.held))
+        # Half a character that never becomes whole is not worth another look before data comes.
+        self.held_since = float("inf")
+
+    def finish(self) -> None:
+        """Everything is read."""
+        self._show(len(self.held))
+        if self.file is not None:
+            self.file.close()
+        os.close(self.descriptor)
+        self.ended.set_result(None)
+
+    def _show(self, count: int) -> None:
+        if count and self.console is not None:
+            self.console.write(self.source, bytes(self.held[:count]))
+            del self.held[:count]
+            self.held_since = time.monotonic()
+
+
+class OutputRelay:
+    """The thread; it begins with the first stream."""
+
+    def __init__(self, console: Console) -> None:
+        self.console = console
+        self._arrivals: deque[OutputStream] = deque()
+        self._endings: deque[OutputStream] = deque()
+        self._streams: dict[int, OutputStream] = {}
+        self._files: list[OutputFile] = []
+        self._wake_read, self._wake_write = os.pipe()
+        os.set_blocking(self._wake_read, False)
+        os.set_blocking(self._wake_write, False)
+        self._thread: threading.Thread | None = None
+        for writer in console.writers:
+            writer.call_when_there_is_room(self._wake)
+
+    def add(self, stream: OutputStream) -> None:
+        """Begin to read a stream."""
+        if stream.file is not None:
+            self._files.append(stream.file)
+        self._arrivals.append(stream)
+        self._wake()
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._run, name="relay output", daemon=True)
+            self._thread.start()
+
+    def worker_ended(self, stream: OutputStream) -> None:
+        """Its writer has ended: read the rest even if the console is blocked."""
+        self._endings.append(stream)
+        self._wake()
+
+    @property
+    def losses(self) -> list[Loss]:
+        """What could not be written, to files or to the console."""
+        of_files = [loss for file in self._files if (loss := file.loss)]
+        return [*of_files, *self.console.losses]
+
+    def _wake(self) -> None:
+        with contextlib.suppress(BlockingIOError):
+            os.write(self._wake_write, b"x")
+
+    def _run(self) -> None:
+        while True:
+            self._update()
+            poll = select.poll()
+            poll.register(self._wake_read, select.POLLIN)
+            for stream in self._streams.values():
+                if stream.may_read:
+                    poll.register(stream.descriptor, select.POLLIN)
+            for descriptor, _ in poll.poll(self._pause()):
+                if descriptor == self._wake_read:
+                    with contextlib.suppress(BlockingIOError):
+                        os.read(self._wake_read, 4096)
+                else:
+                    self._read(self._streams[descriptor])
+            self._show_partial_lines()
+
+    def _update(self) -> None:
+        while self._arrivals:
+            stream = self._arrivals.popleft()
+            self._streams[stream.descriptor] = stream
+        while self._endings:
+            stream = self._endings.popleft()
+            if stream.console is not None and stream.console.size < MOST - PIPE_BYTES:
+                stream.extra = PIPE_BYTES
+
+    def _pause(self) -> float | None:
+        """Milliseconds until a held-back line is due."""
+        since = min((s.held_since for s in self._streams.values() if s.held), default=float("inf"))
+        if since == float("inf"):
+            return None
+        return max(0.0, since + PARTIAL_LINE_DELAY - time.monotonic()) * 1000
+
+    def _show_partial_lines(self) -> None:
+        due = time.monotonic() - PARTIAL_LINE_DELAY
+        for stream in self._streams.values():
+            if stream.held and stream.held_since <= due:
+                stream.show_partial()
+
+    def _read(self, stream: OutputStream) -> None:
+        try:
+            data = os.read(stream.descriptor, _CHUNK)
+        except BlockingIOError:
+            return
+        if data:
+            stream.take(data)
+            return
+        del self._streams[stream.descriptor]
+        stream.finish()
+        if stream.file is not None and stream.file.loss is None:
+            self._files.remove(stream.file)
