@@ -8,6 +8,8 @@ import os
 import sys
 from datetime import datetime, timezone
 
+from resile.cli.verbosity import LEVEL_VARIABLE
+
 
 class _Format(logging.Formatter):
     """``resile 12:03:04.567 message``, with the level's name when it matters."""
@@ -43,6 +45,6 @@ def set_up_logging(*, json: bool = False, handler: logging.Handler | None = None
     logger = logging.getLogger("resile")
     logger.handlers[:] = [handler]
     logger.propagate = False
-    wanted = os.environ.get("RESILE_LOG", "info").upper()
+    wanted = os.environ.get(LEVEL_VARIABLE, "info").upper()
     known = isinstance(logging.getLevelName(wanted), int)
     logger.setLevel(wanted if known else logging.INFO)

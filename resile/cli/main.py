@@ -8,9 +8,11 @@ from contextlib import contextmanager
 from typing import Any
 
 import click
+from click.shell_completion import CompletionItem
 
 from resile import __version__
 from resile.cli.suggestions import closest
+from resile.cli.verbosity import verbosity_options
 
 COMMANDS = {
     "run": ("resile.cli.run", "Run a script on this node, as torchrun does, and keep it training."),
@@ -31,6 +33,8 @@ COMMANDS = {
     "poststart": ("resile.cli.poststart", "Hook after a pod's start: note when it was."),
     "master": ("resile.cli.master", "Run a job's master by hand."),
     "operator": ("resile.cli.operator", "Look after the ElasticJobs of a Kubernetes cluster."),
+    "doctor": ("resile.cli.doctor", "Check what this machine and this cluster allow."),
+    "completion": ("resile.cli.completion", "Print a script for completion in bash, zsh or fish."),
 }
 
 
@@ -106,6 +110,15 @@ class LazyGroup(click.Group):
             raise TypeError(f"{COMMANDS[name][0]}.{name} is no command")
         return command
 
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        """Commands and flags that begin so, without importing any command."""
+        items = [
+            CompletionItem(name, help=text)
+            for name, (_, text) in COMMANDS.items()
+            if name.startswith(incomplete)
+        ]
+        return [*items, *click.Command.shell_complete(self, ctx, incomplete)]
+
     def format_commands(self, _ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the list without importing anything."""
         with formatter.section("Commands"):
@@ -124,6 +137,7 @@ class LazyGroup(click.Group):
 
 @click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, prog_name="resile")
+@verbosity_options
 def cli() -> None:
     """Elastic, fault-tolerant distributed training: kill anything, and it keeps training.
 

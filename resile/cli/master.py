@@ -12,6 +12,7 @@ import click
 from resile.cli.elasticity import build_elasticity, parse_conf
 from resile.cli.logging import set_up_logging
 from resile.cli.option_types import RESTARTS, ROUND
+from resile.cli.verbosity import verbosity_options
 from resile.master.main import MasterConfig, PortTaken, run_master
 from resile.master.sqlite_store import SqliteStore
 from resile.master.stores import Store, StoreError
@@ -25,6 +26,7 @@ log = logging.getLogger("resile.master")
 
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
+@verbosity_options
 @click.option(
     "--endpoint",
     default="127.0.0.1:29400",

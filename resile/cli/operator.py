@@ -9,12 +9,14 @@ import socket
 import click
 
 from resile.cli.logging import set_up_logging
+from resile.cli.verbosity import verbosity_options
 from resile.wire.endpoint import EndpointError, parse_endpoint
 
 IMAGE_VARIABLE = "RESILE_IMAGE"
 
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
+@verbosity_options
 @click.option(
     "--image",
     envvar=IMAGE_VARIABLE,

@@ -28,6 +28,7 @@ from resile.cli.ledgers import ledger_asked_for
 from resile.cli.logging import set_up_logging
 from resile.cli.option_types import NODE_RANK, NODE_UNIT, PORT, RESTARTS, SECONDS
 from resile.cli.torchrun_flags import given_but_ignored, ignored_options, torchrun_option
+from resile.cli.verbosity import verbosity_options
 from resile.job.elasticity import Elasticity
 from resile.job.exits import NodeExitCode
 from resile.ledger import FOLDER_VARIABLE
@@ -58,6 +59,7 @@ BACKENDS = ("resile", "c10d", "static")
         "max_content_width": 100,
     }
 )
+@verbosity_options
 @torchrun_option("nnodes", default="1:1", show_default=True, metavar="N|MIN:MAX", help="Nodes.")
 @torchrun_option(
     "nproc-per-node",

@@ -17,6 +17,7 @@ from resile.cli.endreport import failure_report
 from resile.cli.logging import set_up_logging
 from resile.cli.manifestfile import load_job
 from resile.cli.plain import PlainView
+from resile.cli.verbosity import verbosity_options
 from resile.job.spec import ElasticJob
 from resile.platform.local.capacity import Capacity
 from resile.platform.local.controller import Ending
@@ -43,6 +44,7 @@ class View(Protocol):
 
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@verbosity_options
 @click.argument("manifest", metavar="MANIFEST")
 @click.option(
     "--capacity",

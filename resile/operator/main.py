@@ -30,13 +30,12 @@ from resile.operator.world import Key, World
 from resile.platform.kubernetes.client import KubeClient
 from resile.platform.kubernetes.errors import KubeError
 from resile.platform.kubernetes.kinds import PODS
+from resile.platform.kubernetes.names import OPERATOR_LEASE
 from resile.wire.endpoint import Endpoint
 
 __all__ = ["NoImage", "OperatorOptions", "own_pod", "run_operator"]
 
 log = logging.getLogger("resile.operator")
-
-LEASE = "resile-operator"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -127,7 +126,7 @@ class _Operator:
         if options.elect:
             namespace = options.lease_namespace or client.namespace
             self._election = LeaderElection(
-                client, LEASE, namespace=namespace, identity=options.identity
+                client, OPERATOR_LEASE, namespace=namespace, identity=options.identity
             )
         self._metrics.follow(
             queue=self._queue,

@@ -30,7 +30,7 @@ from resile.wire.views import (
     Usage,
 )
 
-__all__ = ["Inquiry"]
+__all__ = ["Inquiry", "is_master"]
 
 ANSWER_TIMEOUT = 10.0
 """A master answers in milliseconds; one on a machine that swaps may take seconds."""
@@ -149,6 +149,19 @@ class Inquiry:
             raise UnprovenPeer(_reason(data, answer.status), final=True)
         if not credentials.proven_by(answer.getheader("Authentication-Info")):
             raise UnprovenPeer(f"what listens at {self.endpoint} {UNPROVEN}", final=True)
+
+
+def is_master(endpoint: Endpoint, *, timeout: float = 2.0) -> bool:
+    """Whether some job's master listens there; asking takes no token."""
+    connection = http.client.HTTPConnection(endpoint.host, endpoint.port, timeout=timeout)
+    try:
+        connection.request("GET", PROOF_PATH)
+        challenge = connection.getresponse().getheader("WWW-Authenticate")
+    except (OSError, http.client.HTTPException):
+        return False
+    finally:
+        connection.close()
+    return Credentials(token="").challenged(challenge)
 
 
 def _why(error: Exception) -> str:

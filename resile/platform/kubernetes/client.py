@@ -103,6 +103,10 @@ class KubeClient:
         """Hang up all connections."""
         await self._connection.aclose()
 
+    async def version(self) -> str:
+        """The API server's, such as v1.30.2."""
+        return str((await self._connection.ask("GET", "/version")).get("gitVersion", "unknown"))
+
     async def list(
         self,
         kind: Kind,

@@ -12,6 +12,7 @@ from typing import Any
 from urllib.parse import quote
 
 __all__ = [
+    "ACCESS_REVIEWS",
     "CONFIG_MAPS",
     "CUSTOM_RESOURCES",
     "ELASTIC_JOBS",
@@ -73,6 +74,13 @@ SERVICES = Kind("", "v1", "Service", "services")
 LEASES = Kind("coordination.k8s.io", "v1", "Lease", "leases")
 PRIORITY_CLASSES = Kind(
     "scheduling.k8s.io", "v1", "PriorityClass", "priorityclasses", namespaced=False
+)
+ACCESS_REVIEWS = Kind(
+    "authorization.k8s.io",
+    "v1",
+    "SelfSubjectAccessReview",
+    "selfsubjectaccessreviews",
+    namespaced=False,
 )
 CUSTOM_RESOURCES = Kind(
     "apiextensions.k8s.io",

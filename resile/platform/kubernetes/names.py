@@ -1,10 +1,13 @@
-"""The names of what is made beside a job's nodes. Pure."""
+"""The names of what is made beside a job's nodes, and of the operator's Lease. Pure."""
 
 from __future__ import annotations
 
 from resile.job.spec import JobSpec
 
-__all__ = ["master_pod", "master_service", "nodes_service", "token_secret"]
+__all__ = ["OPERATOR_LEASE", "master_pod", "master_service", "nodes_service", "token_secret"]
+
+OPERATOR_LEASE = "resile-operator"
+"""The Lease that the leading operator holds."""
 
 
 def master_service(job: str) -> str:
