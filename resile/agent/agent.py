@@ -114,7 +114,12 @@ class Agent:
             preload=config.preload,
             address=config.address,
         )
-        self._round_store = RoundStore(self._nursery, address=config.address, lost=self._store_lost)
+        self._round_store = RoundStore(
+            self._nursery,
+            address=config.address,
+            fixed=config.fixed_store,
+            lost=self._store_lost,
+        )
         self._link = Link(
             config.access,
             hello=self._hello,

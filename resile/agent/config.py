@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -12,6 +13,7 @@ from resile.agent.nursery import Preload, WorkerCommand
 from resile.agent.relay import OutputRelay
 from resile.job.elasticity import Elasticity
 from resile.wire.client import Access
+from resile.wire.endpoint import Endpoint
 from resile.wire.messages import Usage
 
 
@@ -28,6 +30,9 @@ class AgentConfig:
     address: str
     """Where other nodes reach this one."""
 
+    fixed_store: Endpoint | None = None
+    """Where the store of every round listens, where the user chose it (static rendezvous)."""
+
     role: str = "default"
     node_rank: int | None = None
     generation: int | None = None
@@ -36,6 +41,17 @@ class AgentConfig:
     output: OutputRelay = field(default_factory=lambda: OutputRelay(Console.of_this_process()))
     preload: Preload = field(default_factory=Preload)
     virtual_local_rank: bool = False
+
+    signals: tuple[signal.Signals, ...] = (
+        signal.SIGTERM,
+        signal.SIGINT,
+        signal.SIGHUP,
+        signal.SIGQUIT,
+    )
+    """Signals on which this node leaves the job."""
+
+    event_log_handler: str = "null"
+    """Where torch's events of workers and agent go: ``console``, or nowhere."""
 
     usage: Callable[[float], Usage | None] = lambda _now: None
     """What this node uses at a moment of the monotonic clock, where its agent is to tell."""

@@ -1,4 +1,4 @@
-"""torchrun's contract with a script: the environment variables a worker finds. Pure.
+"""torchrun's contract with a script: the environment and the arguments a worker finds. Pure.
 
 A script that runs under torchrun finds the same here. What is ours beside it starts with RESILE_.
 """
@@ -7,8 +7,11 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
+from string import Template
 
+from resile.agent.nursery import WorkerCommand
 from resile.wire.endpoint import is_loopback
 from resile.wire.messages import Start
 
@@ -77,6 +80,14 @@ def worker_environment(
     if virtual_local_rank:
         environment["CUDA_VISIBLE_DEVICES"] = _nth_device(node, local_rank)
     return environment
+
+
+def with_local_rank(command: WorkerCommand, local_rank: int) -> WorkerCommand:
+    """The command of one worker: ``${local_rank}`` in its arguments is a macro of torchrun's."""
+    if not any("$" in word for word in command.args):
+        return command
+    words = (Template(word).safe_substitute(local_rank=local_rank) for word in command.args)
+    return replace(command, args=tuple(words))
 
 
 def _nth_device(node: Mapping[str, str], local_rank: int) -> str:

@@ -12,6 +12,7 @@ import contextlib
 import logging
 import os
 import shutil
+import socket
 import stat
 import string
 import tempfile
@@ -80,13 +81,13 @@ class LogRouting:
     tee: StreamChoice = field(default_factory=StreamChoice)
     shown_ranks: frozenset[int] | None = None
     prefix_template: str = DEFAULT_PREFIX
-    """With torchrun's ``${role_name}``, ``${local_rank}`` and ``${rank}``. Empty: lines have no
-    prefix, and bytes are shown exactly as they were written."""
+    """With torchrun's ``${role_name}``, ``${local_rank}``, ``${rank}`` and ``${hostname}``. Empty:
+    lines have no prefix, and bytes are shown exactly as they were written."""
 
     def source(self, *, role: str, local_rank: int, rank: int) -> LineSource:
         """One worker's lines on the console."""
         prefix = string.Template(self.prefix_template).safe_substitute(
-            role_name=role, local_rank=local_rank, rank=rank
+            role_name=role, local_rank=local_rank, rank=rank, hostname=socket.gethostname()
         )
         return LineSource(prefix.encode(errors="replace"), own_lines=bool(prefix))
 

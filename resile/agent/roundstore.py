@@ -1,27 +1,46 @@
 """The store of the round that is being formed or runs, where this node hosts it.
 
-A store of each round's own: nothing of a dead round can be read from it.
+A store of each round's own: nothing of a dead round can be read from it. Its port is its own as
+well, unless the user chose one for all rounds (static rendezvous).
 """
 
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable
 
-from resile.agent.nursery import Nursery, StoreHost
-from resile.wire.endpoint import free_port
+from resile.agent.nursery import Nursery, StoreHost, StoreUnavailable
+from resile.wire.endpoint import Endpoint, free_port, is_this_machine
 from resile.wire.messages import StoreAddress
 
 __all__ = ["RoundStore"]
+
+PORT_PATIENCE = 3.0
+"""How long a chosen port may be in use: the store of a node that was just lost is going."""
+
+PORT_RETRY = 0.05
 
 
 class RoundStore:
     """One node's, through all rounds."""
 
-    def __init__(self, nursery: Nursery, *, address: str, lost: Callable[[str, int], None]) -> None:
-        """``lost`` hears why, and the exit code, when a store that is in use has ended."""
+    def __init__(
+        self,
+        nursery: Nursery,
+        *,
+        address: str,
+        fixed: Endpoint | None = None,
+        lost: Callable[[str, int], None],
+    ) -> None:
+        """``fixed`` is where the user wants every round's store; ``lost`` hears why, and the exit
+        code, when a store that is in use has ended."""
         self._nursery = nursery
         self._address = address
+        self._fixed = fixed
+        # What workers call its host: the user's own word for it, where that is this machine.
+        ours = fixed is not None and is_this_machine(fixed.host)
+        self._name = fixed.host if fixed and ours else address
         self._lost = lost
         self._host: StoreHost | None = None
         self._watch: asyncio.Task[None] | None = None
@@ -37,10 +56,28 @@ class RoundStore:
                 self._watch.cancel()
             await old.close()
         if not await self._nursery.wants_torch():
-            return StoreAddress(self._address, free_port(self._address), hosted=False)
-        self._host = await self._nursery.open_store()
+            port = self._fixed.port if self._fixed else free_port(self._address)
+            return StoreAddress(self._name, port, hosted=False)
+        self._host = await self._open_host()
         self._watch = asyncio.create_task(self._follow(self._host))
-        return StoreAddress(self._address, self._host.port)
+        return StoreAddress(self._name, self._host.port)
+
+    async def _open_host(self) -> StoreHost:
+        fixed = self._fixed
+        if fixed is None:
+            return await self._nursery.open_store()
+        give_up_at = time.monotonic() + PORT_PATIENCE
+        # Names of loopback have two addresses: scripts may use either word for the first.
+        host = "127.0.0.1" if fixed.host == "localhost" else self._name
+        while True:
+            try:
+                return await self._nursery.open_store(host, fixed.port)
+            except StoreUnavailable as error:
+                if time.monotonic() > give_up_at:
+                    raise StoreUnavailable(
+                        f"--master-port {fixed.port} cannot be had for the training: {error}"
+                    ) from None
+            await asyncio.sleep(PORT_RETRY)
 
     async def _follow(self, host: StoreHost) -> None:
         code = await host.wait()

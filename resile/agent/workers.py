@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from resile.agent.config import AgentConfig
-from resile.agent.environment import worker_environment
+from resile.agent.environment import with_local_rank, worker_environment
 from resile.agent.lastwords import message_of, sendable
 from resile.agent.logs import WorkerLog, attempt_folder
 from resile.agent.nursery import Nursery, Worker, WorkerSpec
@@ -111,6 +111,7 @@ class WorkerGroup:
         return Prepared(local_rank, rank, log, folder / "error.json")
 
     def _spec(self, start: Start, prepared: Prepared) -> WorkerSpec:
+        command = with_local_rank(self._config.command, prepared.local_rank)
         environment = worker_environment(
             self._environment,
             start,
@@ -124,7 +125,7 @@ class WorkerGroup:
             virtual_local_rank=self._config.virtual_local_rank,
         )
         return WorkerSpec(
-            command=self._config.command,
+            command=command,
             env=environment,
             cwd=str(Path.cwd()),
             stdin=0,

@@ -198,7 +198,7 @@ def export(folder: str, output: Path, step: int | None, only: str | None, force:
     if output.suffix not in (".safetensors", ".pt", ".pth"):
         raise click.UsageError(f"FILE must end in .safetensors or .pt, unlike '{output}'")
     if output.exists() and not force:
-        raise click.ClickException(f"{output} exists; --force overwrites it")
+        raise click.UsageError(f"{output} exists; --force overwrites it")
     with _explained():
         shelf = _shelf(folder)
         checkpoint = _chosen(shelf, step)

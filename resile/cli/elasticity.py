@@ -27,13 +27,22 @@ def parse_nnodes(text: str) -> tuple[int, int]:
 
 
 def parse_conf(text: str) -> RendezvousConf:
-    """``key=value,key=value``; unknown keys are the user's mistake, foreign ones are not."""
-    pieces = filter(None, (piece.strip() for piece in text.split(",")))
+    """``key=value,key=value``, also in quotes: a launcher's list of arguments has no shell that
+    would take them away."""
+    pieces = filter(None, (piece.strip() for piece in _unquoted(text).split(",")))
     pairs = {key: value for key, _, value in (piece.partition("=") for piece in pieces)}
     try:
         return read_conf(pairs)
     except ElasticityError as error:
         raise click.UsageError(str(error)) from None
+
+
+def _unquoted(text: str) -> str:
+    bare = text.strip()
+    for quote in "'\"":
+        if len(bare) >= 2 and bare[0] == quote == bare[-1]:
+            return bare[1:-1]
+    return bare
 
 
 def build_elasticity(

@@ -36,7 +36,7 @@ def find_ledger(name: str) -> Path:
     if Path(name).is_dir():
         return Path(name)
     if "/" in name:
-        raise click.ClickException(f"there is no folder {name}")
+        raise click.UsageError(f"there is no folder {name}")
     of_run = _ledger_of_run(name)
     return _ledger_of_up(name, otherwise=of_run if of_run.is_dir() else None)
 

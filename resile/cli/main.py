@@ -11,6 +11,7 @@ import click
 from click.shell_completion import CompletionItem
 
 from resile import __version__
+from resile.cli.abbreviations import AbbreviatingCommand, full_names
 from resile.cli.suggestions import closest
 from resile.cli.verbosity import verbosity_options
 
@@ -61,10 +62,7 @@ def _in_two_lines() -> Iterator[None]:
     except click.exceptions.NoArgsIsHelpError:
         raise
     except click.NoSuchOption as error:
-        close = closest(error.option_name, _flags(error.ctx))
-        hint = f" Did you mean '{close}'?" if close else ""
-        text = f"No such option '{error.option_name}'.{hint}"
-        raise UserMistake(click.UsageError(text, error.ctx)) from None
+        raise UserMistake(click.UsageError(_no_such_flag(error), error.ctx)) from None
     except click.UsageError as error:
         raise UserMistake(error) from None
     except (click.ClickException, click.exceptions.Exit, click.Abort):
@@ -76,6 +74,17 @@ def _in_two_lines() -> Iterator[None]:
         if sentence is None:
             raise
         raise click.ClickException(sentence) from None
+
+
+def _no_such_flag(error: click.NoSuchOption) -> str:
+    given, command = error.option_name, error.ctx.command if error.ctx else None
+    if isinstance(command, AbbreviatingCommand) and given.startswith("--"):
+        meant = full_names(given, [p for p in command.params if not getattr(p, "hidden", False)])
+        if len(meant) > 1:
+            return f"'{given}' is ambiguous: it may be {', '.join(meant[:-1])} or {meant[-1]}."
+    close = closest(given, _flags(error.ctx))
+    hint = f" Did you mean '{close}'?" if close else ""
+    return f"No such option '{given}'.{hint}"
 
 
 def _flags(ctx: click.Context | None) -> list[str]:

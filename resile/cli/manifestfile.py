@@ -45,7 +45,7 @@ def load_written(source: str, *, name: str | None) -> Written:
     try:
         return written if name is None else renamed(written, name)
     except ManifestError as error:
-        raise click.ClickException(f"--name {name}: {error.problems[0].message}") from None
+        raise click.UsageError(f"--name {name}: {error.problems[0].message}") from None
 
 
 def _shown(source: str) -> str:
@@ -56,9 +56,9 @@ def _text(source: str) -> str:
     try:
         return sys.stdin.read() if source == "-" else Path(source).read_text()
     except UnicodeDecodeError:
-        raise click.ClickException(f"{source} is not a text file") from None
+        raise click.UsageError(f"{source} is not a text file") from None
     except OSError as error:
-        raise click.ClickException(f"{source} cannot be read: {error.strerror}") from None
+        raise click.UsageError(f"{source} cannot be read: {error.strerror}") from None
 
 
 def _renamed(job: ElasticJob, name: str) -> ElasticJob:
@@ -67,7 +67,7 @@ def _renamed(job: ElasticJob, name: str) -> ElasticJob:
     try:
         return job_from_data(data)
     except ManifestError as error:
-        raise click.ClickException(f"--name {name}: {error.problems[0].message}") from None
+        raise click.UsageError(f"--name {name}: {error.problems[0].message}") from None
 
 
 def _check_program(role: str, spec: RoleSpec) -> None:

@@ -101,14 +101,14 @@ def master(
         where = parse_endpoint(endpoint)
         folder = job_folder or run_folder or folder_of(where)
     except EndpointError as error:
-        raise click.ClickException(str(error)) from None
+        raise click.UsageError(str(error)) from None
     past = not folder.exists()
     try:
         given, made = given_token(token_file), folder / "token"
         config = MasterConfig(
             job=job if job is not None else ("none" if nnodes else None),
             endpoint=where,
-            token=given or shared_token(made),
+            token=given or shared_token(private_folder(folder) / made.name),
             elasticity=elasticity,
             tls=server_tls(tls_cert, tls_key),
             until_done=until_done or run_folder is not None,
@@ -117,7 +117,9 @@ def master(
         )
         keeping = open_store(store, folder)
         past = _serve(config, keeping, announce_fd, token_at=None if given else made)
-    except (AuthError, PortTaken, StateDirError, StoreError) as error:
+    except AuthError as error:
+        raise click.UsageError(str(error)) from None
+    except (PortTaken, StateDirError, StoreError) as error:
         raise click.ClickException(str(error)) from None
     finally:
         if past and job_folder is None:

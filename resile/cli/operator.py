@@ -99,5 +99,7 @@ def operator(
             identity=f"{socket.gethostname()}-{os.getpid()}",
         )
         asyncio.run(run_operator(options))
-    except (KubeError, EndpointError, NoImage) as error:
+    except (EndpointError, NoImage) as error:
+        raise click.UsageError(str(error)) from None
+    except KubeError as error:
         raise click.ClickException(str(error)) from None

@@ -8,8 +8,6 @@ import os
 import re
 import socket
 import sys
-import uuid
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -22,42 +20,52 @@ from resile.agent.keeper import MasterKeeper
 from resile.agent.logs import LogRouting, StreamChoice, StreamsError
 from resile.agent.nursery import CommandKind, Preload, PreloadSyntaxError, WorkerCommand
 from resile.agent.relay import OutputRelay
+from resile.cli.abbreviations import AbbreviatingCommand
 from resile.cli.devices import count_processes
 from resile.cli.elasticity import build_elasticity, parse_conf
 from resile.cli.ledgers import ledger_asked_for
 from resile.cli.logging import set_up_logging
 from resile.cli.option_types import NODE_RANK, NODE_UNIT, PORT, RESTARTS, SECONDS
-from resile.cli.torchrun_flags import given_but_ignored, ignored_options, torchrun_option
+from resile.cli.rendezvous import Place, find_place, one_line
+from resile.cli.torchrun_flags import (
+    DEFAULT_SIGNALS,
+    EVENT_HANDLERS,
+    SHELLS,
+    SIGNALS_VARIABLE,
+    check_logs_specs,
+    given_but_ignored,
+    ignored_options,
+    prefix_template,
+    print_completion,
+    read_signals,
+    torchrun_option,
+)
 from resile.cli.verbosity import verbosity_options
 from resile.job.elasticity import Elasticity
 from resile.job.exits import NodeExitCode
 from resile.ledger import FOLDER_VARIABLE
 from resile.wire.auth import TOKEN_FILE_VARIABLE, AuthError, client_tls, given_token, shared_token
-from resile.wire.bounds import is_host, is_name
+from resile.wire.bounds import is_host
 from resile.wire.client import Access
 from resile.wire.endpoint import (
-    Endpoint,
     EndpointError,
     address_towards,
-    free_port,
     is_this_machine,
-    parse_endpoint,
 )
 from resile.wire.launching import KEPT_VARIABLE
 from resile.wire.shards_client import AUTHORITY_VARIABLE
-from resile.wire.statedir import StateDirError, remove_run_folder, run_folder
+from resile.wire.statedir import StateDirError, private_folder, remove_run_folder, run_folder
 
 log = logging.getLogger("resile.agent")
 
-BACKENDS = ("resile", "c10d", "static")
-
 
 @click.command(
+    cls=AbbreviatingCommand,
     context_settings={
         "help_option_names": ["-h", "--help"],
         "allow_interspersed_args": False,
         "max_content_width": 100,
-    }
+    },
 )
 @verbosity_options
 @torchrun_option("nnodes", default="1:1", show_default=True, metavar="N|MIN:MAX", help="Nodes.")
@@ -65,7 +73,7 @@ BACKENDS = ("resile", "c10d", "static")
     "nproc-per-node",
     default="1",
     show_default=True,
-    metavar="N|auto|cpu|gpu",
+    metavar="N|auto|cpu|gpu|xpu",
     help="Workers on this node.",
 )
 @torchrun_option(
@@ -75,7 +83,12 @@ BACKENDS = ("resile", "c10d", "static")
     help="The job's master. Started here if nothing listens and the address is this machine's.",
 )
 @torchrun_option("rdzv-id", default=None, help="The job's name; the same on all its nodes.")
-@torchrun_option("rdzv-backend", default="resile", help="resile; c10d and static mean the same.")
+@torchrun_option(
+    "rdzv-backend",
+    default=None,
+    metavar="resile|c10d|static",
+    help="resile and c10d: meet at --rdzv-endpoint. static: at --master-addr and --master-port.",
+)
 @torchrun_option(
     "rdzv-conf",
     default="",
@@ -90,23 +103,59 @@ BACKENDS = ("resile", "c10d", "static")
     show_default=True,
     help="How often failing workers are restarted; lost nodes are free.",
 )
-@torchrun_option("node-unit", type=NODE_UNIT, help="Train with multiples of N nodes only.")
+@torchrun_option(
+    "node-unit", cls=click.Option, type=NODE_UNIT, help="Train with multiples of N nodes only."
+)
 @torchrun_option("node-rank", type=NODE_RANK, help="This node's slot; chosen if not given.")
-@torchrun_option("master-addr", default=None, help="As --rdzv-endpoint, for static jobs.")
-@torchrun_option("master-port", type=PORT, help="As --rdzv-endpoint, for static jobs.")
+@torchrun_option("master-addr", default=None, help="MASTER_ADDR of a static job.")
+@torchrun_option(
+    "master-port",
+    type=PORT,
+    help="MASTER_PORT of a static job; the master listens 10000 below it.",
+)
 @torchrun_option("local-addr", default=None, help="Where other nodes reach this one.")
 @torchrun_option("role", default="default", show_default=True, help="The workers' ROLE_NAME.")
 @torchrun_option("module", "-m", is_flag=True, help="SCRIPT is a module, as in python -m.")
 @torchrun_option("no-python", is_flag=True, help="SCRIPT is a program, not a Python script.")
-@torchrun_option("run-path", is_flag=True, help="As a script; kept for torchrun's sake.")
+@torchrun_option("run-path", is_flag=True, help="As a script; goes before --no-python.")
 @torchrun_option("log-dir", type=click.Path(path_type=Path), help="Keep workers' files here.")
 @torchrun_option("redirects", "-r", default="0", help="Streams to files only: 0, 1, 2, 3, 0:1,1:3.")
 @torchrun_option("tee", "-t", default="0", help="Streams to console and files: as --redirects.")
 @torchrun_option("local-ranks-filter", default="", help="Show only these local ranks: 0,2.")
+@torchrun_option(
+    "log-line-prefix-template",
+    default=None,
+    metavar="TEXT",
+    help="What console lines begin with: ${role_name}, ${rank}, ${local_rank}, ${hostname}.",
+)
 @torchrun_option("virtual-local-rank", is_flag=True, help="LOCAL_RANK 0 and one device each.")
+@torchrun_option(
+    "signals-to-handle",
+    default=DEFAULT_SIGNALS,
+    show_default=True,
+    metavar="SIG,...",
+    help="Signals that stop this node, and that its workers get.",
+)
+@torchrun_option(
+    "event-log-handler",
+    type=click.Choice(EVENT_HANDLERS),
+    default="null",
+    show_default=True,
+    help="Where torch's events of workers and agent are written.",
+)
+@torchrun_option(
+    "print-completion",
+    type=click.Choice(SHELLS),
+    expose_value=False,
+    is_eager=True,
+    callback=print_completion,
+    help="Print a script that completes commands and flags in this shell, and exit.",
+)
+@torchrun_option("logs-specs", hidden=True, default=None)
 @torchrun_option(
     "shutdown-timeout",
     type=SECONDS,
+    envvar=["PET_SHUTDOWN_TIMEOUT", "TORCH_ELASTIC_SHUTDOWN_TIMEOUT"],
     default=30.0,
     show_default=True,
     help="Seconds from SIGTERM to SIGKILL when leaving.",
@@ -152,7 +201,7 @@ def run(script: str, script_args: tuple[str, ...], **flags: Any) -> None:
     """
     output = OutputRelay(Console.of_this_process())
     set_up_logging(handler=ConsoleHandler(output.console.err))
-    for line in given_but_ignored(flags):
+    for line in given_but_ignored(flags, os.environ):
         log.warning("%s", line)
     try:
         code = asyncio.run(_run(script, script_args, flags, output))
@@ -160,19 +209,13 @@ def run(script: str, script_args: tuple[str, ...], **flags: Any) -> None:
             log.error("%s", loss)
             # A platform that manages the node decides by the code what becomes of the job.
             code = code or (0 if "RESILE_NODE_ID" in os.environ else NodeExitCode.OUTPUT_LOST)
-    except (EndpointError, AuthError, StateDirError, StreamsError, PreloadSyntaxError) as error:
+    except (EndpointError, AuthError, StreamsError, PreloadSyntaxError) as error:
+        raise click.UsageError(str(error)) from None
+    except StateDirError as error:
         raise click.ClickException(str(error)) from None
     finally:
         output.console.err.wait_until_written(STALLED_CONSOLE)
     raise SystemExit(code)
-
-
-@dataclass(frozen=True)
-class Place:
-    """Which job, and where its master is or should be."""
-
-    endpoint: Endpoint
-    run_id: str
 
 
 async def _run(
@@ -180,7 +223,7 @@ async def _run(
 ) -> int:
     conf = parse_conf(flags["rdzv_conf"])
     for name in conf.ignored:
-        log.warning("--rdzv-conf %s is ignored: it has no meaning here", name)
+        log.warning("--rdzv-conf %s is ignored: Resile has no such setting", name)
     nnodes = "1:1" if flags["standalone"] else flags["nnodes"]
     elasticity = build_elasticity(
         nnodes, conf, max_restarts=flags["max_restarts"], node_unit=flags["node_unit"]
@@ -188,7 +231,7 @@ async def _run(
     command = _command(script, script_args, flags)
     nproc = count_processes(flags["nproc_per_node"])
     about = _about_this_node(flags)
-    place = _place(flags, elasticity)
+    place = find_place(flags, max_nodes=elasticity.max_nodes)
     folder = run_folder(place.endpoint)
     found, agent = folder.exists(), None
     try:
@@ -201,6 +244,7 @@ async def _run(
             elasticity=elasticity,
             address=_local_address(flags["local_addr"]) or address_towards(access.endpoint),
             output=output,
+            fixed_store=place.store,
             **about,
         )
         agent = Agent(config, keeper)
@@ -211,6 +255,8 @@ async def _run(
 
 
 def _command(script: str, args: tuple[str, ...], flags: dict[str, Any]) -> WorkerCommand:
+    if flags["run_path"]:
+        flags = {**flags, "no_python": False, "module": False}
     if flags["module"] and flags["no_python"]:
         raise click.UsageError("--module and --no-python exclude each other")
     if flags["no_python"]:
@@ -223,30 +269,6 @@ def _command(script: str, args: tuple[str, ...], flags: dict[str, Any]) -> Worke
     return WorkerCommand(kind=CommandKind.SCRIPT, target=script, args=args, python=python)
 
 
-def _place(flags: dict[str, Any], elasticity: Elasticity) -> Place:
-    backend = flags["rdzv_backend"]
-    if backend not in BACKENDS:
-        raise click.UsageError(
-            f"--rdzv-backend {backend}: a Resile job meets at its own master; "
-            f"write one of {', '.join(BACKENDS)}, with the master's address as --rdzv-endpoint"
-        )
-    if flags["rdzv_id"]:
-        _one_line("--rdzv-id", flags["rdzv_id"])
-    endpoint = flags["rdzv_endpoint"]
-    if not endpoint and (flags["master_addr"] or flags["master_port"]):
-        endpoint = f"{flags['master_addr'] or '127.0.0.1'}:{flags['master_port'] or 29500}"
-    if flags["standalone"] or not endpoint:
-        place = Place(Endpoint("127.0.0.1", free_port()), flags["rdzv_id"] or uuid.uuid4().hex)
-        if elasticity.max_nodes > 1:
-            where = f"--rdzv-endpoint {place.endpoint} --rdzv-id {place.run_id}"
-            log.info("no --rdzv-endpoint is given; others on this machine join with %s", where)
-        return place
-    given = parse_endpoint(endpoint)
-    # Port 0 is torchrun's way to say: a port of this machine, whichever is free.
-    port = given.port or free_port(given.host)
-    return Place(Endpoint(given.host, port), flags["rdzv_id"] or "none")
-
-
 def _master(
     place: Place, elasticity: Elasticity, flags: dict[str, Any]
 ) -> tuple[Access, MasterKeeper | None]:
@@ -255,7 +277,7 @@ def _master(
     token = given_token(flags["token_file"])
     ours_to_keep = tls is None and not os.environ.get(KEPT_VARIABLE)
     if ours_to_keep and is_this_machine(place.endpoint.host):
-        folder = run_folder(place.endpoint)
+        folder = private_folder(run_folder(place.endpoint))
         token = token or shared_token(folder / "token")
         keeper = MasterKeeper(
             place.endpoint, folder, run_id=place.run_id, elasticity=elasticity, token=token
@@ -271,12 +293,14 @@ def _master(
 
 def _about_this_node(flags: dict[str, Any]) -> dict[str, Any]:
     """What the user or the platform says about this node alone: checked before anything starts."""
+    if warning := check_logs_specs(flags["logs_specs"]):
+        log.warning("%s", warning)
     error_file = os.environ.get("TORCHELASTIC_ERROR_FILE")
     node_rank = flags["node_rank"]
     name = os.environ.get("RESILE_NODE_NAME") or f"{socket.gethostname()}-{os.getpid()}"
     return {
-        "name": _one_line("$RESILE_NODE_NAME", name),
-        "role": _one_line("--role", flags["role"]),
+        "name": one_line("$RESILE_NODE_NAME", name),
+        "role": one_line("--role", flags["role"]),
         "node_rank": _number_in("RESILE_NODE_RANK") if node_rank is None else node_rank,
         "generation": _number_in("RESILE_NODE_ID"),
         "environment": {**os.environ, **_for_workers(flags)},
@@ -285,6 +309,8 @@ def _about_this_node(flags: dict[str, Any]) -> dict[str, Any]:
         "virtual_local_rank": flags["virtual_local_rank"],
         "restart_grace": flags["restart_grace"],
         "shutdown_timeout": flags["shutdown_timeout"],
+        "signals": read_signals(flags["signals_to_handle"]),
+        "event_log_handler": flags["event_log_handler"],
         "connect_timeout": flags["connect_timeout"],
         "error_file": Path(error_file) if error_file else None,
         **_meter(),
@@ -305,19 +331,14 @@ def _for_workers(flags: dict[str, Any]) -> dict[str, str]:
         AUTHORITY_VARIABLE: flags["tls_ca"],
         FOLDER_VARIABLE: ledger_asked_for(flags),
     }
-    return {name: str(Path(path).absolute()) for name, path in given.items() if path}
+    paths = {name: str(Path(path).absolute()) for name, path in given.items() if path}
+    return {**paths, SIGNALS_VARIABLE: flags["signals_to_handle"]}
 
 
 def _local_address(given: str | None) -> str | None:
     if given is not None and not is_host(given):
         raise click.UsageError("--local-addr: the name or address of a host is wanted")
     return given
-
-
-def _one_line(source: str, name: str) -> str:
-    if not is_name(name):
-        raise click.UsageError(f"{source}: one line of 1 to 255 characters is wanted")
-    return name
 
 
 def _number_in(variable: str) -> int | None:
@@ -338,5 +359,6 @@ def _logs(flags: dict[str, Any]) -> LogRouting:
         folder=flags["log_dir"],
         redirects=StreamChoice.parse(flags["redirects"], flag="--redirects"),
         tee=StreamChoice.parse(flags["tee"], flag="--tee"),
+        prefix_template=prefix_template(flags["log_line_prefix_template"]),
         shown_ranks=frozenset(int(part) for part in shown.split(",")) if shown else None,
     )

@@ -89,7 +89,7 @@ def placed(written: Written, where: Where, *, usual: str) -> ElasticJob:
     try:
         return place(written, asked=where.namespace, usual=usual)
     except ManifestError as error:
-        raise click.ClickException(str(error)) from None
+        raise click.UsageError(str(error)) from None
 
 
 def _watch(job: ClusterJob, where: Where) -> None:

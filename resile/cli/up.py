@@ -21,7 +21,7 @@ from resile.cli.verbosity import verbosity_options
 from resile.job.spec import ElasticJob
 from resile.platform.local.capacity import Capacity
 from resile.platform.local.controller import Ending
-from resile.platform.local.errors import LocalPlatformError
+from resile.platform.local.errors import CapacityError, LocalPlatformError
 from resile.platform.local.jobfolder import JobFolder, JobFolderError, JobRunning
 from resile.platform.local.localjob import LocalJob
 from resile.wire.launching import MasterFailed
@@ -73,7 +73,7 @@ def up(manifest: str, capacity: str | None, name: str | None, logs: bool) -> Non
     """
     set_up_logging()
     try:
-        room = Capacity.parse(capacity) if capacity else Capacity.of_this_machine()
+        room = _capacity(capacity)
         job = load_job(manifest, name=name)
         folder = JobFolder(job.metadata.name)
         with folder.hold():
@@ -84,6 +84,15 @@ def up(manifest: str, capacity: str | None, name: str | None, logs: bool) -> Non
     except (JobFolderError, LocalPlatformError, MasterFailed) as error:
         raise click.ClickException(str(error)) from None
     raise SystemExit(code)
+
+
+def _capacity(given: str | None) -> Capacity:
+    if not given:
+        return Capacity.of_this_machine()
+    try:
+        return Capacity.parse(given)
+    except CapacityError as error:
+        raise click.UsageError(str(error)) from None
 
 
 async def _run(job: ElasticJob, folder: JobFolder, *, capacity: Capacity, logs: bool) -> int:

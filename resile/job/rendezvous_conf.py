@@ -31,11 +31,13 @@ WITHOUT_MEANING = frozenset(
         "is_host",
         "keep_alive_interval",
         "keep_alive_max_attempt",
+        "etcd_prefix",
         "pend_timeout",
         "protocol",
         "read_timeout",
         "store_type",
         "cacert",
+        "cas_backoff_max_seconds",
         "cert",
         "key",
         "ssl_cert",
@@ -46,6 +48,9 @@ WITHOUT_MEANING = frozenset(
     }
 )
 """Keys of torch's and DLRover's backends that have nothing to set here."""
+
+SURELY_MEANT = 0.75
+"""How alike (by difflib's measure) an unknown key and one of ours are when it is a slip."""
 
 WHOLE_NUMBERS = frozenset({"max_restarts", "node_unit"})
 
@@ -59,22 +64,41 @@ class RendezvousConf:
 
 
 def read_conf(pairs: Mapping[str, str]) -> RendezvousConf:
-    """Unknown keys are the user's mistake (:class:`ElasticityError`), foreign ones are not."""
+    """Settings, and keys that say nothing here.
+
+    torchrun takes any key, and its backends gain new ones, so an unknown key is passed over. One
+    that is nearly a key of ours is the user's mistake (:class:`ElasticityError`).
+    """
     known = [name for name in Elasticity.__struct_fields__ if not name.endswith("_nodes")]
     settings: dict[str, float] = {}
+    synonyms: dict[str, float] = {}
     ignored = []
     for key, value in pairs.items():
         underscored = key.strip().replace("-", "_")
         name = SYNONYMS.get(underscored, underscored)
-        if name in WITHOUT_MEANING:
-            ignored.append(name)
-        elif name not in known:
-            close = difflib.get_close_matches(name, [*known, *SYNONYMS], n=1)
-            hint = f"; did you mean {close[0]}?" if close else f"; known are {', '.join(known)}"
-            raise ElasticityError(f"--rdzv-conf {key}={value}: there is no setting '{name}'{hint}")
-        else:
-            settings[name] = read_number(key, value, whole=name in WHOLE_NUMBERS)
-    return RendezvousConf(settings, tuple(ignored))
+        if not underscored:
+            raise ElasticityError(f"--rdzv-conf {key}={value}: write KEY=VALUE,KEY=VALUE")
+        if name in known:
+            read = settings if name == underscored else synonyms
+            read[name] = read_number(key, value, whole=name in WHOLE_NUMBERS)
+            continue
+        if name not in WITHOUT_MEANING:
+            _refuse_slips(key, value, name, known)
+        ignored.append(name)
+    # torch's `timeout` means less than a `join_timeout` beside it.
+    return RendezvousConf({**synonyms, **settings}, tuple(ignored))
+
+
+def _refuse_slips(key: str, value: str, name: str, known: list[str]) -> None:
+    close = difflib.get_close_matches(name, [*known, *SYNONYMS], n=1, cutoff=SURELY_MEANT)
+    if name.endswith("_nodes"):
+        raise ElasticityError(f"--rdzv-conf {key}={value}: sizes are given with --nnodes")
+    if close:
+        raise ElasticityError(
+            f"--rdzv-conf {key}={value}: there is no setting '{name}'; did you mean {close[0]}?"
+        )
+    if not value:
+        raise ElasticityError(f"--rdzv-conf {key}: a value is wanted after it: {key}=VALUE")
 
 
 def read_number(key: str, value: str, *, whole: bool = False) -> float:

@@ -80,12 +80,14 @@ class Nursery:
             return _torch_is_installed()
         return reign.has_torch or self._lineage.knowledge.mentions_torch
 
-    async def open_store(self) -> StoreHost:
-        """Start a fresh store for one round.
+    async def open_store(self, host: str | None = None, port: int = 0) -> StoreHost:
+        """Start a fresh store for one round, at the node's address and on a free port by default.
 
-        Raises `StoreUnavailable` if torch is not installed or the address is not ours.
+        Raises `StoreUnavailable` if torch is not installed, the address is not ours or the port is
+        in use.
         """
-        return await self._with_reign(self._open_store)
+        where = host or self._address
+        return await self._with_reign(lambda reign: self._open_store(reign, where, port))
 
     async def close(self) -> None:
         """End the nursery. Everything that is left of what it started dies."""
@@ -99,12 +101,12 @@ class Nursery:
             # What it had started died with it, so nothing is started twice.
             return await request(await self._lineage.reign())
 
-    async def _open_store(self, reign: Reign) -> StoreHost:
+    async def _open_store(self, reign: Reign, host: str, port: int) -> StoreHost:
         if not reign.has_torch and not _torch_is_installed():
             raise StoreUnavailable(
                 "a store needs torch, which is not installed here: pip install 'resile[torch]'"
             )
-        return await reign.process.open_store(self._address)
+        return await reign.process.open_store(host, port)
 
     async def _spawn(self, reign: Reign, specs: Sequence[WorkerSpec]) -> list[Worker]:
         births = [asyncio.ensure_future(self._spawn_one(reign, spec)) for spec in specs]

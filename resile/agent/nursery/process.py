@@ -81,10 +81,10 @@ class NurseryProcess:
             answer.pid, warm=answer.warm, reason=answer.reason, exit=exit, send=self._channel.send
         )
 
-    async def open_store(self, host: str) -> StoreHost:
-        """Start the host of a store that listens on `host`."""
+    async def open_store(self, host: str, port: int = 0) -> StoreHost:
+        """Start the host of a store that listens on `host`, on a free port for 0."""
         number = next(self._numbers)
-        answer, exit = await self._ask(number, OpenStore(number, host))
+        answer, exit = await self._ask(number, OpenStore(number, host, port))
         if not isinstance(answer, StoreOpened):
             raise StoreUnavailable(_reason(answer))
         return StoreHost(

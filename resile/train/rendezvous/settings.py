@@ -66,7 +66,7 @@ def read_settings(parameters: RendezvousParameters) -> Settings:
     )
     conf = read_conf(pairs)
     for name in conf.ignored:
-        log.warning("--rdzv-conf %s is ignored: it has no meaning here", name)
+        log.warning("--rdzv-conf %s is ignored: Resile has no such setting", name)
     if not parameters.endpoint:
         raise EndpointError("--rdzv-endpoint is missing: write the HOST:PORT of a 'resile master'")
     endpoint = parse_endpoint(parameters.endpoint)

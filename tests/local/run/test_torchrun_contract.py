@@ -16,7 +16,6 @@ OURS_TO_CHOOSE = {
     "MASTER_PORT",
     "TORCHELASTIC_RUN_ID",
     "TORCHELASTIC_ERROR_FILE",
-    "TORCHELASTIC_SIGNALS_TO_HANDLE",
 }
 """There under both, with values that are each launcher's own."""
 
@@ -42,8 +41,7 @@ def test_every_variable_of_torchrun_is_there_with_the_same_value(job: Job, tmp_p
     assert sorted(found) == sorted(expected) == [0, 1]
     for rank, report in expected.items():
         there, here = report["environment"], found[rank]["environment"]
-        missing = {name for name in there if name not in here} - {"TORCHELASTIC_SIGNALS_TO_HANDLE"}
-        assert not missing
+        assert not {name for name in there if name not in here}
         differing = {
             name
             for name, value in there.items()
@@ -97,6 +95,23 @@ def test_a_program_may_be_run_without_python(job: Job, tmp_path: Path) -> None:
     )
     assert node.wait() == 0, node.output
     assert (tmp_path / "1").read_text() == "rank 1 of 2\n"
+
+
+def test_the_local_rank_is_a_macro_in_the_arguments(job: Job, tmp_path: Path) -> None:
+    script = tmp_path / "arguments.py"
+    script.write_text("import sys; print(sys.argv[1:])")
+    node = job.start(script=str(script), args=("--device=${local_rank}", "$HOME", "$$"), nproc=2)
+    assert node.wait() == 0, node.output
+    for rank in (0, 1):
+        assert f"[rank{rank}] ['--device={rank}', '$HOME', '$']" in node.output
+
+
+def test_run_path_goes_before_no_python(job: Job, tmp_path: Path) -> None:
+    script = tmp_path / "plain.py"
+    script.write_text("print('run by', __name__)")
+    node = job.start("--run-path", "--no-python", script=str(script))
+    assert node.wait() == 0, node.output
+    assert "[rank0] run by __main__" in node.output
 
 
 def test_a_module_may_be_run(job: Job, tmp_path: Path) -> None:

@@ -116,7 +116,7 @@ def test_export_overwrites_only_when_told(run: Run, folder: Path, tmp_path: Path
     target = tmp_path / "all.safetensors"
     target.write_text("precious")
     done = run("export", folder, target)
-    assert done.exit_code == 1
+    assert done.exit_code == 2
     assert "--force overwrites it" in done.stderr
     assert target.read_text() == "precious"
     assert run("export", folder, target, "--force").exit_code == 0

@@ -28,7 +28,7 @@ def test_auto_is_at_least_one() -> None:
 
 def test_no_gpu_is_an_error_of_the_users(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
-    with pytest.raises(click.UsageError, match="no GPU was found"):
+    with pytest.raises(click.UsageError, match="no gpu was found"):
         count_processes("gpu")
 
 

@@ -42,6 +42,8 @@ def test_any_text_is_sizes_or_a_usage_error(text: str) -> None:
         ("lease=2,last_call_timeout=0.5", {"lease": 2, "last_call": 0.5}),
         ("last-call=1, timeout=9", {"last_call": 1, "join_timeout": 9}),
         ("node_unit=2,max_restarts=0", {"node_unit": 2, "max_restarts": 0}),
+        ("'join_timeout=5,last_call_timeout=1'", {"join_timeout": 5, "last_call": 1}),
+        ('"lease=2"', {"lease": 2}),
     ],
 )
 def test_settings_are_understood_under_all_their_names(

@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from resile.cli.devices import count_processes
 from resile.cli.master import master
-from resile.cli.run import _about_this_node, _local_address, _place, run
+from resile.cli.rendezvous import find_place
+from resile.cli.run import _about_this_node, _local_address, run
 from resile.job.limits import MOST_NODES
 from resile.wire.codec import decode_from_agent, encode_from_agent
 from resile.wire.endpoint import EndpointError
@@ -47,7 +48,8 @@ def test_any_value_of_a_flag_is_refused_by_name_or_can_run(words: list[str]) -> 
         found = parsed(run, [*words, "train.py"])
         workers = count_processes(found["nproc_per_node"])
         address = _local_address(found["local_addr"]) or "127.0.0.1"
-        place = _place({**found, "standalone": not found["rdzv_endpoint"]}, found["elasticity"])
+        placed = {**found, "standalone": not found["rdzv_endpoint"]}
+        place = find_place(placed, max_nodes=found["elasticity"].max_nodes)
         about = _about_this_node(found)
     except (click.UsageError, EndpointError):
         return

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from resile.job.elasticity import Elasticity, ElasticityError
-from resile.job.rendezvous_conf import WITHOUT_MEANING, elasticity_of, read_conf
+from resile.job.rendezvous_conf import elasticity_of, read_conf
 
 
 def test_our_own_keys_and_those_of_other_backends_mean_the_same() -> None:
@@ -23,7 +23,24 @@ def test_keys_without_a_meaning_here_are_ignored_whatever_they_hold() -> None:
     assert set(conf.ignored) == {"is_host", "keep_alive_interval"}
 
 
-def test_an_unknown_key_is_refused_with_the_nearest_known_one() -> None:
+def test_keys_of_later_versions_of_torch_are_passed_over() -> None:
+    conf = read_conf({"cas_backoff_max_seconds": "2", "some_later_setting": "x", "lease": "3"})
+    assert conf.settings == {"lease": 3.0}
+    assert set(conf.ignored) == {"cas_backoff_max_seconds", "some_later_setting"}
+
+
+@pytest.mark.parametrize("key", ["", " ", "min_nodes", "max_nodes"])
+def test_keys_that_nobody_can_mean_are_refused(key: str) -> None:
+    with pytest.raises(ElasticityError, match="--rdzv-conf"):
+        read_conf({key: "3"})
+
+
+def test_the_key_itself_goes_before_another_name_for_it() -> None:
+    conf = read_conf({"join_timeout": "5", "timeout": "9"})
+    assert conf.settings == {"join_timeout": 5.0}
+
+
+def test_a_slip_of_the_pen_is_refused_with_the_nearest_known_one() -> None:
     with pytest.raises(ElasticityError, match=r"--rdzv-conf leas=3: .* did you mean lease\?"):
         read_conf({"leas": "3"})
 
@@ -57,4 +74,4 @@ def test_any_text_is_read_or_refused(pairs: dict[str, str]) -> None:
     except ElasticityError:
         return
     assert set(conf.settings) <= set(Elasticity.__struct_fields__)
-    assert set(conf.ignored) <= WITHOUT_MEANING
+    assert not set(conf.ignored) & set(Elasticity.__struct_fields__)

@@ -50,10 +50,11 @@ class Spawn(NamedTuple):
 
 
 class OpenStore(NamedTuple):
-    """Start the host of one round's store, listening on a free port of `host`."""
+    """Start the host of one round's store, listening on `port` of `host`; 0 for a free one."""
 
     request: int
     host: str
+    port: int = 0
 
 
 class HostStore(NamedTuple):

@@ -145,11 +145,12 @@ class Server:
 
     def _open_store(self, request: OpenStore) -> None:
         try:
-            with store.listen(request.host) as listener:
+            with store.listen(request.host, request.port) as listener:
                 port = listener.getsockname()[1]
                 pid = self._clutch.hatch(HostStore(request.host, port), [listener.fileno()])
         except OSError as error:
-            self._line.send(Refused(request.request, f"no store on {request.host}: {error}"))
+            where = f"{request.host}:{request.port}" if request.port else request.host
+            self._line.send(Refused(request.request, f"no store on {where}: {error}"))
         else:
             self._children.add(pid)
             self._line.send(StoreOpened(request.request, pid, port))

@@ -18,12 +18,15 @@ _PATIENCE = timedelta(minutes=5)
 """How long the host's own client may take to connect, on a machine as busy as may be."""
 
 
-def listen(host: str) -> socket.socket:
-    """Bind a free port of `host` and take connections on it."""
+def listen(host: str, port: int = 0) -> socket.socket:
+    """Bind a port of `host`, a free one for 0, and take connections on it."""
     family, kind, protocol, _, address = socket.getaddrinfo(
-        host, 0, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
     )[0]
     listener = socket.socket(family, kind, protocol)
+    if port:
+        # The last round's connections to this port may linger; another listener still excludes.
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         listener.bind(address)
         listener.listen(_BACKLOG)
