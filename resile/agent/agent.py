@@ -20,6 +20,7 @@ from resile.agent.departure import Departure
 from resile.agent.environment import node_environment
 from resile.agent.handover import HandoverPart
 from resile.agent.keeper import MasterKeeper
+from resile.agent.linkthread import LinkThread
 from resile.agent.logs import log_root, remove_temporary
 from resile.agent.nursery import Nursery, SpawnFailed, StoreUnavailable
 from resile.agent.offloop import off_the_loop
@@ -31,7 +32,7 @@ from resile.agent.snapshots import Snapshots
 from resile.agent.workers import WorkerGroup
 from resile.job.exits import NodeExitCode
 from resile.wire.errors import RefusedByPeer
-from resile.wire.link import Link, MasterGone
+from resile.wire.link import MasterGone
 from resile.wire.messages import (
     Drain,
     Fence,
@@ -120,7 +121,7 @@ class Agent:
             fixed=config.fixed_store,
             lost=self._store_lost,
         )
-        self._link = Link(
+        self._link = LinkThread(
             config.access,
             hello=self._hello,
             renewal=self._renewal,
@@ -450,10 +451,13 @@ class Agent:
         )
 
     def _renewal(self) -> FromAgent | None:
+        """Called in the link's thread: reads what it needs and changes nothing."""
         if self._node is None:
             return None
         used = self._config.usage(time.monotonic())
-        return Renew(fence=self._fence(), progress=self._progress.latest, usage=used)
+        group = self._group
+        progress = self._progress.latest(group.pids if group else ())
+        return Renew(fence=self._fence(), progress=progress, usage=used)
 
     def _patience(self) -> float:
         if self._node is None:

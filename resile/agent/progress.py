@@ -2,26 +2,56 @@
 
 A worker that trains sends a small JSON datagram and goes on; if nobody reads, it is dropped. What
 the agent saw last travels to the master with the lease.
+
+An abstract socket has no permissions: every user of the machine can write to it. So the kernel is
+asked who sent each datagram, and only those of the node's own workers, and of processes in their
+sessions, count. Somebody who floods it takes no more than a small share of the agent's time.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
+import os
 import secrets
 import socket
+import struct
+from collections.abc import Collection
+from typing import Annotated
 
 import msgspec
 
 from resile.decoding import DecodeError, JsonDecoder
 from resile.wire.messages import Progress
 
+__all__ = ["ProgressSocket"]
+
+log = logging.getLogger("resile.agent")
+
+LARGEST_NUMBER = 2**63 - 1
+"""What a message to the master can carry."""
+
+BATCH = 64
+"""Datagrams that are read before the agent looks after something else."""
+
+PAUSE = 0.05
+"""Seconds without reading, after datagrams of strangers."""
+
+SENDERS = 256
+"""Processes whose latest report is kept until it is known whether they are workers."""
+
+_CREDENTIALS = struct.Struct("3i")
+_LARGEST = 4096
+
+Number = Annotated[int, msgspec.Meta(ge=0, le=LARGEST_NUMBER)]
+
 
 class Report(msgspec.Struct, frozen=True, kw_only=True):
     """One datagram."""
 
-    round: int
-    step: int
+    round: Number
+    step: Number
     loss: float | None = None
 
 
@@ -29,37 +59,91 @@ _decoder = JsonDecoder[Report](Report)
 
 
 class ProgressSocket:
-    """Receives reports; ``latest`` is what the current round has come to."""
+    """Receives reports of the current round."""
 
     def __init__(self) -> None:
         self.name = f"@resile-{secrets.token_hex(8)}"
         """For RESILE_PROGRESS_SOCKET. ``@`` stands for Linux' abstract namespace: no file is left
         behind, however this process ends."""
-        self.latest: Progress | None = None
         self._round = 0
+        self._reports: dict[int, Progress] = {}
+        """The latest report of each session, the newest last. A worker leads a session."""
+        self._latest: Progress | None = None
+        self._refused = False
+        self._loop = asyncio.get_running_loop()
+        self._resuming: asyncio.TimerHandle | None = None
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+        self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)
         self._socket.bind("\0" + self.name[1:])
         self._socket.setblocking(False)
-        asyncio.get_running_loop().add_reader(self._socket, self._read)
+        self._loop.add_reader(self._socket, self._read)
 
     def new_round(self, number: int) -> None:
         """Reports of older rounds no longer count."""
-        self._round = number
+        self._round, self._reports = number, {}
+
+    def latest(self, workers: Collection[int]) -> Progress | None:
+        """What a worker reported last; ``workers`` are the process ids of the current ones."""
+        for leader, progress in reversed(list(self._reports.items())):
+            if leader in workers:
+                self._latest = progress
+                break
+        return self._latest
+
+    def close(self) -> None:
+        """Stop listening."""
+        if self._resuming is not None:
+            self._resuming.cancel()
+        self._loop.remove_reader(self._socket)
+        self._socket.close()
 
     def _read(self) -> None:
         with contextlib.suppress(BlockingIOError):
-            while True:
-                self._take(self._socket.recv(4096))
+            for _ in range(BATCH):
+                data, ancillary, _, _ = self._socket.recvmsg(
+                    _LARGEST, socket.CMSG_SPACE(_CREDENTIALS.size)
+                )
+                pid, user = _sender(ancillary)
+                if user not in (os.getuid(), 0):
+                    self._refuse(pid, user)
+                    return
+                self._take(pid, data)
 
-    def _take(self, data: bytes) -> None:
+    def _refuse(self, pid: int, user: int) -> None:
+        """Let strangers wait: what they send costs the less the more they send."""
+        if not self._refused:
+            self._refused = True
+            log.warning("refused a report of progress by user %d (process %d)", user, pid)
+        self._loop.remove_reader(self._socket)
+        self._resuming = self._loop.call_later(
+            PAUSE, lambda: self._loop.add_reader(self._socket, self._read)
+        )
+
+    def _take(self, pid: int, data: bytes) -> None:
         try:
             report = _decoder.decode(data)
         except DecodeError:
             return
-        if report.round == self._round:
-            self.latest = Progress(step=report.step, loss=report.loss)
+        if report.round != self._round:
+            return
+        leader = _session(pid)
+        known = self._reports.pop(leader, None)
+        if known or len(self._reports) < SENDERS:
+            self._reports[leader] = Progress(step=report.step, loss=report.loss)
 
-    def close(self) -> None:
-        """Stop listening."""
-        asyncio.get_running_loop().remove_reader(self._socket)
-        self._socket.close()
+
+def _sender(ancillary: list[tuple[int, int, bytes]]) -> tuple[int, int]:
+    """The process and the user that the kernel saw."""
+    for level, kind, data in ancillary:
+        if (level, kind) == (socket.SOL_SOCKET, socket.SCM_CREDENTIALS):
+            pid, user, _ = _CREDENTIALS.unpack(data)
+            return pid, user
+    return 0, -1
+
+
+def _session(pid: int) -> int:
+    """Who leads the session of a process; of one that has ended already, itself."""
+    try:
+        return os.getsid(pid)
+    except OSError:
+        return pid

@@ -149,7 +149,7 @@ class Link:
     async def _converse(self, connection: AgentConnection, welcome: Welcome) -> bool:
         """Talk until the connection is lost; True when the job is over."""
         self._connection, self._interval = connection, welcome.lease / RENEWALS_PER_LEASE
-        speaking = asyncio.create_task(self._speak(connection))
+        speaking = asyncio.create_task(self._speak_or_hang_up(connection))
         try:
             while True:
                 message = await connection.receive()
@@ -177,6 +177,15 @@ class Link:
         self._interval = lease / RENEWALS_PER_LEASE
         if renewal := self._renewal():
             self.send(renewal)
+
+    async def _speak_or_hang_up(self, connection: AgentConnection) -> None:
+        """A line on which nothing can be said any more is no line: without renewals the node would
+        be evicted. The next one begins with a Hello."""
+        try:
+            await self._speak(connection)
+        except Exception as error:
+            log.error("cannot speak to the master: %r; connecting again", error)
+            await connection.close()
 
     async def _speak(self, connection: AgentConnection) -> None:
         """Send what is to be said, and a sign of life in between, however much there is to say."""
