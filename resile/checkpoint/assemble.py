@@ -122,11 +122,6 @@ def _put_together(name: str, pieces: list[Piece]) -> WholeTensor:
     for piece in pieces:
         if (piece.place.slice.dtype, _whole(piece.place)) != (dtype, shape):
             raise PartDamaged(f"the slices of {name} are not of one tensor")
-        if any(
-            offset < 0 or offset + extent > limit
-            for offset, extent, limit in zip(piece.offsets, piece.shape, shape, strict=True)
-        ):
-            raise PartDamaged(f"a slice of {name} lies outside of it")
     if sum(prod(piece.shape) for piece in pieces) != prod(shape):
         raise PartDamaged(f"the slices of {name} do not cover it: some are missing or overlap")
     return WholeTensor(name, dtype, shape, tuple(piece for piece in pieces if prod(piece.shape)))

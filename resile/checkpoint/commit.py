@@ -33,13 +33,14 @@ import msgspec
 import xxhash
 
 from resile.checkpoint.errors import (
+    NotAFile,
     NotThere,
     PartDamaged,
     PartsMissing,
     StorageRefused,
     StorageTrouble,
 )
-from resile.checkpoint.manifest import Manifest, PartEntry, encode_manifest
+from resile.checkpoint.manifest import FORMAT, Manifest, PartEntry, encode_manifest
 from resile.checkpoint.names import ENTRY_ENDING, MANIFEST, PART_ENDING, is_attempt, step_folder
 from resile.checkpoint.part import PartKind, part_name, read_header
 from resile.checkpoint.patience import Patience, insist
@@ -145,6 +146,7 @@ def publish(
     wanted += [f"{part_name(PartKind.REPLICA, k, replicas)}.{attempt}" for k in range(replicas)]
     entries = _gather(storage, step_folder(step), wanted, patience=patience, tell=tell)
     manifest = Manifest(
+        format=FORMAT,
         step=step,
         world=world,
         created=now(),
@@ -209,7 +211,7 @@ def _read_entry(storage: Storage, path: str) -> PartEntry | None:
     """One entry, or none if it vanished or is not whole: then it may still be written again."""
     try:
         return decode_json(read_whole(storage, path), PartEntry)
-    except (NotThere, DecodeError):
+    except (NotThere, NotAFile, PartDamaged, DecodeError):
         return None
 
 

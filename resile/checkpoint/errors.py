@@ -7,7 +7,8 @@ CheckpointError
 ├── BadAddress           storage cannot be opened as the user named it
 ├── StorageTrouble       storage failed or went away; it may be back in a moment
 │   ├── StorageRefused   full, not allowed, read-only: trying again does not help by itself
-│   └── NotThere         no such file or folder
+│   ├── NotThere         no such file or folder
+│   └── NotAFile         something else lies where a file should
 ├── NoRoom               a snapshot does not fit into memory
 └── NotTrusted           reading it would run code that it brings along (pickle)
 """
@@ -19,6 +20,7 @@ __all__ = [
     "CheckpointError",
     "NoCheckpoint",
     "NoRoom",
+    "NotAFile",
     "NotThere",
     "NotTrusted",
     "PartDamaged",
@@ -58,6 +60,10 @@ class StorageRefused(StorageTrouble):
 
 class NotThere(StorageTrouble):
     """No such file or folder."""
+
+
+class NotAFile(StorageTrouble):
+    """A folder, FIFO, socket or device lies where a regular file should."""
 
 
 class NoRoom(CheckpointError):

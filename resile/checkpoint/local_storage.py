@@ -23,9 +23,10 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from resile.checkpoint.errors import NotThere, StorageRefused, StorageTrouble
+from resile.checkpoint.errors import NotAFile, NotThere, StorageRefused, StorageTrouble
 from resile.checkpoint.names import TEMPORARY_ENDING
 from resile.checkpoint.storage import Item, OpenFile
+from resile.regular_files import NotRegularFile, open_regular_file
 
 __all__ = ["LocalStorage"]
 
@@ -81,7 +82,7 @@ class LocalStorage:
         with _named(where, "list"), os.scandir(where) as entries:
             for entry in entries:
                 # Another writer renames and prunes while this looks.
-                with suppress(FileNotFoundError):
+                with suppress(FileNotFoundError), _without_loops():
                     items.append(_item(entry))
         return sorted(items, key=lambda item: item.name)
 
@@ -107,13 +108,9 @@ class _LocalFile:
     def __init__(self, path: Path) -> None:
         self._path = path
         with _named(path, "read"):
-            self._fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-            found = os.fstat(self._fd)
-        self.size = found.st_size
+            self._fd = open_regular_file(path)
+            self.size = os.fstat(self._fd).st_size
         self._mapped: memoryview | None = None
-        if not stat.S_ISREG(found.st_mode):
-            os.close(self._fd)
-            raise StorageTrouble(f"cannot read {path}: it is not a file")
 
     def read(self, begin: int, end: int) -> memoryview:
         """A view of the file's pages."""
@@ -146,6 +143,16 @@ class _LocalFile:
         # Views that were given out keep the mapping; it goes when the last of them does.
         self._mapped = None
         os.close(self._fd)
+
+
+@contextmanager
+def _without_loops() -> Iterator[None]:
+    """A symbolic link that leads to itself is no file, and no reason not to list the others."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno != errno.ELOOP:
+            raise
 
 
 def _item(entry: os.DirEntry[str]) -> Item:
@@ -217,6 +224,8 @@ def _named(path: Path, doing: str) -> Iterator[None]:
         yield
     except FileNotFoundError as error:
         raise NotThere(f"cannot {doing} {path}: {error.strerror}") from error
+    except NotRegularFile as error:
+        raise NotAFile(f"cannot {doing} {path}: {error.strerror}") from error
     except OSError as error:
         kind = StorageRefused if error.errno in _REFUSALS else StorageTrouble
         raise kind(f"cannot {doing} {path}: {_said(error, path)}") from error

@@ -76,6 +76,16 @@ class Slice(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
             count *= extent
         return count * ITEM_SIZES[self.dtype]
 
+    @property
+    def is_possible(self) -> bool:
+        """Whether such a slice can lie in such a tensor."""
+        offsets = (0,) * len(self.shape) if self.offsets is None else self.offsets
+        whole = self.shape if self.whole is None else self.whole
+        return len(self.shape) == len(offsets) == len(whole) and all(
+            extent >= 0 <= offset and offset + extent <= limit
+            for extent, offset, limit in zip(self.shape, offsets, whole, strict=True)
+        )
+
 
 class PartHeader(msgspec.Struct, frozen=True, kw_only=True):
     """What a part says of itself."""
@@ -177,6 +187,8 @@ def read_header(data: memoryview, *, source: str) -> tuple[PartHeader, PartLayou
         if len(places) != len(header.slices):
             raise ValueError("it lacks some of the tensors that it names")
         for name, place in places.items():
+            if not place.slice.is_possible:
+                raise ValueError(f"{name} has a shape that cannot be")
             if place.begin < start or place.end - place.begin != place.slice.size:
                 raise ValueError(f"{name} has another size than it says")
     except (ValueError, KeyError, TypeError, AttributeError) as error:

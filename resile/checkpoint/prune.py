@@ -18,12 +18,18 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from resile.checkpoint.errors import NoCheckpoint, NotThere, PartDamaged
+from resile.checkpoint.errors import (
+    CheckpointError,
+    NoCheckpoint,
+    NotThere,
+    PartDamaged,
+    StorageRefused,
+)
 from resile.checkpoint.names import ENTRY_ENDING, MANIFEST, PART_ENDING, is_ours, step_folder
 from resile.checkpoint.shelf import Checkpoint, Depth, Shelf
 from resile.checkpoint.storage import Item
 
-__all__ = ["REMAINS_AGE", "Pruning", "plan_pruning", "prune"]
+__all__ = ["REMAINS_AGE", "Pruning", "plan_pruning", "prune", "prune_after_publishing"]
 
 log = logging.getLogger("resile.checkpoint")
 
@@ -60,6 +66,35 @@ def prune(
     shelf.storage.delete(plan.manifests)
     shelf.storage.delete([*plan.files, *plan.remains])
     return plan
+
+
+def prune_after_publishing(
+    shelf: Shelf, *, keep: int, said: set[str], tell: Callable[[str], None] = log.warning
+) -> None:
+    """Remove old checkpoints, or say why that did not work: a checkpoint that exists stays one,
+    whatever happens to those before it. ``keep`` 0 removes nothing.
+
+    ``said``: what was told before, which is not told again after every checkpoint.
+    """
+    if keep < 1:
+        return
+    tell = _once(tell, said)
+    try:
+        prune(shelf, keep=keep, tell=tell)
+    except CheckpointError as error:
+        tell(f"old checkpoints could not be removed: {error}")
+    except Exception as error:
+        tell(f"old checkpoints could not be removed: {type(error).__name__}: {error}")
+        log.debug("pruning failed", exc_info=True)
+
+
+def _once(tell: Callable[[str], None], said: set[str]) -> Callable[[str], None]:
+    def tell_news(text: str) -> None:
+        if text not in said:
+            said.add(text)
+            tell(text)
+
+    return tell_news
 
 
 def plan_pruning(
@@ -130,7 +165,7 @@ def _never_published(shelf: Shelf, step: int) -> bool:
         shelf.at(step)
     except NoCheckpoint:
         return True
-    except PartDamaged:
+    except (PartDamaged, StorageRefused):
         pass
     return False
 

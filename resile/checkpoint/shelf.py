@@ -17,7 +17,14 @@ from enum import Enum
 
 import xxhash
 
-from resile.checkpoint.errors import NoCheckpoint, NotThere, PartDamaged, StorageTrouble
+from resile.checkpoint.errors import (
+    NoCheckpoint,
+    NotAFile,
+    NotThere,
+    PartDamaged,
+    StorageRefused,
+    StorageTrouble,
+)
 from resile.checkpoint.manifest import Manifest, PartEntry, decode_manifest
 from resile.checkpoint.names import MANIFEST, PART_ENDING, step_folder, step_of
 from resile.checkpoint.storage import Storage, read_whole
@@ -43,6 +50,8 @@ class Checkpoint:
 
     folder: str
     manifest: Manifest
+    digest: str
+    """Of the manifest's bytes: two checkpoints of one step have different ones."""
 
     @property
     def step(self) -> int:
@@ -73,11 +82,13 @@ class Shelf:
             data = read_whole(self.storage, f"{folder}/{MANIFEST}")
         except NotThere:
             raise NoCheckpoint(f"{self.storage.address} has no checkpoint of step {step}") from None
+        except NotAFile as error:
+            raise PartDamaged(str(error)) from None
         source = f"{self.storage.address}/{folder}/{MANIFEST}"
         manifest = decode_manifest(data, source=source)
         if manifest.step != step:
             raise PartDamaged(f"{source} is of step {manifest.step}, not of step {step}")
-        return Checkpoint(folder, manifest)
+        return Checkpoint(folder, manifest, xxhash.xxh3_128(data).hexdigest())
 
     def checkpoints(self, *, tell: Callable[[str], None] = log.warning) -> Iterator[Checkpoint]:
         """All that exist, newest first; ``tell`` hears of manifests that cannot be read."""
@@ -86,7 +97,7 @@ class Shelf:
                 yield self.at(step)
             except NoCheckpoint:
                 continue
-            except PartDamaged as damage:
+            except (PartDamaged, StorageRefused) as damage:
                 tell(str(damage))
 
     def newest_whole(

@@ -18,7 +18,13 @@ from urllib.parse import unquote, urlsplit
 
 import msgspec
 
+from resile.checkpoint.errors import BadAddress, PartDamaged
+
 __all__ = ["Item", "OpenFile", "Storage", "open_storage", "read_whole"]
+
+
+LARGEST_RECORD = 64 << 20
+"""Bytes of a manifest or an entry. A manifest of 100,000 parts has a third of that."""
 
 
 class Item(msgspec.Struct, frozen=True, kw_only=True):
@@ -93,7 +99,6 @@ def open_storage(address: str | os.PathLike[str], **options: Any) -> Storage:
 
 
 def _local(text: str, scheme: str) -> Storage:
-    from resile.checkpoint.errors import BadAddress
     from resile.checkpoint.local_storage import LocalStorage
 
     if not scheme:
@@ -107,8 +112,13 @@ def _local(text: str, scheme: str) -> Storage:
 
 
 def read_whole(storage: Storage, path: str) -> bytes:
-    """All of a small file."""
+    """All of a small file; raises :class:`PartDamaged` for one that is none of ours."""
     with storage.open(path) as file:
+        if file.size > LARGEST_RECORD:
+            raise PartDamaged(
+                f"{storage.address}/{path} has {file.size} bytes, and at most {LARGEST_RECORD} are "
+                "read: it is not a file that Resile wrote"
+            )
         buffer = bytearray(file.size)
         file.read_into(0, memoryview(buffer))
         return bytes(buffer)

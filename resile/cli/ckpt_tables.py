@@ -29,7 +29,7 @@ def print_checkpoints(rows: list[dict[str, Any]]) -> None:
             str(row["part_count"]),
             str(row["round"]),
             age(row["created"]),
-            row["job"] or "-",
+            Text(row["job"] or "-"),
             _state(row["damages"]),
         )
     new_console().print(table)

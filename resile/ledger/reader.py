@@ -10,13 +10,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
+from typing import IO
 
 from resile.decoding import DecodeError
 from resile.ledger.errors import LedgerDamaged, NoLedger
 from resile.ledger.lines import ENDING, Begin, Line, Trained, decode_line
+from resile.regular_files import NotRegularFile, open_regular_file
 
 __all__ = ["Round", "Stream", "Turn", "read_ledger"]
+
+LONGEST_LINE = 64 << 20
+"""Bytes: the indices of a step with some millions of samples on one worker."""
 
 
 @dataclass(frozen=True)
@@ -102,9 +108,18 @@ def _turns(path: Path) -> Iterator[Turn]:
         yield turn
 
 
+def _opened(path: Path) -> IO[bytes]:
+    try:
+        return open(open_regular_file(path), "rb")
+    except NotRegularFile as error:
+        raise LedgerDamaged(f"{path} cannot be read: {error.strerror}") from None
+
+
 def _lines(path: Path) -> Iterator[Line]:
-    with open(path, "rb") as file:
-        for number, text in enumerate(file, start=1):
+    with _opened(path) as file:
+        for number, text in enumerate(iter(partial(file.readline, LONGEST_LINE), b""), start=1):
+            if len(text) == LONGEST_LINE:
+                raise LedgerDamaged(f"{path}, line {number}, is longer than any of a ledger's")
             if not text.endswith(b"\n"):
                 return  # cut off by a crash: what it would have said was never relied upon
             try:

@@ -45,8 +45,8 @@ def parse_endpoint(text: str) -> Endpoint:
         port = rest.removeprefix(":")
     elif host.count(":") == 1:
         host, _, port = host.partition(":")
-    if not host:
-        raise EndpointError(f"'{text}' is no endpoint; write HOST:PORT, such as 127.0.0.1:29400")
+    if not host or not host.isprintable():
+        raise EndpointError(f"{text!r} is no endpoint; write HOST:PORT, such as 127.0.0.1:29400")
     if not port:
         return Endpoint(host, DEFAULT_PORT)
     if not re.fullmatch("[0-9]{1,5}", port) or int(port) > LAST_PORT:

@@ -37,15 +37,19 @@ def read_piece(folder: Path, node: str, *, offset: int) -> bytes:
     if not _NAME.fullmatch(node):
         raise FileNotFoundError(node)
     try:
-        descriptor = os.open(folder / f"{node}{_SUFFIX}", os.O_RDONLY | os.O_NOFOLLOW)
+        # O_NONBLOCK: to open a FIFO that somebody put there would wait for its other end.
+        flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK
+        descriptor = os.open(folder / f"{node}{_SUFFIX}", flags)
+        try:
+            return os.pread(descriptor, PIECE, offset)
+        finally:
+            os.close(descriptor)
     except OSError:
         raise FileNotFoundError(node) from None
-    try:
-        return os.pread(descriptor, PIECE, offset)
-    finally:
-        os.close(descriptor)
 
 
 def _natural(name: str) -> list[tuple[int, str]]:
     """Numbers in a name compare as numbers: worker-9 comes before worker-10."""
-    return [(int(part), "") if part.isdigit() else (-1, part) for part in re.split(r"(\d+)", name)]
+    return [
+        (int(part), "") if part.isdecimal() else (-1, part) for part in re.split(r"(\d+)", name)
+    ]

@@ -18,11 +18,15 @@ from pathlib import Path
 from typing import Any
 
 from resile.decoding import decode_python_json
+from resile.regular_files import read_regular_file
 
 from .command import WorkerCommand
 from .scan import Scan
 
 _log = logging.getLogger(__name__)
+
+_LARGEST = 16 << 20
+"""Bytes: a hundred times what the largest project's names need."""
 
 
 @dataclass(frozen=True)
@@ -67,7 +71,7 @@ class PreloadCache:
     def read(self) -> Learnt | None:
         """Return what was learnt, `None` if nothing was or it no longer applies."""
         try:
-            content = decode_python_json(self.path.read_bytes())
+            content = decode_python_json(read_regular_file(self.path, limit=_LARGEST))
             if content["installed"] != _installed():
                 return None
             return Learnt(

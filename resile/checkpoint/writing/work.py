@@ -23,10 +23,10 @@ from resile.checkpoint.errors import CheckpointError
 from resile.checkpoint.mapping import gather, map_memory
 from resile.checkpoint.moving import pull, push
 from resile.checkpoint.patience import Patience
-from resile.checkpoint.prune import prune
+from resile.checkpoint.prune import prune_after_publishing
 from resile.checkpoint.shelf import Shelf
 from resile.checkpoint.slots import BEGIN
-from resile.checkpoint.storage import open_storage
+from resile.checkpoint.storage import Storage, open_storage
 from resile.checkpoint.writing.messages import (
     Failed,
     Finished,
@@ -64,6 +64,8 @@ class Work:
         self._lacking: dict[str, tuple[int, str]] = {}
         """For each storage the step that could not be written, and why, if none after it was."""
         self._reached: dict[str, int] = {}
+        self._said: set[str] = set()
+        """What was told about old checkpoints."""
         self._unfinished = 0
         self._changed = threading.Condition()
         threading.Thread(target=self._write_all, name="write", daemon=True).start()
@@ -136,13 +138,26 @@ class Work:
         overtaken = threading.Event()
         self._publishing[overtaken] = target
         try:
-            if _told(tell, lambda: _publish(target, publication, tell, overtaken)):
+            if _told(tell, lambda: self._published(target, publication, tell, overtaken)):
                 for other, older in list(self._publishing.items()):
                     if older.url == target.url and older.step <= target.step:
                         other.set()
         finally:
             del self._publishing[overtaken]
             self._count(-1)
+
+    def _published(
+        self, target: Target, publication: Publication, tell: Tell, overtaken: threading.Event
+    ) -> Published:
+        storage = open_storage(target.url, **target.options)
+        published = _publish(storage, target, publication, tell, overtaken)
+        prune_after_publishing(
+            Shelf(storage),
+            keep=publication.keep,
+            said=self._said,
+            tell=lambda text: tell(Progress(text=text)),
+        )
+        return published
 
 
 def _told(tell: Tell, action: Callable[[], Finished]) -> bool:
@@ -184,10 +199,13 @@ def _write_parts(order: Write, descriptors: list[int], tell: Tell) -> Written:
 
 
 def _publish(
-    target: Target, publication: Publication, tell: Tell, overtaken: threading.Event
+    storage: Storage,
+    target: Target,
+    publication: Publication,
+    tell: Tell,
+    overtaken: threading.Event,
 ) -> Published:
     started = time.monotonic()
-    storage = open_storage(target.url, **target.options)
     manifest = publish(
         storage,
         step=target.step,
@@ -201,15 +219,7 @@ def _publish(
         ),
         tell=lambda text: tell(Progress(text=text)),
     )
-    published = Published(
-        step=manifest.step, size=manifest.size, seconds=time.monotonic() - started
-    )
-    if publication.keep > 0:
-        try:
-            prune(Shelf(storage), keep=publication.keep)
-        except CheckpointError as error:
-            tell(Progress(text=f"old checkpoints could not be removed: {error}"))
-    return published
+    return Published(step=manifest.step, size=manifest.size, seconds=time.monotonic() - started)
 
 
 def _gather(descriptors: list[int]) -> Gathered:

@@ -25,7 +25,8 @@ import msgspec
 
 from resile.decoding import DecodeError, decode_json
 from resile.ledger.lines import ENDING
-from resile.wire.auth import new_token, read_token, write_private
+from resile.regular_files import read_end, read_regular_file
+from resile.wire.auth import AuthError, new_token, read_token, write_private
 from resile.wire.endpoint import Endpoint, EndpointError, parse_endpoint
 from resile.wire.inquiry import Inquiry
 from resile.wire.logfiles import list_logs, read_piece
@@ -36,6 +37,11 @@ __all__ = ["FolderUnusable", "JobFolder", "JobFolderError", "JobRunning", "all_j
 
 OWN_FILES = (*RUN_FILES, "endpoint", "job.json", "job.json.new", "events.jsonl")
 """All that lies in a job's folder beside the lock, the logs and the ledger."""
+
+LARGEST_ENDPOINT = 4096
+LARGEST_PICTURE = 64 << 20
+LONGEST_STORY = 16 << 20
+"""Bytes that are read of each: a job of 10,000 nodes needs a tenth of that."""
 
 LOCK_TRIES, LOCK_PAUSE = 20, 0.02
 """Whoever only looks whether a job runs holds its lock for an instant: not long enough to wait."""
@@ -92,27 +98,27 @@ class JobFolder:
     def inquiry(self) -> Inquiry | None:
         """How to ask the job's master; None before it listened for the first time."""
         try:
-            endpoint = parse_endpoint(self._endpoint.read_text())
+            written = read_regular_file(self._endpoint, limit=LARGEST_ENDPOINT)
+            endpoint = parse_endpoint(written.decode())
             return Inquiry(endpoint, read_token(self.token_file))
-        except (OSError, EndpointError):
+        except (OSError, UnicodeDecodeError, EndpointError, AuthError):
             return None
 
     def picture(self) -> JobPicture | None:
         """The job as it was last written down; None if it came to nothing."""
         try:
-            return decode_json(self._picture.read_bytes(), JobPicture)
+            return decode_json(read_regular_file(self._picture, limit=LARGEST_PICTURE), JobPicture)
         except (OSError, DecodeError):
             return None
 
     def events(self, *, since: int = 0) -> list[EventView]:
-        """The story as far as it was written down; a line cut off by a crash is left out."""
+        """The story as far as it was written down; a line that was cut off by a crash or damaged is
+        left out, and so is what comes before the last ``LONGEST_STORY`` bytes."""
         try:
-            lines = self._events.read_bytes().splitlines(keepends=True)
+            lines = read_end(self._events, limit=LONGEST_STORY).splitlines()
         except OSError:
             return []
-        whole = (line for line in lines if line.endswith(b"\n"))
-        events = [decode_json(line, EventView) for line in whole]
-        return [event for event in events if event.seq > since]
+        return [event for line in lines if (event := _event(line)) and event.seq > since]
 
     def log_files(self) -> list[LogFile]:
         """Whose output there is."""
@@ -202,6 +208,13 @@ class JobFolder:
             return self._lock.stat().st_ino == os.fstat(descriptor).st_ino
         except FileNotFoundError:
             return False
+
+
+def _event(line: bytes) -> EventView | None:
+    try:
+        return decode_json(line, EventView)
+    except DecodeError:
+        return None
 
 
 def all_jobs() -> list[JobFolder]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from enum import Enum
+from typing import TypeAlias
 
 import msgspec
 
@@ -20,8 +21,10 @@ from resile.train.checkpoint.completeness import is_complete
 __all__ = [
     "Choice",
     "Needed",
+    "Key",
     "NodeInventory",
     "Source",
+    "StoredStep",
     "choose",
     "held_choices",
     "in_turn",
@@ -35,6 +38,9 @@ class Source(str, Enum):
     MEMORY = "memory"
     STORAGE = "storage"
     NOWHERE = "nowhere"
+
+
+Key: TypeAlias = tuple[Source, int, str]
 
 
 class NodeInventory(msgspec.Struct, frozen=True, kw_only=True):
@@ -51,11 +57,22 @@ class Needed(msgspec.Struct, frozen=True, kw_only=True):
     holders: tuple[int, ...]
 
 
+class StoredStep(msgspec.Struct, frozen=True):
+    """A checkpoint on storage."""
+
+    step: int
+    digest: str
+    """Of its manifest: one that is written again meanwhile is another checkpoint."""
+
+
 class Choice(msgspec.Struct, frozen=True, kw_only=True):
     """The step to go on from, the same for all workers."""
 
     source: Source
     step: int = 0
+    digest: str = ""
+    """For storage: of the manifest, so that all workers read the same bytes."""
+
     parts: tuple[Needed, ...] = ()
     """For memory: all that is needed, and who has it. The replica parts may be there several times,
     split in different ways; each node takes one (:func:`wanted_by`)."""
@@ -63,8 +80,13 @@ class Choice(msgspec.Struct, frozen=True, kw_only=True):
     addresses: tuple[str, ...] = ()
     """The keepers' addresses, by group rank."""
 
-    problem: str = ""
-    """Why there is nothing, if that needs saying."""
+    unusable: tuple[str, ...] = ()
+    """What is on storage and was passed over, and why."""
+
+    @property
+    def key(self) -> Key:
+        """What tells it from other choices."""
+        return self.source, self.step, self.digest
 
 
 class _Line(msgspec.Struct, frozen=True):
@@ -77,17 +99,19 @@ class _Line(msgspec.Struct, frozen=True):
 
 
 def choose(
-    nodes: Sequence[NodeInventory], *, stored: Iterable[int], refused: frozenset[tuple[Source, int]]
+    nodes: Sequence[NodeInventory], *, stored: Iterable[StoredStep], refused: frozenset[Key]
 ) -> Choice:
-    """The newest whole step; ``refused`` were tried in vain. ``stored``: steps on storage."""
-    in_memory = [one for one in held_choices(nodes) if (Source.MEMORY, one.step) not in refused]
-    on_storage = [step for step in stored if (Source.STORAGE, step) not in refused]
+    """The newest whole step; ``refused`` were tried in vain. ``stored``: what is on storage."""
+    in_memory = [one for one in held_choices(nodes) if one.key not in refused]
+    on_storage = [
+        choice for one in stored if (choice := _from_storage(one, nodes)).key not in refused
+    ]
     best = in_memory[0] if in_memory else None
-    latest = max(on_storage, default=None)
-    if best is not None and (latest is None or best.step >= latest):
+    latest = max(on_storage, key=lambda one: one.step, default=None)
+    if best is not None and (latest is None or best.step >= latest.step):
         return best
     if latest is not None:
-        return Choice(source=Source.STORAGE, step=latest, addresses=_addresses(nodes))
+        return latest
     return Choice(source=Source.NOWHERE, addresses=_addresses(nodes))
 
 
@@ -127,6 +151,15 @@ def wanted_by(node: int, choice: Choice) -> tuple[Needed, ...]:
 def in_turn(holders: Iterable[int], *, node: int, nodes: int) -> list[int]:
     """Whom a node asks first, and whom then: those after it, so that not all ask the same one."""
     return sorted(set(holders), key=lambda holder: (holder - node) % nodes)
+
+
+def _from_storage(stored: StoredStep, nodes: Sequence[NodeInventory]) -> Choice:
+    return Choice(
+        source=Source.STORAGE,
+        step=stored.step,
+        digest=stored.digest,
+        addresses=_addresses(nodes),
+    )
 
 
 def _addresses(nodes: Sequence[NodeInventory]) -> tuple[str, ...]:

@@ -68,8 +68,16 @@ def _random_states(sources: Sources, rank: int) -> dict[str, Any] | None:
     if rank >= len(sources.ranks):
         return None
     part = sources.ranks[rank]
-    found: dict[str, Any] = decode(part.header.values["random"], resolver=OfRank(part))
+    found: dict[str, Any] = decode(_values_of(part, "random"), resolver=OfRank(part))
     return found
+
+
+def _values_of(part: OpenPart, entry: str) -> Any:
+    """An entry of a rank part's values."""
+    values = part.header.values
+    if not isinstance(values, dict) or not isinstance(values.get(entry), dict):
+        raise PartDamaged(f"{part.header.name} has no {entry!r} among its values")
+    return values[entry]
 
 
 class _Restoration:
@@ -158,7 +166,7 @@ class _Restoration:
             self._draft.later(Turn.OBJECT, path, partial(value.load_state_dict, state))
 
     def _decode_of_rank(self, part: OpenPart, path: str) -> Any:
-        objects = part.header.values["objects"]
+        objects = _values_of(part, "objects")
         if path not in objects:
             raise PartDamaged(f"{part.header.name} has no state of {path}")
         return decode(objects[path], resolver=OfRank(part), trust=self._draft.trust)

@@ -12,7 +12,7 @@ import logging
 import threading
 import time
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import msgspec
@@ -30,7 +30,14 @@ from resile.checkpoint.shelf import Checkpoint, Depth, Shelf
 from resile.checkpoint.storage import Storage
 from resile.checkpoint.stored_part import StoredPart
 from resile.train.checkpoint.agreement import Agreement
-from resile.train.checkpoint.choosing import Choice, NodeInventory, Source, choose
+from resile.train.checkpoint.choosing import (
+    Choice,
+    Key,
+    NodeInventory,
+    Source,
+    StoredStep,
+    choose,
+)
 from resile.train.checkpoint.errors import StateMismatch
 from resile.train.checkpoint.held_parts import open_held
 from resile.train.checkpoint.restore import restore
@@ -80,12 +87,13 @@ def resume(
     nodes = _exchange_inventories(agreement, memory)
     shelf = None if storage is None else Shelf(storage)
     problems: list[str] = []
-    refused: set[tuple[Source, int]] = set()
+    refused: set[Key] = set()
     while True:
         turn = len(refused)
         choice = agreement.decide(
             f"choice/{turn}", lambda: _choose(nodes, shelf, frozenset(refused)), Choice
         )
+        problems += [one for one in choice.unusable if one not in problems]
         if choice.source is Source.NOWHERE:
             _refuse_to_forget(problems)
             return Resumed(choice.source, addresses=choice.addresses)
@@ -98,7 +106,7 @@ def resume(
         if verdict.final:
             raise reading.error or StateMismatch(verdict.problem)
         problems.append(f"step {choice.step} in {choice.source.value}: {verdict.problem}")
-        refused.add((choice.source, choice.step))
+        refused.add(choice.key)
 
 
 def _refuse_to_forget(problems: list[str]) -> None:
@@ -127,24 +135,31 @@ def _exchange_inventories(
     return [mine, *(agreement.hear(f"inventory/{node}", NodeInventory) for node in others)]
 
 
-def _choose(
-    nodes: list[NodeInventory], shelf: Shelf | None, refused: frozenset[tuple[Source, int]]
-) -> Choice:
+def _choose(nodes: list[NodeInventory], shelf: Shelf | None, refused: frozenset[Key]) -> Choice:
     """What rank 0 decides. A step counts as stored if its manifest and its sizes are right."""
-    stored: list[int] = []
-    if shelf is not None:
-        tried = {step for source, step in refused if source is Source.STORAGE}
-        stored = insist(lambda: _newest_stored(shelf, tried), Patience(), tell=log.warning)
-    return choose(nodes, stored=stored, refused=refused)
+    if shelf is None:
+        return choose(nodes, stored=(), refused=refused)
+    stored, unusable = insist(lambda: _newest_stored(shelf, refused), Patience(), tell=log.warning)
+    choice = choose(nodes, stored=stored, refused=refused)
+    if choice.source is Source.MEMORY:
+        return choice  # newer than all there is on storage, whatever its state
+    return msgspec.structs.replace(choice, unusable=tuple(unusable))
 
 
-def _newest_stored(shelf: Shelf, tried: set[int]) -> list[int]:
-    """The newest step on storage whose sizes are right, if there is one."""
+def _newest_stored(shelf: Shelf, refused: frozenset[Key]) -> tuple[list[StoredStep], list[str]]:
+    """The newest checkpoint whose sizes are right, if there is one, and why newer ones are not
+    used."""
+    unusable: list[str] = []
     with contextlib.suppress(NotThere):
-        for checkpoint in shelf.checkpoints():
-            if checkpoint.step not in tried and not shelf.damages(checkpoint, Depth.SIZES):
-                return [checkpoint.step]
-    return []
+        for checkpoint in shelf.checkpoints(tell=unusable.append):
+            step = StoredStep(checkpoint.step, checkpoint.digest)
+            if (Source.STORAGE, step.step, step.digest) in refused:
+                continue
+            damages = shelf.damages(checkpoint, Depth.SIZES)
+            if not damages:
+                return [step], unusable
+            unusable.append(f"step {step.step} in storage: {'; '.join(damages)}")
+    return [], unusable
 
 
 def _common_verdict(agreement: Agreement, turn: int, mine: Verdict) -> Verdict:
@@ -204,7 +219,10 @@ class _Reading:
                 raise NoCheckpoint("this node has no snapshots")
             return open_held(self._memory, choice, node=self._place.group_rank, opened=opened)
         assert self._shelf is not None
-        storage, checkpoint = self._shelf.storage, self._checked(self._shelf.at(choice.step))
+        found = self._shelf.at(choice.step)
+        if found.digest != choice.digest:
+            raise NoCheckpoint("it was written again while it was restored")
+        storage, checkpoint = self._shelf.storage, self._checked(found)
         return [
             opened.enter_context(StoredPart(storage, checkpoint, entry))
             for entry in checkpoint.manifest.parts
@@ -215,7 +233,7 @@ class _Reading:
         assert self._shelf is not None
         manifest = checkpoint.manifest
         share = manifest.parts[self._place.rank :: self._place.world]
-        mine = Checkpoint(checkpoint.folder, msgspec.structs.replace(manifest, parts=share))
+        mine = replace(checkpoint, manifest=msgspec.structs.replace(manifest, parts=share))
         if damages := self._shelf.damages(mine):
             raise NoCheckpoint("; ".join(damages))
         return checkpoint

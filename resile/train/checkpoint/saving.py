@@ -15,7 +15,7 @@ from resile.checkpoint.commit import publish, write_part
 from resile.checkpoint.errors import CheckpointError, NoRoom
 from resile.checkpoint.keeping import Accepted, Busy, Publication, SnapshotMemory
 from resile.checkpoint.part import PartKind
-from resile.checkpoint.prune import prune
+from resile.checkpoint.prune import prune_after_publishing
 from resile.checkpoint.shelf import Shelf
 from resile.checkpoint.storage import Storage
 from resile.train.checkpoint.agreement import Place
@@ -62,6 +62,8 @@ class Saver:
         """The last step that the process that writes was told to write."""
         self._written_here = -1
         self._trouble_here = ""
+        self._said: set[str] = set()
+        """What was told about old checkpoints."""
         self._capture = Capture(
             rank=place.rank,
             world=place.world,
@@ -192,8 +194,9 @@ class Saver:
                     job=publication.job,
                     round=publication.round,
                 )
-                if self._keep:
-                    prune(Shelf(self._storage), keep=self._keep)
+                prune_after_publishing(
+                    Shelf(self._storage), keep=self._keep, said=self._said, tell=self._warn
+                )
         except CheckpointError as error:
             self._trouble_here = str(error)
             self._warn(f"no checkpoint of step {step}: {error}")

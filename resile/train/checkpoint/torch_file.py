@@ -18,7 +18,13 @@ from typing import Any
 import torch
 
 from resile.checkpoint.assemble import ReadablePart, WholeTensor
-from resile.checkpoint.errors import CheckpointError, NoCheckpoint, NotTrusted, StorageTrouble
+from resile.checkpoint.errors import (
+    CheckpointError,
+    NoCheckpoint,
+    NotTrusted,
+    PartDamaged,
+    StorageTrouble,
+)
 from resile.checkpoint.part import PartKind
 from resile.train.checkpoint.dtypes import TYPES
 from resile.train.checkpoint.tree import PER_RANK
@@ -36,7 +42,10 @@ def write_torch_file(
     progress: Callable[[int], None] = lambda _: None,
 ) -> None:
     """Write the whole state, or ``only`` one entry of it. The state has to fit into memory."""
-    tree = _without_per_rank(_values(parts))
+    try:
+        tree = _without_per_rank(_values(parts))
+    except RecursionError:
+        raise PartDamaged("the checkpoint's state is nested too deeply") from None
     if only is not None:
         tree = _entry(tree, only)
     path = () if only is None else (only,)

@@ -43,11 +43,18 @@ def decode(data: Any, *, resolver: Resolver, path: Path = (), trust: bool = Fals
 
     Raises :class:`NotTrusted` for what needs ``trust``, :class:`PartDamaged` for nonsense.
     """
+    try:
+        return _decode(data, resolver=resolver, path=path, trust=trust)
+    except RecursionError:
+        raise PartDamaged(f"{named(path)} is nested too deeply") from None
+
+
+def _decode(data: Any, *, resolver: Resolver, path: Path = (), trust: bool = False) -> Any:
     if isinstance(data, list):
         if set(map(type, data)) == {int}:
             return data  # a random state has hundreds
         return [
-            decode(one, resolver=resolver, path=(*path, str(index)), trust=trust)
+            _decode(one, resolver=resolver, path=(*path, str(index)), trust=trust)
             for index, one in enumerate(data)
         ]
     if not isinstance(data, dict):
@@ -55,7 +62,7 @@ def decode(data: Any, *, resolver: Resolver, path: Path = (), trust: bool = Fals
     tag = tagged(data)
     if tag is None:
         return {
-            key: decode(one, resolver=resolver, path=(*path, key), trust=trust)
+            key: _decode(one, resolver=resolver, path=(*path, key), trust=trust)
             for key, one in data.items()
         }
     simple, nested = _SIMPLE.get(tag), _NESTED.get(tag)
@@ -64,7 +71,7 @@ def decode(data: Any, *, resolver: Resolver, path: Path = (), trust: bool = Fals
             return simple(data[tag])
         if nested is not None:
             return nested(data[tag], _Reading(resolver, path, trust))
-    except CheckpointError:
+    except (CheckpointError, RecursionError):
         raise
     except Exception as error:
         raise PartDamaged(f"{named(path)} cannot be read: {error!r}") from error
@@ -99,16 +106,16 @@ class _Reading:
         self.trust = trust
 
     def items(self, data: list[Any]) -> list[Any]:
-        read: list[Any] = decode(data, resolver=self.resolver, path=self.path, trust=self.trust)
+        read: list[Any] = _decode(data, resolver=self.resolver, path=self.path, trust=self.trust)
         return read
 
     def pairs(self, data: list[list[Any]]) -> list[tuple[Any, Any]]:
         return [self._pair(key, one) for key, one in data]
 
     def _pair(self, encoded_key: Any, one: Any) -> tuple[Any, Any]:
-        key = decode(encoded_key, resolver=_NO_TENSORS)
+        key = _decode(encoded_key, resolver=_NO_TENSORS)
         path = (*self.path, str(key))
-        return key, decode(one, resolver=self.resolver, path=path, trust=self.trust)
+        return key, _decode(one, resolver=self.resolver, path=path, trust=self.trust)
 
 
 def _read_dtype(name: str) -> torch.dtype:

@@ -88,7 +88,7 @@ def test_all_damaged_parts_are_named(shelf: Shelf, tmp_path: Path) -> None:
     [
         ("", "is not a manifest"),
         ('{"step": 30}', "is not a manifest"),
-        (None, "has format 2; this version of Resile reads 1"),
+        (None, "has format 3; this version of Resile reads 1 and 2"),
     ],
 )
 def test_a_manifest_that_cannot_be_read_is_told_of_and_passed_over(
@@ -96,7 +96,7 @@ def test_a_manifest_that_cannot_be_read_is_told_of_and_passed_over(
 ) -> None:
     file = tmp_path / "step-000000030" / "manifest.json"
     if text is None:
-        text = json.dumps({**json.loads(file.read_text()), "format": 2})
+        text = json.dumps({**json.loads(file.read_text()), "format": 3})
     file.write_text(text)
     told: list[str] = []
     assert shelf.newest_whole(tell=told.append).step == 20
@@ -109,7 +109,8 @@ def test_a_manifest_that_leads_out_of_its_folder_is_not_followed(
     shelf: Shelf, tmp_path: Path
 ) -> None:
     file = tmp_path / "step-000000030" / "manifest.json"
-    file.write_text(file.read_text().replace(PART, "../step-000000020/" + PART))
+    text = file.read_text().replace('"format": 2', '"format": 1')  # one without a checksum
+    file.write_text(text.replace(PART, "../step-000000020/" + PART))
     with pytest.raises(PartDamaged, match="cannot be one"):
         shelf.at(30)
 

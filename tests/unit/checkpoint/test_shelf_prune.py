@@ -127,7 +127,7 @@ def test_a_users_own_files_are_never_touched(tmp_path: Path) -> None:
 def test_a_checkpoint_of_a_newer_format_is_left_alone(tmp_path: Path) -> None:
     shelf = make_shelf(tmp_path, 10, 20)
     manifest = tmp_path / "step-000000010" / "manifest.json"
-    manifest.write_text(manifest.read_text().replace('"format": 1', '"format": 2'))
+    manifest.write_text(manifest.read_text().replace('"format": 2', '"format": 3'))
     for path in tmp_path.rglob("*"):
         age(path)
     told: list[str] = []

@@ -104,7 +104,7 @@ def test_what_is_not_there_is_said_by_name(storage: LocalStorage) -> None:
 
 def test_a_folder_cannot_be_read_as_a_file(storage: LocalStorage) -> None:
     put(storage, "a/x", b"1")
-    with pytest.raises(StorageTrouble, match="not a file"):
+    with pytest.raises(StorageTrouble, match="not a regular file"):
         storage.open("a")
 
 

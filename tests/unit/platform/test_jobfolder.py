@@ -11,6 +11,7 @@ import pytest
 from resile.platform.local.jobfolder import FolderUnusable, JobFolder, JobRunning, all_jobs
 from resile.wire.endpoint import Endpoint
 from resile.wire.views import EventView, JobPicture
+from tests.unit.checkpoint.damages import DAMAGES
 
 
 @pytest.fixture(autouse=True)
@@ -111,3 +112,35 @@ def test_a_place_that_cannot_be_used_is_named(home: Path) -> None:
     home.write_text("a file")
     with pytest.raises(FolderUnusable, match="cannot be used: Not a directory"):
         JobFolder("train").hold().__enter__()
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_a_damaged_file_of_a_job_is_passed_over(damage: str) -> None:
+    folder = JobFolder("train")
+    with folder.hold():
+        folder.begin()
+        folder.write_endpoint(Endpoint("127.0.0.1", 1))
+        folder.write_picture(JobPicture(name="train", phase="Running"))
+        folder.append_events([event(1), event(2), event(3)])
+    for name in ("job.json", "events.jsonl", "endpoint"):
+        DAMAGES[damage](folder.path / name)
+    # A flipped byte may lie in a word that no reader needs.
+    assert folder.picture() in (None, JobPicture(name="train", phase="Running"))
+    assert {one.seq for one in folder.events()} <= {1, 3}
+    assert folder.inquiry() is None
+
+
+def test_a_damaged_line_of_the_story_costs_that_line_only() -> None:
+    folder = JobFolder("train")
+    with folder.hold():
+        folder.begin()
+        folder.append_events([event(1), event(2), event(3)])
+    path = folder.path / "events.jsonl"
+    story = path.read_bytes()
+    for position in range(len(story)):
+        for bit in range(8):
+            flipped = bytearray(story)
+            flipped[position] ^= 1 << bit
+            path.write_bytes(flipped)
+            assert len(folder.events()) >= 1
