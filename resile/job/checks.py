@@ -70,7 +70,7 @@ def _node_names(job: str, role: str) -> Iterator[Finding]:
 
 def _whole_size(job: ElasticJob) -> Iterator[Finding]:
     """What a job's status, or a job as an object of Kubernetes, could not hold."""
-    nodes = sum(role.size.max for role in job.spec.roles.values())
+    nodes = job.spec.most_nodes
     if nodes > MOST_NODES:
         message = f"the roles may have {nodes} nodes together; a job has at most {MOST_NODES}"
         yield Finding(("spec", "roles"), message)

@@ -53,7 +53,12 @@ def node_name(job: str, role: str, *, serial: int) -> str:
     return f"{job}-{role}-{serial}"
 
 
+_LONGEST_SERIAL = 15
+"""Digits. Anybody may call a pod anything."""
+
+
 def serial_of(name: str) -> int | None:
     """The number at the end of a node's name; None if it is not one of our names."""
     tail = name.rpartition("-")[2]
-    return int(tail) if tail.isascii() and tail.isdigit() else None
+    known = tail.isascii() and tail.isdigit() and len(tail) <= _LONGEST_SERIAL
+    return int(tail) if known else None

@@ -214,6 +214,11 @@ class JobSpec(ManifestStruct, frozen=True, kw_only=True):
         """Whether a controller other than Resile's operator looks after the job."""
         return managed_elsewhere(self.managed_by)
 
+    @property
+    def most_nodes(self) -> int:
+        """How many nodes the job may have at most, in all roles together."""
+        return sum(role.size.max for role in self.roles.values())
+
     def scaled_role(self) -> str | None:
         """The role that ``replicas`` sizes: worker, else the only training role, else the only one.
 

@@ -115,6 +115,7 @@ class Attending:
             # One that was taken for lost may come back with its machine: there is to be one only.
             await self._attendants.end_masters(pod for pod in self._masters if pod is not master)
         if self._memory.line is not None:
+            self._memory.line.most_nodes = self._job.spec.most_nodes
             self._memory.line.turn_to(master_address(master))
 
     async def _open_line(self, *, anew: bool) -> None:

@@ -15,7 +15,7 @@ from typing import Generic, TypeVar
 
 from resile.platform.kubernetes.kinds import KubeObject
 
-__all__ = ["Correlator", "EventLimits", "Note", "Running"]
+__all__ = ["Correlator", "EventLimits", "Note", "Recent", "Running"]
 
 FOLDED = "(combined from similar events): "
 """As Kubernetes' own components say it."""
@@ -36,8 +36,9 @@ class EventLimits:
     refill_seconds: float = 10.0
     """For one more event above the burst."""
 
-    remembered: int = 4096
-    """Events, reasons and objects of which anything is remembered; the longest unused go first."""
+    remembered: int = 512
+    """Events, reasons and objects of one job of which anything is remembered; the longest unused
+    go first."""
 
 
 @dataclass(frozen=True)
@@ -78,7 +79,7 @@ K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
 
 
-class _Recent(Generic[K, V]):
+class Recent(Generic[K, V]):
     """The latest used of many."""
 
     def __init__(self, most: int) -> None:
@@ -102,15 +103,19 @@ class Correlator:
 
     def __init__(self, limits: EventLimits) -> None:
         self._limits = limits
-        self._reasons: _Recent[Hashable, _Reason] = _Recent(limits.remembered)
-        self._allowances: _Recent[Hashable, _Allowance] = _Recent(limits.remembered)
-        self._running: _Recent[Hashable, Running] = _Recent(limits.remembered)
+        self._reasons: Recent[Hashable, _Reason] = Recent(limits.remembered)
+        self._allowances: Recent[Hashable, _Allowance] = Recent(limits.remembered)
+        self._running: Recent[Hashable, Running] = Recent(limits.remembered)
 
-    def admit(self, note: Note) -> Note | None:
-        """The note, perhaps as one of many of its kind; None if its object had enough of them."""
-        if not self._allowed(note):
+    def admit(self, note: Note, *, now: float) -> Note | None:
+        """The note, perhaps as one of many of its kind; None if its object had enough of them.
+
+        ``now`` is the caller's own clock: when something happened is told by those whose events
+        are counted here.
+        """
+        if not self._allowed(note, now):
             return None
-        return self._folded(note)
+        return self._folded(note, now)
 
     def running(self, note: Note, *, name: str) -> Running:
         """The event that tells an admitted note: the one there is, or a new one of that name."""
@@ -120,23 +125,23 @@ class Correlator:
         """The event that tells it is not there any more."""
         self._running.forget(_same(note))
 
-    def _allowed(self, note: Note) -> bool:
+    def _allowed(self, note: Note, now: float) -> bool:
         limits = self._limits
         key = _about(note)
-        allowance = self._allowances.get(key, lambda: _Allowance(limits.burst, note.at))
-        earned = max(0.0, note.at - allowance.at) / limits.refill_seconds
+        allowance = self._allowances.get(key, lambda: _Allowance(limits.burst, now))
+        earned = max(0.0, now - allowance.at) / limits.refill_seconds
         allowance.left = min(float(limits.burst), allowance.left + earned)
-        allowance.at = note.at
+        allowance.at = now
         if allowance.left < 1.0:
             return False
         allowance.left -= 1.0
         return True
 
-    def _folded(self, note: Note) -> Note:
+    def _folded(self, note: Note, now: float) -> Note:
         key = (_about(note), note.reason, note.warning)
-        reason = self._reasons.get(key, lambda: _Reason(note.at))
-        if note.at - reason.began > self._limits.fold_seconds:
-            reason.began = note.at
+        reason = self._reasons.get(key, lambda: _Reason(now))
+        if now - reason.began > self._limits.fold_seconds:
+            reason.began = now
             reason.messages.clear()
         if len(reason.messages) < self._limits.different:
             reason.messages.add(note.message)

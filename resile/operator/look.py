@@ -43,6 +43,10 @@ __all__ = ["Look"]
 
 log = logging.getLogger("resile.operator")
 
+PREEMPTIONS_AT_ONCE = 8
+"""Pods of which it is asked at one look whether they were preempted. Of more that go together, the
+others are told as deleted; neither costs anything."""
+
 
 class Look:
     """At one job whose manifest is sound."""
@@ -70,7 +74,8 @@ class Look:
         """Returns in how many seconds to look again even if nothing happens."""
         await self._learn_of_preemptions()
         nodes = self._observe()
-        await self._hear_master(nodes)
+        if not self._has_heard_master(nodes):
+            return None  # and once more when it has answered, or was given time enough
         decision = self._decide(nodes)
         status = self._completed(decision)
         orders = self._orders(status, nodes)
@@ -100,9 +105,11 @@ class Look:
             if may_be_preempted(pod) and (node := node_of(pod)) and node.id not in told
         }
         known = {uid: memory.preempted[uid] for uid in pods if uid in memory.preempted}
-        new = [uid for uid in pods if uid not in known]
+        unknown = [uid for uid in pods if uid not in known]
+        new, others = unknown[:PREEMPTIONS_AT_ONCE], unknown[PREEMPTIONS_AT_ONCE:]
         found = await asyncio.gather(*(preemption_of(self._means.client, pods[uid]) for uid in new))
-        memory.preempted = {**known, **dict(zip(new, found, strict=True))}
+        learnt = dict(zip(new, found, strict=True))
+        memory.preempted = {**known, **learnt, **dict.fromkeys(others, "")}
 
     def _observe(self) -> tuple[ObservedNode, ...]:
         return observe_nodes(
@@ -114,15 +121,20 @@ class Look:
             preempted=self._memory.preempted,
         )
 
-    async def _hear_master(self, nodes: tuple[ObservedNode, ...]) -> None:
-        """If a node has ended, ask at once why: its master knew before it did."""
-        line = self._memory.line
+    def _has_heard_master(self, nodes: tuple[ObservedNode, ...]) -> bool:
+        """If a node has ended, ask at once why: its master knew before it did. Nobody waits for
+        the answer here, because a master that is slow must not keep other jobs waiting."""
+        memory = self._memory
         live = {rank.id for rank in self._before.nodes if rank.phase in LIVE}
-        ended = any(not found.live and found.node.id in live for found in nodes)
-        if line is not None and ended:
-            await line.look(self._settings.master_patience)
-        if self._memory.verdict is None and self._memory.picture is not None:
-            self._memory.verdict = verdict_of(self._memory.picture)
+        ended = {one.node.id for one in nodes if not one.live and one.node.id in live}
+        if not memory.heard_of(ended, self._settings.master_patience, self._look_again):
+            return False
+        if memory.verdict is None and memory.picture is not None:
+            memory.verdict = verdict_of(memory.picture)
+        return True
+
+    def _look_again(self) -> None:
+        self._means.look_again(self._key)
 
     # --- deciding ---------------------------------------------------------------------------
 

@@ -18,6 +18,7 @@ import aiohttp
 
 from resile.operator.beside import beside
 from resile.operator.election import LeaderElection
+from resile.operator.masterline import master_session
 from resile.operator.means import Means
 from resile.operator.metrics import OperatorMetrics
 from resile.operator.reconciler import Reconciler
@@ -69,9 +70,7 @@ async def run_operator(options: OperatorOptions) -> None:
 
 async def _work(options: OperatorOptions) -> None:
     client = KubeClient.connect(kubeconfig=options.kubeconfig, context=options.context)
-    # Each job's master is listened to on a connection of its own.
-    connector = aiohttp.TCPConnector(limit=0)
-    async with client, aiohttp.ClientSession(connector=connector) as session:
+    async with client, master_session() as session:
         image = options.image or await _own_image(client, options.pod)
         await _Operator(options, client, session, image=image).run()
 

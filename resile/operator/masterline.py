@@ -20,13 +20,15 @@ import aiohttp
 import msgspec
 
 from resile.decoding import DecodeError, decode_json
+from resile.wire.answer_size import answer_limit
 from resile.wire.client import Access
 from resile.wire.endpoint import Endpoint
 from resile.wire.errors import WireError
 from resile.wire.http_client import MasterHttpClient
-from resile.wire.views import EventView, JobPicture, Publication
+from resile.wire.rate import SpeechRate
+from resile.wire.views import EventView, JobPicture, JobView, Publication
 
-__all__ = ["MasterLine"]
+__all__ = ["MasterLine", "master_session"]
 
 log = logging.getLogger("resile.operator")
 
@@ -41,7 +43,30 @@ it was told."""
 PASSING = (aiohttp.ClientError, asyncio.TimeoutError, DecodeError, WireError)
 """What a master does that is away, or is being replaced."""
 
+EVENTS_AT_ONCE = 200
+"""Events of one answer that are told. A job's burst of Kubernetes Events is smaller."""
+
+AHEAD = 60.0
+"""Seconds by which a master's clock may be ahead of ours: what it tells from a more distant future
+must not keep it from being heard in the present."""
+
+ANSWERS_PER_SECOND = 5.0
+ANSWERS_AT_ONCE = 50
+"""An answer comes when something happened, or after seconds. A master that answers at once, again
+and again, must not keep the operator from other jobs."""
+
 T = TypeVar("T")
+
+
+def master_session() -> aiohttp.ClientSession:
+    """For all masters. Each is listened to on a connection of its own; nothing is decompressed and
+    no cookie is kept, because a master is as trustworthy as the job's own code."""
+    return aiohttp.ClientSession(
+        connector=aiohttp.TCPConnector(limit=0),
+        auto_decompress=False,
+        cookie_jar=aiohttp.DummyCookieJar(),
+        headers={"Accept-Encoding": "identity"},
+    )
 
 
 class MasterLine:
@@ -60,7 +85,13 @@ class MasterLine:
         self.latest: JobPicture | None = None
         """What the master saw last; None before it ever answered."""
 
+        self.most_nodes = 0
+        """How many nodes the job may have: its answers may be as long as that takes."""
+
         self.token = token
+        self._answers = SpeechRate(
+            time.monotonic(), per_second=ANSWERS_PER_SECOND, burst=ANSWERS_AT_ONCE
+        )
         self._session = session
         self._refresh = refresh
         self._news = news
@@ -153,12 +184,16 @@ class MasterLine:
         # A master that was replaced tells its whole story again, or counts anew: go by time.
         fresh = [event for event in events if event.time > self._told_until]
         if fresh:
-            self._told_until = fresh[-1].time
-            self._news(fresh)
+            self._told_until = min(fresh[-1].time, time.time() + AHEAD)
+            self._news(fresh[-EVENTS_AT_ONCE:])
         self._changed()
+        if not self._answers.allows(time.monotonic()):
+            await asyncio.sleep(RETRY)
 
     async def _picture(self) -> JobPicture:
-        return await self._ask("GET", "/v1/job", JobPicture)
+        """The training alone: the rest of what a master shows was told to it from here."""
+        seen = await self._ask("GET", "/v1/status", JobView)
+        return JobPicture(name=seen.job, phase=seen.phase, training=seen, seen=time.time())
 
     async def _ask(
         self,
@@ -178,5 +213,6 @@ class MasterLine:
             query=query,
             body=None if body is None else msgspec.json.encode(body),
             timeout=ANSWER_TIMEOUT + patience,
+            limit=answer_limit(self.most_nodes),
         )
         return decode_json(answer, kind)

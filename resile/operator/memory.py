@@ -3,6 +3,8 @@ operator finds out again."""
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Callable, Set
 from dataclasses import dataclass, field
 
 from resile.control.observed import MasterReport
@@ -52,6 +54,13 @@ class JobMemory:
     headway: Headway = field(default_factory=Headway)
     """How far the training was when that was last written into the status."""
 
+    _heard_of: frozenset[int] = frozenset()
+    """Ids of nodes that have ended and of which the master was asked."""
+
+    _asked_of: frozenset[int] = frozenset()
+    _question: asyncio.Future[None] | None = None
+    """Put to the master because of those nodes, and not answered yet."""
+
     @property
     def picture(self) -> JobPicture | None:
         """What the master saw last."""
@@ -73,8 +82,26 @@ class JobMemory:
             return set()
         return {number for number, one in self.refused.items() if one.outlook is Outlook.LATER}
 
+    def heard_of(self, ended: Set[int], patience: float, again: Callable[[], None]) -> bool:
+        """Whether the master was asked since these nodes have ended, and has answered or had
+        ``patience`` seconds to. If not it is asked; ``again`` is called when that is over."""
+        self._heard_of &= ended
+        if self._question is not None and self._question.done():
+            self._heard_of |= self._asked_of & ended
+            self._question = None
+        if self.line is None or ended <= self._heard_of:
+            return True
+        if self._question is None:
+            self._asked_of = frozenset(ended)
+            self._question = asyncio.ensure_future(self.line.look(patience))
+            self._question.add_done_callback(lambda _: again())
+        return False
+
     async def close(self) -> None:
         """The line is not needed any more."""
+        if self._question is not None:
+            self._question.cancel()
+            self._question = None
         if self.line is not None:
             await self.line.close()
             self.line = None

@@ -1,8 +1,9 @@
 """Tells people what happens to an object, as Kubernetes Events (``kubectl describe`` shows them).
 
-Whoever has something to tell neither waits nor fails: notes go into a bounded queue, and a task in
-the background writes them as ``correlation`` decides. What cannot be written is counted and
-dropped; an event is worth nothing to the one that it is about.
+Whoever has something to tell neither waits nor fails: ``correlation`` decides which notes become
+events, those go into a bounded queue, and tasks in the background write them. Jobs take turns, so
+a noisy one costs no other an event. What cannot be written is counted and dropped; an event is
+worth nothing to the one that it is about.
 """
 
 from __future__ import annotations
@@ -12,10 +13,13 @@ import contextlib
 import hashlib
 import logging
 import time
+from dataclasses import dataclass
 from datetime import datetime, timezone
 
+from resile.job.spec import KIND
 from resile.operator.backoff import Backoff
-from resile.operator.correlation import Correlator, EventLimits, Note
+from resile.operator.correlation import Correlator, EventLimits, Note, Recent
+from resile.operator.fairqueue import FairQueue
 from resile.platform.kubernetes.client import KubeClient
 from resile.platform.kubernetes.errors import (
     AlreadyExists,
@@ -24,22 +28,43 @@ from resile.platform.kubernetes.errors import (
     NotFound,
     Unreachable,
 )
-from resile.platform.kubernetes.kinds import EVENTS, KubeObject
+from resile.platform.kubernetes.kinds import EVENTS, Key, KubeObject, key_of
+from resile.platform.kubernetes.labels import job_of
 
 __all__ = ["EventRecorder"]
 
 log = logging.getLogger("resile.operator")
 
-WAITING = 1000
-"""Notes that may wait to be written: minutes of a busy operator's, some hundred kB."""
+WAITING = 200
+"""Notes of one job that may wait to be written: two bursts of an object."""
+
+WAITING_IN_ALL = 20_000
+"""Notes of all jobs together, some 20 MB."""
+
+JOBS_REMEMBERED = 4096
+"""Jobs of which it is remembered what was told lately; the longest silent go first."""
+
+WRITERS = 4
+"""Notes that are written at the same time, of as many jobs: an API server that is slow in one
+namespace, because of a webhook perhaps, does not keep others from being told."""
 
 TRIES = 8
 RETRY = Backoff(first=0.5, most=10.0)
 """Together about half a minute: an API server that is restarted does not cost events."""
 
+LONGEST_REASON = 128
 LONGEST_MESSAGE = 1024
 LONGEST_NAME = 253
 """The API's own limits."""
+
+
+@dataclass
+class _Told:
+    """A note on its way."""
+
+    note: Note
+    correlator: Correlator
+    failures: int = 0
 
 
 class EventRecorder:
@@ -53,13 +78,14 @@ class EventRecorder:
         limits: EventLimits | None = None,
         waiting: int = WAITING,
     ) -> None:
-        """``component``: who tells."""
+        """``component``: who tells; ``waiting``: notes of one job that may wait."""
         self.dropped = 0
         """How many notes did not become, or count on, an event."""
         self._client = client
         self._component = component
-        self._correlator = Correlator(limits or EventLimits())
-        self._notes: asyncio.Queue[Note] = asyncio.Queue(waiting)
+        self._limits = limits or EventLimits()
+        self._correlators: Recent[Key, Correlator] = Recent(JOBS_REMEMBERED)
+        self._notes: FairQueue[Key, _Told] = FairQueue(each=waiting, total=WAITING_IN_ALL)
 
     def record(
         self,
@@ -69,58 +95,73 @@ class EventRecorder:
         *,
         warning: bool = False,
         at: float | None = None,
-    ) -> None:
-        """Tell something about ``obj``, which needs its ``apiVersion`` and ``kind``.
+    ) -> bool:
+        """Tell something about ``obj``, which needs its ``apiVersion`` and ``kind``. Returns
+        whether it is going to be told.
 
         ``at``: when it happened, if not now. What happened at one moment is told once, also by
         another recorder that hears of it later.
         """
-        when = time.time() if at is None else at
-        note = Note(_reference(obj), reason, message[:LONGEST_MESSAGE], warning, at=when)
-        try:
-            self._notes.put_nowait(note)
-        except asyncio.QueueFull:
-            self.dropped += 1
+        now = time.time()
+        told = Note(
+            _reference(obj),
+            reason[:LONGEST_REASON],
+            message[:LONGEST_MESSAGE],
+            warning,
+            at=now if at is None else at,
+        )
+        job = (obj.get("kind") != KIND and job_of(obj)) or key_of(obj)
+        correlator = self._correlators.get(job, lambda: Correlator(self._limits))
+        note = correlator.admit(told, now=now)
+        dropped = 1 if note is None else self._notes.put(job, _Told(note, correlator))
+        self.dropped += dropped
+        return not dropped
 
     async def run(self) -> None:
         """Write what is told, until cancelled."""
-        while True:
-            await self._tell(await self._notes.get())
-
-    async def _tell(self, note: Note) -> None:
-        admitted = self._correlator.admit(note)
-        if admitted is None:
-            self.dropped += 1
-            return
+        writers = [asyncio.ensure_future(self._tell_all()) for _ in range(WRITERS)]
         try:
-            await self._persistently(admitted)
+            await asyncio.gather(*writers)
+        finally:
+            for writer in writers:
+                writer.cancel()
+            await asyncio.gather(*writers, return_exceptions=True)
+
+    async def _tell_all(self) -> None:
+        while True:
+            job, told = await self._notes.take()
+            delay = await self._tell(told)
+            if delay is None:
+                self._notes.done(job)
+            else:
+                self._notes.put_off(job, told, delay)
+
+    async def _tell(self, told: _Told) -> float | None:
+        """Returns in how many seconds to try again; None if that is not needed, or in vain."""
+        try:
+            await self._write(told)
         except KubeError as error:
+            told.failures += 1
+            if _may_pass(error) and told.failures < TRIES:
+                return RETRY.delay(told.failures)
             self.dropped += 1
-            log.info("an event of %s was not written: %s", note.involved.get("name"), error)
+            log.info("an event of %s was not written: %s", told.note.involved.get("name"), error)
         except Exception:
             self.dropped += 1
-            log.exception("an event of %s was not written", note.involved.get("name"))
+            log.exception("an event of %s was not written", told.note.involved.get("name"))
+        return None
 
-    async def _persistently(self, note: Note) -> None:
-        for failures in range(1, TRIES):
-            try:
-                return await self._write(note)
-            except (Unreachable, ApiError) as error:
-                if isinstance(error, ApiError) and error.status < 500 and error.status != 429:
-                    raise
-                await asyncio.sleep(RETRY.delay(failures))
-        return await self._write(note)
-
-    async def _write(self, note: Note) -> None:
+    async def _write(self, told: _Told) -> None:
         """Count it on the event there is, or make one."""
-        running = self._correlator.running(note, name=_event_name(note))
+        note, correlator = told.note, told.correlator
+        running = correlator.running(note, name=_event_name(note))
         if running.count:
             try:
                 await self._count(note, running.name, running.count + 1)
             except NotFound:
                 # Events live for an hour.
-                self._correlator.forget(note)
-                running = self._correlator.running(note, name=_event_name(note))
+                correlator.forget(note)
+                running = correlator.running(note, name=_event_name(note))
         if not running.count:
             # It is there already if our answer was lost, or an operator before us told it.
             with contextlib.suppress(AlreadyExists):
@@ -143,6 +184,13 @@ class EventRecorder:
             "lastTimestamp": _moment(note.at),
             "count": 1,
         }
+
+
+def _may_pass(error: KubeError) -> bool:
+    """Whether the API server may take it later."""
+    if isinstance(error, ApiError):
+        return error.status >= 500 or error.status == 429
+    return isinstance(error, Unreachable)
 
 
 def _reference(obj: KubeObject) -> KubeObject:

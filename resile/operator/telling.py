@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable
 
+from resile.control.pods import one_line
 from resile.job.status import DecisionNote
 from resile.operator.recorder import EventRecorder
 from resile.operator.world import Key, World
@@ -39,8 +40,9 @@ class Teller:
     ) -> None:
         """Something about a job as a whole; ``at``: when it happened, if not now."""
         metadata = job["metadata"]
-        log.info("%s/%s: %s: %s", metadata["namespace"], metadata["name"], reason, text)
-        self._recorder.record(job, reason, text, warning=warning or reason in TROUBLE, at=at)
+        if self._recorder.record(job, reason, text, warning=warning or reason in TROUBLE, at=at):
+            name = f"{metadata['namespace']}/{metadata['name']}"
+            log.info("%s: %s: %s", name, reason, one_line(text))
 
     def tell_notes(self, job: KubeObject, notes: Iterable[DecisionNote]) -> None:
         """What was decided; also on the pod that it concerns."""
@@ -58,4 +60,4 @@ class Teller:
         job = self._world.jobs.store.get(key)
         if job is not None:
             for event in events:
-                self.tell_job(job, event.kind, event.text, at=event.time)
+                self.tell_job(job, one_line(event.kind), event.text, at=event.time)

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from resile.operator.reflector import Reflector
 from resile.platform.kubernetes.client import KubeClient
+from resile.platform.kubernetes.facts import kept_of_pod
 from resile.platform.kubernetes.kinds import ELASTIC_JOBS, NODES, PODS, Key, KubeObject, key_of
 from resile.platform.kubernetes.labels import COMPONENT, JOB, MASTER, NODE, job_of
 from resile.platform.kubernetes.machines import Machines, machine_state, readiness_alone
@@ -37,6 +38,7 @@ class World:
             namespace=namespace,
             labels=JOB,
             index=job_of,
+            kept=kept_of_pod,
             changed=lambda old, new: _pod_changed(old, new, changed),
         )
         return cls(

@@ -31,6 +31,9 @@ ExitCode = Annotated[int, Meta(ge=-(2**31), le=2**32)]
 Age = Annotated[float, Meta(ge=0.0, le=1e9)]
 """Seconds in the past. Also keeps out what is no number, which no comparison can order."""
 
+Moment = Annotated[float, Meta(ge=0.0, le=253_402_214_400.0)]
+"""Unix time, up to the last that calendars know."""
+
 Cores = Annotated[float, Meta(ge=0.0, le=1e6)]
 Name = Annotated[str, Meta(min_length=1, max_length=255, pattern=_ONE_LINE)]
 Line = Annotated[str, Meta(max_length=1024, pattern=_ONE_LINE)]

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import http.client
 import os
+import time
 from collections.abc import Mapping
 from typing import Any, TypeVar
 from urllib.parse import urlencode
@@ -18,6 +19,7 @@ from urllib.parse import urlencode
 import msgspec
 
 from resile.decoding import DecodeError, decode_json
+from resile.wire.answer_size import LARGEST_ANSWER, TooLong
 from resile.wire.digest import PROOF_PATH, Credentials
 from resile.wire.endpoint import Endpoint
 from resile.wire.errors import UNPROVEN, RefusedByPeer, UnprovenPeer, Unreachable
@@ -34,6 +36,12 @@ __all__ = ["Inquiry", "is_master"]
 
 ANSWER_TIMEOUT = 10.0
 """A master answers in milliseconds; one on a machine that swaps may take seconds."""
+
+PIECE = 256 * 1024
+"""Bytes read at once."""
+
+SHORT = 64 * 1024
+"""Bytes that an answer may have which says nothing but who answers."""
 
 T = TypeVar("T")
 
@@ -119,14 +127,19 @@ class Inquiry:
             self.endpoint.host, self.endpoint.port, timeout=ANSWER_TIMEOUT + patience
         )
         credentials = Credentials(self._token)
+        until = time.monotonic() + ANSWER_TIMEOUT + patience
         try:
             connection.connect()
             connection.auto_open = False  # a second connection might reach somebody else
-            self._prove(connection, credentials)
+            self._prove(connection, credentials, until=until)
             headers = credentials.authorization(method, target)
             connection.request(method, target, body=content, headers=headers)
             answer = connection.getresponse()
-            data = answer.read()
+            data = _read(answer, until=until)
+        except TooLong as error:
+            raise RefusedByPeer(
+                f"what listens at {self.endpoint} gave no answer of a Resile master: {error}"
+            ) from None
         except (OSError, http.client.HTTPException) as error:
             raise Unreachable(f"no master answers at {self.endpoint}: {_why(error)}") from None
         finally:
@@ -135,16 +148,18 @@ class Inquiry:
             raise RefusedByPeer(_reason(data, answer.status), final=answer.status < 500)
         return data
 
-    def _prove(self, connection: http.client.HTTPConnection, credentials: Credentials) -> None:
+    def _prove(
+        self, connection: http.client.HTTPConnection, credentials: Credentials, *, until: float
+    ) -> None:
         """Both sides show that they know the token; raises :class:`UnprovenPeer` if one cannot."""
         connection.request("GET", PROOF_PATH)
         with connection.getresponse() as answer:
-            answer.read()
+            _read(answer, until=until, limit=SHORT)
         if answer.status != 401 or not credentials.challenged(answer.getheader("WWW-Authenticate")):
             raise UnprovenPeer(f"what listens at {self.endpoint} is no Resile master", final=True)
         connection.request("GET", PROOF_PATH, headers=credentials.authorization("GET", PROOF_PATH))
         with connection.getresponse() as answer:
-            data = answer.read()
+            data = _read(answer, until=until, limit=SHORT)
         if answer.status == 401:
             raise UnprovenPeer(_reason(data, answer.status), final=True)
         if not credentials.proven_by(answer.getheader("Authentication-Info")):
@@ -162,6 +177,23 @@ def is_master(endpoint: Endpoint, *, timeout: float = 2.0) -> bool:
     finally:
         connection.close()
     return Credentials(token="").challenged(challenge)
+
+
+def _read(answer: http.client.HTTPResponse, *, until: float, limit: int | None = None) -> bytes:
+    """The whole answer, within a size and a time: whoever sends it may be anything."""
+    most = LARGEST_ANSWER if limit is None else limit
+    if answer.headers.get("Content-Encoding", "identity") != "identity":
+        raise TooLong("it is compressed, which nobody asked for")
+    pieces: list[bytes] = []
+    length = 0
+    while piece := answer.read1(PIECE):
+        pieces.append(piece)
+        length += len(piece)
+        if length > most:
+            raise TooLong(f"it is longer than {most} bytes")
+        if time.monotonic() > until:
+            raise TimeoutError
+    return b"".join(pieces)
 
 
 def _why(error: Exception) -> str:

@@ -26,6 +26,7 @@ from resile.wire.bounds import (
     Host,
     LastWords,
     Line,
+    Moment,
     Name,
     Number,
     PathText,
@@ -329,14 +330,14 @@ class Outcome(Enum):
 class FailureReport(msgspec.Struct, frozen=True, kw_only=True):
     """Which worker failed first, and where: what a person asks when a job has failed."""
 
-    node: int
+    node: Number
     name: str
     host: str
     failure: WorkerFailure
-    when: float
+    when: Moment
     """Unix time at the master."""
 
-    others: int = 0
+    others: Number = 0
 
 
 class JobDone(Message, frozen=True, kw_only=True):

@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from resile.job.status import DecisionNote, JobStatus
-from resile.wire.bounds import Number
+from resile.wire.bounds import Moment, Number
 from resile.wire.messages import FailureReport, Progress, Usage
 
 __all__ = [
@@ -30,15 +30,15 @@ __all__ = [
 class NodeView(msgspec.Struct, frozen=True, kw_only=True):
     """A node as its master sees it: ``GET /v1/status``."""
 
-    id: int
+    id: Number
     name: str
     host: str
-    pid: int
+    pid: Number
     role: str
-    rank: int | None
+    rank: Number | None
     state: str
     connected: bool
-    workers: int
+    workers: Number
     progress: Progress | None
     usage: Usage | None = None
 
@@ -48,13 +48,13 @@ class JobView(msgspec.Struct, frozen=True, kw_only=True):
 
     job: str
     phase: str
-    round: int
+    round: Number
     reason: str
-    min_nodes: int
-    max_nodes: int
-    world_size: int
-    restarts: int
-    max_restarts: int
+    min_nodes: Number
+    max_nodes: Number
+    world_size: Number
+    restarts: Number
+    max_restarts: Number
     step: int | None
     nodes: list[NodeView]
     report: FailureReport | None
@@ -65,14 +65,14 @@ class JobView(msgspec.Struct, frozen=True, kw_only=True):
 class EventView(msgspec.Struct, frozen=True, kw_only=True):
     """One thing that happened, and why: ``GET /v1/events``."""
 
-    seq: int
-    time: float
+    seq: Number
+    time: Moment
     """Unix time."""
 
     kind: str
     text: str
-    node: int | None = None
-    round: int = 0
+    node: Number | None = None
+    round: Number = 0
 
 
 class _Camel(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -128,10 +128,10 @@ class JobPicture(_Camel, frozen=True, kw_only=True):
     """Whether it is to be suspended, once somebody asked its master; else the manifest counts."""
 
     deleting: bool = False
-    created: float = 0.0
+    created: Moment = 0.0
     """Unix time, as is the next."""
 
-    seen: float = 0.0
+    seen: Moment = 0.0
     ended: str = ""
     """How the job's platform ended, once it has: only in what it leaves behind."""
 

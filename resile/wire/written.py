@@ -30,6 +30,10 @@ __all__ = [
 LAST_WORDS = 4096
 """Letters of a failed worker's last words: a traceback's end, in an object that may have 1 MiB."""
 
+WORD = 255
+SENTENCE = 1024
+"""Letters of a name or state, and of a reason."""
+
 LARGEST = 2**63
 """Numbers from here on have no place in a Kubernetes object."""
 
@@ -39,8 +43,8 @@ MEBI = 1024**2
 def written_training(seen: JobView) -> TrainingStatus:
     """What to write down of a master's view."""
     return TrainingStatus(
-        phase=seen.phase,
-        reason=seen.reason,
+        phase=_cut(seen.phase, WORD),
+        reason=_cut(seen.reason, SENTENCE),
         restarts=seen.restarts,
         max_restarts=seen.max_restarts,
         failure=None if seen.report is None else _failure(seen.report),
@@ -103,7 +107,7 @@ def _member(node: NodeView) -> MemberStatus:
     step = None if node.progress is None else node.progress.step
     used = node.usage or Usage()
     return MemberStatus(
-        state=node.state,
+        state=_cut(node.state, WORD),
         away=not node.connected,
         workers=node.workers,
         step=step if step is not None and abs(step) < LARGEST else None,
@@ -141,16 +145,16 @@ def _amount(text: str) -> float | None:
 def _failure(report: FailureReport) -> FirstFailure:
     failed = report.failure
     return FirstFailure(
-        node=report.name,
+        node=_cut(report.name, WORD),
         node_id=report.node,
-        host=report.host,
+        host=_cut(report.host, WORD),
         rank=failed.rank,
         local_rank=failed.local_rank,
         pid=failed.pid,
         exit_code=failed.exit_code,
         at=datetime.fromtimestamp(report.when, timezone.utc),
         message=_end_of(failed.message),
-        log=failed.log,
+        log=_cut(failed.log, LAST_WORDS),
         others=report.others,
     )
 
@@ -172,6 +176,11 @@ def _report(failed: FirstFailure) -> FailureReport:
         when=failed.at.timestamp(),
         others=failed.others,
     )
+
+
+def _cut(text: str, length: int) -> str:
+    """A master's text, no longer than a status has room for, whoever the master is."""
+    return text if len(text) <= length else f"{text[: length - 1]}…"
 
 
 def _end_of(words: str) -> str:

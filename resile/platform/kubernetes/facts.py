@@ -11,9 +11,45 @@ from typing import Any
 
 from resile.control.pods import DISRUPTION_TARGET, MachineState, PodCondition, PodFacts
 from resile.job.node import Node
-from resile.platform.kubernetes.labels import main_container_of
+from resile.platform.kubernetes.labels import DEFAULT_CONTAINER, main_container_of
 
-__all__ = ["parse_time", "pod_facts"]
+__all__ = ["kept_of_pod", "parse_time", "pod_facts"]
+
+_KEPT_METADATA = (
+    *("name", "namespace", "uid", "resourceVersion", "labels", "ownerReferences"),
+    *("creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds"),
+)
+_KEPT_SPEC = ("nodeName", "schedulingGates")
+_KEPT_STATUS = (
+    *("phase", "reason", "message", "podIP", "conditions"),
+    *("containerStatuses", "initContainerStatuses"),
+)
+_CONTAINERS = ("containers", "initContainers")
+
+
+def kept_of_pod(pod: Mapping[str, Any]) -> dict[str, Any]:
+    """All that is ever asked of a pod. Its spec is as long as its author likes, and there may be
+    thousands of pods."""
+    metadata, spec = pod["metadata"], pod.get("spec") or {}
+    main = (metadata.get("annotations") or {}).get(DEFAULT_CONTAINER)
+    containers = {
+        key: [_picked(one, ("name", "restartPolicy")) for one in spec[key]]
+        for key in _CONTAINERS
+        if spec.get(key)
+    }
+    return {
+        **_picked(pod, ("apiVersion", "kind")),
+        "metadata": {
+            **_picked(metadata, _KEPT_METADATA),
+            **({"annotations": {DEFAULT_CONTAINER: main}} if main else {}),
+        },
+        "spec": {**_picked(spec, _KEPT_SPEC), **containers},
+        "status": _picked(pod.get("status") or {}, _KEPT_STATUS),
+    }
+
+
+def _picked(data: Mapping[str, Any], names: Iterable[str]) -> dict[str, Any]:
+    return {name: data[name] for name in names if name in data}
 
 
 def pod_facts(

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from resile.job.limits import MOST_NODES
 from resile.job.node import Node
 from resile.job.spec import API_VERSION, KIND, ElasticJob
 
@@ -35,6 +36,9 @@ RANK = "resile.dev/rank"
 ID = "resile.dev/node-id"
 COMPONENT = "resile.dev/component"
 MASTER, NODE = "master", "node"
+
+LARGEST_ID = 2**53
+"""Of a node: what a pod's labels say may have been written by anybody who can make pods."""
 
 DEFAULT_CONTAINER = "kubectl.kubernetes.io/default-container"
 """An annotation: the container that kubectl's logs and exec mean, and that the pod is judged by."""
@@ -70,6 +74,8 @@ def node_of(pod: dict[str, Any]) -> Node | None:
         return None
     try:
         rank, number = int(labels[RANK]), int(labels[ID])
+        if not (0 <= rank < MOST_NODES and 0 <= number <= LARGEST_ID):
+            return None
         return Node(role=labels[ROLE], rank=rank, id=number, name=metadata["name"])
     except (KeyError, ValueError):
         return None

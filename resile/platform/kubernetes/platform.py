@@ -31,8 +31,9 @@ log = logging.getLogger("resile.operator")
 
 NAME_TAKEN = "NameTaken"
 
-AT_ONCE = 16
-"""Requests of one job that are under way at the same time."""
+AT_ONCE = 8
+"""Requests of one job that are under way at the same time. As many jobs are looked at at once, and
+the client has 100 connections for all of them."""
 
 
 class ClusterPlatform:
