@@ -24,12 +24,24 @@ from types import MappingProxyType
 from resile.job.exits import NodeExit
 from resile.job.node import LIVE, Node, NodePhase
 
-__all__ = ["FORBIDDEN", "NO_ROOM", "UNSCHEDULABLE", "MasterReport", "Observed", "ObservedNode"]
+__all__ = [
+    "FORBIDDEN",
+    "INVALID_SPEC",
+    "NO_ROOM",
+    "UNSCHEDULABLE",
+    "MasterReport",
+    "Observed",
+    "ObservedNode",
+]
 
 UNSCHEDULABLE = "Unschedulable"
 
 FORBIDDEN = "Forbidden"
 """The reason of a node that the platform would not take, because of a quota for instance."""
+
+INVALID_SPEC = "InvalidSpec"
+"""The reason of a node that the platform cannot make as the manifest is, and of the condition that
+says so. It waits for another manifest."""
 
 NO_ROOM = frozenset({UNSCHEDULABLE, FORBIDDEN})
 """Reasons of nodes that are PENDING for want of room."""

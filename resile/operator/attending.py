@@ -24,7 +24,7 @@ from resile.operator.masterpods import (
 from resile.operator.means import Means
 from resile.operator.memory import JobMemory
 from resile.operator.world import Key
-from resile.platform.kubernetes.errors import ApiError
+from resile.platform.kubernetes.errors import ApiError, refuses_the_object
 from resile.platform.kubernetes.kinds import KubeObject
 
 __all__ = ["Attending"]
@@ -87,12 +87,17 @@ class Attending:
         memory, now = self._memory, time.monotonic()
         if memory.unattended and now < memory.attend_at:
             return
-        before, memory.unattended = memory.unattended, ""
+        generation = self._raw["metadata"].get("generation")
+        if memory.master_refused and memory.master_refused_generation == generation:
+            return
+        before, memory.unattended, memory.master_refused = memory.unattended, "", ""
         try:
             await self._have_master(status, nodes)
         except (ApiError, Unattended) as error:
             passing = isinstance(error, Unattended)
             memory.unattended = str(error)
+            if refuses_the_object(error):
+                memory.master_refused, memory.master_refused_generation = str(error), generation
             memory.attend_at = now + (
                 NAME_TAKEN_FOR if passing else self._means.settings.retry_seconds
             )

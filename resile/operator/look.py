@@ -16,17 +16,18 @@ from datetime import datetime, timezone
 import msgspec
 
 from resile.control.actions import Decision, StartNode
-from resile.control.observed import Observed, ObservedNode
+from resile.control.observed import INVALID_SPEC, Observed, ObservedNode
 from resile.control.orders import orders_for, unanswered_orders
 from resile.control.reconcile import reconcile
 from resile.job.node import LIVE
 from resile.job.spec import ElasticJob
-from resile.job.status import AskVerb, JobStatus
+from resile.job.status import AskVerb, ConditionType, JobStatus
 from resile.operator.attending import Attending
 from resile.operator.headway import with_headway
 from resile.operator.means import Means
 from resile.operator.memory import JobMemory
 from resile.operator.preemption import may_be_preempted, preemption_of
+from resile.operator.refusing import refused_status
 from resile.operator.training import with_training
 from resile.operator.world import Key
 from resile.platform.kubernetes.environment import node_variables
@@ -67,6 +68,7 @@ class Look:
         self._before = before
         self._memory = memory
         self._uid: str = raw["metadata"]["uid"]
+        self._generation: int | None = raw["metadata"].get("generation")
         self._key: Key = (raw["metadata"]["namespace"], raw["metadata"]["name"])
         self._attending = Attending(means, raw, job=job, memory=memory)
 
@@ -151,7 +153,7 @@ class Look:
             decision.status,
             self._job,
             seen=picture,
-            generation=self._raw["metadata"].get("generation"),
+            generation=self._generation,
         )
         status, self._memory.headway = with_headway(
             status,
@@ -161,7 +163,11 @@ class Look:
             now=time.monotonic(),
             every=self._settings.refresh_seconds,
         )
-        return status
+        if not (why := self._memory.why_invalid(self._generation)):
+            return status
+        return refused_status(
+            status, why, generation=self._generation, now=_now(), before=self._before
+        )
 
     # --- acting -----------------------------------------------------------------------------
 
@@ -198,6 +204,7 @@ class Look:
         await platform.lift_gates(self._means.world.nodes_of(self._key, self._uid), status)
         if refused:
             memory.refused.update(refused)
+            memory.refused_generation = self._generation
             memory.offer_again_at = time.monotonic() + self._settings.retry_seconds
             self._means.look_again(self._key)
 
@@ -214,6 +221,11 @@ class Look:
     def _tell(self, decision: Decision, status: JobStatus) -> None:
         notes = [*decision.notes, *told_by(self._before, status, now=_now())]
         self._means.teller.tell_notes(self._raw, notes)
+        refused = status.condition(ConditionType.CREATED)
+        if refused is not None and refused.reason == INVALID_SPEC:
+            known = self._before.condition(ConditionType.CREATED)
+            if known is None or known.message != refused.message:
+                self._means.teller.tell_job(self._raw, INVALID_SPEC, refused.message)
 
     def _publish(self, status: JobStatus) -> None:
         """Have the master told whom to expect."""

@@ -14,9 +14,18 @@ from resile.operator.settings import OperatorSettings
 from resile.operator.telling import Teller
 from resile.operator.world import Key, World
 from resile.platform.kubernetes.client import KubeClient
+from resile.platform.kubernetes.errors import ApiError, refuses_the_object
 from resile.platform.kubernetes.kinds import ELASTIC_JOBS, KubeObject
 
-__all__ = ["Means"]
+__all__ = ["Means", "StatusRefused"]
+
+
+TOO_LARGE = "request is too large"
+"""In the words of etcd, which the API server passes on as a fault of its own."""
+
+
+class StatusRefused(Exception):
+    """The API server does not take a job's status."""
 
 
 @dataclass(frozen=True)
@@ -42,12 +51,17 @@ class Means:
         # The phase also while it is the first of all: people look for it in a column.
         wanted = {"phase": status.phase.value, **msgspec.to_builtins(status)}
         patch = merge_patch(job.get("status") or {}, wanted)
-        written = await self.client.patch_status(
-            ELASTIC_JOBS,
-            metadata["name"],
-            metadata["namespace"],
-            status=patch,
-            resource_version=metadata["resourceVersion"],
-        )
+        try:
+            written = await self.client.patch_status(
+                ELASTIC_JOBS,
+                metadata["name"],
+                metadata["namespace"],
+                status=patch,
+                resource_version=metadata["resourceVersion"],
+            )
+        except ApiError as error:
+            if refuses_the_object(error) or TOO_LARGE in str(error):
+                raise StatusRefused(f"its status cannot be written: {error}") from None
+            raise
         self.world.jobs.put(written)
         return written

@@ -8,6 +8,7 @@ from collections.abc import Callable, Set
 from dataclasses import dataclass, field
 
 from resile.control.observed import MasterReport
+from resile.control.pods import one_line
 from resile.job.node import LIVE
 from resile.job.status import JobStatus
 from resile.operator.headway import Headway
@@ -41,6 +42,14 @@ class JobMemory:
 
     refused: dict[int, PodRefusal] = field(default_factory=dict)
     """Nodes whose pods the API server did not take, by id."""
+
+    refused_generation: int | None = None
+    """The generation of the spec for which that was last tried."""
+
+    master_refused: str = ""
+    """Why the API server will not take the master's pod as the spec is."""
+
+    master_refused_generation: int | None = None
 
     offer_again_at: float = 0.0
     """When those are tried again, on a clock that only goes forward."""
@@ -78,9 +87,23 @@ class JobMemory:
         """Ids of nodes that are still wanted and may be tried again; the others are forgotten."""
         wanted = {rank.id for rank in status.nodes if rank.phase in LIVE}
         self.refused = {number: one for number, one in self.refused.items() if number in wanted}
+        invalid = {number for number, one in self.refused.items() if one.outlook is Outlook.NEVER}
+        again = invalid if self.refused_generation != status.observed_generation else set()
         if now < self.offer_again_at:
-            return set()
-        return {number for number, one in self.refused.items() if one.outlook is Outlook.LATER}
+            return again
+        later = {number for number, one in self.refused.items() if one.outlook is Outlook.LATER}
+        return again | later
+
+    def why_invalid(self, generation: int | None) -> str:
+        """What the API server has against the pods of this generation of the spec, if anything."""
+        if self.refused_generation == generation:
+            for one in self.refused.values():
+                if one.outlook is Outlook.NEVER:
+                    what = f"spec.roles.{one.node.role}: the API server refuses its pods"
+                    return f"{what}: {one_line(one.message)}"
+        if self.master_refused and self.master_refused_generation == generation:
+            return f"spec.master: the API server refuses its pod: {one_line(self.master_refused)}"
+        return ""
 
     def heard_of(self, ended: Set[int], patience: float, again: Callable[[], None]) -> bool:
         """Whether the master was asked since these nodes have ended, and has answered or had

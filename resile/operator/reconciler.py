@@ -9,6 +9,7 @@ import asyncio
 import logging
 from datetime import datetime, timezone
 
+from resile.control.observed import INVALID_SPEC
 from resile.decoding import DecodeError, convert
 from resile.job.cluster import managed_elsewhere
 from resile.job.errors import ManifestError
@@ -17,9 +18,9 @@ from resile.job.podneeds import kubernetes_problems
 from resile.job.spec import ElasticJob
 from resile.job.status import JobStatus
 from resile.operator.look import Look
-from resile.operator.means import Means
+from resile.operator.means import Means, StatusRefused
 from resile.operator.memory import JobMemory
-from resile.operator.refusing import INVALID, refused_status
+from resile.operator.refusing import refused_status
 from resile.operator.world import Key
 from resile.platform.kubernetes.errors import Conflict
 from resile.platform.kubernetes.kinds import KubeObject
@@ -31,6 +32,11 @@ log = logging.getLogger("resile.operator")
 AFTER_A_CONFLICT = 0.5
 """Somebody wrote to the job meanwhile. The watch brings that, and wakes us; should it be late, we
 look by ourselves."""
+
+
+STATUS_AGAIN = 60.0
+"""A status that the API server would not take, because the object is too large perhaps, is offered
+again: it may have become smaller."""
 
 
 class Reconciler:
@@ -60,6 +66,9 @@ class Reconciler:
             return await Look(self._means, raw, job=job, before=before, memory=memory).carry_out()
         except Conflict:
             return AFTER_A_CONFLICT
+        except StatusRefused as error:
+            await self._refuse(raw, before, str(error))
+            return STATUS_AGAIN
 
     async def close(self) -> None:
         """Stop looking after anything; everything stays as it is."""
@@ -83,7 +92,7 @@ class Reconciler:
         after = refused_status(before, why, generation=generation, now=datetime.now(timezone.utc))
         if after != before:
             await self._means.write(raw, after)
-            self._means.teller.tell_job(raw, INVALID, why, warning=True)
+            self._means.teller.tell_job(raw, INVALID_SPEC, why, warning=True)
 
 
 def _sound_job(raw: KubeObject) -> ElasticJob:

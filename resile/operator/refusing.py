@@ -6,30 +6,38 @@ from datetime import datetime
 
 from msgspec.structs import replace
 
+from resile.control.observed import INVALID_SPEC
 from resile.job.status import Condition, ConditionStatus, ConditionType, JobStatus
 
-__all__ = ["INVALID", "refused_status"]
+__all__ = ["LONGEST_COMPLAINT", "refused_status"]
 
-INVALID = "InvalidSpec"
+LONGEST_COMPLAINT = 8192
+"""Letters of what is wrong with a manifest."""
 
 
 def refused_status(
-    before: JobStatus, why: str, *, generation: int | None, now: datetime
+    status: JobStatus,
+    why: str,
+    *,
+    generation: int | None,
+    now: datetime,
+    before: JobStatus | None = None,
 ) -> JobStatus:
-    """The status of a job whose manifest has problems.
+    """The status of a job whose manifest has problems. ``before``: as it is written, if that is
+    another.
 
     Nothing else changes: nodes that run go on as they were, and a corrected manifest is taken up.
     """
-    known = before.condition(ConditionType.CREATED)
+    known = (before or status).condition(ConditionType.CREATED)
     same = known is not None and known.status is ConditionStatus.FALSE
     since = known.last_transition_time if known is not None and same else now
     refused = Condition(
         type=ConditionType.CREATED,
         status=ConditionStatus.FALSE,
-        reason=INVALID,
-        message=why,
+        reason=INVALID_SPEC,
+        message=why if len(why) <= LONGEST_COMPLAINT else f"{why[:LONGEST_COMPLAINT]}…",
         last_transition_time=since,
         observed_generation=generation,
     )
-    others = [one for one in before.conditions if one.type is not ConditionType.CREATED]
-    return replace(before, conditions=(refused, *others), observed_generation=generation)
+    others = [one for one in status.conditions if one.type is not ConditionType.CREATED]
+    return replace(status, conditions=(refused, *others), observed_generation=generation)

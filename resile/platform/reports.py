@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime, timezone
 
-from resile.control.observed import UNSCHEDULABLE, MasterReport
+from resile.control.observed import INVALID_SPEC, UNSCHEDULABLE, MasterReport
 from resile.job.node import LIVE, NodePhase
 from resile.job.spec import ElasticJob
 from resile.job.status import JobStatus
@@ -26,10 +26,14 @@ def verdict_of(seen: JobPicture) -> MasterReport | None:
     )
 
 
+_NOT_SOON = frozenset({UNSCHEDULABLE, INVALID_SPEC})
+
+
 def nodes_to_come(job: ElasticJob, status: JobStatus) -> int | None:
     """How many nodes the rendezvous may count on: those that run or are being started.
 
-    A node that finds no room may not come for hours, so nobody should wait for it. None where
+    A node that finds no room, or waits for another manifest, may not come for hours, so nobody
+    should wait for it. None where
     nobody is to meet, or not now: the wait for too few nodes must not begin.
     """
     training = job.spec.training_roles()
@@ -40,6 +44,6 @@ def nodes_to_come(job: ElasticJob, status: JobStatus) -> int | None:
         for rank in status.nodes
         if rank.role in training
         and rank.phase in LIVE
-        and not (rank.phase is NodePhase.PENDING and rank.reason == UNSCHEDULABLE)
+        and not (rank.phase is NodePhase.PENDING and rank.reason in _NOT_SOON)
     ]
     return len(coming)

@@ -24,7 +24,7 @@ from lightkube.core.exceptions import ConfigError as LightkubeConfigError
 
 from resile.decoding import DecodeError, decode_json
 from resile.platform.kubernetes.credentials import PluginAuth, PluginEntry
-from resile.platform.kubernetes.errors import ConfigError, Unreachable, refusal
+from resile.platform.kubernetes.errors import ConfigError, Invalid, Unreachable, refusal
 from resile.platform.kubernetes.kinds import KubeObject
 
 __all__ = ["REQUEST_TIMEOUT", "ClusterEntry", "Connection", "UserEntry"]
@@ -90,12 +90,13 @@ class Connection:
         content: str = "application/json",
     ) -> KubeObject:
         """The answer to one request. Values of ``query`` that are empty are left out."""
+        content_sent = None if body is None else _encoded(body)
         with self._plain_errors():
             answer = await self._http.request(
                 method,
                 path,
                 params=_given(query or {}),
-                content=None if body is None else msgspec.json.encode(body),
+                content=content_sent,
                 headers={} if body is None else {"Content-Type": content},
                 extensions=self._extensions,
             )
@@ -204,6 +205,14 @@ def _impersonating(user: UserEntry) -> list[tuple[bytes, bytes]]:
         header = f"Impersonate-Extra-{quote(key, safe=IN_A_HEADER)}"
         told += [(header, value) for value in values]
     return [(name.encode(), text.encode()) for name, text in told if text]
+
+
+def _encoded(body: object) -> bytes:
+    """The request's body; what cannot even be sent is refused as the API server would."""
+    try:
+        return msgspec.json.encode(body)
+    except (TypeError, ValueError, OverflowError, RecursionError) as error:
+        raise Invalid(422, "Invalid", message=f"it cannot be sent: {error}") from None
 
 
 def _given(query: Mapping[str, str]) -> Mapping[str, str]:

@@ -34,6 +34,7 @@ __all__ = [
     "Unreachable",
     "refusal",
     "refusal_of",
+    "refuses_the_object",
 ]
 
 
@@ -89,6 +90,17 @@ class Invalid(ApiError):
     def fields(self) -> tuple[str, ...]:
         """The paths of the fields that are wrong, as far as the server tells them apart."""
         return tuple(cause["field"] for cause in self.details.get("causes", ()) if "field" in cause)
+
+
+_THE_OBJECTS_FAULT = frozenset({400, 413, 422})
+_WEBHOOK = "admission webhook"
+
+
+def refuses_the_object(error: Exception) -> bool:
+    """Whether the API server will never take the object as it is: it cannot be read, is too large
+    or breaks a rule of its kind. What a webhook says may change with the webhook."""
+    final = isinstance(error, ApiError) and error.status in _THE_OBJECTS_FAULT
+    return final and _WEBHOOK not in str(error)
 
 
 _BY_STATUS: Mapping[int, type[ApiError]] = {

@@ -30,7 +30,7 @@ class Outlook(Enum):
     """The name was wrong: somebody else has it."""
 
     NEVER = "never"
-    """The pod itself is wrong."""
+    """The pod itself is wrong: another is made once the manifest has changed."""
 
 
 @dataclass(frozen=True)
@@ -69,14 +69,10 @@ def observe_nodes(
     return tuple(seen.values())
 
 
-_CAUSES = {Outlook.NEVER: ExitCause.CANNOT_RUN, Outlook.OTHERWISE: ExitCause.NEVER_STARTED}
-
-
 def _unmade(refusal: PodRefusal) -> ObservedNode:
     message = one_line(refusal.message)
-    if refusal.outlook is not Outlook.LATER:
-        cause = _CAUSES[refusal.outlook]
-        end = NodeExit(reason=cause.value, message=message)
+    if refusal.outlook is Outlook.OTHERWISE:
+        end = NodeExit(reason=ExitCause.NEVER_STARTED.value, message=message)
         return ObservedNode(node=refusal.node, phase=NodePhase.FAILED, exit=end, made=False)
     return ObservedNode(
         node=refusal.node,

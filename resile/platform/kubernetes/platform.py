@@ -15,11 +15,17 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from resile.control.actions import Action, DeleteNode, StartNode, StopNode
-from resile.control.observed import FORBIDDEN
+from resile.control.observed import FORBIDDEN, INVALID_SPEC
 from resile.job.spec import ElasticJob
 from resile.job.status import JobStatus
 from resile.platform.kubernetes.client import KubeClient
-from resile.platform.kubernetes.errors import AlreadyExists, Forbidden, Invalid, KubeError, NotFound
+from resile.platform.kubernetes.errors import (
+    AlreadyExists,
+    Forbidden,
+    KubeError,
+    NotFound,
+    refuses_the_object,
+)
 from resile.platform.kubernetes.gang import gates_to_lift
 from resile.platform.kubernetes.kinds import PODS, KubeObject
 from resile.platform.kubernetes.observing import Outlook, PodRefusal, owned_by, owned_by_job
@@ -93,9 +99,9 @@ class ClusterPlatform:
             return await self._taken(order)
         except Forbidden as error:
             return PodRefusal(order.node, FORBIDDEN, str(error))
-        except Invalid as error:
-            return PodRefusal(order.node, "Invalid", str(error), Outlook.NEVER)
         except KubeError as error:
+            if refuses_the_object(error):
+                return PodRefusal(order.node, INVALID_SPEC, str(error), Outlook.NEVER)
             return PodRefusal(order.node, "NotTaken", str(error))
         return None
 

@@ -244,6 +244,54 @@ async def test_a_manifest_that_only_we_can_judge_is_refused_by_a_condition(
     assert "Traceback" not in operator.text()
 
 
+@pytest.mark.parametrize(
+    ("wrong", "right", "says"),
+    [
+        (
+            {"image": " train:test"},
+            {"image": "train:test"},
+            "spec.roles.worker: the API server refuses its pods",
+        ),
+        (
+            {"template": {"spec": {"hostAliases": 7}}},
+            {"template": None},
+            "spec.roles.worker: the API server refuses its pods",
+        ),
+    ],
+    ids=["invalid", "unreadable"],
+)
+async def test_a_pod_that_the_api_server_cannot_take_is_an_invalid_spec(
+    stage: Stage,
+    operator: OperatorProcess,
+    kubelets: StandIn,
+    wrong: dict[str, Any],
+    right: dict[str, Any],
+    says: str,
+) -> None:
+    await stage.create("digits", {"replicas": 2, **wrong})
+    refused = await stage.condition("digits", "Created", says)
+    assert (refused["status"], refused["reason"]) == ("False", "InvalidSpec")
+    await stage.told("digits", "InvalidSpec")
+    assert (await stage.status("digits"))["phase"] == "Pending"
+    await stage.client.patch(ELASTIC_JOBS, "digits", {"spec": {"roles": {"worker": right}}})
+    await stage.has_nodes("digits", 2)
+    await stage.condition("digits", "Created", "JobCreated")
+    assert "Traceback" not in operator.text()
+
+
+async def test_a_master_that_the_api_server_cannot_take_is_an_invalid_spec(
+    stage: Stage, operator: OperatorProcess, kubelets: StandIn
+) -> None:
+    template = {"spec": {"dnsPolicy": "Whatever"}}
+    await stage.create("digits", {"replicas": 1}, master={"template": template})
+    refused = await stage.condition("digits", "Created", "spec.master: the API server refuses")
+    assert (refused["status"], refused["reason"]) == ("False", "InvalidSpec")
+    await stage.client.patch(ELASTIC_JOBS, "digits", {"spec": {"master": None}})
+    await stage.condition("digits", "Created", "JobCreated")
+    await stage.has_phase("digits", "Running")
+    assert "Traceback" not in operator.text()
+
+
 async def test_a_node_that_was_refused_is_offered_as_the_manifest_is_now(
     stage: Stage, kubelets: StandIn
 ) -> None:

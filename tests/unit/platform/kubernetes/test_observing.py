@@ -171,7 +171,7 @@ def test_a_pod_that_the_quota_forbids_waits_and_says_so() -> None:
 def test_why_a_pod_was_refused_is_told_in_short(outlook: Outlook) -> None:
     refusal = PodRefusal(order().node, "Forbidden", "denied by a webhook " * 500, outlook)
     (found,) = see(refused={7: refusal})
-    waits = outlook is Outlook.LATER
+    waits = outlook is not Outlook.OTHERWISE
     assert len(found.message if waits else found.exit.message) == 300
     assert not found.made
 
@@ -182,13 +182,13 @@ def test_a_pod_whose_name_somebody_else_has_was_never_started() -> None:
     assert classify(found.exit) is ExitCause.NEVER_STARTED
 
 
-def test_a_pod_that_is_invalid_can_never_run() -> None:
+def test_a_pod_that_is_invalid_waits_for_another_manifest() -> None:
     refusal = PodRefusal(
-        order().node, "Invalid", "spec.containers[0].image: Required", Outlook.NEVER
+        order().node, "InvalidSpec", "spec.containers[0].image: Required", Outlook.NEVER
     )
     (found,) = see(refused={7: refusal})
-    assert classify(found.exit) is ExitCause.CANNOT_RUN
-    assert "image" in found.exit.message
+    assert (found.phase, found.reason) == (NodePhase.PENDING, "InvalidSpec")
+    assert "image" in found.message
 
 
 def test_a_pod_that_came_to_be_after_all_is_believed() -> None:
