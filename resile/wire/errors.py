@@ -5,6 +5,7 @@ WireError
 ├── RefusedByPeer    the other side said no, with its reason; ``final`` when asking again is futile
 │   └── UnprovenPeer what listens there did not prove that it is this job's master
 ├── Disconnected     the connection was there and is gone
+├── TooLong          an answer was longer than it may be (``answer_size``)
 └── BadFrame         the other side sent what is no message of ours
 """
 
