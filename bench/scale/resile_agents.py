@@ -176,8 +176,8 @@ class Member:
                 await connection.send(Ready(fence=self._fence, store=store))
             case Start():
                 self._crowd.note_start()
-            case Handover():
-                await connection.send(HandoverTold(fence=self._fence, able=False))
+            case Handover(handover=number):
+                await connection.send(HandoverTold(fence=self._fence, able=False, handover=number))
 
     async def _renew(self, lease: float) -> None:
         assert self._connection is not None

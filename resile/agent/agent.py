@@ -40,6 +40,7 @@ from resile.wire.messages import (
     FromAgent,
     FromMaster,
     Handover,
+    HandoverCancelled,
     HandoverOver,
     HandoverPublish,
     HandoverStep,
@@ -107,7 +108,9 @@ class Agent:
         self._snapshots = Snapshots(
             config.address, token=config.access.token, limit=config.snapshot_memory
         )
-        self._handover = HandoverPart(self._snapshots, say=self._say)
+        self._handover = HandoverPart(
+            self._snapshots, say=self._say, connected=lambda: self._link.connected
+        )
         self._nursery = Nursery(
             command=config.command,
             env=self._environment,
@@ -266,14 +269,17 @@ class Agent:
                     await self._stop_workers()
                     self._state = LocalState.IDLE
             case Handover():
-                self._handover.asked(self._fence())
-            case HandoverStep(round=number):
-                self._snapshots.let_choose(number)
-            case HandoverPublish():
+                patience = self._elasticity.longest_hold
+                self._handover.asked(self._fence(), message, patience=patience)
+            case HandoverStep(round=number, handover=handover):
+                self._handover.may_choose(handover, round=number)
+            case HandoverPublish(handover=handover):
                 patience = self._elasticity.handover_timeout
-                self._handover.publish(self._fence(), patience=patience)
+                self._handover.publish(self._fence(), handover, patience=patience)
             case HandoverOver():
                 self._handover.released()
+            case HandoverCancelled(reason=reason):
+                self._handover.called_off(reason)
             case Fenced(reason=reason):
                 await self._fenced(reason)
             case Drain(reason=reason):
@@ -288,6 +294,7 @@ class Agent:
         if self._node != welcome.node:
             log.info("joined job '%s' as node %d", self._config.run_id, welcome.node)
         self._node, self._joined = welcome.node, True
+        self._handover.under_way(welcome.handover)
         if welcome.note:
             log.warning("%s", welcome.note)
         if self._warm:
@@ -360,6 +367,7 @@ class Agent:
             self._group = None
         self._node, self._round, self._state, self._store = None, 0, LocalState.IDLE, None
         self._given = None
+        self._handover.forget()
         self._handover.released()  # nobody waits for what this node holds any more
         self._link.rejoin()
 
@@ -448,6 +456,7 @@ class Agent:
             start=self._given,
             seen=self._seen,
             leaving=self._handover.offered,
+            handover=self._handover.newest,
         )
 
     def _renewal(self) -> FromAgent | None:

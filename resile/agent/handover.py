@@ -2,12 +2,19 @@
 
 A node that was asked to leave offers the others to save first, and goes when they have or when the
 patience for it is over.
+
+Workers that have saved hold still, so somebody has to end that. A master keeps its handover in
+memory only, and may die with it. So workers go on when the master says at a new connection that it
+knows of no handover, when it has been away for :data:`AWAY`, and when their time is over, which is
+written on the page they look at and needs nobody.
 """
 
 from __future__ import annotations
 
 import asyncio
+import logging
 import signal
+import time
 from collections.abc import Callable
 
 from resile.agent.snapshots import Snapshots
@@ -15,12 +22,21 @@ from resile.wire.messages import (
     Fence,
     FromAgent,
     HandedOver,
+    Handover,
     HandoverPublished,
     HandoverTold,
     Leaving,
 )
 
 __all__ = ["HandoverPart"]
+
+log = logging.getLogger("resile.agent")
+
+AWAY = 2.0
+"""A master that lives misses this node after a fraction of that, and breaks the round; one that
+died has forgotten the handover. In either case there is nothing left to hold for."""
+
+_LOOK = 0.1
 
 COPY_PATIENCE = 5.0
 """Seconds that copies for the next node may hold up a planned change in which nobody leaves: should
@@ -30,28 +46,69 @@ a node be lost while the next round forms, no step is. A node that leaves has lo
 class HandoverPart:
     """One node's, through all rounds."""
 
-    def __init__(self, snapshots: Snapshots, *, say: Callable[[FromAgent], None]) -> None:
+    def __init__(
+        self,
+        snapshots: Snapshots,
+        *,
+        say: Callable[[FromAgent], None],
+        connected: Callable[[], bool] = lambda: True,
+    ) -> None:
+        """``connected``: whether there is a connection to the master."""
         self._snapshots = snapshots
         self._say = say
+        self._connected = connected
         self._released = asyncio.Event()
         """Everybody has saved: this node may go."""
         self._tasks: list[asyncio.Task[None]] = []
         """That tell the master how far this node is."""
+        self._number = 0
+        """The handover that the workers are asked for; 0 for none."""
+        self.newest = 0
+        """The newest that they ever were asked for."""
         self.offered = ""
         """Why this node wants to leave, while it waits for the others: a master that comes back
         meanwhile has to hear it again."""
 
-    def asked(self, fence: Fence) -> None:
-        """A change is planned: tell the workers, and the master whether they can save."""
-        able = self._snapshots.ask_handover(fence.round)
-        self._say(HandoverTold(fence=fence, able=able))
+    def asked(self, fence: Fence, ask: Handover, *, patience: float) -> None:
+        """A change is planned: tell the workers, and the master whether they can save.
+
+        ``patience``: for how many seconds workers hold at most.
+        """
+        number = ask.handover
+        self.newest = max(self.newest, number)
+        able = self._snapshots.ask_handover(number, round=fence.round, patience=patience)
+        self._say(HandoverTold(fence=fence, able=able, handover=number))
         self.forget()
         if able:
-            self._tasks.append(asyncio.create_task(self._tell(fence)))
+            log.info("workers save a step before a planned change: %s", ask.reason)
+            self._number = number
+            self._tasks = [
+                asyncio.create_task(self._tell(fence, number)),
+                asyncio.create_task(self._watch(patience)),
+            ]
 
-    def publish(self, fence: Fence, *, patience: float) -> None:
+    def may_choose(self, number: int, *, round: int) -> None:
+        """Everybody was asked: the worker of rank 0 may choose the step."""
+        if number == self._number:
+            self._snapshots.let_choose(number, round=round)
+
+    def publish(self, fence: Fence, number: int, *, patience: float) -> None:
         """Copies alone may not do: say when what was saved is in storage."""
-        self._tasks.append(asyncio.create_task(self._tell_published(fence, patience)))
+        if number == self._number:
+            telling = self._tell_published(fence, number, patience)
+            self._tasks.append(asyncio.create_task(telling))
+
+    def under_way(self, number: int) -> None:
+        """The master says at a new connection which handover it knows of; 0 for none."""
+        if number != self._number:
+            self.called_off("the master knows nothing of it")
+
+    def called_off(self, reason: str) -> None:
+        """The planned change does not happen: workers that hold go on."""
+        if self._number:
+            log.info("no planned change any more, workers go on: %s", reason)
+            self._snapshots.call_off_handover()
+            self.forget()
 
     def released(self) -> None:
         """Whoever wanted to leave may do so."""
@@ -59,6 +116,7 @@ class HandoverPart:
 
     def forget(self) -> None:
         """A new round, or none: what was planned is past."""
+        self._number = 0
         for task in self._tasks:
             task.cancel()
         self._tasks.clear()
@@ -90,15 +148,28 @@ class HandoverPart:
             task.cancel()
         self.offered = ""
 
-    async def _tell(self, fence: Fence) -> None:
+    async def _tell(self, fence: Fence, number: int) -> None:
         step = await self._snapshots.handed_over()
         await self._snapshots.copied(step, patience=COPY_PATIENCE)
         copied = self._snapshots.newest_copied
-        self._say(HandedOver(fence=fence, step=step, copied=copied))
+        self._say(HandedOver(fence=fence, step=step, copied=copied, handover=number))
         if copied is None or copied < step:
             await self._snapshots.copied(step)
-            self._say(HandedOver(fence=fence, step=step, copied=self._snapshots.newest_copied))
+            copied = self._snapshots.newest_copied
+            self._say(HandedOver(fence=fence, step=step, copied=copied, handover=number))
 
-    async def _tell_published(self, fence: Fence, patience: float) -> None:
+    async def _tell_published(self, fence: Fence, number: int, patience: float) -> None:
         await self._snapshots.flush(patience, grace=patience)
-        self._say(HandoverPublished(fence=fence, stored=self._snapshots.newest_stored))
+        stored = self._snapshots.newest_stored
+        self._say(HandoverPublished(fence=fence, stored=stored, handover=number))
+
+    async def _watch(self, patience: float) -> None:
+        """Call the handover off when nobody is there any more who would end it."""
+        now = time.monotonic()
+        over_at, away_at = now + patience, now + AWAY
+        while now < min(over_at, away_at):
+            await asyncio.sleep(_LOOK)
+            now = time.monotonic()
+            if self._connected():
+                away_at = now + AWAY
+        self.called_off("it took too long" if now >= over_at else "the master is away")

@@ -57,6 +57,11 @@ class LinkThread:
         self._told = 0
         """How many of the messages that were sent are part of the latest Hello."""
 
+    @property
+    def connected(self) -> bool:
+        """Whether there is a connection that a master has answered on."""
+        return self._link.connected
+
     def send(self, message: FromAgent) -> None:
         """Say something soon, or never: the next Hello tells the same."""
         self._sent += 1

@@ -1,14 +1,16 @@
 """A page of memory on which a node's workers are asked to save before a planned change.
 
-The agent writes the round on it, the workers look at it after every step; that costs them nothing.
-*Asked*: you will save a step together with all others, look for which. *Choose*: everybody has been
-asked, so the worker of rank 0 may choose the step.
+The agent writes the handover's number on it, the workers look at it after every step; that costs
+them nothing. *Asked*: you will save a step together with all others, look for which. *Choose*:
+everybody has been asked, so the worker of rank 0 may choose the step. *Until*: nobody is asked any
+more after this moment, so workers that hold go on even if no master ever ends the handover.
 """
 
 from __future__ import annotations
 
 import os
 import struct
+import time
 
 from resile.checkpoint.mapping import map_memory
 from resile.checkpoint.memory import PAGE, create, grow
@@ -16,8 +18,8 @@ from resile.checkpoint.memory import PAGE, create, grow
 __all__ = ["HandoverDesk", "HandoverPage"]
 
 _WORD = struct.Struct("<q")
-_NOBODY = -1
-_ASKED, _CHOOSE = 0, 8
+_NOBODY = 0
+_ASKED, _CHOOSE, _ROUND, _UNTIL = 0, 8, 16, 24
 """Aligned words: a processor writes and reads each in one go."""
 
 
@@ -37,29 +39,35 @@ class HandoverPage:
         self._page = map_memory(descriptor, writable=False)
         os.close(descriptor)
 
-    def ask(self, round: int) -> None:
-        """Ask the workers of a round."""
-        self._write(_ASKED, round)
+    def ask(self, number: int, *, round: int, patience: float) -> None:
+        """Ask the workers of a round, for so many seconds. ``number`` is the handover's."""
+        self._write(_ROUND, round)
+        # The monotonic clock is the same in all processes of a machine.
+        self._write(_UNTIL, time.monotonic_ns() + int(patience * 1e9))
+        self._write(_ASKED, number)
 
-    def let_choose(self, round: int) -> None:
+    def let_choose(self, number: int) -> None:
         """Everybody was asked: rank 0 may choose."""
-        self._write(_CHOOSE, round)
+        self._write(_CHOOSE, number)
 
     def clear(self) -> None:
         """Nobody is asked any more."""
         self._write(_CHOOSE, _NOBODY)
         self._write(_ASKED, _NOBODY)
 
-    def is_asked(self, round: int) -> bool:
-        """Whether the workers of this round are asked."""
-        return self._read(_ASKED) == round
+    def asked(self, round: int) -> int:
+        """The handover that the workers of this round are asked for; 0 for none."""
+        number = self._read(_ASKED)
+        if number == _NOBODY or self._read(_ROUND) != round:
+            return _NOBODY
+        return number if time.monotonic_ns() < self._read(_UNTIL) else _NOBODY
 
-    def may_choose(self, round: int) -> bool:
-        """Whether rank 0 may choose the step."""
-        return self._read(_CHOOSE) == round
+    def may_choose(self, number: int) -> bool:
+        """Whether rank 0 may choose the step of this handover."""
+        return self._read(_CHOOSE) == number
 
-    def _write(self, place: int, round: int) -> None:
-        _WORD.pack_into(self._page, place, round)
+    def _write(self, place: int, value: int) -> None:
+        _WORD.pack_into(self._page, place, value)
 
     def _read(self, place: int) -> int:
         found: int = _WORD.unpack_from(self._page, place)[0]
@@ -78,6 +86,7 @@ class HandoverDesk:
     def __init__(self) -> None:
         self.page = HandoverPage()
         self._round = 0
+        self._number = 0
         self._watching: set[int] = set()
         self._holding: dict[int, int] = {}
         self._nproc = 0
@@ -86,17 +95,30 @@ class HandoverDesk:
         """Workers of older rounds are gone."""
         if number > self._round:
             self._round = number
-            self._watching, self._holding, self._nproc = set(), {}, 0
-            self.page.clear()
+            self._watching, self._nproc = set(), 0
+            self.call_off()
 
     def watches(self, local_rank: int, *, nproc: int) -> None:
         """A worker will look at the page after every step."""
         self._watching.add(local_rank)
         self._nproc = nproc
 
-    def holds(self, local_rank: int, step: int) -> None:
-        """A worker saved a step and waits."""
-        self._holding[local_rank] = step
+    def ask(self, number: int, *, patience: float) -> None:
+        """Ask the workers for a handover; asked twice for one, they need not save twice."""
+        if number != self._number:
+            self.call_off()
+            self._number = number
+        self.page.ask(number, round=self._round, patience=patience)
+
+    def call_off(self) -> None:
+        """Nobody is asked any more: workers that hold go on."""
+        self._number, self._holding = 0, {}
+        self.page.clear()
+
+    def holds(self, local_rank: int, step: int, *, handover: int) -> None:
+        """A worker saved a step for a handover and waits."""
+        if handover == self._number:
+            self._holding[local_rank] = step
 
     @property
     def able(self) -> bool:

@@ -121,6 +121,14 @@ class Elasticity(msgspec.Struct, frozen=True, kw_only=True):
         return 2 * self.handover_timeout
 
     @property
+    def longest_hold(self) -> float:
+        """How long workers that saved before a planned change hold still at most.
+
+        A handover's time, once more for what has to be published, and a lease for the departure.
+        """
+        return self.leave_timeout + self.lease
+
+    @property
     def smallest_world(self) -> int:
         """The fewest nodes that can train: MIN rounded up to the unit."""
         return -(-self.min_nodes // self.node_unit) * self.node_unit

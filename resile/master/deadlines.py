@@ -15,7 +15,6 @@ class Deadlines:
     forming: float | None = None
     verdict: float | None = None
     start: float | None = None
-    handover: float | None = None
 
     def pending(self) -> list[float]:
         """All that are set."""

@@ -13,7 +13,7 @@ from collections.abc import Collection
 from resile.job.elasticity import Elasticity
 from resile.master.deadlines import Deadlines, is_over
 from resile.master.failures import Failures, describe_failures
-from resile.master.handover import Handover, Stage
+from resile.master.handovers import Handovers
 from resile.master.records import JobRecord, RoundPhase, RoundRecord
 from resile.master.register import Register
 from resile.master.roster import Node
@@ -36,8 +36,7 @@ class Formation:
         self._failures = Failures()
         self._broken = ""
         """Why the round cannot go on; empty while it can."""
-        self._handover: Handover | None = None
-        """The planned change that is being prepared."""
+        self._handovers = Handovers(register)
         self._charged = False
         """The round being formed cost a restart, which a lost node's echo gets back."""
 
@@ -55,7 +54,8 @@ class Formation:
 
     def deadlines(self) -> list[float]:
         """When :meth:`check_deadlines` has something to do."""
-        return self._until.pending()
+        handover = self._handovers.until
+        return [*self._until.pending(), *([] if handover is None else [handover])]
 
     def resume(self, now: float) -> None:
         """Go on after a master's return: a round that was being formed gets its time again."""
@@ -160,10 +160,11 @@ class Formation:
     def leaving(self, node: Node, reason: str, now: float) -> None:
         """A node was asked to go and would like everybody to save before."""
         self._roster.parting.add(node.id)
-        if self._round.phase is not RoundPhase.RUNNING or node.id not in self._round:
+        running = self._round.phase is RoundPhase.RUNNING and node.id in self._round
+        if not running or self._round.succeeded:
             self._register.send(node.id, messages.HandoverOver(round=self._round.number))
             return
-        self._hand_over(f"{node.label} is leaving: {reason}", now, leaving=node.id)
+        self._handovers.begin(f"{node.label} is leaving: {reason}", now, leaving=node.id)
 
     def may_save(self, node: Node) -> bool:
         """Whether a node has workers in the round that might hold steps nobody else has."""
@@ -173,98 +174,57 @@ class Formation:
     @property
     def handing_over(self) -> bool:
         """Whether a planned change is being prepared."""
-        return self._handover is not None
+        return self._handovers.current is not None
 
     def is_leaving(self, node: Node) -> bool:
         """Whether it has said so and waits for everybody to save."""
-        return self._handover is not None and node.id in self._handover.leaving
+        handover = self._handovers.current
+        return handover is not None and node.id in handover.leaving
 
     def remind(self, node: Node) -> None:
         """A member is back, and may have missed that a change is planned."""
-        if self._handover is not None:
-            self._handover.remind(node.id)
-            self._ask_to_save(node.id, self._handover.reason)
+        self._handovers.remind(node.id)
 
-    def told(self, node: Node, now: float, *, able: bool) -> None:
+    def told(self, node: Node, handover: int, now: float, *, able: bool) -> None:
         """A member's workers know of the planned change, or cannot save."""
-        if self._handover is None:
-            return
-        if not able:
+        if self._handovers.told(node.id, handover, able=able):
             self._end_handover(now)
-        elif self._handover.told(node.id):
-            step = messages.HandoverStep(round=self._round.number)
-            self._register.send(self._round.members[0], step)
 
-    def handed_over(self, node: Node, step: int, now: float, *, copied: int | None) -> None:
+    def handed_over(
+        self, node: Node, handover: int, step: int, now: float, *, copied: int | None
+    ) -> None:
         """A member's workers saved a step and hold."""
-        if self._handover is not None:
-            self._handover.saved(node.id, step, copied=copied)
-            self._advance_handover(self._handover, now)
-
-    def published(self, node: Node, stored: int | None, now: float) -> None:
-        """A member has what its workers saved in storage, or cannot have it there."""
-        if self._handover is not None:
-            self._handover.published(node.id, stored)
-            self._advance_handover(self._handover, now)
-
-    def _advance_handover(self, handover: Handover, now: float) -> None:
-        """Let go who leaves once nothing leaves with it; until then, also have it in storage."""
-        stage = handover.stage(self._leaving())
-        if stage is Stage.OVER:
+        if self._handovers.saved(node.id, handover, step, now, copied=copied):
             self._end_handover(now)
-        elif stage is Stage.SECURING and not handover.securing:
-            handover.securing = True
-            self._until.handover = now + self._elasticity.handover_timeout
-            for member in self._round.members:
-                self._register.send(member, messages.HandoverPublish(round=self._round.number))
 
-    def _leaving(self) -> frozenset[int]:
-        """Members that said that they leave, be it for this change or during it."""
-        return frozenset(self._roster.parting.intersection(self._round.members))
-
-    def _hand_over(self, reason: str, now: float, *, leaving: int | None = None) -> None:
-        if self._handover is None:
-            self._handover = Handover(reason, tuple(self._round.members))
-            self._until.settle = None
-            self._until.handover = now + self._elasticity.handover_timeout
-            for member in self._round.members:
-                self._ask_to_save(member, reason)
-        if leaving is not None:
-            self._handover.leaving.add(leaving)
-
-    def _ask_to_save(self, member: int, reason: str) -> None:
-        ask = messages.Handover(round=self._round.number, reason=reason)
-        self._register.send(member, ask)
-
-    def _end_handover(self, now: float) -> None:
-        """Everybody saved, or cannot, or took too long: the change happens."""
-        handover, self._handover = self._handover, None
-        self._until.handover = None
-        if handover is None:
-            return
-        self._tell_outcome(handover, now)
-        self._release(handover)
-        if not handover.leaving:
-            self._broken = handover.reason
-            self.consider(now)
+    def published(self, node: Node, handover: int, stored: int | None, now: float) -> None:
+        """A member has what its workers saved in storage, or cannot have it there."""
+        if self._handovers.published(node.id, handover, stored, now):
+            self._end_handover(now)
 
     def leaves_early(self, node: Node, now: float) -> None:
         """A node goes: if a planned change was not over, it is said what is lost with the node."""
-        if self._handover is not None:
-            self._tell_outcome(self._handover, now, also=node.id)
+        self._handovers.leaves_early(node.id, now)
 
-    def _tell_outcome(self, handover: Handover, now: float, *, also: int | None = None) -> None:
-        """``also``: a member that leaves without having asked."""
-        if handover.any_saved:
-            labels = {node.id: node.label for node in self._roster}
-            leaving = {*self._leaving(), *(node for node in handover.members if node == also)}
-            outcome = handover.outcome(leaving, labels)
-            self._register.tell("HandedOver", f"{handover.reason}: {outcome}", now)
+    def _end_handover(self, now: float) -> None:
+        """Everybody saved, or cannot, or took too long: the change happens."""
+        handover = self._handovers.current
+        self._handovers.finish(now)
+        if handover is not None and not handover.leaving:
+            self._broken = handover.reason
+        self.consider(now)
 
-    def _release(self, handover: Handover | None) -> None:
-        """Whoever waits to leave may go."""
-        for node in handover.leaving if handover is not None else ():
-            self._register.send(node, messages.HandoverOver(round=self._round.number))
+    def _handover_is_moot(self) -> str:
+        """Why the change that is prepared cannot happen any more, if so."""
+        handover = self._handovers.current
+        if handover is None:
+            return ""
+        if self._round.succeeded:
+            return "training is about to end"
+        if handover.leaving:
+            here = any(node in self._roster for node in handover.leaving)
+            return "" if here else "who wanted to leave is gone"
+        return "" if self._has_grown() else "the newcomers are gone"
 
     # --- what makes one ---------------------------------------------------------------------------
 
@@ -274,8 +234,11 @@ class Formation:
         if is_over(until.start, now):
             until.start = None
             self._late_start(now)
-        if is_over(until.handover, now):
-            self._end_handover(now)
+        if is_over(self._handovers.until, now):
+            if self._handovers.current is not None and self._handovers.current.over:
+                self._handovers.cancel("who wanted to leave did not")
+            else:
+                self._end_handover(now)
         if is_over(until.verdict, now):
             until.verdict = None
             self._fail(f"a worker failed and all {self._job.restarts} restarts are used up", now)
@@ -295,24 +258,30 @@ class Formation:
             self._consider_newcomers(now)
         if self._broken and self._round.phase is not RoundPhase.GATHERING:
             self._register.set_phase(RoundPhase.GATHERING, reason=self._broken)
-            self._release(self._handover)
-            self._until, self._handover = Deadlines(), None
+            self._handovers.drop()
+            self._until = Deadlines()
         if self._round.phase is RoundPhase.GATHERING:
             self._close_if_possible(now)
 
     def _consider_newcomers(self, now: float) -> None:
-        if self._handover is not None:
+        if moot := self._handover_is_moot():
+            self._handovers.cancel(moot)
+        if self.handing_over:
+            self._until.settle = None
             return
-        present = len(self._candidates())
-        grown = self._elasticity.world_of(present) > len(self._round.members)
-        ending = self._round.succeeded
+        grown, ending = self._has_grown(), self._round.succeeded
         if not grown or ending or self._roster.limbo or self._until.verdict is not None:
             self._until.settle = None
             self._tell_spares()
         elif self._until.settle is None:
             self._until.settle = now + self._elasticity.join_settle
         elif self._until.settle <= now:
-            self._hand_over("new nodes joined", now)
+            self._handovers.begin("new nodes joined", now)
+
+    def _has_grown(self) -> bool:
+        """Whether the job could train with more nodes than it does."""
+        present = len(self._candidates())
+        return self._elasticity.world_of(present) > len(self._round.members)
 
     def _tell_spares(self) -> None:
         if len(self._roster) <= len(self._round.members):

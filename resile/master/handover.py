@@ -44,6 +44,12 @@ class Handover:
     securing: bool = False
     """All members were asked to have the step in storage."""
 
+    number: int = 0
+    """Of all handovers of the job: no two have the same."""
+
+    over: bool = False
+    """Everybody had the time to save; those who want to leave may go, the others still hold."""
+
     _told: set[int] = field(default_factory=set)
     _steps: dict[int, int] = field(default_factory=dict)
     _copied: dict[int, int | None] = field(default_factory=dict)

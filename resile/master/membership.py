@@ -58,7 +58,8 @@ class Membership:
     @classmethod
     def restore(cls, register: Register, *, now: float) -> Membership:
         """Go on from what a store kept."""
-        restored = cls(register)
+        unseen = register.round.number == 0 and register.job.floor > 0
+        restored = cls(register, forgotten=unseen)
         restored._resume(f"the master resumed round {register.round.number}", now)
         return restored
 
@@ -130,6 +131,8 @@ class Membership:
             return done
         if (seen := newest_round(hello)) > max(self.round.number, self.job.floor):
             self._register.set_job(floor=seen)
+        if hello.handover > self.job.handovers:
+            self._register.set_job(handovers=hello.handover)
         if refusal := self._recalled(hello, now):
             return refusal
         if hello.held is not None:
@@ -231,26 +234,31 @@ class Membership:
         self._formation.leaving(node, reason, now)
         return None
 
-    def handover_told(self, fence: Fence, *, able: bool, now: float) -> str | None:
+    def handover_told(self, fence: Fence, handover: int, *, able: bool, now: float) -> str | None:
         """A node's workers know of a planned change, or cannot save."""
         if refusal := self._register.why_stale(fence, RoundPhase.RUNNING):
             return refusal
-        self._formation.told(self.roster[fence.node], now, able=able)
+        self._formation.told(self.roster[fence.node], handover, now, able=able)
         return None
 
-    def handed_over(self, fence: Fence, step: int, *, copied: int | None, now: float) -> str | None:
+    def handed_over(
+        self, fence: Fence, handover: int, step: int, *, copied: int | None, now: float
+    ) -> str | None:
         """A node's workers saved a step for a planned change, and hold. ``copied``: the newest step
         of which the next node has copies of all parts of this one."""
         if refusal := self._register.why_stale(fence, RoundPhase.RUNNING):
             return refusal
-        self._formation.handed_over(self.roster[fence.node], step, now, copied=copied)
+        node = self.roster[fence.node]
+        self._formation.handed_over(node, handover, step, now, copied=copied)
         return None
 
-    def handover_published(self, fence: Fence, stored: int | None, *, now: float) -> str | None:
+    def handover_published(
+        self, fence: Fence, handover: int, stored: int | None, *, now: float
+    ) -> str | None:
         """A node waits no longer for storage, where ``stored`` is the newest step."""
         if refusal := self._register.why_stale(fence, RoundPhase.RUNNING):
             return refusal
-        self._formation.published(self.roster[fence.node], stored, now)
+        self._formation.published(self.roster[fence.node], handover, stored, now)
         return None
 
     def left(self, fence: Fence, reason: str, *, now: float) -> None:

@@ -50,6 +50,9 @@ class JobRecord(msgspec.Struct, frozen=True, kw_only=True):
     floor: int = 0
     """The newest round an agent has seen that this master has not: the next one is newer."""
 
+    handovers: int = 0
+    """The number of the latest handover; each has another, so that late words are recognised."""
+
     recalled: int = 0
     """The round that was taken over from what agents hold, if a master ever lost its memory."""
 

@@ -35,6 +35,8 @@ class Register:
         self.roster = Roster()
         self.round = Round(RoundRecord(), {})
         self.journal = Journal(wall_offset=wall_offset)
+        self.handover = 0
+        """The number of the handover that is under way; 0 for none. Not kept: see ``handover``."""
 
     @classmethod
     def restore(cls, memory: Memory, *, now: float, wall_offset: float = 0.0) -> Register:
@@ -140,6 +142,7 @@ class Register:
             lease=self.elasticity.lease,
             elasticity=self.elasticity,
             note=note,
+            handover=self.handover,
         )
         self.send(node.id, welcome)
 

@@ -264,12 +264,12 @@ class MasterService:
                 return membership.succeeded(fence, now=now)
             case WorkersReached(reached=reached, missing=missing):
                 return membership.reached(fence, reached, missing, now=now)
-            case HandoverTold(able=able):
-                return membership.handover_told(fence, able=able, now=now)
-            case HandedOver(step=step, copied=copied):
-                return membership.handed_over(fence, step, copied=copied, now=now)
-            case HandoverPublished(stored=stored):
-                return membership.handover_published(fence, stored, now=now)
+            case HandoverTold(able=able, handover=handover):
+                return membership.handover_told(fence, handover, able=able, now=now)
+            case HandedOver(step=step, copied=copied, handover=handover):
+                return membership.handed_over(fence, handover, step, copied=copied, now=now)
+            case HandoverPublished(stored=stored, handover=handover):
+                return membership.handover_published(fence, handover, stored, now=now)
             case Leaving(reason=reason):
                 return membership.leaving(fence, reason, now=now)
             case Leave(reason=reason):

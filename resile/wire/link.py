@@ -81,6 +81,11 @@ class Link:
         self._may_join = asyncio.Event()
         self._may_join.set()
 
+    @property
+    def connected(self) -> bool:
+        """Whether there is a connection that a master has answered on."""
+        return self._connection is not None
+
     def send(self, message: FromAgent) -> None:
         """Say something soon, or never: the next Hello tells the same."""
         self._outbox.put_nowait(message)

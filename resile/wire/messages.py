@@ -155,6 +155,9 @@ class Hello(Message, frozen=True, kw_only=True):
     leaving: Line = ""
     """Why it is about to go, while it waits for everybody to save; see :class:`Leaving`."""
 
+    handover: Number = 0
+    """The newest handover it was ever told of: no later one may have the same number."""
+
 
 class Renew(Message, frozen=True, kw_only=True):
     """I am alive. Sent several times in a lease."""
@@ -219,6 +222,7 @@ class HandoverTold(Message, frozen=True, kw_only=True):
 
     fence: Fence
     able: bool
+    handover: Number = 0
 
 
 class HandedOver(Message, frozen=True, kw_only=True):
@@ -229,6 +233,8 @@ class HandedOver(Message, frozen=True, kw_only=True):
     copied: Number | None = None
     """The newest step of which the next node acknowledged copies of all my parts."""
 
+    handover: Number = 0
+
 
 class HandoverPublished(Message, frozen=True, kw_only=True):
     """I wait no longer for storage: what my workers saved is there, or cannot be."""
@@ -237,6 +243,8 @@ class HandoverPublished(Message, frozen=True, kw_only=True):
     stored: Number | None = None
     """The newest step of which all my parts are there; from the node that publishes, the newest
     whole checkpoint."""
+
+    handover: Number = 0
 
 
 # --- from the master ----------------------------------------------------------------------------
@@ -250,6 +258,8 @@ class Welcome(Message, frozen=True, kw_only=True):
     lease: float
     elasticity: Elasticity
     note: str = ""
+    handover: int = 0
+    """The handover that is under way, or 0: workers that hold for any other one go on."""
 
 
 class Wait(Message, frozen=True, kw_only=True):
@@ -282,16 +292,22 @@ class Start(Message, frozen=True, kw_only=True):
 
 
 class Handover(Message, frozen=True, kw_only=True):
-    """A planned change is near: tell your workers that they will save and hold."""
+    """A planned change is near: tell your workers that they will save and hold.
+
+    ``handover`` is its number. A master that returns after its death knows nothing of handovers
+    before; what is said of one of them is recognised by the number and ignored.
+    """
 
     round: int
     reason: str
+    handover: int = 0
 
 
 class HandoverStep(Message, frozen=True, kw_only=True):
     """To the node of rank 0, when all know: choose the step that everybody saves."""
 
     round: int
+    handover: int = 0
 
 
 class HandoverPublish(Message, frozen=True, kw_only=True):
@@ -299,12 +315,21 @@ class HandoverPublish(Message, frozen=True, kw_only=True):
     are not complete, or lie on nodes that leave as well."""
 
     round: int
+    handover: int = 0
 
 
 class HandoverOver(Message, frozen=True, kw_only=True):
     """Whoever wants to leave may do so now."""
 
     round: int
+
+
+class HandoverCancelled(Message, frozen=True, kw_only=True):
+    """The planned change does not happen: workers that hold for it go on training."""
+
+    round: int
+    handover: int
+    reason: str
 
 
 class Fenced(Message, frozen=True, kw_only=True):
@@ -378,6 +403,7 @@ FromMaster: TypeAlias = (
     | HandoverStep
     | HandoverPublish
     | HandoverOver
+    | HandoverCancelled
     | Fenced
     | Drain
     | JobDone

@@ -55,13 +55,17 @@ class Snapshots:
         """Whether all workers would save before a planned change."""
         return self._keeper.can_hand_over
 
-    def ask_handover(self, round: int) -> bool:
+    def ask_handover(self, number: int, *, round: int, patience: float) -> bool:
         """Ask the workers to save before a planned change; whether all of them can."""
-        return self._keeper.ask_handover(round)
+        return self._keeper.ask_handover(number, round=round, patience=patience)
 
-    def let_choose(self, round: int) -> None:
+    def let_choose(self, number: int, *, round: int) -> None:
         """Everybody was asked: the worker of rank 0 may choose the step."""
-        self._keeper.let_choose(round)
+        self._keeper.let_choose(number, round=round)
+
+    def call_off_handover(self) -> None:
+        """The planned change does not happen: workers that hold go on."""
+        self._keeper.call_off_handover()
 
     async def handed_over(self) -> int:
         """Wait until all workers hold a step; returns it."""

@@ -119,9 +119,9 @@ class Keeper:
                 return self._await(number, until)
             case FetchHeaders(address=address, labels=labels):
                 return self._fetch_headers(address, labels)
-            case Holding(step=step):
+            case Holding(step=step, handover=number):
                 with self._lock:
-                    self._desk.holds(worker.local_rank, step)
+                    self._desk.holds(worker.local_rank, step, handover=number)
                 return Done(), []
             case Resumed():
                 return self._resumed(worker, request)
@@ -132,19 +132,27 @@ class Keeper:
         with self._lock:
             return self._desk.able
 
-    def ask_handover(self, round: int) -> bool:
-        """Ask the workers to save before a planned change; whether all of them can."""
+    def ask_handover(self, number: int, *, round: int, patience: float) -> bool:
+        """Ask the workers to save before a planned change; whether all of them can.
+
+        Workers hold for ``patience`` seconds from now on at most, whatever happens.
+        """
         with self._lock:
             if round != self._round or not self._desk.able:
                 return False
-            self._desk.page.ask(round)
+            self._desk.ask(number, patience=patience)
             return True
 
-    def let_choose(self, round: int) -> None:
+    def let_choose(self, number: int, *, round: int) -> None:
         """All workers of the job were asked: rank 0, if it is here, may choose the step."""
         with self._lock:
             if round == self._round:
-                self._desk.page.let_choose(round)
+                self._desk.page.let_choose(number)
+
+    def call_off_handover(self) -> None:
+        """The planned change does not happen: workers that hold go on."""
+        with self._lock:
+            self._desk.call_off()
 
     @property
     def held(self) -> int | None:

@@ -224,9 +224,9 @@ class SnapshotMemory(ABC):
 
     # --- planned changes --------------------------------------------------------------------
 
-    def hold(self, step: int) -> None:
+    def hold(self, step: int, *, handover: int) -> None:
         """Say that ``step`` is saved for the planned change, and that this worker waits."""
-        self._expect(Done, Holding(step=step))
+        self._expect(Done, Holding(step=step, handover=handover))
 
     # --- storage ----------------------------------------------------------------------------
 

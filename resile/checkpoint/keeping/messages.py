@@ -155,6 +155,7 @@ class Holding(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     """This worker saved a step for a planned change, and waits."""
 
     step: int
+    handover: int
 
 
 Request = (

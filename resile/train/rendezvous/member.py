@@ -141,9 +141,9 @@ class Member:
                 log.warning("%s", reason)
                 if stop and self._state is LocalState.RUNNING:
                     self._put_down(self._round)
-            case Handover():
+            case Handover(handover=number):
                 # torchrun's agent keeps no snapshots: nobody need wait for its workers.
-                self._say(HandoverTold(fence=self._fence(), able=False))
+                self._say(HandoverTold(fence=self._fence(), able=False, handover=number))
             case Fenced(reason=reason):
                 log.warning("put out of the job: %s; joining again as a new node", reason)
                 self._put_down(0)

@@ -75,7 +75,8 @@ class HonestAgent:
                     store = StoreAddress("127.0.0.1", 1) if message.host_store else None
                     await self.send(Ready(fence=self.fence, store=store))
                 if isinstance(message, Handover):
-                    await self.send(HandoverTold(fence=self.fence, able=False))
+                    number = message.handover
+                    await self.send(HandoverTold(fence=self.fence, able=False, handover=number))
                 self.told.append(message)
                 self._changed.set()
 

@@ -12,7 +12,7 @@ import msgspec
 
 from resile.job.elasticity import Elasticity
 from resile.master.membership import Membership
-from resile.master.records import JobRecord, RoundPhase, decode_memory
+from resile.master.records import JOB_KEY, JobRecord, RoundPhase, decode_memory
 from resile.master.register import Register
 from resile.wire.messages import (
     Drain,
@@ -20,6 +20,7 @@ from resile.wire.messages import (
     Fenced,
     FromMaster,
     Handover,
+    HandoverCancelled,
     HandoverOver,
     HandoverPublish,
     HandoverStep,
@@ -66,6 +67,13 @@ class PretendAgent:
     start: Start | None = None
     seen: int = 0
     """The newest round ever: its keeper hears no workers of older ones."""
+    asked: int = 0
+    """The handover that its workers are asked for; 0 for none."""
+    holding: bool = False
+    """Whether its workers saved a step for that, and do nothing until it is over."""
+    hold_until: float = 0.0
+    newest: int = 0
+    """The newest handover it was ever told of."""
     leaving: bool = False
     stubborn: bool = False
     """Whether it does not leave when asked to."""
@@ -93,7 +101,12 @@ class PretendAgent:
             start=self.start,
             seen=self.seen,
             leaving="SIGTERM" if self.leaving else "",
+            handover=self.newest,
         )
+
+    def go_on(self) -> None:
+        """Workers that hold still train again, or are stopped."""
+        self.asked, self.holding = 0, False
 
 
 class Model:
@@ -102,7 +115,7 @@ class Model:
     def __init__(self, **sizes: object) -> None:
         self.elasticity = msgspec.convert(sizes, Elasticity)
         self.now = 0.0
-        self.membership = Membership(Register(JobRecord(job="j", elasticity=self.elasticity)))
+        self.membership = self._beginning()
         self.agents: dict[str, PretendAgent] = {}
         self.by_node: dict[int, PretendAgent] = {}
         self.kept: dict[str, bytes] = {}
@@ -110,6 +123,10 @@ class Model:
         self.answering = True
         self.losing = False
         """Whether the master dies between keeping records and sending messages."""
+        self.dies_in: int | None = None
+        """After how many more messages the master dies; None: it does not."""
+        self.newcomers_die = False
+        """Whether the nodes that are not in the round die with it."""
         self._names = 0
 
     # --- what tests do ----------------------------------------------------------------------
@@ -178,6 +195,9 @@ class Model:
             self.membership.tick(self.now)
             self.settle()
         self.now = end
+        for agent in self.agents.values():
+            if agent.hold_until <= self.now:
+                agent.go_on()
         if renew:
             self.renew_all()
         self.membership.tick(self.now)
@@ -191,11 +211,24 @@ class Model:
     def crash_master(self) -> None:
         """Lose all that was not kept; agents find the new master when told to reconnect."""
         self.settle()
+        self._return()
+
+    def _die(self) -> None:
+        """The master dies now, in the middle of what it says."""
+        self.dies_in = None
+        if self.newcomers_die:
+            members = self.membership.round.members
+            for agent in [a for a in self.agents.values() if a.node not in members]:
+                del self.agents[agent.name]
+        self._return()
+
+    def _return(self) -> None:
         self.losing = False
         memory = decode_memory(self.kept)
         assert memory is not None
         register = Register.restore(memory, now=self.now)
         self.membership = Membership.restore(register, now=self.now)
+        self.by_node = {}
         for agent in self.agents.values():
             agent.connected = False
         self.settle()
@@ -207,11 +240,17 @@ class Model:
         """
         self.settle()
         self.losing = False
-        job = JobRecord(job="j", elasticity=self.elasticity, floor=after_round)
-        self.membership = Membership(Register(job), forgotten=after_round > 0)
+        self.membership = self._beginning(after_round=after_round)
         self.kept, self.by_node, self.ids = {}, {}, set()
         for agent in self.agents.values():
             agent.connected = False
+        self.settle()
+
+    def _beginning(self, *, after_round: int = 0) -> Membership:
+        job = JobRecord(job="j", elasticity=self.elasticity, floor=after_round)
+        register = Register(job)
+        register.journal.keep(JOB_KEY, job)
+        return Membership(register, forgotten=after_round > 0)
 
     def reconnect_all(self) -> None:
         for agent in list(self.agents.values()):
@@ -237,6 +276,11 @@ class Model:
         }
 
     @property
+    def ended(self) -> bool:
+        """Whether the job is over."""
+        return self.membership.job.outcome is not None
+
+    @property
     def last_event(self) -> str:
         return self.membership.journal.events[-1].text
 
@@ -251,38 +295,51 @@ class Model:
                     self.kept.pop(key, None)
                 else:
                     self.kept[key] = msgspec.msgpack.encode(record)
-            if not instructions.sends or self.losing:
+            if self.losing:
+                return
+            if not instructions.sends:
+                self.check_holding()
                 return
             for node, message in instructions.sends:
+                if self.dies_in == 0:
+                    self._die()
+                    return
                 agent = self.by_node.get(node)
                 if agent and agent.connected:
                     self._hear(agent, message)
+                if self.dies_in is not None:
+                    self.dies_in -= 1
             self.check()
 
     def _hear(self, agent: PretendAgent, message: FromMaster) -> None:
         agent.told.append(message)
         match message:
-            case Welcome(node=node):
+            case Welcome(node=node, handover=handover):
                 assert agent.node == node or node not in self.ids, "an id was used again"
                 self.ids.add(node)
                 agent.node = node
+                if agent.asked != handover:
+                    agent.go_on()
             case Prepare(round=number, host_store=host):
                 assert number >= agent.seen
                 agent.round, agent.state, agent.seen = number, LocalState.IDLE, number
+                agent.go_on()
                 agent.store = StoreAddress("a", 1000 + number) if host else None
                 if self.answering:
                     self.answer_prepare(agent)
             case Start(round=number):
                 if number == agent.round and agent.state is LocalState.READY:
                     agent.state, agent.start = LocalState.RUNNING, message
-            case Handover(round=number):
+            case Handover(round=number, handover=handover):
                 assert (number, LocalState.RUNNING) == (agent.round, agent.state)
-                self.membership.handover_told(self.fence(agent), able=agent.saves, now=self.now)
-            case HandoverStep(round=number):
-                self._save(number)
+                self._ask_to_save(agent, handover)
+            case HandoverStep(handover=handover):
+                self._save_all(handover)
+            case HandoverCancelled(handover=handover):
+                assert handover == agent.asked or not agent.saves
+                agent.go_on()
             case HandoverPublish() if not agent.slow:
-                stored = STEP if agent.stores else None
-                self.membership.handover_published(self.fence(agent), stored, now=self.now)
+                self.publish(agent, STEP if agent.stores else None)
             case HandoverOver() if agent.leaving:
                 self.agents.pop(agent.name)
                 agent.connected = False
@@ -292,24 +349,46 @@ class Model:
                 self.membership.leaving(self.fence(agent), "asked to", now=self.now)
             case Wait(stop_workers=True):
                 agent.state = LocalState.IDLE
+                agent.go_on()
             case Fenced():
                 agent.node, agent.round, agent.state = None, 0, LocalState.IDLE
                 agent.connected, agent.start = False, None
+                agent.go_on()
             case JobDone() | Refused():
                 agent.connected = False
 
-    def _save(self, number: int) -> None:
+    def _ask_to_save(self, agent: PretendAgent, handover: int) -> None:
+        assert handover >= agent.newest, "the number of a handover was used again"
+        if agent.asked != handover:
+            agent.go_on()
+        agent.newest = handover
+        if agent.saves:
+            agent.asked = handover
+            agent.hold_until = self.now + self.elasticity.longest_hold
+        fence = self.fence(agent)
+        self.membership.handover_told(fence, handover, able=agent.saves, now=self.now)
+        if agent.holding:
+            self.save(agent)  # a master that asks again hears again
+
+    def _save_all(self, handover: int) -> None:
         """Rank 0's node chose a step: everybody saves it, who was told before."""
-        members = [self.by_node[node] for node in self.membership.round.members]
-        for member in members:
-            assert any(isinstance(m, Handover) and m.round == number for m in member.told)
-            if not member.slow and member.connected:
+        for node in self.membership.round.members:
+            member = self.by_node[node]
+            assert member.asked == handover, "a worker could have passed the step unawares"
+            if not member.slow:
                 self.save(member)
 
     def save(self, agent: PretendAgent) -> None:
         """Its workers hold the step; said again when the copies have arrived."""
-        copied = STEP if agent.copies else None
-        self.membership.handed_over(self.fence(agent), STEP, copied=copied, now=self.now)
+        agent.holding = True
+        if agent.connected:
+            copied = STEP if agent.copies else None
+            fence = self.fence(agent)
+            self.membership.handed_over(fence, agent.asked, STEP, copied=copied, now=self.now)
+
+    def publish(self, agent: PretendAgent, stored: int | None = STEP) -> None:
+        """It waits no longer for storage, which has what its workers hold, or does not."""
+        self.membership.handover_published(self.fence(agent), agent.asked, stored, now=self.now)
 
     def ask_to_leave(self, agent: PretendAgent) -> None:
         agent.leaving = True
@@ -341,3 +420,9 @@ class Model:
             assert len({s.group_rank for s in starts}) == len(starts)
             assert len({s.first_rank for s in starts}) == len(starts)
         assert 0 <= self.membership.job.restarts <= elasticity.max_restarts
+
+    def check_holding(self) -> None:
+        """When everything is said: nobody's workers stand still without the master's knowing."""
+        for agent in self.agents.values():
+            if agent.holding and agent.connected and agent.name in self.running:
+                assert self.membership.handing_over, f"{agent.name} holds for nothing"

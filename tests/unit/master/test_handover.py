@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from resile.wire.messages import Drain, Handover, HandoverPublish, HandoverStep
-from tests.unit.master.model import STEP, Model, PretendAgent
+from tests.unit.master.model import Model, PretendAgent
 
 
 def told(agent: PretendAgent, kind: type) -> int:
@@ -269,10 +269,10 @@ def test_nodes_that_leave_together_wait_until_everybody_has_published() -> None:
     agents = leaving_together(model)
     assert [told(agent, HandoverPublish) for agent in agents] == [1, 1, 1]
     for agent in agents[1:]:
-        model.membership.handover_published(model.fence(agent), STEP, now=model.now)
+        model.publish(agent)
     model.settle()
     assert model.running == {agent.name for agent in agents}, "the copies of one would be lost"
-    model.membership.handover_published(model.fence(agents[0]), STEP, now=model.now)
+    model.publish(agents[0])
     model.settle()
     assert model.running == {agents[0].name}
 
@@ -335,7 +335,7 @@ def test_a_node_whose_copies_do_not_arrive_leaves_when_the_step_is_in_storage() 
     model = Model(min_nodes=1, max_nodes=2)
     agents = leaving_uncopied(model)
     for agent in agents:
-        model.membership.handover_published(model.fence(agent), STEP, now=model.now)
+        model.publish(agent)
     model.settle()
     assert model.running == {agents[0].name}
     assert "all 2 nodes hold step 7, which is in storage" in story(model)
@@ -345,7 +345,7 @@ def test_without_storage_the_copies_are_waited_for_until_the_time_is_over() -> N
     model = Model(min_nodes=1, max_nodes=2, handover_timeout=10)
     agents = leaving_uncopied(model)
     for agent in agents:
-        model.membership.handover_published(model.fence(agent), None, now=model.now)
+        model.publish(agent, None)
     model.settle()
     model.advance(9)
     assert len(model.running) == 2

@@ -1,0 +1,168 @@
+"""A job's handovers: what is said to members before a planned change, and how each one ends.
+
+A handover is in this master's memory only: should it die, its successor knows of none and says so
+to every agent that comes back, and their workers go on. Each handover has a number, so that what
+agents still say of the old one is not taken for an answer to a new one. A handover that is begun
+always ends: the round breaks, or every member is told that it is cancelled.
+"""
+
+from __future__ import annotations
+
+from resile.master.handover import Handover, Stage
+from resile.master.register import Register
+from resile.wire import messages
+
+__all__ = ["Handovers"]
+
+
+class Handovers:
+    """One job's handovers, of which at most one is under way.
+
+    The methods that hear from members return whether there is nothing left to wait for.
+    """
+
+    def __init__(self, register: Register) -> None:
+        self._register = register
+        self._current: Handover | None = None
+        self.until: float | None = None
+        """When the patience for what is under way ends."""
+
+    @property
+    def current(self) -> Handover | None:
+        """The one that is under way."""
+        return self._current
+
+    def begin(self, reason: str, now: float, *, leaving: int | None = None) -> None:
+        """Ask all members to save, unless they are asked already."""
+        register = self._register
+        if self._current is None:
+            number = register.job.handovers + 1
+            register.set_job(handovers=number)
+            register.handover = number
+            self._current = Handover(reason, tuple(register.round.members), number=number)
+            self.until = now + register.elasticity.handover_timeout
+            for member in register.round.members:
+                self._ask(self._current, member)
+        if leaving is not None:
+            self._current.leaving.add(leaving)
+            if self._current.over:
+                self._let_go(leaving)
+
+    def remind(self, member: int) -> None:
+        """A member is back, and may have missed what was said."""
+        handover = self._current
+        if handover is None or handover.over:
+            return
+        handover.remind(member)
+        self._ask(handover, member)
+        if handover.securing:
+            self._ask_to_publish(handover, member)
+
+    def told(self, node: int, number: int, *, able: bool) -> bool:
+        """A member's workers know of the planned change, or cannot save."""
+        handover = self._prepared(number)
+        if handover is None:
+            return False
+        if able and handover.told(node):
+            register = self._register
+            step = messages.HandoverStep(round=register.round.number, handover=number)
+            register.send(register.round.members[0], step)
+        return not able
+
+    def saved(self, node: int, number: int, step: int, now: float, *, copied: int | None) -> bool:
+        """A member's workers saved a step and hold."""
+        handover = self._prepared(number)
+        if handover is None:
+            return False
+        handover.saved(node, step, copied=copied)
+        return self._is_secured(handover, now)
+
+    def published(self, node: int, number: int, stored: int | None, now: float) -> bool:
+        """A member has what its workers saved in storage, or cannot have it there."""
+        handover = self._prepared(number)
+        if handover is None:
+            return False
+        handover.published(node, stored)
+        return self._is_secured(handover, now)
+
+    def _is_secured(self, handover: Handover, now: float) -> bool:
+        """Whether nothing is lost with those who leave; until then, also have it in storage."""
+        stage = handover.stage(self._leaving())
+        if stage is Stage.SECURING and not handover.securing:
+            handover.securing = True
+            self.until = now + self._register.elasticity.handover_timeout
+            for member in self._register.round.members:
+                self._ask_to_publish(handover, member)
+        return stage is Stage.OVER
+
+    def finish(self, now: float) -> None:
+        """Everybody saved, or cannot, or took too long: those who want to leave may go.
+
+        The others hold until these have left, for a lease at most.
+        """
+        handover = self._current
+        if handover is None or handover.over:
+            return
+        handover.over = True
+        self.until = now + self._register.elasticity.lease
+        self._tell_outcome(handover, now)
+        for node in handover.leaving:
+            self._let_go(node)
+
+    def leaves_early(self, node: int, now: float) -> None:
+        """A node goes: if a planned change was not over, it is said what is lost with the node."""
+        handover = self._current
+        if handover is not None and not handover.over:
+            self._tell_outcome(handover, now, also=node)
+
+    def cancel(self, reason: str) -> None:
+        """The change does not happen, and the round goes on: so must everybody's workers."""
+        handover = self._current
+        if handover is None:
+            return
+        cancelled = messages.HandoverCancelled(
+            round=self._register.round.number, handover=handover.number, reason=reason
+        )
+        for member in self._register.round.members:
+            if member in self._register.roster:
+                self._register.send(member, cancelled)
+        self.drop()
+
+    def drop(self) -> None:
+        """The round is broken, which ends it for everybody; who wants to leave may go."""
+        handover, self._current = self._current, None
+        self.until, self._register.handover = None, 0
+        for node in handover.leaving if handover is not None else ():
+            self._let_go(node)
+
+    def _prepared(self, number: int) -> Handover | None:
+        """The one that is prepared, if it is the one that is spoken of."""
+        current = self._current
+        known = current is not None and current.number == number and not current.over
+        return current if known else None
+
+    def _leaving(self) -> frozenset[int]:
+        """Members that said that they leave, be it for this change or during it."""
+        return frozenset(self._register.roster.parting.intersection(self._register.round.members))
+
+    def _tell_outcome(self, handover: Handover, now: float, *, also: int | None = None) -> None:
+        """``also``: a member that leaves without having asked."""
+        if handover.any_saved:
+            labels = {node.id: node.label for node in self._register.roster}
+            leaving = {*self._leaving(), *(node for node in handover.members if node == also)}
+            outcome = handover.outcome(leaving, labels)
+            self._register.tell("HandedOver", f"{handover.reason}: {outcome}", now)
+
+    def _ask(self, handover: Handover, member: int) -> None:
+        ask = messages.Handover(
+            round=self._register.round.number, reason=handover.reason, handover=handover.number
+        )
+        self._register.send(member, ask)
+
+    def _ask_to_publish(self, handover: Handover, member: int) -> None:
+        number = self._register.round.number
+        ask = messages.HandoverPublish(round=number, handover=handover.number)
+        self._register.send(member, ask)
+
+    def _let_go(self, node: int) -> None:
+        self._register.send(node, messages.HandoverOver(round=self._register.round.number))
