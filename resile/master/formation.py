@@ -166,10 +166,19 @@ class Formation:
             return
         self._handovers.begin(f"{node.label} is leaving: {reason}", now, leaving=node.id)
 
-    def may_save(self, node: Node) -> bool:
+    def may_save(self, node: Node, now: float) -> bool:
         """Whether a node has workers in the round that might hold steps nobody else has."""
         running = self._round.phase is RoundPhase.RUNNING and node.state is LocalState.RUNNING
-        return running and node.connected and node.id in self._round
+        answers = node.connected and node.lease_until > now
+        return running and answers and node.id in self._round
+
+    def cannot_do_without(self, nodes: Collection[Node]) -> bool:
+        """Whether a round is under way that nobody could go on with if these were put out."""
+        if self._round.phase is RoundPhase.GATHERING:
+            return False
+        out = {node.id for node in nodes}
+        others = [n for n in self._roster.staying() if n.connected and n.id not in out]
+        return not self._elasticity.world_of(len(others))
 
     @property
     def handing_over(self) -> bool:

@@ -32,7 +32,7 @@ class Journal:
     def __init__(self, events: tuple[EventRecord, ...] = (), *, wall_offset: float = 0.0) -> None:
         """``wall_offset`` turns the clock of ``now`` into Unix time."""
         self.events = deque(events)
-        self._wall_offset = wall_offset
+        self.wall_offset = wall_offset
         self._pending = Instructions()
 
     def take(self) -> Instructions:
@@ -64,7 +64,7 @@ class Journal:
 
     def wall(self, now: float) -> float:
         """``now`` as Unix time."""
-        return now + self._wall_offset
+        return now + self.wall_offset
 
     def tell(
         self, kind: str, text: str, now: float, *, round: int, node: int | None = None

@@ -142,7 +142,7 @@ class Membership:
     def heard(self, fence: Fence, *, now: float) -> None:
         """Whatever a node says, it is alive."""
         if node := self.roster.get(fence.node):
-            node.lease_until = now + self.elasticity.lease
+            node.lease_until, node.waited_for = now + self.elasticity.lease, False
 
     def renew(
         self, fence: Fence, progress: Progress | None, *, usage: Usage | None = None, now: float
@@ -317,12 +317,35 @@ class Membership:
             self._evict(node, "another node has its place", now)
         if now >= self._next_roll_call:
             self._next_roll_call = now + self.elasticity.lease / ROLL_CALLS_PER_LEASE
-            for node in self.roster.silent(now):
-                self._evict(node, f"no sign of life for {self.elasticity.lease:g} s", now)
+            self._call_roll(now)
         for node in self._formation.unready(now):
             self._evict(node, f"not ready within {self.elasticity.forming_timeout:g} s", now)
         self._formation.check_deadlines(now)
         self._formation.consider(now)
+
+    def _call_roll(self, now: float) -> None:
+        """Put out who is silent, if that helps anybody.
+
+        A node that was paused comes back as if nothing had happened. Without it nobody would train,
+        so it is waited for, as long as for a node that is missing.
+        """
+        silent = self.roster.silent(now)
+        lease, patience = self.elasticity.lease, self.elasticity.join_timeout
+        needed = bool(silent) and self._formation.cannot_do_without(silent)
+        for node in silent:
+            if needed and node.id in self.round and now < node.lease_until + patience:
+                self._wait_for(node, now)
+            else:
+                self._evict(node, f"no sign of life for {lease:g} s", now)
+
+    def _wait_for(self, node: Node, now: float) -> None:
+        if not node.waited_for:
+            node.waited_for = True
+            text = (
+                f"{node.label} has given no sign of life for {self.elasticity.lease:g} s; "
+                "it is not put out, because nobody could take its place"
+            )
+            self._register.tell("NodeSilent", text, now, node=node.id)
 
     def leases_lost(self, *, now: float) -> None:
         """What the running round took of its data is not known: only a snapshot says."""

@@ -37,6 +37,9 @@ class Node:
     leave_by: float | None = None
     """Until when it may stay although another has its place: its workers may want to save."""
 
+    waited_for: bool = False
+    """Its lease is over, and it is kept because nobody could take its place."""
+
     told: str = ""
     """The reason it was last given for waiting, so that it is told once."""
 

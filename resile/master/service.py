@@ -22,6 +22,7 @@ from resile.master.membership import Membership
 from resile.master.records import BoardRecord, EventRecord
 from resile.master.shards import ShardBook
 from resile.master.stores import Store
+from resile.wire.clock import PULSE, RunningClock
 from resile.wire.messages import (
     Fence,
     Fenced,
@@ -36,6 +37,7 @@ from resile.wire.messages import (
     Refused,
     Renew,
     Warmed,
+    Welcome,
     WorkersFailed,
     WorkersReached,
     WorkersSucceeded,
@@ -73,6 +75,8 @@ class MasterService:
         """Since when no node is in the job; None while there are some."""
         self.ever_joined = len(membership.roster) > 0
         self._store = store
+        self._clock = RunningClock()
+        """What no agent could say while this process stood still is not held against it."""
         self._nodes: dict[Peer, int] = {}
         self._inbox: list[Happening] = []
         self._wake = asyncio.Event()
@@ -154,7 +158,8 @@ class MasterService:
         await self._act(self.membership.instructions())
         while not self._leaving:  # before Python 3.12 wait_for may swallow a cancellation
             await self._something()
-            now = time.monotonic()
+            now = self._clock.now()
+            self.membership.journal.wall_offset = time.time() - now
             inbox, self._inbox = self._inbox, []
             for happening in inbox:
                 happening(now)
@@ -163,11 +168,11 @@ class MasterService:
             await self._act(self.membership.instructions())
 
     async def _something(self) -> None:
-        """Wait for a happening or the next deadline."""
-        now = time.monotonic()
+        """Wait for a happening, the next deadline or the next reading of the clock."""
+        now = self._clock.now()
         deadlines = (self.membership.next_deadline(now), self.shards.next_deadline())
-        deadline = min((one for one in deadlines if one is not None), default=None)
-        timeout = None if deadline is None else max(0.0, deadline - now)
+        next_one = min((one for one in deadlines if one is not None), default=now + PULSE)
+        timeout = min(PULSE, max(0.0, next_one - now))
         try:
             await asyncio.wait_for(self._wake.wait(), timeout)
         except asyncio.TimeoutError:
@@ -190,6 +195,9 @@ class MasterService:
                 peer.send(body)
                 if isinstance(body, Fenced):
                     self._forget(peer)
+                elif isinstance(body, Welcome):
+                    # Not before: keeping the records may take longer than a lease.
+                    self.membership.heard(Fence(node, 0), now=self._clock.now())
         self._notice_emptiness()
 
     def _log_events(self) -> None:

@@ -31,7 +31,7 @@ class Succession:
             away = not node.connected and node.not_before <= now
             if not _replaces(newcomer, node.record.info):
                 gone += [node] if away else []
-            elif self._formation.may_save(node):
+            elif self._formation.may_save(node, now):
                 self._make_way(node, newcomer, now)
             elif node.connected or away:
                 gone.append(node)
@@ -43,7 +43,7 @@ class Succession:
         """A node is here again; another may have its place meanwhile."""
         info = node.record.info
         for other in self._rivals(info):
-            if _replaces(other.record.info, info) and self._formation.may_save(node):
+            if _replaces(other.record.info, info) and self._formation.may_save(node, now):
                 self._make_way(node, other.record.info, now)
 
     def _rivals(self, info: NodeInfo) -> list[Node]:
