@@ -13,6 +13,7 @@ from pathlib import Path
 from resile.job.elasticity import Elasticity
 from resile.wire.auth import TOKEN_VARIABLE
 from resile.wire.endpoint import Endpoint
+from resile.wire.errors import RefusedByPeer
 from resile.wire.launching import MasterFailed, launch_master, master_command
 from resile.wire.statedir import private_folder
 
@@ -49,13 +50,15 @@ class MasterKeeper:
         return endpoint
 
     async def revive(self) -> str:
-        """Start a master; returns why that failed.
+        """Start a master; returns why that failed, and raises RefusedByPeer if it always will.
 
         Another agent may have been quicker: then the port or the store is taken.
         """
         try:
             endpoint = await self.start()
         except MasterFailed as error:
+            if error.final:
+                raise RefusedByPeer(str(error), final=True) from None
             log.debug("%s", error)
             return str(error)
         log.info("started the job's master at %s", endpoint)

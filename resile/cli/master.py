@@ -15,14 +15,20 @@ from resile.cli.option_types import RESTARTS, ROUND
 from resile.cli.verbosity import verbosity_options
 from resile.master.main import MasterConfig, PortTaken, run_master
 from resile.master.sqlite_store import SqliteStore
-from resile.master.stores import Store, StoreError
+from resile.master.stores import Store, StoreError, StoreOfOtherJob
 from resile.wire.auth import AuthError, given_token, server_tls, shared_token
 from resile.wire.endpoint import Endpoint, EndpointError, is_loopback, parse_endpoint
-from resile.wire.launching import AFTER_ROUND_VARIABLE
+from resile.wire.launching import AFTER_ROUND_VARIABLE, OTHER_JOB_EXIT
 from resile.wire.statedir import StateDirError, private_folder, remove_run_folder
 from resile.wire.statedir import run_folder as folder_of
 
 log = logging.getLogger("resile.master")
+
+
+class OtherJob(click.ClickException):
+    """The store holds another job; who started this master knows by the code not to try again."""
+
+    exit_code = OTHER_JOB_EXIT
 
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
@@ -120,7 +126,8 @@ def master(
     except AuthError as error:
         raise click.UsageError(str(error)) from None
     except (PortTaken, StateDirError, StoreError) as error:
-        raise click.ClickException(str(error)) from None
+        kind = OtherJob if isinstance(error, StoreOfOtherJob) else click.ClickException
+        raise kind(str(error)) from None
     finally:
         if past and job_folder is None:
             remove_run_folder(folder)

@@ -95,6 +95,11 @@ class EtcdStore:
         elif parts:
             await self._write([delete_below(self._parts)])
 
+    @property
+    def how_to_forget(self) -> str:
+        """See :class:`resile.master.stores.Store`."""
+        return f"end its processes and delete what is below the prefix of {self._address}"
+
     async def _put_in_place(self, transactions: list[dict[str, bytes | None]]) -> None:
         for changes in transactions:
             await self._write(self._operations(changes))

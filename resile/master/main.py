@@ -24,12 +24,12 @@ from resile.job.elasticity import Elasticity
 from resile.master.http import add_routes
 from resile.master.log_http import add_log_routes
 from resile.master.membership import Membership
-from resile.master.records import JOB_KEY, JobRecord, decode_memory
+from resile.master.records import JOB_KEY, JobRecord, Memory, decode_memory
 from resile.master.register import Register
 from resile.master.service import MasterService
 from resile.master.shards import ShardBook
 from resile.master.shards_desk import ShardDesk
-from resile.master.stores import Store
+from resile.master.stores import Store, StoreOfOtherJob
 from resile.wire.client import AGENT_PATH
 from resile.wire.doorkeeper import Doorkeeper
 from resile.wire.endpoint import Endpoint
@@ -118,6 +118,8 @@ async def _service(config: MasterConfig, store: Store) -> MasterService:
     wall_offset = time.time() - time.monotonic()
     memory = decode_memory(await store.load())
     if memory is not None and config.job not in (None, memory.job.job):
+        if memory.job.outcome is None:
+            raise StoreOfOtherJob(_other_job(memory, config, store))
         log.info("the store holds another job, '%s', which is over: forgetting it", memory.job.job)
         await store.erase()
         memory = None
@@ -125,7 +127,13 @@ async def _service(config: MasterConfig, store: Store) -> MasterService:
         log.info("found the job in the store: going on at round %d", memory.round.number)
         now = time.monotonic()
         register = Register.restore(memory, now=now, wall_offset=wall_offset)
-        membership = Membership.restore(register, now=now)
+        membership = Membership.restore(
+            register,
+            now=now,
+            ends_with_job=config.until_done,
+            # Otherwise somebody manages the job who would not know what a person removed.
+            how_to_forget=store.how_to_forget if config.until_done else "",
+        )
         shards = ShardBook(register.journal, memory.shards, now=now)
         shards.expect_back(proof_at=now + register.elasticity.lease)
         return MasterService(membership, store, board=memory.board, shards=shards)
@@ -138,7 +146,19 @@ async def _service(config: MasterConfig, store: Store) -> MasterService:
     register = Register(job, wall_offset=wall_offset)
     if job.agreed:
         register.journal.keep(JOB_KEY, job)  # what is kept beside it is found by this key
-    return MasterService(Membership(register, forgotten=config.after_round > 0), store)
+    membership = Membership(
+        register, forgotten=config.after_round > 0, ends_with_job=config.until_done
+    )
+    return MasterService(membership, store)
+
+
+def _other_job(memory: Memory, config: MasterConfig, store: Store) -> str:
+    name = memory.job.job
+    return (
+        f"{config.endpoint} belongs to the job '{name}', which is not over (round "
+        f"{memory.round.number}): continue it with --rdzv-id {name}, use another endpoint for "
+        f"'{config.job}', or to forget '{name}', {store.how_to_forget}"
+    )
 
 
 async def _listen(
@@ -175,7 +195,8 @@ async def _ended(config: MasterConfig, service: MasterService) -> None:
     while not (config.until_done and _is_over(service)):
         await asyncio.sleep(0.1)
     deadline = time.monotonic() + FAREWELL
-    while service.peers and time.monotonic() < deadline:
+    # A master that found the job over has told nobody yet, and its agents are on their way.
+    while (service.peers or service.found_over) and time.monotonic() < deadline:
         await asyncio.sleep(0.02)
 
 

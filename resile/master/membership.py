@@ -15,6 +15,7 @@ from __future__ import annotations
 from resile.job.elasticity import Elasticity
 from resile.master.formation import Formation
 from resile.master.journal import Instructions, Journal
+from resile.master.leftover import Leftover
 from resile.master.recall import Recall, newest_round, remembers
 from resile.master.records import JobRecord, NodeRecord, RoundPhase
 from resile.master.register import Register
@@ -45,10 +46,23 @@ ROLL_CALLS_PER_LEASE = 10
 class Membership:
     """One job's nodes and rounds."""
 
-    def __init__(self, register: Register, *, forgotten: bool = False) -> None:
-        """``forgotten``: the job is known to have trained, though nothing of that is."""
+    def __init__(
+        self,
+        register: Register,
+        *,
+        forgotten: bool = False,
+        ends_with_job: bool = False,
+        how_to_forget: str = "",
+    ) -> None:
+        """``forgotten``: the job is known to have trained, though nothing of that is.
+
+        ``ends_with_job``: this master goes when the job is over, and another can begin.
+        ``how_to_forget``: what a person does who does not want the job in the store continued.
+        """
         self._register = register
         self._forgotten = forgotten
+        self._ends_with_job = ends_with_job
+        self._leftover = Leftover(register, how_to_forget)
         self._formation = Formation(register)
         self._succession = Succession(register, self._formation)
         self._next_roll_call = 0.0
@@ -56,10 +70,23 @@ class Membership:
         """While agents are asked what they hold, because nothing is remembered."""
 
     @classmethod
-    def restore(cls, register: Register, *, now: float) -> Membership:
+    def restore(
+        cls,
+        register: Register,
+        *,
+        now: float,
+        ends_with_job: bool = False,
+        how_to_forget: str = "",
+    ) -> Membership:
         """Go on from what a store kept."""
         unseen = register.round.number == 0 and register.job.floor > 0
-        restored = cls(register, forgotten=unseen)
+        restored = cls(
+            register,
+            forgotten=unseen,
+            ends_with_job=ends_with_job,
+            how_to_forget=how_to_forget,
+        )
+        restored._leftover.expect(register.roster)
         restored._resume(f"the master resumed round {register.round.number}", now)
         return restored
 
@@ -128,7 +155,7 @@ class Membership:
             reason = f"this master serves the job '{self.job.job}', not '{hello.job}'"
             return Refused(reason=reason, final=True)
         if done := self._register.done():
-            return done
+            return self._too_late(hello, done)
         if (seen := newest_round(hello)) > max(self.round.number, self.job.floor):
             self._register.set_job(floor=seen)
         if hello.handover > self.job.handovers:
@@ -138,6 +165,18 @@ class Membership:
         if hello.held is not None:
             return self._come_back(hello, hello.held, now)
         return self._join(hello, now)
+
+    def _too_late(self, hello: Hello, done: JobDone) -> JobDone | Refused:
+        """The job is over. Whoever was part of it, or was started for it by a platform, hears how
+        it ended; a node that is started anew wants to train, not to be told that others did."""
+        part_of_it = hello.held is not None or hello.seen or hello.info.generation is not None
+        if part_of_it:
+            return done
+        over = f"the job '{self.job.job}' is over ({done.outcome.value}: {done.reason})"
+        if self._ends_with_job:
+            return Refused(reason=f"{over}, and its master is about to go")
+        reason = f"{over}, and nothing was run here: start another master for another job"
+        return Refused(reason=reason, final=True)
 
     def heard(self, fence: Fence, *, now: float) -> None:
         """Whatever a node says, it is alive."""
@@ -406,6 +445,7 @@ class Membership:
             "NodeJoined", f"{node.label} joined{_from_where(hello.info)}", now, node=node.id
         )
         self._register.welcome(node, 0, note=_difference(self.elasticity, hello.elasticity))
+        self._leftover.joined(node, hello.elasticity)
         self._formation.consider(now)
         self._formation.greet(node)
         return node.id
@@ -417,6 +457,7 @@ class Membership:
         if held.round > self.round.number:
             return Fenced(reason=f"this master knows nothing of round {held.round}")
         self.roster.is_back(node, lease_until=now + self.elasticity.lease)
+        self._leftover.came_back(node)
         if hello.warm:
             self.roster.warmed(node)
         self._register.welcome(node, held.round)
@@ -456,6 +497,7 @@ class Membership:
 
     def _remove(self, node: Node, reason: str, now: float) -> None:
         self._register.remove(node)
+        self._leftover.gone(node, now)
         self._formation.lost(node, reason, now)
 
 

@@ -74,6 +74,8 @@ class MasterService:
         self.emptied_at: float | None = time.monotonic()
         """Since when no node is in the job; None while there are some."""
         self.ever_joined = len(membership.roster) > 0
+        self.found_over = membership.job.outcome is not None
+        """Whether the job was over when this master began, which its agents may not know."""
         self._store = store
         self._clock = RunningClock()
         """What no agent could say while this process stood still is not held against it."""

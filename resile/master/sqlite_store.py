@@ -84,6 +84,11 @@ class SqliteStore:
         except sqlite3.Error as error:
             raise StoreUnusable(f"the store {self._path} cannot be written: {error}") from None
 
+    @property
+    def how_to_forget(self) -> str:
+        """See :class:`resile.master.stores.Store`."""
+        return f"end its processes and remove {self._path}"
+
     def _opened(self) -> sqlite3.Connection:
         if self._database is None:
             raise StoreUnusable(f"the store {self._path} is not open")

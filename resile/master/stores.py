@@ -1,8 +1,9 @@
 """Where a master keeps its records: two methods, so that any database will do.
 
 StoreError
-├── StoreUnusable   it cannot be opened or written: the user has to do something
-└── StoreTaken      another master holds it, or took it over: this one has to go
+├── StoreUnusable     it cannot be opened or written: the user has to do something
+├── StoreOfOtherJob   it holds a job that is not over, and not the one that was asked for
+└── StoreTaken        another master holds it, or took it over: this one has to go
 """
 
 from __future__ import annotations
@@ -17,6 +18,10 @@ class StoreError(Exception):
 
 class StoreUnusable(StoreError):
     """The store cannot be opened, read or written."""
+
+
+class StoreOfOtherJob(StoreError):
+    """The store holds another job that is not over: only a person can say whether to forget it."""
 
 
 class StoreTaken(StoreError):
@@ -37,3 +42,7 @@ class Store(Protocol):
 
     async def erase(self) -> None:
         """Forget everything: the job is over and seen to be over."""
+
+    @property
+    def how_to_forget(self) -> str:
+        """What a person does to have everything forgotten, to be read after 'to forget it,'."""

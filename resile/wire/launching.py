@@ -19,6 +19,7 @@ from resile.wire.endpoint import Endpoint
 __all__ = [
     "AFTER_ROUND_VARIABLE",
     "KEPT_VARIABLE",
+    "OTHER_JOB_EXIT",
     "MasterFailed",
     "conf_text",
     "launch_master",
@@ -35,8 +36,19 @@ AFTER_ROUND_VARIABLE = "RESILE_AFTER_ROUND"
 """Tells a master how far the job had come under one whose memory is lost."""
 
 
+OTHER_JOB_EXIT = 3
+"""The exit code of a master whose store holds another job, which is not over."""
+
+
 class MasterFailed(Exception):
-    """The master cannot be started or ended before it listened; the text says why."""
+    """The master cannot be started or ended before it listened; the text says why.
+
+    ``final``: it would be the same next time.
+    """
+
+    def __init__(self, reason: str, *, final: bool = False) -> None:
+        super().__init__(reason)
+        self.final = final
 
 
 async def launch_master(
@@ -55,8 +67,8 @@ async def launch_master(
         process.kill()
         raise MasterFailed(f"the master did not listen within {START_TIMEOUT:g} s") from None
     if endpoint is None:
-        await asyncio.to_thread(process.wait)
-        raise MasterFailed(_last_line(log))
+        code = await asyncio.to_thread(process.wait)
+        raise MasterFailed(_last_line(log), final=code == OTHER_JOB_EXIT)
     return process, endpoint
 
 

@@ -75,7 +75,7 @@ class Member:
         self._rejoin = rejoin
         self._changed = threading.Condition()
         self._node: int | None = None
-        self._round = 0
+        self._round = self._seen = 0
         self._state = LocalState.IDLE
         self._store: StoreAddress | None = None
         self._failures: tuple[WorkerFailure, ...] = ()
@@ -98,6 +98,7 @@ class Member:
                 state=self._state,
                 store=self._store,
                 failures=self._failures,
+                seen=self._seen,
             )
 
     def renewal(self) -> FromAgent | None:
@@ -157,6 +158,7 @@ class Member:
     def _form(self, prepare: Prepare) -> None:
         if prepare.round != self._round:
             log.info("round %d forms: %s", prepare.round, prepare.reason)
+            self._seen = max(self._seen, prepare.round)
             self._put_down(prepare.round)
             self._prepare = prepare
         elif self._state is LocalState.READY:

@@ -59,6 +59,8 @@ class PretendAgent:
     """Whether the next node has copies of what they save."""
     stores: bool = True
     """Whether what they save gets into storage."""
+    terms: Elasticity | None = None
+    """What its user asked for, if not the same as the others'."""
     node: int | None = None
     round: int = 0
     state: LocalState = LocalState.IDLE
@@ -115,6 +117,7 @@ class Model:
     def __init__(self, **sizes: object) -> None:
         self.elasticity = msgspec.convert(sizes, Elasticity)
         self.now = 0.0
+        self.ends_with_job = True
         self.membership = self._beginning()
         self.agents: dict[str, PretendAgent] = {}
         self.by_node: dict[int, PretendAgent] = {}
@@ -140,7 +143,8 @@ class Model:
 
     def connect(self, agent: PretendAgent) -> None:
         agent.connected = True
-        answer = self.membership.hello(agent.hello(self.elasticity), now=self.now)
+        terms = agent.terms or self.elasticity
+        answer = self.membership.hello(agent.hello(terms), now=self.now)
         if isinstance(answer, int):
             self.by_node[answer] = agent
         else:
@@ -227,7 +231,9 @@ class Model:
         memory = decode_memory(self.kept)
         assert memory is not None
         register = Register.restore(memory, now=self.now)
-        self.membership = Membership.restore(register, now=self.now)
+        self.membership = Membership.restore(
+            register, now=self.now, ends_with_job=self.ends_with_job, how_to_forget="remove it"
+        )
         self.by_node = {}
         for agent in self.agents.values():
             agent.connected = False
@@ -250,7 +256,7 @@ class Model:
         job = JobRecord(job="j", elasticity=self.elasticity, floor=after_round)
         register = Register(job)
         register.journal.keep(JOB_KEY, job)
-        return Membership(register, forgotten=after_round > 0)
+        return Membership(register, forgotten=after_round > 0, ends_with_job=self.ends_with_job)
 
     def reconnect_all(self) -> None:
         for agent in list(self.agents.values()):
