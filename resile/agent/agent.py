@@ -13,7 +13,6 @@ import os
 import signal
 import socket
 import time
-from pathlib import Path
 
 from resile.agent.config import AgentConfig
 from resile.agent.departure import Departure
@@ -114,7 +113,7 @@ class Agent:
         self._nursery = Nursery(
             command=config.command,
             env=self._environment,
-            cwd=str(Path.cwd()),
+            cwd=config.working_dir,
             preload=config.preload,
             address=config.address,
         )

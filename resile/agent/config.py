@@ -30,6 +30,9 @@ class AgentConfig:
     address: str
     """Where other nodes reach this one."""
 
+    working_dir: str = field(default_factory=lambda: str(Path.cwd()))
+    """Where workers run: the agent's own at its start, also after somebody has deleted it."""
+
     fixed_store: Endpoint | None = None
     """Where the store of every round listens, where the user chose it (static rendezvous)."""
 

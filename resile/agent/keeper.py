@@ -13,8 +13,8 @@ from pathlib import Path
 from resile.job.elasticity import Elasticity
 from resile.wire.auth import TOKEN_VARIABLE
 from resile.wire.endpoint import Endpoint
-from resile.wire.errors import RefusedByPeer
-from resile.wire.launching import MasterFailed, launch_master, master_command
+from resile.wire.errors import AddressInUse, RefusedByPeer
+from resile.wire.launching import MasterFailed, PortInUse, launch_master, master_command
 from resile.wire.statedir import private_folder
 
 log = logging.getLogger("resile.agent")
@@ -52,10 +52,14 @@ class MasterKeeper:
     async def revive(self) -> str:
         """Start a master; returns why that failed, and raises RefusedByPeer if it always will.
 
-        Another agent may have been quicker: then the port or the store is taken.
+        Another agent may have been quicker: then the store is taken, and in a moment the master
+        answers. Raises AddressInUse if it is the port that is taken: by another program, most
+        likely.
         """
         try:
             endpoint = await self.start()
+        except PortInUse as error:
+            raise AddressInUse(str(error)) from None
         except MasterFailed as error:
             if error.final:
                 raise RefusedByPeer(str(error), final=True) from None

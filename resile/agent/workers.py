@@ -127,7 +127,7 @@ class WorkerGroup:
         return WorkerSpec(
             command=command,
             env=environment,
-            cwd=str(Path.cwd()),
+            cwd=self._config.working_dir,
             stdin=0,
             stdout=prepared.log.stdout,
             stderr=prepared.log.stderr,

@@ -13,12 +13,12 @@ from resile.cli.elasticity import build_elasticity, parse_conf
 from resile.cli.logging import set_up_logging
 from resile.cli.option_types import RESTARTS, ROUND
 from resile.cli.verbosity import verbosity_options
-from resile.master.main import MasterConfig, PortTaken, run_master
+from resile.master.main import CannotListen, MasterConfig, PortTaken, run_master
 from resile.master.sqlite_store import SqliteStore
 from resile.master.stores import Store, StoreError, StoreOfOtherJob
 from resile.wire.auth import AuthError, given_token, server_tls, shared_token
 from resile.wire.endpoint import Endpoint, EndpointError, is_loopback, parse_endpoint
-from resile.wire.launching import AFTER_ROUND_VARIABLE, OTHER_JOB_EXIT
+from resile.wire.launching import AFTER_ROUND_VARIABLE, OTHER_JOB_EXIT, PORT_IN_USE_EXIT
 from resile.wire.statedir import StateDirError, private_folder, remove_run_folder
 from resile.wire.statedir import run_folder as folder_of
 
@@ -125,12 +125,20 @@ def master(
         past = _serve(config, keeping, announce_fd, token_at=None if given else made)
     except AuthError as error:
         raise click.UsageError(str(error)) from None
-    except (PortTaken, StateDirError, StoreError) as error:
+    except PortTaken as error:
+        raise (_Taken if announce_fd is not None else click.ClickException)(str(error)) from None
+    except (CannotListen, StateDirError, StoreError) as error:
         kind = OtherJob if isinstance(error, StoreOfOtherJob) else click.ClickException
         raise kind(str(error)) from None
     finally:
         if past and job_folder is None:
             remove_run_folder(folder)
+
+
+class _Taken(click.ClickException):
+    """The port is taken, told to the program that started this master."""
+
+    exit_code = PORT_IN_USE_EXIT
 
 
 def _serve(

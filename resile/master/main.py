@@ -58,6 +58,10 @@ class PortTaken(Exception):
     """Something listens at the endpoint already."""
 
 
+class CannotListen(Exception):
+    """The endpoint is not this machine's, or no endpoint at all."""
+
+
 @dataclass(frozen=True)
 class MasterConfig:
     """All a master has to know."""
@@ -182,7 +186,7 @@ async def _listen(
         if isinstance(error, OSError) and error.errno == errno.EADDRINUSE:
             raise PortTaken(f"{config.endpoint} is in use by another program") from None
         why = getattr(error, "strerror", "") or "it is no name of a host"
-        raise PortTaken(f"cannot listen at {config.endpoint}: {why}") from None
+        raise CannotListen(f"cannot listen at {config.endpoint}: {why}") from None
     sweeper = asyncio.create_task(door.sweep(runner))
     bound = Endpoint(config.endpoint.host, runner.addresses[0][1])
     log.info("master of %s listens at %s", config.job or "the first job that comes", bound)

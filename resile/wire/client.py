@@ -21,6 +21,7 @@ from resile.wire.endpoint import Endpoint
 from resile.wire.errors import (
     UNPROVEN,
     Disconnected,
+    NoAnswer,
     RefusedByPeer,
     UnprovenPeer,
     Unreachable,
@@ -196,7 +197,7 @@ def _failure(error: Exception, access: Access) -> WireError:
     if isinstance(error, aiohttp.ClientResponseError):
         return UnprovenPeer(f"what listens at {endpoint} is no Resile master", final=True)
     if isinstance(error, asyncio.TimeoutError):
-        return Unreachable(f"no master answers at {endpoint} within {CONNECT_TIMEOUT:g} s")
+        return NoAnswer(f"no master answers at {endpoint} within {CONNECT_TIMEOUT:g} s")
     if isinstance(error, aiohttp.ClientConnectorError):
         why = os.strerror(error.errno) if error.errno else str(error)
         return Unreachable(f"no master answers at {endpoint}: {why}")

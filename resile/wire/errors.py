@@ -2,6 +2,8 @@
 
 WireError
 ├── Unreachable      nothing answers there (yet)
+│   └── NoAnswer     something may listen there, but says nothing
+├── AddressInUse     another program has the address where a master was to be started
 ├── RefusedByPeer    the other side said no, with its reason; ``final`` when asking again is futile
 │   └── UnprovenPeer what listens there did not prove that it is this job's master
 ├── Disconnected     the connection was there and is gone
@@ -21,6 +23,14 @@ class WireError(Exception):
 
 class Unreachable(WireError):
     """Nothing accepts connections at the endpoint."""
+
+
+class NoAnswer(Unreachable):
+    """Nobody said anything in time: a dark network, a stopped master, a program that listens."""
+
+
+class AddressInUse(WireError):
+    """A master cannot be started, because another program has its address."""
 
 
 class RefusedByPeer(WireError):

@@ -20,7 +20,9 @@ __all__ = [
     "AFTER_ROUND_VARIABLE",
     "KEPT_VARIABLE",
     "OTHER_JOB_EXIT",
+    "PORT_IN_USE_EXIT",
     "MasterFailed",
+    "PortInUse",
     "conf_text",
     "launch_master",
     "master_command",
@@ -39,6 +41,9 @@ AFTER_ROUND_VARIABLE = "RESILE_AFTER_ROUND"
 OTHER_JOB_EXIT = 3
 """The exit code of a master whose store holds another job, which is not over."""
 
+PORT_IN_USE_EXIT = 98
+"""Exit code of a master that was started by a program and finds its port taken (EADDRINUSE)."""
+
 
 class MasterFailed(Exception):
     """The master cannot be started or ended before it listened; the text says why.
@@ -49,6 +54,10 @@ class MasterFailed(Exception):
     def __init__(self, reason: str, *, final: bool = False) -> None:
         super().__init__(reason)
         self.final = final
+
+
+class PortInUse(MasterFailed):
+    """Another program has the master's address."""
 
 
 async def launch_master(
@@ -68,6 +77,8 @@ async def launch_master(
         raise MasterFailed(f"the master did not listen within {START_TIMEOUT:g} s") from None
     if endpoint is None:
         code = await asyncio.to_thread(process.wait)
+        if code == PORT_IN_USE_EXIT:
+            raise PortInUse(_last_line(log))
         raise MasterFailed(_last_line(log), final=code == OTHER_JOB_EXIT)
     return process, endpoint
 

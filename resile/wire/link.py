@@ -16,8 +16,10 @@ from collections.abc import Awaitable, Callable
 
 from resile.wire.client import Access, AgentConnection, connect, greet
 from resile.wire.errors import (
+    AddressInUse,
     BadFrame,
     Disconnected,
+    NoAnswer,
     RefusedByPeer,
     UnprovenPeer,
     Unreachable,
@@ -45,8 +47,31 @@ PATIENCE_BEFORE_NEWS = 3.0
 """Say that the master is away only when it has been for so long."""
 
 
+STRANGER_PATIENCE = 2.0
+"""How long another program may have the master's address before a newcomer is told and gives up: a
+master that is just starting or ending is through with it sooner."""
+
+
 class MasterGone(WireError):
     """The master stayed unreachable for longer than the user allows."""
+
+
+class Taken:
+    """Since when another program has been seen at the master's address."""
+
+    def __init__(self) -> None:
+        self._first: float | None = None
+        self.told = False
+
+    def since(self, now: float) -> float:
+        """Note that it is so; returns for how long it has been, in seconds."""
+        if self._first is None:
+            self._first = now
+        return now - self._first
+
+    def clear(self) -> None:
+        """It is so no longer."""
+        self._first = None
 
 
 class Link:
@@ -118,13 +143,12 @@ class Link:
     async def _reach(self) -> tuple[AgentConnection, Welcome | Fenced | JobDone]:
         """A greeted connection, however long it takes within the agent's patience."""
         since, retry, told = time.monotonic(), FIRST_RETRY, False
+        taken = Taken()
         while True:
             try:
                 return await self._try()
             except Unreachable as error:
-                why = str(error)
-                if self._revive is not None:
-                    why = await self._revive() or why
+                why = await self._revived(error, taken) or str(error)
             except (Disconnected, BadFrame, asyncio.TimeoutError) as error:
                 why = str(error) or "no answer"
             except RefusedByPeer as refusal:
@@ -139,6 +163,28 @@ class Link:
                 told = True
             await asyncio.sleep(retry * random.uniform(0.5, 1.0))
             retry = min(retry * 2, LAST_RETRY)
+
+    async def _revived(self, error: Unreachable, taken: Taken) -> str:
+        """Have a master started where nobody answers; returns why there is none.
+
+        An address that another program keeps is told at once: nobody should wait for the end of
+        their patience to hear it. Who was in the job already goes on trying.
+        """
+        if self._revive is None:
+            return ""
+        try:
+            why = await self._revive()
+        except AddressInUse as reason:
+            for_how_long = taken.since(time.monotonic())
+            if isinstance(error, NoAnswer):
+                if not taken.told:
+                    log.warning("%s, and it does not answer; trying again", reason)
+                taken.told = True
+            elif for_how_long > STRANGER_PATIENCE and not self._welcomed:
+                raise MasterGone(f"{reason} (a Resile master would have answered)") from None
+            return str(reason)
+        taken.clear()
+        return why
 
     async def _try(self) -> tuple[AgentConnection, Welcome | Fenced | JobDone]:
         connection = await connect(self._access)

@@ -1,19 +1,26 @@
 """Where the processes of one user on one machine find each other.
 
 ``$RESILE_HOME``, or ``$XDG_STATE_HOME/resile``, or ``~/.local/state/resile``: one folder a job with
-its token (readable by its owner alone), its master's store and its log.
+its token (readable by its owner alone), its master's store and its log. A user without a home that
+can be written has a folder of the same kind under the temporary directory.
 """
 
 from __future__ import annotations
 
 import contextlib
 import fcntl
+import functools
+import logging
 import os
 import re
 import socket
+import stat
+import tempfile
 from pathlib import Path
 
 from resile.wire.endpoint import Endpoint
+
+log = logging.getLogger("resile.state")
 
 RUN_FILES = (
     "token",
@@ -37,7 +44,46 @@ def state_home() -> Path:
         return Path(home)
     if xdg := os.environ.get("XDG_STATE_HOME"):
         return Path(xdg) / "resile"
-    return Path.home() / ".local" / "state" / "resile"
+    usual = _home() / ".local" / "state" / "resile"
+    return usual if _can_be_made(usual) else _temporary_home(Path(tempfile.gettempdir()))
+
+
+def _home() -> Path:
+    try:
+        return Path.home()
+    except RuntimeError:  # a user that the system does not know, as in many containers
+        return Path("/")
+
+
+def _can_be_made(folder: Path) -> bool:
+    """Whether this user may write in ``folder``, or in what is there of the way to it."""
+    there = next((one for one in (folder, *folder.parents) if one.exists()), Path("/"))
+    return there.is_dir() and os.access(there, os.W_OK | os.X_OK)
+
+
+@functools.cache
+def _temporary_home(temporary: Path) -> Path:
+    """A folder for a user whose home cannot be written: the same one for all of its processes.
+
+    Anybody may guess its name, so one that others could have made or can change is refused.
+    """
+    folder = temporary / f"resile-state-{os.getuid()}"
+    try:
+        folder.mkdir(mode=0o700, exist_ok=True)
+        found = folder.lstat()
+    except OSError as error:
+        raise StateDirError(
+            f"neither the home folder nor {folder} can be written ({error.strerror}); "
+            "$RESILE_HOME names another"
+        ) from None
+    others = stat.S_IMODE(found.st_mode) & (stat.S_IRWXG | stat.S_IRWXO)
+    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid() or others:
+        raise StateDirError(
+            f"the home folder cannot be written, and {folder} is not this user's alone; "
+            "$RESILE_HOME names another"
+        )
+    log.warning("the home folder cannot be written: the job's token and state are in %s", folder)
+    return folder
 
 
 def run_folder(endpoint: Endpoint) -> Path:

@@ -7,6 +7,7 @@ import os
 import socket
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from http.server import BaseHTTPRequestHandler, HTTPServer
@@ -219,6 +220,44 @@ def test_a_home_that_cannot_be_written_is_named(place: Path, token: str) -> None
 
 
 @pytest.mark.parametrize(
+    "words",
+    [
+        *(["run", "train.py"], ["run", "-m", "module"], ["ckpt", "ls", "folder"], ["prestop"]),
+        ["master", "--store", "store.db"],
+    ],
+    ids=lambda words: words[0],
+)
+def test_a_deleted_working_directory_is_told_in_a_sentence(place: Path, words: list[str]) -> None:
+    gone = place / "gone"
+    gone.mkdir()
+    # The folder goes once the command is in it, as when a build is cleaned under a shell.
+    command = f"import os, runpy; os.rmdir({str(gone)!r}); runpy.run_module('resile')"
+    done = python(gone, "-c", command, *words, **homes(place))
+    is_refused(done, FAILURE, "the working directory was deleted")
+
+
+def homes(place: Path) -> dict[str, str]:
+    """Where a command keeps what it keeps, apart from its working directory."""
+    return {"RESILE_HOME": str(place / "home"), "TMPDIR": str(place)}
+
+
+def test_a_user_whose_home_cannot_be_written_has_a_folder_of_its_own(place: Path) -> None:
+    variables = {"RESILE_HOME": "", "XDG_STATE_HOME": "", "HOME": str(place / "file")}
+    done = resile(place, "run", "--standalone", "--preload", "none", SCRIPT, **variables)
+    assert done.returncode == 0, done.stderr
+    assert "the script ran" in done.stdout
+    folder = place / f"resile-state-{os.getuid()}"
+    assert f"the job's token and state are in {folder}" in done.stderr
+    assert folder.stat().st_mode & 0o077 == 0
+    folder.chmod(0o755)
+    for words in (["run", "--standalone", SCRIPT], ["jobs"]):
+        refused = resile(place, *words, **variables)
+        assert refused.returncode == FAILURE
+        assert "is not this user's alone; $RESILE_HOME names another" in refused.stderr
+        assert "Traceback" not in refused.stderr
+
+
+@pytest.mark.parametrize(
     ("words", "said"),
     [
         (["rum"], "Did you mean 'run'?"),
@@ -318,6 +357,28 @@ def test_a_port_in_use_is_named_by_run(
         flags = ["--rdzv-endpoint", f"127.0.0.1:{port}", "--connect-timeout", "0"]
         done = resile(place, "run", *flags, "--preload", "none", SCRIPT)
     is_refused(done, FAILURE, f"127.0.0.1:{port}", said)
+    leaves_nothing(place)
+
+
+def test_a_program_that_hangs_up_is_told_long_before_the_patience_is_over(place: Path) -> None:
+    began = time.monotonic()
+    with answering(hang_up) as port:
+        flags = ["--rdzv-endpoint", f"127.0.0.1:{port}", "--connect-timeout", "600"]
+        done = resile(place, "run", *flags, "--preload", "none", SCRIPT)
+    is_refused(done, FAILURE, f"127.0.0.1:{port} is in use by another program")
+    assert time.monotonic() - began < 100
+    leaves_nothing(place)
+
+
+def test_a_program_that_says_nothing_is_told_and_waited_for(place: Path) -> None:
+    with closing(socket.create_server(("127.0.0.1", 0))) as silent:
+        port = silent.getsockname()[1]
+        flags = ["--rdzv-endpoint", f"127.0.0.1:{port}", "--connect-timeout", "6"]
+        done = resile(place, "run", *flags, "--preload", "none", SCRIPT)
+    assert done.returncode == FAILURE
+    first, last = (line for line in done.stderr.splitlines() if "in use by another" in line)
+    assert "and it does not answer; trying again" in first
+    assert "(tried for " in last
     leaves_nothing(place)
 
 

@@ -54,9 +54,9 @@ def grow_up(line: Line, heritage: Heritage) -> None:
     except LineEnded:
         os._exit(0)
     line.close()
-    heritage.disguise.drop()
     if isinstance(task, HostStore):
         _host_store(task, descriptors[0])
+    heritage.disguise.drop()  # the command line is a worker's alone
     assert isinstance(task, Spawn)
     _take_streams(descriptors)
     _take_place({**heritage.added, **task.environ} if task.warm else task.environ, task.cwd)
