@@ -72,6 +72,9 @@ STALLED_CONSOLE = 1.0
 """Seconds without anybody reading, after which a node that leaves gives up the rest of its output.
 A node whose job is over waits for its console, as any program does."""
 
+IN_A_HURRY = (signal.SIGINT, signal.SIGQUIT, signal.SIGHUP)
+"""Signals of a person at a terminal: others are not asked to save before the node leaves."""
+
 LAST_WORDS_WAIT = 0.05
 """A dead worker's output is read to its end within this, or a grandchild holds the pipe."""
 
@@ -143,8 +146,10 @@ class Agent:
         """Take part in the job; returns the exit code of this node."""
         leaving = self._departure.asked
         loop = asyncio.get_running_loop()
-        for name in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT):
-            loop.add_signal_handler(name, self._departure.signalled, name)
+        for name in self._config.signals:
+            # Whoever started this with nohup wants it to outlive the terminal.
+            if name is not signal.SIGHUP or signal.getsignal(name) is not signal.SIG_IGN:
+                loop.add_signal_handler(name, self._departure.signalled, name)
         await self._nursery.start()
         line = asyncio.create_task(self._link.run())
         working = asyncio.create_task(self._work())
@@ -220,7 +225,7 @@ class Agent:
         """Leave cleanly: the others go on at once, then our workers have time to end."""
         self._departure.under_way = True
         log.info("%s: leaving the job", name.name)
-        if name is signal.SIGTERM and self._state is LocalState.RUNNING:
+        if name not in IN_A_HURRY and self._state is LocalState.RUNNING:
             await self._handover.offer(
                 self._fence(),
                 f"received {name.name}",
@@ -235,7 +240,8 @@ class Agent:
             await self._link.flush()
         self._state = LocalState.IDLE  # what ends from here on ends because we leave
         if self._group:
-            stopping = asyncio.create_task(self._group.stop(grace=self._config.shutdown_timeout))
+            grace = self._config.shutdown_timeout
+            stopping = asyncio.create_task(self._group.stop(grace=grace, number=name))
             await self._departure.unless_asked_again(asyncio.shield(stopping))
             self._group.kill()
             await stopping

@@ -59,9 +59,9 @@ class AgentConfig:
     usage: Callable[[float], Usage | None] = lambda _now: None
     """What this node uses at a moment of the monotonic clock, where its agent is to tell."""
 
-    restart_grace: float = 1.0
-    """How long workers of a broken round have between SIGTERM and SIGKILL. Their collectives are
-    broken, so there is nothing worth waiting for; torchrun's 30 s would be a 30 s pause."""
+    restart_grace: float | None = None
+    """How long workers of a broken round have between SIGTERM and SIGKILL. None: those that handle
+    SIGTERM have the shutdown timeout, since they may be saving something; others end at once."""
 
     shutdown_timeout: float = 30.0
     """The same when the node leaves or the job is stopped: time to save something."""

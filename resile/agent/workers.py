@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from resile.agent.config import AgentConfig
+from resile.agent.dispositions import Disposition, disposition
 from resile.agent.environment import with_local_rank, worker_environment
 from resile.agent.lastwords import message_of, sendable
 from resile.agent.logs import WorkerLog, attempt_folder
@@ -23,6 +24,10 @@ LONGEST_MESSAGE = 8 * 1024
 
 ALL_MESSAGES = 32 * 1024
 """What a node's workers may say together: a frame has to hold it, at up to four bytes each."""
+
+UNHEARD_GRACE = 1.0
+"""Seconds from a signal to SIGKILL for a worker without a handler for it: it ends at once, or it
+ignores the signal and would take any grace to its end."""
 
 WORDS_LIMIT = 1.0
 """Seconds for which a disk may keep the report of a failure waiting for a worker's last words."""
@@ -192,28 +197,49 @@ class WorkerGroup:
         """Wait until the output of ended workers is read, for the sake of their last words."""
         await asyncio.gather(*(r.log.finish() for r in self._running if r.exit_code is not None))
 
-    def begin_stop(self, *, grace: float) -> asyncio.Task[None]:
-        """Begin to end them: SIGTERM, and SIGKILL to the whole process group when the grace is
-        over. To end a process with much memory takes its time, in which a round can form."""
+    def begin_stop(
+        self, *, grace: float | None, number: signal.Signals = signal.SIGTERM
+    ) -> asyncio.Task[None]:
+        """Begin to end them: the signal, and SIGKILL when the grace is over. To end a process with
+        much memory takes its time, in which a round can form.
+
+        Without a ``grace`` those that have a handler for the signal get the time to save something
+        and others hardly any: they end at once, unless they ignore it.
+        """
         if self._stopping is None:
-            self._stopping = asyncio.create_task(self._stop(grace))
+            self._stopping = asyncio.create_task(self._stop(grace, number))
         return self._stopping
 
-    async def stop(self, *, grace: float) -> None:
+    async def stop(self, *, grace: float | None, number: signal.Signals = signal.SIGTERM) -> None:
         """End them, or wait for the end that was begun."""
-        stopping = self.begin_stop(grace=grace)
-        if grace <= 0:
+        stopping = self.begin_stop(grace=grace, number=number)
+        if grace is not None and grace <= 0:
             self.kill()
         await asyncio.shield(stopping)
 
-    async def _stop(self, grace: float) -> None:
-        for running in self.alive:
-            running.worker.signal(signal.SIGTERM)
-        if self.alive and grace > 0:
-            await asyncio.wait(self._watchers, timeout=grace)
-        self.kill()
-        await asyncio.gather(*self._watchers)
+    async def _stop(self, grace: float | None, number: signal.Signals) -> None:
+        pairs = zip(self._running, self._watchers, strict=True)
+        await asyncio.gather(*(self._end(each, watch, grace, number) for each, watch in pairs))
         await self.read_all()
+
+    async def _end(
+        self,
+        running: Running,
+        watcher: asyncio.Task[None],
+        grace: float | None,
+        number: signal.Signals,
+    ) -> None:
+        """End one worker. One that ignores the signal is asked with SIGTERM."""
+        found = disposition(running.worker.pid, number)
+        if grace is None:
+            caught = found is Disposition.CAUGHT
+            grace = self._config.shutdown_timeout if caught else UNHEARD_GRACE
+        ignored = found is Disposition.IGNORED
+        running.worker.signal(signal.SIGTERM if ignored else number)
+        if grace > 0:
+            await asyncio.wait([watcher], timeout=grace)
+        running.worker.signal(signal.SIGKILL)
+        await watcher
 
     def kill(self) -> None:
         """End all at once, and whatever their process groups still hold."""

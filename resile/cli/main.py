@@ -39,6 +39,10 @@ COMMANDS = {
 }
 
 
+INTERRUPTED = 130
+"""The exit code after Ctrl-C, by the shell's convention 128 + SIGINT."""
+
+
 class UserMistake(click.ClickException):
     """What was typed cannot be: shown as what is wrong, and where to read more."""
 
@@ -67,6 +71,9 @@ def _in_two_lines() -> Iterator[None]:
         raise UserMistake(error) from None
     except (click.ClickException, click.exceptions.Exit, click.Abort):
         raise
+    except KeyboardInterrupt:
+        # As a shell counts it; click would say 1.
+        raise click.exceptions.Exit(INTERRUPTED) from None
     except Exception as error:
         from resile.cli.mistakes import sentence_for
 

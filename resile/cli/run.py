@@ -163,8 +163,8 @@ log = logging.getLogger("resile.agent")
 @click.option(
     "--restart-grace",
     type=SECONDS,
-    default=1.0,
-    show_default=True,
+    default=None,
+    show_default="--shutdown-timeout for workers that handle SIGTERM, else 1",
     help="The same for workers of a broken round.",
 )
 @click.option(

@@ -40,9 +40,10 @@ class Worker:
         return await asyncio.shield(self._exit)
 
     def signal(self, number: int) -> None:
-        """Send a signal to the whole process group; nothing happens once the worker has ended.
+        """Send a signal to the worker; nothing happens once it has ended.
 
-        SIGKILL ends the worker at once and gives the rest of the group a short grace.
+        What a terminal sends (SIGINT, SIGQUIT, SIGHUP) goes to its whole process group. Processes
+        that are left in the group at the worker's end have a short grace.
         """
         if not self._exit.done():
             self._send(Signal(self.pid, int(number)))

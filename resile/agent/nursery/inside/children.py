@@ -14,6 +14,11 @@ import os
 import signal
 import time
 
+_TO_THE_GROUP = (signal.SIGINT, signal.SIGQUIT, signal.SIGHUP)
+"""What a terminal sends to all processes in front of it: a shell script and the program that it
+waits for both hear it. Any other signal is for the worker alone: if a DataLoader's processes ended
+beside it, an error would be raised in the midst of its handler."""
+
 _LOOK_EVERY = 0.02
 """Seconds between two looks at groups that are ending: short, since `close` waits for them."""
 
@@ -33,11 +38,11 @@ class Children:
         self._alive.add(pid)
 
     def signal(self, pid: int, number: int) -> None:
-        """Signal a child's whole group; a child that is already reaped is left alone."""
+        """Signal a child, or its whole group; a child that is already reaped is left alone."""
         if pid not in self._alive:
             return
         # A child that has not yet come to found its group has signals blocked: it gets this later.
-        if number == signal.SIGKILL or not _signal_group(pid, number):
+        if number not in _TO_THE_GROUP or not _signal_group(pid, number):
             os.kill(pid, number)
 
     def kill_all(self) -> None:
