@@ -3,7 +3,13 @@
 from __future__ import annotations
 
 import os
+import signal
 
 # gcsfs reads this once, when something imports it: buckets with folders are asked for by gRPC,
 # and against a Google Storage server on this machine, which does not speak it, that waits minutes.
 os.environ["GCSFS_EXPERIMENTAL_ZB_HNS_SUPPORT"] = "false"
+
+# A background shell (`make test &`) and some services start programs with SIGINT ignored, and every
+# process that a test starts would inherit that.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)

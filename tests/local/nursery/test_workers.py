@@ -75,13 +75,15 @@ async def test_a_worker_killed_from_outside_is_noticed(tmp_path: Path, write: Wr
         assert second.worker.returncode is None
 
 
-async def test_a_signal_reaches_what_a_worker_started(tmp_path: Path, write: Write) -> None:
+async def test_a_terminals_signal_reaches_what_a_worker_started(
+    tmp_path: Path, write: Write
+) -> None:
     write(
         "train.py",
         """
         import signal, subprocess, time
         child = subprocess.Popen(["sleep", "600"])
-        signal.signal(signal.SIGUSR1, lambda *_: print("told", child.wait(), flush=True))
+        signal.signal(signal.SIGHUP, lambda *_: print("told", child.wait(), flush=True))
         print("up", child.pid, flush=True)
         time.sleep(600)
         """,
@@ -89,8 +91,31 @@ async def test_a_signal_reaches_what_a_worker_started(tmp_path: Path, write: Wri
     async with cradle_for(tmp_path, script("train.py")) as cradle:
         (running,) = await cradle.spawn()
         await running.printed("up")
-        running.worker.signal(signal.SIGUSR1)
-        await running.printed("told -10")
+        running.worker.signal(signal.SIGHUP)
+        await running.printed("told -1")
+
+
+async def test_any_other_signal_is_for_the_worker_alone(tmp_path: Path, write: Write) -> None:
+    write(
+        "train.py",
+        """
+        import signal, subprocess, sys, time
+        child = subprocess.Popen(["sleep", "600"])
+        def end(*_):
+            time.sleep(0.2)
+            print("saved while the child was", child.poll(), flush=True)
+            sys.exit(3)
+        signal.signal(signal.SIGTERM, end)
+        print("up", flush=True)
+        time.sleep(600)
+        """,
+    )
+    async with cradle_for(tmp_path, script("train.py")) as cradle:
+        (running,) = await cradle.spawn()
+        await running.printed("up")
+        running.worker.signal(signal.SIGTERM)
+        await running.printed("saved while the child was None")
+        assert await running.worker.wait() == 3
 
 
 @pytest.mark.parametrize("preload", [Preload(), NO_PRELOAD], ids=["warm", "cold"])
