@@ -44,7 +44,14 @@ from resile.cli.verbosity import verbosity_options
 from resile.job.elasticity import Elasticity
 from resile.job.exits import NodeExitCode
 from resile.ledger import FOLDER_VARIABLE
-from resile.wire.auth import TOKEN_FILE_VARIABLE, AuthError, client_tls, given_token, shared_token
+from resile.wire.auth import (
+    AUTHORITY_VARIABLE,
+    TOKEN_FILE_VARIABLE,
+    AuthError,
+    client_tls,
+    given_token,
+    shared_token,
+)
 from resile.wire.bounds import is_host
 from resile.wire.client import Access
 from resile.wire.endpoint import (
@@ -53,7 +60,6 @@ from resile.wire.endpoint import (
     is_this_machine,
 )
 from resile.wire.launching import KEPT_VARIABLE
-from resile.wire.shards_client import AUTHORITY_VARIABLE
 from resile.wire.statedir import StateDirError, private_folder, remove_run_folder, run_folder
 
 log = logging.getLogger("resile.agent")
@@ -273,7 +279,7 @@ def _master(
     place: Place, elasticity: Elasticity, flags: dict[str, Any]
 ) -> tuple[Access, MasterKeeper | None]:
     """How to reach the master, and how to start it where that is ours to do."""
-    tls = client_tls(flags["tls_ca"])
+    tls = client_tls(flags["tls_ca"] or os.environ.get(AUTHORITY_VARIABLE))
     token = given_token(flags["token_file"])
     ours_to_keep = tls is None and not os.environ.get(KEPT_VARIABLE)
     if ours_to_keep and is_this_machine(place.endpoint.host):

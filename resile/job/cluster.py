@@ -57,6 +57,13 @@ class MasterSpec(ManifestStruct, frozen=True, kw_only=True):
     priority_class: Annotated[
         Text | None, Meta(description="The name of the pod's PriorityClass.")
     ] = None
+    tls: Annotated[
+        bool,
+        Meta(
+            description="Whether agents and the operator talk TLS to it, with a certificate that "
+            "is made for the job. It is read when the job's Secret is made."
+        ),
+    ] = True
     template: Annotated[
         dict[str, Any], Meta(description="A Kubernetes pod template, kept as it is.")
     ] = msgspec.field(default_factory=dict)

@@ -36,7 +36,7 @@ SHARED_MEMORY = "shared-memory"
 
 SHARED_MEMORY_PATH = "/dev/shm"
 
-MASTER_VOLUMES = {"store": "/var/lib/resile", "tmp": "/tmp"}
+MASTER_VOLUMES = {"store": "/var/lib/resile", "tmp": "/tmp", "tls": "/etc/resile/tls"}
 """What a master is given, and where each is mounted."""
 
 _CONTAINER_LISTS = ("containers", "initContainers")

@@ -6,17 +6,18 @@ under a name of ours and belongs to somebody else is left alone, and said.
 
 from __future__ import annotations
 
-import base64
-import binascii
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from resile.job.spec import ElasticJob
 from resile.platform.kubernetes import attendants as made
+from resile.platform.kubernetes import names
+from resile.platform.kubernetes.certificates import issue_certificate
 from resile.platform.kubernetes.client import KubeClient
 from resile.platform.kubernetes.errors import AlreadyExists, Conflict, NotFound
 from resile.platform.kubernetes.gang import POD_GROUPS, pod_group
+from resile.platform.kubernetes.job_secret import JobSecret, read_secret
 from resile.platform.kubernetes.kinds import PODS, SECRETS, SERVICES, Kind, KubeObject
 from resile.platform.kubernetes.observing import owned_by
 from resile.wire.auth import new_token
@@ -32,12 +33,12 @@ class Unattended(Exception):
 
 
 @dataclass(frozen=True)
-class Token:
-    """What a job's pods know each other by."""
+class Held:
+    """The job's secret, as the cluster has it."""
 
-    text: str
+    secret: JobSecret
     fresh: bool
-    """Whether it was made just now."""
+    """Whether it was made just now, so that no pod knows it."""
 
 
 class Attendants:
@@ -55,34 +56,41 @@ class Attendants:
         await self._ours(SERVICES, made.master_service(self._job, uid=self._uid))
         await self._ours(SERVICES, made.nodes_service(self._job, uid=self._uid))
 
-    async def token(self, known: str | None = None, *, in_use: bool) -> Token:
-        """The job's token, made if there is none. ``known``: the one that its pods have, should
-        somebody have deleted it; ``in_use``: whether nodes run, which have one."""
-        text = known or new_token()
-        wanted = made.token_secret(self._job, uid=self._uid, token=text)
-        if in_use and known is None:
-            secret = await self._lost_token(wanted["metadata"]["name"])
-        else:
-            secret = await self._ours(SECRETS, wanted)
+    async def secret(self, known: JobSecret | None = None, *, in_use: bool) -> Held:
+        """The job's token and certificate, made if there are none. ``known``: those that its pods
+        have, should somebody have deleted them; ``in_use``: whether nodes run, which have some."""
+        name = names.token_secret(self._job.metadata.name)
+        new: JobSecret | None = None
         try:
-            found = base64.b64decode(secret["data"][made.TOKEN_KEY]).decode()
-            return Token(found, fresh=found == text)
-        except (KeyError, TypeError, binascii.Error, UnicodeDecodeError):
-            name = wanted["metadata"]["name"]
-            raise Unattended(
-                f"the Secret {name} has no {made.TOKEN_KEY}; delete it, and another is made"
-            ) from None
-
-    async def _lost_token(self, name: str) -> KubeObject:
-        """The token, which must not be another than the one that pods run with: they would not
-        hear each other."""
-        try:
-            return self._checked(SECRETS, await self._client.get(SECRETS, name, self._namespace))
+            found = await self._client.get(SECRETS, name, self._namespace)
         except NotFound:
+            self._check_not_lost(name, known, in_use=in_use)
+            new = known or self._new_secret()
+            wanted = made.job_secret(self._job, uid=self._uid, secret=new)
+            found = await self._make(SECRETS, wanted)
+        try:
+            secret = read_secret(self._checked(SECRETS, found))
+        except ValueError as error:
+            raise Unattended(
+                f"the Secret {name} cannot be used: {error}; delete it, and another is made"
+            ) from None
+        return Held(secret, fresh=secret == new and known is None)
+
+    def _new_secret(self) -> JobSecret:
+        if not self._job.spec.master.tls:
+            return JobSecret(new_token())
+        issued = issue_certificate(made.master_hosts(self._job))
+        return JobSecret(new_token(), issued.authority, issued.certificate, issued.key)
+
+    @staticmethod
+    def _check_not_lost(name: str, known: JobSecret | None, *, in_use: bool) -> None:
+        """It must not become another than the one that pods run with: they would not hear each
+        other."""
+        if in_use and known is None:
             raise Unattended(
                 f"the Secret {name} was deleted, and only pods that run know what was in it: "
                 "suspend the job and resume it, and it gets another"
-            ) from None
+            )
 
     async def group(self) -> bool:
         """Have the PodGroup, if one is wanted; False if this cluster does not know any."""
@@ -97,14 +105,16 @@ class Attendants:
             await self._client.apply(POD_GROUPS, wanted)
         return True
 
-    async def start_master(self, serial: int, *, after_round: int) -> KubeObject | None:
-        """A new master; None if it is there already. ``after_round``: see ``master_pod``."""
+    async def start_master(self, serial: int, *, tls: bool, after_round: int) -> KubeObject | None:
+        """A new master; None if it is there already. ``tls``, ``after_round``: see
+        ``master_pod``."""
         for number in range(serial, serial + NAMES_TRIED):
             pod = made.master_pod(
                 self._job,
                 uid=self._uid,
                 image=self._image,
                 serial=number,
+                tls=tls,
                 after_round=after_round,
             )
             try:

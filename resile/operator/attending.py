@@ -25,6 +25,7 @@ from resile.operator.means import Means
 from resile.operator.memory import JobMemory
 from resile.operator.world import Key
 from resile.platform.kubernetes.errors import ApiError, refuses_the_object
+from resile.platform.kubernetes.job_secret import JobSecret
 from resile.platform.kubernetes.kinds import KubeObject
 
 __all__ = ["Attending"]
@@ -131,31 +132,31 @@ class Attending:
         fresh = memory.attended == generation and now < memory.attended_at + ATTENDED_FOR
         if fresh and memory.line is not None and not anew:
             return
-        known = None if memory.line is None else memory.line.token
-        token = await self._token(known)
+        known = None if memory.line is None else memory.line.secret
+        secret = await self._secret(known)
         await self._attendants.serve()
         if not await self._attendants.group() and memory.line is None:
             self._means.teller.tell_job(self._raw, "NoPodGroups", NO_POD_GROUPS, warning=True)
-        if memory.line is not None and memory.line.token != token:
+        if memory.line is not None and memory.line.secret != secret:
             await memory.close()
         if memory.line is None:
-            memory.line = self._line(token)
+            memory.line = self._line(secret)
         memory.attended, memory.attended_at = generation, now
 
-    async def _token(self, known: str | None) -> str:
-        """The job's token. A master that was given another is of no use."""
+    async def _secret(self, known: JobSecret | None) -> JobSecret:
+        """The job's secret. A master that was given another is of no use."""
         nodes = self._means.world.nodes_of(self._key, self._uid)
         in_use = any(runs(node, self._means.world.machines) for node in nodes)
-        token = await self._attendants.token(known, in_use=in_use)
-        if token.fresh and known is None:
+        held = await self._attendants.secret(known, in_use=in_use)
+        if held.fresh:
             await self._attendants.end_masters(self._masters)
-        return token.text
+        return held.secret
 
-    def _line(self, token: str) -> MasterLine:
+    def _line(self, secret: JobSecret) -> MasterLine:
         means, key = self._means, self._key
         return MasterLine(
             means.session,
-            token,
+            secret,
             refresh=self._means.settings.refresh_seconds,
             news=lambda events: means.teller.tell_training(key, events),
             changed=lambda: means.look_again(key),
@@ -165,7 +166,9 @@ class Attending:
         nodes = self._means.world.nodes_of(self._key, self._uid)
         trained = any(runs(pod, self._means.world.machines) for pod in nodes)
         pod = await self._attendants.start_master(
-            next_serial(self._masters), after_round=(status.round or 0) if trained else 0
+            next_serial(self._masters),
+            tls=self._memory.line is not None and self._memory.line.secret.has_tls,
+            after_round=(status.round or 0) if trained else 0,
         )
         if pod is not None:
             self._means.world.pods.put(pod)

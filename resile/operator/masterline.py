@@ -20,6 +20,7 @@ import aiohttp
 import msgspec
 
 from resile.decoding import DecodeError, decode_json
+from resile.platform.kubernetes.job_secret import JobSecret
 from resile.wire.answer_size import answer_limit
 from resile.wire.client import Access
 from resile.wire.endpoint import Endpoint
@@ -75,7 +76,7 @@ class MasterLine:
     def __init__(
         self,
         session: aiohttp.ClientSession,
-        token: str,
+        secret: JobSecret,
         *,
         refresh: float,
         news: Callable[[list[EventView]], None],
@@ -88,10 +89,11 @@ class MasterLine:
         self.most_nodes = 0
         """How many nodes the job may have: its answers may be as long as that takes."""
 
-        self.token = token
         self._answers = SpeechRate(
             time.monotonic(), per_second=ANSWERS_PER_SECOND, burst=ANSWERS_AT_ONCE
         )
+        self.secret = secret
+        self._tls = secret.client_context()
         self._session = session
         self._refresh = refresh
         self._news = news
@@ -112,7 +114,7 @@ class MasterLine:
         """The master is there now, or nowhere."""
         if endpoint != self._endpoint:
             self._endpoint = endpoint
-            access = None if endpoint is None else Access(endpoint, self.token)
+            access = None if endpoint is None else Access(endpoint, self.secret.token, self._tls)
             self._client = None if access is None else MasterHttpClient(self._session, access)
             self._since = 0
             self._published = None

@@ -16,6 +16,9 @@ from pathlib import Path
 
 TOKEN_VARIABLE = "RESILE_TOKEN"
 TOKEN_FILE_VARIABLE = "RESILE_TOKEN_FILE"
+AUTHORITY_VARIABLE = "RESILE_MASTER_CA"
+"""The certificates to trust where the master speaks TLS: a file, or their PEM text."""
+
 SHORTEST_TOKEN = 16
 
 
@@ -126,19 +129,23 @@ def server_tls(certificate: str | None, key: str | None) -> ssl.SSLContext | Non
 
 
 def client_tls(authority: str | None) -> ssl.SSLContext | None:
-    """TLS towards a master, trusting the certificates in ``authority``."""
+    """TLS towards a master, trusting the certificates in ``authority``: a file, or PEM text."""
     if not authority:
         return None
+    is_text = authority.lstrip().startswith("-----BEGIN")
     try:
+        if is_text:
+            return ssl.create_default_context(cadata=authority)
         return ssl.create_default_context(cafile=authority)
-    except OSError as error:
-        raise AuthError(f"--tls-ca {authority} cannot be used: {_tls_complaint(error)}") from None
+    except (OSError, ValueError) as error:
+        source = f"${AUTHORITY_VARIABLE}" if is_text else f"--tls-ca {authority}"
+        raise AuthError(f"{source} cannot be used: {_tls_complaint(error)}") from None
 
 
-def _tls_complaint(error: OSError) -> str:
+def _tls_complaint(error: OSError | ValueError) -> str:
     """OpenSSL's errors are OSErrors too, but name a line of its C code rather than a reason."""
-    if not isinstance(error, ssl.SSLError):
+    if isinstance(error, OSError) and not isinstance(error, ssl.SSLError):
         return error.strerror or str(error)
-    if error.reason == "KEY_VALUES_MISMATCH":
+    if isinstance(error, ssl.SSLError) and error.reason == "KEY_VALUES_MISMATCH":
         return "the key does not belong to the certificate"
     return "there is no certificate or key in PEM format in it"

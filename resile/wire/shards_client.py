@@ -11,7 +11,7 @@ from collections.abc import Mapping
 
 import aiohttp
 
-from resile.wire.auth import AuthError, client_tls, given_token, read_token
+from resile.wire.auth import AUTHORITY_VARIABLE, AuthError, client_tls, given_token, read_token
 from resile.wire.client import Access, open_socket
 from resile.wire.endpoint import Endpoint, is_this_machine, parse_endpoint
 from resile.wire.errors import BadFrame, Disconnected
@@ -30,9 +30,6 @@ from resile.wire.statedir import run_folder
 
 MASTER_VARIABLE = "RESILE_MASTER"
 """HOST:PORT of the job's master, for its workers."""
-
-AUTHORITY_VARIABLE = "RESILE_MASTER_CA"
-"""The certificates to trust, where the master speaks TLS."""
 
 
 class ShardConnection:

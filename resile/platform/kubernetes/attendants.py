@@ -15,6 +15,13 @@ from typing import Any
 from resile.job.podneeds import MASTER_VOLUMES
 from resile.job.spec import ElasticJob
 from resile.platform.kubernetes import names
+from resile.platform.kubernetes.job_secret import (
+    AUTHORITY_KEY,
+    CERTIFICATE_KEY,
+    KEY_KEY,
+    TOKEN_KEY,
+    JobSecret,
+)
 from resile.platform.kubernetes.labels import (
     COMPONENT,
     DEFAULT_CONTAINER,
@@ -24,34 +31,35 @@ from resile.platform.kubernetes.labels import (
     owner,
 )
 from resile.platform.kubernetes.pods import merged_resources
-from resile.wire.auth import TOKEN_VARIABLE
+from resile.wire.auth import AUTHORITY_VARIABLE, TOKEN_VARIABLE
 from resile.wire.endpoint import DEFAULT_PORT, EVERY_ADDRESS, Endpoint
 from resile.wire.launching import AFTER_ROUND_VARIABLE, conf_text
 
 __all__ = [
-    "TOKEN_KEY",
+    "authority_variable",
+    "job_secret",
     "master_endpoint",
+    "master_hosts",
     "master_pod",
     "master_service",
     "nodes_service",
-    "token_secret",
     "token_variable",
 ]
 
-TOKEN_KEY = "token"
 CONTAINER = "master"
 _NOBODY = 65532
 _GRACE_SECONDS = 5
 """Beside the time that nodes which leave together with their master have to save."""
 
 
-def token_secret(job: ElasticJob, *, uid: str, token: str) -> dict[str, Any]:
-    """The job's token: only its own pods, and whoever may read secrets, can talk to its master."""
+def job_secret(job: ElasticJob, *, uid: str, secret: JobSecret) -> dict[str, Any]:
+    """The job's token and the master's certificate: only its own pods, and whoever may read
+    secrets, can talk to its master."""
     name = names.token_secret(job.metadata.name)
     return {
         **_object("v1", "Secret", job, name=name, uid=uid),
         "type": "Opaque",
-        "stringData": {TOKEN_KEY: token},
+        "stringData": secret.data,
     }
 
 
@@ -61,10 +69,22 @@ def token_variable(job: str) -> dict[str, Any]:
     return {"name": TOKEN_VARIABLE, "valueFrom": {"secretKeyRef": source}}
 
 
+def authority_variable(job: str) -> dict[str, Any]:
+    """How a pod is told whom to trust as its master; without a certificate, nothing."""
+    source = {"name": names.token_secret(job), "key": AUTHORITY_KEY, "optional": True}
+    return {"name": AUTHORITY_VARIABLE, "valueFrom": {"secretKeyRef": source}}
+
+
+def master_hosts(job: ElasticJob) -> tuple[str, ...]:
+    """The names of the master's service, for its certificate."""
+    service = names.master_service(job.metadata.name)
+    spaced = f"{service}.{job.metadata.namespace}"
+    return (f"{spaced}.svc", f"{spaced}.svc.cluster.local", spaced, service)
+
+
 def master_endpoint(job: ElasticJob) -> Endpoint:
     """Where agents find the master."""
-    host = f"{names.master_service(job.metadata.name)}.{job.metadata.namespace}.svc"
-    return Endpoint(host, DEFAULT_PORT)
+    return Endpoint(master_hosts(job)[0], DEFAULT_PORT)
 
 
 def master_service(job: ElasticJob, *, uid: str) -> dict[str, Any]:
@@ -92,16 +112,19 @@ def nodes_service(job: ElasticJob, *, uid: str) -> dict[str, Any]:
 
 
 def master_pod(
-    job: ElasticJob, *, uid: str, image: str, serial: int, after_round: int = 0
+    job: ElasticJob, *, uid: str, image: str, serial: int, tls: bool, after_round: int = 0
 ) -> dict[str, Any]:
-    """The master. ``image`` unless the manifest names one, itself or in its template;
-    ``after_round``: where nodes that are still there had come to under an earlier one."""
+    """The master. ``image`` unless the manifest names one, itself or in its template; ``tls``:
+    whether the job's Secret has a certificate for it; ``after_round``: where nodes that are still
+    there had come to under an earlier one."""
     template = copy.deepcopy(job.spec.master.template)
     spec = _master_spec(job, template.get("spec") or {}, image=image)
     main = spec["containers"][0]
     if after_round:
         # Not a flag: the manifest may name an older image, whose master would not know it.
         main["env"].append({"name": AFTER_ROUND_VARIABLE, "value": str(after_round)})
+    if tls:
+        _serve_tls(job, spec, main)
     name = names.master_pod(job.metadata.name, job.spec, serial=serial)
     pod = _object("v1", "Pod", job, name=name, uid=uid)
     own, written = pod["metadata"], template.get("metadata") or {}
@@ -133,6 +156,21 @@ def _master_spec(job: ElasticJob, spec: dict[str, Any], *, image: str) -> dict[s
     return spec
 
 
+def _serve_tls(job: ElasticJob, spec: dict[str, Any], main: dict[str, Any]) -> None:
+    """Give the master, and it alone, the key."""
+    place = MASTER_VOLUMES["tls"]
+    items = [{"key": key, "path": key} for key in (CERTIFICATE_KEY, KEY_KEY)]
+    secret = {"secretName": names.token_secret(job.metadata.name), "items": items}
+    spec["volumes"].append({"name": "tls", "secret": secret})
+    main["volumeMounts"].append({"name": "tls", "mountPath": place, "readOnly": True})
+    main["command"] += [
+        *("--tls-cert", f"{place}/{CERTIFICATE_KEY}"),
+        *("--tls-key", f"{place}/{KEY_KEY}"),
+    ]
+    if main["readinessProbe"] == _readiness():
+        main["readinessProbe"]["httpGet"]["scheme"] = "HTTPS"
+
+
 def _master_container(job: ElasticJob, main: dict[str, Any], *, image: str) -> dict[str, Any]:
     elasticity, told = job.spec.elasticity(), job.spec.master
     main["name"] = main.get("name") or CONTAINER
@@ -157,7 +195,7 @@ def _master_container(job: ElasticJob, main: dict[str, Any], *, image: str) -> d
     main.setdefault("terminationMessagePolicy", "FallbackToLogsOnError")  # people are told
     main["volumeMounts"] = [
         *(main.get("volumeMounts") or []),
-        *({"name": name, "mountPath": place} for name, place in MASTER_VOLUMES.items()),
+        *({"name": name, "mountPath": MASTER_VOLUMES[name]} for name in ("store", "tmp")),
     ]
     main["resources"] = merged_resources(main.get("resources") or {}, told.resources.resolved())
     return main

@@ -5,7 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from resile.job.spec import ElasticJob
-from resile.platform.kubernetes.attendants import master_endpoint, token_variable
+from resile.platform.kubernetes.attendants import (
+    authority_variable,
+    master_endpoint,
+    token_variable,
+)
 from resile.platform.rendezvous import node_environments, roles_apart
 from resile.wire.endpoint import Endpoint
 
@@ -24,8 +28,12 @@ def node_variables(job: ElasticJob) -> dict[str, list[dict[str, Any]]]:
         master=master_endpoint(job),
         apart=dict.fromkeys(roles_apart(spec), APART),
     )
-    token = token_variable(name)
+    secret = [token_variable(name), authority_variable(name)]
+    apart = [token_variable(name)]
     return {
-        role: [*({"name": key, "value": value} for key, value in each.items()), token]
+        role: [
+            *({"name": key, "value": value} for key, value in each.items()),
+            *(apart if role in roles_apart(spec) else secret),
+        ]
         for role, each in told.items()
     }

@@ -14,7 +14,13 @@ from torch.distributed.elastic.rendezvous import RendezvousParameters
 
 from resile.job.elasticity import Elasticity
 from resile.job.rendezvous_conf import RendezvousConf, elasticity_of, read_conf, read_number
-from resile.wire.auth import AuthError, client_tls, given_token, shared_token
+from resile.wire.auth import (
+    AUTHORITY_VARIABLE,
+    AuthError,
+    client_tls,
+    given_token,
+    shared_token,
+)
 from resile.wire.client import Access
 from resile.wire.endpoint import (
     Endpoint,
@@ -60,7 +66,8 @@ def read_settings(parameters: RendezvousParameters) -> Settings:
     pairs = {key: str(value) for key, value in parameters.config.items()}
     if parameters.config.get("timeout") == TORCHRUN_TIMEOUT:
         del pairs["timeout"]
-    token_file, authority = pairs.pop("token_file", None), pairs.pop("tls_ca", None)
+    token_file = pairs.pop("token_file", None)
+    authority = pairs.pop("tls_ca", None) or os.environ.get(AUTHORITY_VARIABLE)
     connect_timeout = read_number(
         "connect_timeout", pairs.pop("connect_timeout", str(CONNECT_TIMEOUT))
     )

@@ -37,7 +37,8 @@ REFRESH = 10.0
 
 NODES = 2
 WORKER = {**statuses.WORKER, "replicas": {"min": NODES, "max": 4, "wanted": NODES}}
-DIGITS = statuses.manifest("digits", roles={"worker": WORKER}, maxRestarts=0)
+DIGITS = statuses.manifest("digits", roles={"worker": WORKER}, maxRestarts=0, master={"tls": False})
+"""Without TLS: its agents find the master at an address and not by its service's name."""
 
 FAILING = """
 import pathlib, time

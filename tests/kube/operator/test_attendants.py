@@ -166,7 +166,9 @@ async def test_a_secret_without_a_token_is_told(stage: Stage, kubelets: StandIn)
     metadata = {"name": "digits-token", "ownerReferences": [reference]}
     await stage.client.create(SECRETS, {"metadata": metadata})
     await stage.client.patch(ELASTIC_JOBS, "digits", {"spec": {"suspend": False}})
-    await stage.condition("digits", "Running", "the Secret digits-token has no token; delete it")
+    await stage.condition(
+        "digits", "Running", "the Secret digits-token cannot be used: it has no token; delete it"
+    )
     await stage.client.delete(SECRETS, "digits-token")
     await without_trouble(stage)
 

@@ -159,7 +159,7 @@ def changed(draw: st.DrawFn) -> dict[str, Any]:
 
 def can_run(job: ElasticJob) -> None:
     """Nothing that is made of it, on this machine or on a cluster, breaks."""
-    master = master_pod(job, uid="u", image="i", serial=0, after_round=7)
+    master = master_pod(job, uid="u", image="i", serial=0, tls=True, after_round=7)
     _is_json(master)
     command = master["spec"]["containers"][0]["command"]
     assert command[:2] == ["resile", "master"]

@@ -17,6 +17,7 @@ from resile.job.status import JobStatus
 from resile.platform.kubernetes import attendants
 from resile.platform.kubernetes.environment import node_variables
 from resile.platform.kubernetes.gang import POD_GROUPS, pod_group
+from resile.platform.kubernetes.job_secret import JobSecret
 from resile.platform.kubernetes.kinds import KubeObject
 from resile.platform.kubernetes.pods import node_pod
 from resile.platform.kubernetes.remote.submitting import object_of
@@ -37,17 +38,25 @@ def preview(job: ElasticJob) -> list[KubeObject]:
         return objects
     variables = node_variables(job)
     objects += [
-        attendants.token_secret(job, uid=UNKNOWN_UID, token=REDACTED),
+        attendants.job_secret(job, uid=UNKNOWN_UID, secret=_secret(job)),
         attendants.master_service(job, uid=UNKNOWN_UID),
         attendants.nodes_service(job, uid=UNKNOWN_UID),
         *_group(job),
-        attendants.master_pod(job, uid=UNKNOWN_UID, image=OPERATORS_IMAGE, serial=0),
+        attendants.master_pod(
+            job, uid=UNKNOWN_UID, image=OPERATORS_IMAGE, serial=0, tls=job.spec.master.tls
+        ),
     ]
     objects += [
         node_pod(job, order, uid=UNKNOWN_UID, environment=variables[order.node.role])
         for order in _orders(job)
     ]
     return objects
+
+
+def _secret(job: ElasticJob) -> JobSecret:
+    """Without what is secret."""
+    made = (REDACTED,) * 3 if job.spec.master.tls else ()
+    return JobSecret(REDACTED, *made)
 
 
 def _group(job: ElasticJob) -> list[KubeObject]:

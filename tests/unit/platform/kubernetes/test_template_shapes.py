@@ -79,7 +79,7 @@ def built_or_named(template: dict[str, Any]) -> list[str]:
     if not found:
         avoid = ["node-a", "node-b"]
         node_pod(elastic, order(), uid=UID, environment=[{"name": "T"}], avoid=avoid)
-        master_pod(elastic, uid=UID, image="resile:1", serial=0)
+        master_pod(elastic, uid=UID, image="resile:1", serial=0, tls=True)
     return [problem.path for problem in found]
 
 

@@ -1,0 +1,82 @@
+"""What a job's pods and the operator know each other by: the token, and the master's certificate.
+
+It lies in one Secret. Nodes are given the token and the authority's certificate, the master alone
+the key. A job whose Secret has no certificate runs without TLS: ``spec.master.tls`` says so, or the
+Secret was made by a version that knew none.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import ssl
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from resile.wire.auth import AuthError, client_tls
+
+__all__ = ["AUTHORITY_KEY", "CERTIFICATE_KEY", "KEY_KEY", "TOKEN_KEY", "JobSecret", "read_secret"]
+
+TOKEN_KEY = "token"
+AUTHORITY_KEY = "ca.crt"
+CERTIFICATE_KEY = "tls.crt"
+KEY_KEY = "tls.key"
+
+
+@dataclass(frozen=True)
+class JobSecret:
+    """The certificates and the key are PEM texts, and empty without TLS."""
+
+    token: str
+    authority: str = ""
+    certificate: str = ""
+    key: str = ""
+
+    @property
+    def has_tls(self) -> bool:
+        """Whether the master serves TLS."""
+        return bool(self.certificate)
+
+    @property
+    def data(self) -> dict[str, str]:
+        """As the Secret holds it."""
+        held = {
+            TOKEN_KEY: self.token,
+            AUTHORITY_KEY: self.authority,
+            CERTIFICATE_KEY: self.certificate,
+            KEY_KEY: self.key,
+        }
+        return {key: text for key, text in held.items() if text}
+
+    def client_context(self) -> ssl.SSLContext | None:
+        """TLS towards the master at whichever address: the authority signed its certificate alone,
+        so names need not be compared. Raises :class:`ValueError` if it is no certificate."""
+        context = client_tls(self.authority or None)
+        if context is not None:
+            context.check_hostname = False
+        return context
+
+
+def read_secret(secret: Mapping[str, Any]) -> JobSecret:
+    """Of a Secret as the API server gives it; raises :class:`ValueError` with what is wrong."""
+    data = secret.get("data") or {}
+    try:
+        held = {key: base64.b64decode(text, validate=True).decode() for key, text in data.items()}
+    except (TypeError, binascii.Error, UnicodeDecodeError):
+        raise ValueError("it holds what is no text") from None
+    if not held.get(TOKEN_KEY):
+        raise ValueError(f"it has no {TOKEN_KEY}")
+    found = JobSecret(
+        token=held[TOKEN_KEY],
+        authority=held.get(AUTHORITY_KEY, ""),
+        certificate=held.get(CERTIFICATE_KEY, ""),
+        key=held.get(KEY_KEY, ""),
+    )
+    if len({bool(found.authority), bool(found.certificate), bool(found.key)}) > 1:
+        raise ValueError(f"it has some of {AUTHORITY_KEY}, {CERTIFICATE_KEY}, {KEY_KEY}, not all")
+    try:
+        found.client_context()
+    except AuthError:
+        raise ValueError(f"its {AUTHORITY_KEY} is no certificate") from None
+    return found
