@@ -14,6 +14,7 @@ import pytest
 from aiohttp import web
 
 from resile.operator.masterline import EVENTS_AT_ONCE, MasterLine, master_session
+from resile.platform.kubernetes.job_secret import JobSecret
 from resile.wire.answer_size import answer_limit
 from resile.wire.doorkeeper import Doorkeeper
 from resile.wire.endpoint import Endpoint
@@ -66,7 +67,9 @@ class Hostile:
 @asynccontextmanager
 async def line_to(master: Hostile, told: list[EventView]) -> AsyncIterator[MasterLine]:
     async with master.serving() as endpoint, master_session() as session:
-        line = MasterLine(session, "t", refresh=10.0, news=told.extend, changed=lambda: None)
+        line = MasterLine(
+            session, JobSecret("t"), refresh=10.0, news=told.extend, changed=lambda: None
+        )
         line.most_nodes = 1
         line.turn_to(endpoint)
         try:
