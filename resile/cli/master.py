@@ -12,11 +12,12 @@ import click
 from resile.cli.elasticity import build_elasticity, parse_conf
 from resile.cli.logging import set_up_logging
 from resile.cli.option_types import RESTARTS, ROUND
+from resile.cli.tokens import kept_token
 from resile.cli.verbosity import verbosity_options
 from resile.master.main import CannotListen, MasterConfig, PortTaken, run_master
 from resile.master.sqlite_store import SqliteStore
 from resile.master.stores import Store, StoreError, StoreOfOtherJob
-from resile.wire.auth import AuthError, given_token, server_tls, shared_token
+from resile.wire.auth import AuthError, given_token, server_tls
 from resile.wire.endpoint import Endpoint, EndpointError, is_loopback, parse_endpoint
 from resile.wire.launching import AFTER_ROUND_VARIABLE, OTHER_JOB_EXIT, PORT_IN_USE_EXIT
 from resile.wire.statedir import StateDirError, private_folder, remove_run_folder
@@ -114,7 +115,7 @@ def master(
         config = MasterConfig(
             job=job if job is not None else ("none" if nnodes else None),
             endpoint=where,
-            token=given or shared_token(private_folder(folder) / made.name),
+            token=given or kept_token(folder),
             elasticity=elasticity,
             tls=server_tls(tls_cert, tls_key),
             until_done=until_done or run_folder is not None,

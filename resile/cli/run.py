@@ -27,6 +27,7 @@ from resile.cli.ledgers import ledger_asked_for
 from resile.cli.logging import set_up_logging
 from resile.cli.option_types import NODE_RANK, NODE_UNIT, PORT, RESTARTS, SECONDS
 from resile.cli.rendezvous import Place, find_place, one_line
+from resile.cli.tokens import kept_token
 from resile.cli.torchrun_flags import (
     DEFAULT_SIGNALS,
     EVENT_HANDLERS,
@@ -50,7 +51,6 @@ from resile.wire.auth import (
     AuthError,
     client_tls,
     given_token,
-    shared_token,
 )
 from resile.wire.bounds import is_host
 from resile.wire.client import Access
@@ -60,7 +60,7 @@ from resile.wire.endpoint import (
     is_this_machine,
 )
 from resile.wire.launching import KEPT_VARIABLE
-from resile.wire.statedir import StateDirError, private_folder, remove_run_folder, run_folder
+from resile.wire.statedir import StateDirError, remove_run_folder, run_folder
 
 log = logging.getLogger("resile.agent")
 
@@ -283,8 +283,8 @@ def _master(
     token = given_token(flags["token_file"])
     ours_to_keep = tls is None and not os.environ.get(KEPT_VARIABLE)
     if ours_to_keep and is_this_machine(place.endpoint.host):
-        folder = private_folder(run_folder(place.endpoint))
-        token = token or shared_token(folder / "token")
+        folder = run_folder(place.endpoint)
+        token = token or kept_token(folder)
         keeper = MasterKeeper(
             place.endpoint, folder, run_id=place.run_id, elasticity=elasticity, token=token
         )
