@@ -1,5 +1,8 @@
-"""CSV files. A line break between quotes is part of a field and does not end a record: what counts
-is whether an even number of quotes came before it."""
+"""CSV files. A line break between quotes is part of a field and does not end a record.
+
+A quote opens a quoted field only at the field's beginning, as in Python's own csv: within a field
+it is a character like others (5" pipe).
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,15 @@ from typing import Any
 from resile.train.data.errors import DataMistake, RecordDamaged
 from resile.train.data.readers.lines import LineReader
 
-__all__ = ["CSVReader"]
+__all__ = ["CSVReader", "EmptyFile"]
+
+BOM = "\ufeff"
+
+PLAIN_QUOTES = "if quotes are plain characters in this file, open it with quote=None"
+
+
+class EmptyFile(RecordDamaged):
+    """There is not even a header. Among several files it is one without records."""
 
 
 class CSVReader(LineReader):
@@ -32,6 +43,8 @@ class CSVReader(LineReader):
         encoding: str = "utf-8",
     ) -> None:
         self._quote = quote.encode(encoding) if quote else None
+        self._delimiter = delimiter.encode(encoding)
+        self._bom = BOM.encode(encoding)
         self._format: dict[str, Any] = {"delimiter": delimiter, "strict": True}
         if quote:
             self._format |= {"quotechar": quote, "doublequote": True}
@@ -51,26 +64,51 @@ class CSVReader(LineReader):
     def _index(self) -> Iterator[tuple[int, int]]:
         begin: int | None = None
         for start, line in self._lines():
-            odd = self._quote is not None and line.count(self._quote) % 2
+            text = line.removeprefix(self._bom) if start == 0 else line
+            stays_open = self._ends_in_quotes(text, inside=begin is not None)
             if begin is None:
-                if odd:
+                if stays_open:
                     begin = start
                 elif not line.isspace():
                     yield start, start + len(line)
-            elif odd:
+            elif not stays_open:
                 yield begin, start + len(line)
                 begin = None
         if begin is not None:
             raise RecordDamaged(
-                f"{self._file.path}: the quote that opens in the line at byte {begin} never closes"
+                f"{self._file.path}: the quote that opens in the line at byte {begin} never "
+                f"closes; {PLAIN_QUOTES}"
             )
+
+    def _ends_in_quotes(self, line: bytes, *, inside: bool) -> bool:
+        """Whether the end of a line lies between quotes; ``inside``: whether its beginning does."""
+        quote = self._quote
+        if quote is None or quote not in line:
+            return inside
+        size, at = len(quote), 0
+        if not inside:
+            inside = line.startswith(quote)
+            at = size if inside else 0
+        while True:
+            if inside:
+                at = line.find(quote, at)
+                if at < 0:
+                    return True
+                at += size
+                if line.startswith(quote, at):  # doubled: one quote, as a character
+                    at += size
+                    continue
+            opens = line.find(self._delimiter + quote, at)
+            if opens < 0:
+                return False
+            inside, at = True, opens + len(self._delimiter) + size
 
     def _take_header(self) -> None:
         if not len(self._starts):
-            raise RecordDamaged(
+            raise EmptyFile(
                 f"{self._file.path} is empty: a header was expected; header=False if it has none"
             )
-        self._names = self._fields(self._text(self._raw(0), 0).removeprefix("\ufeff"), 0)
+        self._names = self._fields(self._text(self._raw(0), 0).removeprefix(BOM), 0)
         self._width = len(self._names)
         twice = sorted({name for name in self._names if self._names.count(name) > 1})
         if twice:
@@ -95,13 +133,22 @@ class CSVReader(LineReader):
         try:
             (fields,) = csv.reader([text], **self._format)
         except (csv.Error, ValueError) as error:
-            raise self._damage(index, f"is not CSV: {error}") from None
+            raise self._damage(index, f"is not CSV: {error}; {self._way_out(error)}") from None
         return fields
+
+    def _way_out(self, error: Exception) -> str:
+        if "field limit" in str(error):
+            return f"csv.field_size_limit(2**30) allows longer ones, and {PLAIN_QUOTES}"
+        return PLAIN_QUOTES
 
     def _parsed(self, text: str, index: int) -> list[str] | dict[str, str]:
         fields = self._fields(text, index)
         if self._width is not None and len(fields) != self._width:
-            raise self._damage(index, f"has {len(fields)} fields, not {self._width}")
+            raise self._damage(
+                index,
+                f"has {len(fields)} fields, not {self._width}; delimiter= says what is between "
+                f"fields ({self._format['delimiter']!r} now), quote= what a field may be in",
+            )
         if self._names is None:
             return fields
         record = dict(zip(self._names, fields, strict=True))

@@ -14,7 +14,7 @@ from typing import Any
 from resile.decoding import DecodeError, decode_json
 from resile.train.data.errors import RecordDamaged
 from resile.train.data.readers.base import Reader
-from resile.train.data.readers.openfile import OpenFile
+from resile.train.data.readers.compressed import open_plain
 
 __all__ = ["JSONLinesReader", "LineReader", "TextReader"]
 
@@ -26,7 +26,7 @@ class LineReader(Reader):
     """Records that are runs of whole lines."""
 
     def __init__(self, path: str | Path, *, encoding: str) -> None:
-        self._file = OpenFile(Path(path))
+        self._file = open_plain(Path(path))
         self._encoding = encoding
         self._starts, self._stops = array("q"), array("q")
         for start, stop in self._index():
@@ -49,11 +49,10 @@ class LineReader(Reader):
 
     def _lines(self) -> Iterator[tuple[int, bytes]]:
         """Every line of the file, and where it begins."""
-        with open(self._file.path, "rb") as file:
-            start = 0
-            for line in file:
-                yield start, line
-                start += len(line)
+        start = 0
+        for line in self._file.lines():
+            yield start, line
+            start += len(line)
 
     def _records(self, start: int, stop: int) -> Iterator[Any]:
         while start < stop:

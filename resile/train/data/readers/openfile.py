@@ -8,6 +8,7 @@ was opened is found out and named, not read past.
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 from resile.train.data.errors import DataMistake, RecordDamaged
@@ -20,8 +21,14 @@ class OpenFile:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self._descriptor = _open(path)
+        self._descriptor = self._opened()
         self.size = os.fstat(self._descriptor).st_size
+
+    def lines(self) -> Iterator[bytes]:
+        """All lines, with their line breaks."""
+        with os.fdopen(os.dup(self._descriptor), "rb") as file:
+            file.seek(0)
+            yield from file
 
     def read(self, start: int, stop: int) -> bytes:
         """The bytes from ``start`` up to ``stop``; raises :class:`RecordDamaged` if they are not
@@ -40,15 +47,15 @@ class OpenFile:
 
     def __setstate__(self, state: tuple[Path, int]) -> None:
         self.path, self.size = state
-        self._descriptor = _open(self.path)
+        self._descriptor = self._opened()
+
+    def _opened(self) -> int:
+        """A descriptor of the content."""
+        try:
+            return os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
+        except OSError as error:
+            raise DataMistake(f"{self.path} cannot be read: {error.strerror}") from None
 
     def __del__(self) -> None:
         if hasattr(self, "_descriptor"):
             os.close(self._descriptor)
-
-
-def _open(path: Path) -> int:
-    try:
-        return os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    except OSError as error:
-        raise DataMistake(f"{path} cannot be read: {error.strerror}") from None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import glob
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,8 @@ from resile.train.data.errors import DataMistake
 from resile.train.data.readers.base import Reader
 from resile.train.data.readers.chain import ChainReader
 from resile.train.data.readers.columnar import ArrowReader, ParquetReader
-from resile.train.data.readers.csvfile import CSVReader
+from resile.train.data.readers.compressed import COMPRESSIONS
+from resile.train.data.readers.csvfile import CSVReader, EmptyFile
 from resile.train.data.readers.lines import JSONLinesReader, TextReader
 from resile.train.data.readers.recordio import RecordIOReader
 from resile.train.data.readers.wrapping import ArrayReader, CallableReader, SequenceReader
@@ -32,12 +34,18 @@ ENDINGS: dict[str, Callable[..., Reader]] = {
 }
 """By the file's ending; ``.tsv`` is CSV with tabs."""
 
+OF_LINES = (".csv", ".tsv", ".txt", ".text", ".jsonl", ".ndjson")
+"""These are read compressed, too."""
+
+KNOWN = tuple(dict.fromkeys((*OF_LINES, *ENDINGS)))
+
 
 def open_dataset(source: Any, *, format: str | None = None, **options: Any) -> Reader:
     """A reader over a file, files, a folder, arrays, a class of yours or a function.
 
     - A path (or a pattern with ``*``): the reader for its ending, or for ``format``; a folder or
-      several paths: all their files in the order of their names, as one.
+      several paths: all their files in the order of their names, as one. Files of lines may be
+      compressed (``.csv.gz``).
     - A function ``(start, stop) -> iterable``, with ``length=`` its number of records.
     - A mapping, or a tuple, of arrays of one length: a record is a row.
     - Anything with ``__len__`` and ``__getitem__``: its items.
@@ -54,23 +62,43 @@ def open_dataset(source: Any, *, format: str | None = None, **options: Any) -> R
 
 
 def _open_paths(paths: list[Path], format: str | None, options: dict[str, Any]) -> Reader:
-    readers = [_open_file(path, format, options) for path in paths]
+    if len(paths) == 1:
+        return _open_file(paths[0], format, options)
+    readers: list[Reader] = []
+    for path in paths:
+        with suppress(EmptyFile):
+            readers.append(_open_file(path, format, options))
+    if not readers:
+        raise DataMistake(f"all of these files are empty: {', '.join(map(str, paths))}")
     return readers[0] if len(readers) == 1 else ChainReader(readers)
 
 
 def _open_file(path: Path, format: str | None, options: dict[str, Any]) -> Reader:
-    ending = f".{format.lower()}" if format else path.suffix.lower()
+    ending = f".{format.lower()}" if format else _ending(path)
+    if path.suffix.lower() in COMPRESSIONS and ending not in OF_LINES:
+        raise DataMistake(
+            f"nothing here reads {path}: unpack it first. Compressed files are read if they are "
+            f"{', '.join(OF_LINES)} below, as in data.csv.gz; say format='csv' (or another) if "
+            "this is one of those"
+        )
     if ending == ".tsv":
         ending, options = ".csv", {"delimiter": "\t", **options}
     if ending not in ENDINGS:
         raise DataMistake(
-            f"nothing here reads {path}: known endings are {', '.join(ENDINGS)}; "
+            f"nothing here reads {path}: known endings are {', '.join(KNOWN)} "
+            f"({', '.join(COMPRESSIONS)} after the first {len(OF_LINES)}); "
             "say format='csv' (or another) if it is one of those"
         )
     try:
         return ENDINGS[ending](path, **options)
     except TypeError as error:
         raise DataMistake(f"{path}: {error}") from None
+
+
+def _ending(path: Path) -> str:
+    """That of the content, as far as the name tells."""
+    packed = path.suffix.lower() in COMPRESSIONS
+    return (path.with_suffix("") if packed else path).suffix.lower()
 
 
 def _found(path: Path) -> list[Path]:
@@ -89,7 +117,7 @@ def _found(path: Path) -> list[Path]:
 
 def _are_paths(source: Sequence[Any]) -> bool:
     return all(isinstance(one, (str, PathLike)) for one in source) and all(
-        Path(one).suffix.lower() in (*ENDINGS, ".tsv") for one in source
+        _ending(Path(one)) in KNOWN for one in source
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import gzip
 import json
 import pickle
 from pathlib import Path
@@ -14,6 +15,7 @@ from hypothesis import strategies as st
 
 from resile.train.data import DataMistake, RecordDamaged, open_dataset
 from resile.train.data.readers import CSVReader, JSONLinesReader, TextReader
+from resile.train.data.readers.compressed import COMPRESSIONS
 
 texts = st.text(st.characters(codec="utf-8", exclude_characters="\r\x00"), max_size=8)
 
@@ -51,6 +53,80 @@ def test_tabs_and_plain_quotes(tmp_path: Path) -> None:
     (tmp_path / "data.tsv").write_text('a\tb\n5" pipe\t1\n6\t2\n')
     reader = open_dataset(tmp_path / "data.tsv", quote=None)
     assert list(reader) == [{"a": '5" pipe', "b": "1"}, {"a": "6", "b": "2"}]
+
+
+def test_a_quote_within_a_field_is_a_character(tmp_path: Path) -> None:
+    text = 'size,what\n5" pipe,a\n6,"b\n""6"", c"\n7,it\'s 9" long\n"8",d"\n'
+    (tmp_path / "data.csv").write_text(text)
+    rows = list(csv.DictReader((tmp_path / "data.csv").open(newline="")))
+    assert list(CSVReader(tmp_path / "data.csv")) == rows
+    assert [row["size"] for row in rows] == ['5" pipe', "6", "7", "8"]
+
+
+def _without_blanks(rows: list[list[str]]) -> list[list[str]]:
+    """What is a line of spaces is a record for some and none for others."""
+    return [row for row in rows if "".join(row).strip()]
+
+
+rough = st.text(st.sampled_from('a", \n'), max_size=12)
+
+
+@given(st.lists(rough, max_size=6))
+@settings(deadline=None)
+def test_rough_csv_is_cut_where_the_standard_library_cuts_it(lines: list[str]) -> None:
+    with TemporaryDirectory() as folder:
+        path = Path(folder) / "data.csv"
+        path.write_text("".join(f"{line}\n" for line in lines))
+        try:
+            with open(path, newline="") as file:
+                expected = list(csv.reader(file, strict=True))
+            found = list(CSVReader(path, header=False))
+        except (csv.Error, RecordDamaged):
+            return
+        assert _without_blanks(found) == _without_blanks(expected)
+
+
+@pytest.mark.parametrize(
+    ("text", "what"),
+    [
+        ('a,b\n1,2\n"3,4\n', r"never closes; .*open it with quote=None"),
+        ('a,b\n"1"2,3\n', "is not CSV.*open it with quote=None"),
+        ("a;b\n1,2\n", "has 2 fields, not 1; delimiter= says what is between"),
+    ],
+)
+def test_damage_says_what_would_work(tmp_path: Path, text: str, what: str) -> None:
+    (tmp_path / "data.csv").write_text(text)
+    with pytest.raises(RecordDamaged, match=what):
+        list(CSVReader(tmp_path / "data.csv"))
+
+
+@pytest.mark.parametrize("packing", COMPRESSIONS)
+def test_compressed_lines_are_read_as_plain_ones(tmp_path: Path, packing: str) -> None:
+    plain = {
+        "data.csv": "a,b\n1,2\n3,4\n",
+        "data.tsv": "a\tb\n1\t2\n",
+        "data.jsonl": '{"a": 1}\n',
+        "data.txt": "x\n",
+    }
+    for name, text in plain.items():
+        (tmp_path / name).write_text(text)
+        with COMPRESSIONS[packing](tmp_path / (name + packing), "wb") as file:
+            file.write(text.encode())
+        reader = open_dataset(tmp_path / (name + packing))
+        assert list(reader) == list(open_dataset(tmp_path / name))
+        assert pickle.loads(pickle.dumps(reader))[0] == reader[0]
+
+
+def test_damaged_and_foreign_compressed_files_are_named(tmp_path: Path) -> None:
+    whole = gzip.compress(b"a,b\n1,2\n" * 999)
+    (tmp_path / "cut.csv.gz").write_bytes(whole[:-20])
+    (tmp_path / "no.csv.gz").write_bytes(b"a,b\n")
+    for name in ("cut.csv.gz", "no.csv.gz"):
+        with pytest.raises(RecordDamaged, match=f"{name} cannot be unpacked"):
+            open_dataset(tmp_path / name)
+    (tmp_path / "data.parquet.gz").write_bytes(whole)
+    with pytest.raises(DataMistake, match=r"data.parquet.gz: unpack it first.*csv, .tsv"):
+        open_dataset(tmp_path / "data.parquet.gz")
 
 
 @pytest.mark.parametrize(

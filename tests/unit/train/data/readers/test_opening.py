@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from resile.train.data import DataMistake, open_dataset
+from resile.train.data import DataMistake, RecordDamaged, open_dataset
 
 
 def test_a_folder_is_all_its_files_by_name(tmp_path: Path) -> None:
@@ -18,6 +18,19 @@ def test_a_folder_is_all_its_files_by_name(tmp_path: Path) -> None:
     reader = open_dataset(tmp_path)
     assert list(reader) == ["1", "2", "3", "4"]
     assert [reader[2], *reader.read(1, 4)] == ["3", "2", "3", "4"]
+
+
+def test_an_empty_file_of_a_folder_has_no_records(tmp_path: Path) -> None:
+    """Programs that write in parts leave such behind."""
+    (tmp_path / "part-0.csv").write_text("a,b\n1,2\n")
+    (tmp_path / "part-1.csv").write_text("")
+    (tmp_path / "part-2.csv").write_text("a,b\n3,4\n")
+    for source in (tmp_path, tmp_path / "part-*.csv", sorted(tmp_path.iterdir())):
+        assert [record["a"] for record in open_dataset(source)] == ["1", "3"]
+    with pytest.raises(RecordDamaged, match=r"part-1.csv is empty"):
+        open_dataset(tmp_path / "part-1.csv")
+    with pytest.raises(DataMistake, match="all of these files are empty"):
+        open_dataset([tmp_path / "part-1.csv"] * 2)
 
 
 def test_several_paths_and_patterns(tmp_path: Path) -> None:
