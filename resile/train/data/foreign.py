@@ -2,18 +2,23 @@
 
 Such a trainer has a loader of its own making, a size of micro batches, and a way to accumulate
 gradients. From these follow the global batch and a loader that differs in the order alone.
+
+The loader also says when the trainer wants the next batch. That is the one moment in which
+everything that belongs to the batch before it is done (hooks, logs, validation, the epoch's end)
+and nothing of the next is begun: the moment to save.
 """
 
 from __future__ import annotations
 
 import sys
-from typing import Any
+from collections.abc import Iterator
+from typing import Any, Protocol
 
-from torch.utils.data import IterableDataset
+from torch.utils.data import DataLoader, IterableDataset, Sampler
 
 from resile.train.data.errors import DataMistake
 
-__all__ = ["accumulation_for", "check_indexed", "loader_options", "say_if_uneven"]
+__all__ = ["Boundaries", "ElasticLoader", "accumulation_for", "check_indexed", "say_if_uneven"]
 
 
 def check_indexed(dataset: Any, *, name: str) -> None:
@@ -44,7 +49,39 @@ def say_if_uneven(global_batch: int, *, micro_batch: int, world: int, accumulate
         )
 
 
-def loader_options(like: Any) -> dict[str, Any]:
+class Boundaries(Protocol):
+    """Who is told where training is in the loader."""
+
+    def epoch_wanted(self) -> None:
+        """An epoch is about to be read."""
+
+    def batch_wanted(self) -> None:
+        """A batch is about to be read."""
+
+
+class ElasticLoader(DataLoader):  # type: ignore[misc]  # torch is not followed by mypy
+    """Reads as another loader does, but in our order, and says when it is asked for more."""
+
+    def __init__(
+        self, like: Any, *, batch_size: int, sampler: Sampler, boundaries: Boundaries
+    ) -> None:
+        super().__init__(like.dataset, batch_size=batch_size, sampler=sampler, **_options(like))
+        self._boundaries = boundaries
+
+    def __iter__(self) -> Iterator[Any]:
+        """Nothing is begun before the first batch is asked for."""
+        self._boundaries.epoch_wanted()
+        batches = super().__iter__()
+        while True:
+            self._boundaries.batch_wanted()
+            try:
+                batch = next(batches)
+            except StopIteration:
+                return
+            yield batch
+
+
+def _options(like: Any) -> dict[str, Any]:
     """Arguments for a DataLoader that reads as ``like`` does, whatever its order and batches."""
     return {
         "collate_fn": like.collate_fn,

@@ -1,12 +1,12 @@
-"""The callback: restores at the beginning of training, saves at the end of a step when due.
+"""The callback: restores at the beginning of training, saves between two steps when due.
+
+A state is saved when the next batch is asked for, not when the last step ends: by then its log, its
+evaluation (with the best metric, and the patience of early stopping) and the Trainer's own save are
+done and part of it. A crash before that trains the step again, and evaluates it again.
 
 The Trainer has drawn up its plan (steps of an epoch, steps in all) before any callback is asked, as
 if it began at the beginning. After restoring, the callback corrects what the Trainer reads later:
 how many steps there are in all, and from which step the logged loss is a mean.
-
-What can go wrong: random numbers. To begin an epoch draws one, so after resuming in the middle of
-an epoch the random states are put back once more, right before the first step. A collator that
-draws random numbers has drawn those of its first batch by then, and they are other ones.
 """
 
 from __future__ import annotations
@@ -39,6 +39,9 @@ class ElasticCallback(TrainerCallback):  # type: ignore[misc]  # transformers is
         self._sampler = sampler
         self._rest = rest
         self._state: dict[str, Any] = {}
+        self._record = TrainerRecord(trainer)
+        self._drops_last = bool(trainer.args.dataloader_drop_last)
+        self._step_done = False
         self._random: dict[str, Any] | None = None
 
     # --- what the Trainer calls -------------------------------------------------------------
@@ -56,33 +59,62 @@ class ElasticCallback(TrainerCallback):  # type: ignore[misc]  # transformers is
         self._checkpointer.restore(self._state)
         if self._checkpointer.resumed.source is Source.NOWHERE:
             return
-        if self._sampler.completed and not self._sampler.finished:
-            self._random = random_states()
+        self._random = random_states()
         self._correct_plan(args, state)
-        if state.global_step >= state.max_steps:
+        if self._record.stopped or state.global_step >= state.max_steps:
             self._rest.over = True
             control.should_training_stop = True
 
-    def on_step_begin(self, args: Any, state: Any, control: Any, **parts: Any) -> None:
-        """The loader has begun its epoch by now, which drew a random number."""
-        del args, state, control, parts
+    def on_step_end(self, args: Any, state: Any, control: Any, **parts: Any) -> None:
+        """A step is done, but for its log, its evaluation and its save."""
+        del args, control, parts
+        self._step_done = True
+        state.epoch = self._epochs_done()
+        report(state.global_step)
+
+    def on_epoch_end(self, args: Any, state: Any, control: Any, **parts: Any) -> None:
+        """Of a training that was complete already nothing is done again."""
+        del args, state, parts
+        if self._rest.over:
+            control.should_log = control.should_evaluate = control.should_save = False
+
+    def on_log(self, args: Any, state: Any, control: Any, **parts: Any) -> None:
+        """The last log comes when all steps are done, and before the best model is loaded."""
+        del args
+        if "train_runtime" in (parts.get("logs") or {}):
+            self._end(state, control)
+
+    def on_train_end(self, args: Any, state: Any, control: Any, **parts: Any) -> None:
+        """What is on its way to storage is still written."""
+        del args, parts
+        self._end(state, control)
+        self._checkpointer.close()
+
+    # --- what the loader calls --------------------------------------------------------------
+
+    def epoch_wanted(self) -> None:
+        """An epoch is about to be read, which draws a random number."""
+        self._count_step()
         if self._random is not None:
             set_random_states(self._random)
             self._random = None
 
-    def on_step_end(self, args: Any, state: Any, control: Any, **parts: Any) -> None:
-        """A step is done."""
-        del args, control, parts
-        self._checkpointer.step(state.global_step - 1, self._state)
-        state.epoch = self._epochs_done()
-        report(state.global_step)
-
-    def on_train_end(self, args: Any, state: Any, control: Any, **parts: Any) -> None:
-        """What is on its way to storage is still written."""
-        del args, state, control, parts
-        self._checkpointer.close()
+    def batch_wanted(self) -> None:
+        """A batch is about to be read."""
+        self._count_step()
 
     # --- what is done -----------------------------------------------------------------------
+
+    def _count_step(self) -> None:
+        if self._step_done:
+            self._step_done = False
+            self._checkpointer.step(self._trainer.state.global_step - 1, self._state)
+
+    def _end(self, state: Any, control: Any) -> None:
+        """No next batch is asked for any more."""
+        early = state.global_step < state.max_steps
+        self._record.stopped = bool(control.should_training_stop) and early
+        self._count_step()
 
     def _parts(self, parts: dict[str, Any]) -> dict[str, Any]:
         optimizer = parts["optimizer"]
@@ -91,7 +123,7 @@ class ElasticCallback(TrainerCallback):  # type: ignore[misc]  # transformers is
             "optimizer": getattr(optimizer, "optimizer", optimizer),
             "scheduler": parts["lr_scheduler"],
             "sampler": self._sampler,
-            "trainer": TrainerRecord(self._trainer),
+            "trainer": self._record,
             "step": 0,
         }
         scaler = getattr(self._trainer.accelerator, "scaler", None)
@@ -113,6 +145,8 @@ class ElasticCallback(TrainerCallback):  # type: ignore[misc]  # transformers is
 
     def _epochs_done(self) -> float:
         sampler = self._sampler
-        if sampler.finished:
+        done = sampler.completed + (sampler.global_batch if self._step_done else 0)
+        left = len(sampler.dataset) - done
+        if left < (sampler.global_batch if self._drops_last else 1):
             return float(sampler.epoch + 1)
-        return sampler.epoch + sampler.completed / len(sampler.dataset)
+        return sampler.epoch + done / len(sampler.dataset)

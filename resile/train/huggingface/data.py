@@ -12,13 +12,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Sized
 from typing import Any, cast
 
-from torch.utils.data import DataLoader, Sampler
+from torch.utils.data import Sampler
 
 from resile.train.data import ElasticSampler
 from resile.train.data.errors import DataMistake
-from resile.train.data.foreign import check_indexed, loader_options
+from resile.train.data.foreign import check_indexed
 
-__all__ = ["Rest", "elastic_sampler", "loader_over"]
+__all__ = ["Rest", "elastic_sampler"]
 
 
 class Rest(Sampler):  # type: ignore[misc]  # torch is not followed by mypy
@@ -58,9 +58,3 @@ def elastic_sampler(trainer: Any) -> ElasticSampler:
         pad=not args.dataloader_drop_last,
         name="train",
     )
-
-
-def loader_over(rest: Rest, *, like: Any, batch_size: int) -> Any:
-    """A loader of the same data in the same way, but in our order. The Trainer itself moves what
-    comes from it to the device."""
-    return DataLoader(like.dataset, batch_size=batch_size, sampler=rest, **loader_options(like))

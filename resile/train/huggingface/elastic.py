@@ -6,9 +6,9 @@ import os
 from typing import Any
 
 from resile.train.checkpoint.checkpointer import Checkpointer
-from resile.train.data.foreign import accumulation_for, say_if_uneven
+from resile.train.data.foreign import ElasticLoader, accumulation_for, say_if_uneven
 from resile.train.huggingface.callback import ElasticCallback
-from resile.train.huggingface.data import Rest, elastic_sampler, loader_over
+from resile.train.huggingface.data import Rest, elastic_sampler
 from resile.train.huggingface.errors import TrainerMistake
 
 __all__ = ["make_elastic"]
@@ -38,13 +38,16 @@ def make_elastic(
             )
     sampler = elastic_sampler(trainer)
     rest = Rest(sampler)
+    callback = ElasticCallback(trainer, checkpointer, sampler=sampler, rest=rest)
     usual_loader = trainer.get_train_dataloader
 
     def get_train_dataloader() -> Any:
-        return loader_over(rest, like=usual_loader(), batch_size=args.train_batch_size)
+        """The same data, read in the same way but in our order. The Trainer itself moves what comes
+        from it to the device."""
+        size = args.train_batch_size
+        return ElasticLoader(usual_loader(), batch_size=size, sampler=rest, boundaries=callback)
 
     trainer.get_train_dataloader = get_train_dataloader
-    callback = ElasticCallback(trainer, checkpointer, sampler=sampler, rest=rest)
     trainer.add_callback(callback)
     return callback
 

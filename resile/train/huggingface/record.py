@@ -33,17 +33,21 @@ class TrainerRecord:
 
     def __init__(self, trainer: Any) -> None:
         self._trainer = trainer
+        self.stopped = False
+        """Whether training ended before its last step, as early stopping wanted it."""
 
     def state_dict(self) -> dict[str, str]:
         """As one text."""
         state = self._trainer.state
         kept = {name: getattr(state, name) for name in _KEPT if hasattr(state, name)}
         callbacks = {key: one.state()["attributes"] for key, one in self._callbacks()}
-        return {"json": json.dumps({"state": kept, "callbacks": callbacks})}
+        record = {"state": kept, "callbacks": callbacks, "stopped": self.stopped}
+        return {"json": json.dumps(record)}
 
     def load_state_dict(self, saved: Mapping[str, str]) -> None:
         """Go on from there. A callback that was not there before is left as it is."""
         record = decode_python_json(saved["json"])
+        self.stopped = record.get("stopped", False)
         for name, value in record["state"].items():
             setattr(self._trainer.state, name, value)
         for key, one in self._callbacks():

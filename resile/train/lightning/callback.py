@@ -21,14 +21,14 @@ from lightning.pytorch import Callback
 from resile.train.checkpoint.checkpointer import Checkpointer
 from resile.train.checkpoint.choosing import Source
 from resile.train.checkpoint.rng import random_states, set_random_states
-from resile.train.data.foreign import accumulation_for, say_if_uneven
+from resile.train.data.foreign import ElasticLoader, accumulation_for, say_if_uneven
 from resile.train.lightning.checks import (
     check_accumulation,
     check_batches,
     check_start,
     check_trainer,
 )
-from resile.train.lightning.data import ElasticLoader, EpochSampler, check_loader, epoch_sampler
+from resile.train.lightning.data import EpochSampler, check_loader, epoch_sampler
 from resile.train.lightning.errors import LightningMistake
 from resile.train.lightning.progress import go_on_at_batch
 from resile.train.lightning.record import TrainerRecord
@@ -175,7 +175,9 @@ class ElasticCheckpoint(Callback):  # type: ignore[misc]  # lightning is not fol
             rank=trainer.global_rank,
             world=trainer.world_size,
         )
-        return ElasticLoader(loader, sampler=self._sampler, boundaries=self)
+        return ElasticLoader(
+            loader, batch_size=loader.batch_size, sampler=self._sampler, boundaries=self
+        )
 
     def _accumulate_to(self, global_batch: int, *, micro_batch: int) -> None:
         trainer = self._trainer

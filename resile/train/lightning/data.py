@@ -4,17 +4,13 @@ Lightning draws up its plan (batches of an epoch, when to validate) from the loa
 length stays that of a whole epoch, whatever is left of it, and every epoch of a world is as long as
 any other: each update takes the same number of batches, an incomplete last one is filled up or,
 with ``drop_last``, left out.
-
-The loader also says when Lightning wants the next batch. That is the one moment in which
-everything that belongs to the batch before it is done (hooks, logs, validation, the epoch's end)
-and nothing of the next is begun.
 """
 
 from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from typing import Any, Protocol
+from typing import Any
 
 from torch.utils.data import (
     BatchSampler,
@@ -26,19 +22,9 @@ from torch.utils.data import (
 
 from resile.train.data import ElasticSampler
 from resile.train.data.errors import DataMistake
-from resile.train.data.foreign import check_indexed, loader_options
+from resile.train.data.foreign import check_indexed
 
-__all__ = ["Boundaries", "ElasticLoader", "EpochSampler", "check_loader", "epoch_sampler"]
-
-
-class Boundaries(Protocol):
-    """Who is told where training is in the loader."""
-
-    def epoch_wanted(self) -> None:
-        """An epoch is about to be read."""
-
-    def batch_wanted(self) -> None:
-        """A batch is about to be read."""
+__all__ = ["EpochSampler", "check_loader", "epoch_sampler"]
 
 
 class EpochSampler(DistributedSampler):  # type: ignore[misc]  # torch is not followed by mypy
@@ -70,28 +56,6 @@ class EpochSampler(DistributedSampler):  # type: ignore[misc]  # torch is not fo
         """How many batches of this epoch need not be read any more. After a change of the world:
         as many as leave just enough for the rest."""
         return (self._whole - len(self.elastic)) // self._micro_batch
-
-
-class ElasticLoader(DataLoader):  # type: ignore[misc]  # torch is not followed by mypy
-    """Reads as another loader does, but in our order, and says when it is asked for more."""
-
-    def __init__(self, like: Any, *, sampler: EpochSampler, boundaries: Boundaries) -> None:
-        super().__init__(
-            like.dataset, batch_size=like.batch_size, sampler=sampler, **loader_options(like)
-        )
-        self._boundaries = boundaries
-
-    def __iter__(self) -> Iterator[Any]:
-        """Nothing is begun before the first batch is asked for."""
-        self._boundaries.epoch_wanted()
-        batches = super().__iter__()
-        while True:
-            self._boundaries.batch_wanted()
-            try:
-                batch = next(batches)
-            except StopIteration:
-                return
-            yield batch
 
 
 def check_loader(loader: Any) -> None:

@@ -206,7 +206,8 @@ def train(how: Training, folder: Path, *, every: int = 1, breaking: Any = None) 
     rates = [group["lr"] for one in trainer.optimizers for group in one.param_groups]
     stopping = [one.wait_count for one in trainer.early_stopping_callbacks]
     loops = (trainer.global_step, trainer.current_epoch, trainer.fit_loop.total_batch_idx)
-    numbers = (*loops, model.validated, counting.steps, data.state, *rates, *stopping)
+    best = [float(one.best_model_score) for one in trainer.checkpoint_callbacks]
+    numbers = (*loops, model.validated, counting.steps, data.state, *rates, *stopping, *best)
     return Outcome(list(model.state_dict().values()), numbers, model.trained)
 
 
@@ -241,7 +242,18 @@ BREAKS = [
 """Hooks, and when they break: the first batch, the last of an epoch, the first of the next…"""
 
 SOME = [("on_train_batch_end", 4), ("on_train_epoch_end", 1), ("on_train_end", 1)]
-CASES = [("as usual", *one) for one in BREAKS] + [(way, *one) for way in WAYS for one in SOME]
+AFTER_VALIDATION = [
+    (way, "on_validation_end", times)
+    for way in ("on a plateau", "stopping early", "with lightning's checkpoints")
+    for times in (1, 2)
+]
+"""What a validation decides (rate, patience, best model) belongs to the state it is saved in."""
+
+CASES = [
+    *(("as usual", *one) for one in BREAKS),
+    *((way, *one) for way in WAYS for one in SOME),
+    *AFTER_VALIDATION,
+]
 
 
 @pytest.fixture(scope="module")
