@@ -38,6 +38,7 @@ from resile.train.checkpoint.choosing import Source
 from resile.train.checkpoint.confirming import confirm
 from resile.train.checkpoint.handover import Handover
 from resile.train.checkpoint.policy import Auto, Choice, Costs, choose_interval
+from resile.train.checkpoint.resumed_streams import tell_random_states
 from resile.train.checkpoint.resuming import Resumed, resume
 from resile.train.checkpoint.saving import Saver
 
@@ -135,6 +136,7 @@ class Checkpointer:
         if self.resumed.source is not Source.NOWHERE:
             self._costs.seconds = record["seconds"]
             self._costs.failures = int(record["failures"]) + 1
+            tell_random_states(state.values())
         self._begin(step)
         self._say_resumed()
         return step

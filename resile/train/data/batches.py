@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from resile.train.data.elastic import ElasticWalk, WalkOptions
 from resile.train.data.errors import DataMistake
+from resile.train.data.handed_out import Share
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -47,10 +48,12 @@ class ElasticBatchSampler(ElasticWalk):
         """How many lists the current iteration has in all, from where it began."""
         return sum(times * self._pieces_of(size) for times, size in self._share_sizes())
 
-    def _pieces(self, share: list[int]) -> Iterator[list[int]]:
-        step = self.micro_batch or max(len(share), 1)
-        for start in range(0, len(share), step):
-            yield share[start : start + step]
+    def _pieces(self, share: Share) -> Iterator[list[int]]:
+        size = len(share.indices)
+        step = self.micro_batch or max(size, 1)
+        for first in range(0, size, step):
+            share.give(first + step)
+            yield list(share.indices[first : first + step])
 
     def _pieces_of(self, size: int) -> int:
         return -(-size // (self.micro_batch or max(size, 1)))

@@ -9,7 +9,9 @@ from what was completed, so what was merely read is read again and nothing is sk
 never does goes through epoch after epoch by itself.
 
 What can go wrong: a script that trains without anybody calling ``advance`` (the Checkpointer does,
-for whatever is in its state) saves a position that never moves.
+for whatever is in its state) saves a position that never moves. A script that calls it for more
+than was read is refused: what nobody read would count as trained. A rank that never reads, as it is
+fed by another one, only follows: it counts the steps and writes no indices into the ledger.
 """
 
 from __future__ import annotations
@@ -17,18 +19,22 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sized
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypedDict
+from typing import TYPE_CHECKING, TypedDict
 
 import msgspec
 import torch
-from torch.utils.data import Sampler
+from torch.utils.data import IterableDataset, Sampler
 
 from resile.train.data.cut import Cut, share_of, shares_of
 from resile.train.data.errors import DataMistake
+from resile.train.data.handed_out import HandedOut, Share
 from resile.train.data.ledger import next_name, open_ledger
 from resile.train.data.order import EpochOrder, epoch_order
 from resile.train.data.place import rank_and_world
 from resile.train.data.position import Position
+
+if TYPE_CHECKING:
+    from resile.train.checkpoint.resumed_streams import ResumedStreams
 
 __all__ = ["ElasticWalk", "WalkOptions"]
 
@@ -93,6 +99,7 @@ class ElasticWalk(Sampler):  # type: ignore[misc]  # torch is not followed by my
                 "drop_last=True leaves the last incomplete batch out and pad=True fills it up: "
                 "choose one"
             )
+        _check_indexed(dataset)
         self.dataset = dataset
         self.rank, self.num_replicas = rank_and_world(rank, num_replicas)
         self.global_batch = global_batch(self.num_replicas)
@@ -100,10 +107,11 @@ class ElasticWalk(Sampler):  # type: ignore[misc]  # torch is not followed by my
         self._cut = Cut(length=length, size=self.global_batch, drop_last=drop_last, pad=pad)
         self._position = Position(seed=seed, length=length, shuffle=shuffle)
         self._begin = 0
+        self._generation = 0
+        """Counts the restores: an iterator that was begun before one has read other samples."""
         self._epochs_set = False
         self._read: _Reading | None = None
-        self._noting: tuple[int, Iterator[list[int]]] | None = None
-        """For the ledger: this rank's shares from a position on."""
+        self._streams: ResumedStreams | None = None
         self._ledger = open_ledger(
             ledger,
             name or next_name(),
@@ -112,23 +120,33 @@ class ElasticWalk(Sampler):  # type: ignore[misc]  # torch is not followed by my
             rank=self.rank,
             world=self.num_replicas,
         )
+        self._handed = HandedOut(keep=self._ledger is not None)
 
     # --- the position -----------------------------------------------------------------------
 
     @property
     def epoch(self) -> int:
-        """The epoch that is being trained: where a script's loop over epochs goes on."""
-        return self._position.epoch
+        """The epoch that is being trained: where a script's loop over epochs goes on.
+
+        After the last step of an epoch it is the next one, unless the script sets its epochs.
+        """
+        return self._position.epoch + self._moves_on
 
     @property
     def completed(self) -> int:
         """Samples of this epoch that the whole job has trained."""
-        return self._position.completed
+        return 0 if self._moves_on else self._position.completed
 
     @property
     def finished(self) -> bool:
-        """Whether nothing is left of this epoch."""
+        """Whether nothing is left of the epoch in which the last step was."""
         return not self._cut.count(self._position.completed)
+
+    @property
+    def _moves_on(self) -> bool:
+        """Whether an epoch is over and nobody says which comes next: then the following one."""
+        by_script = self._epochs_set or self._position.epochs_set
+        return self.finished and not by_script and self._cut.count(0) > 0
 
     def set_epoch(self, epoch: int) -> None:
         """Begin an epoch; of the epoch that is being trained, or was restored, keep the place."""
@@ -143,7 +161,8 @@ class ElasticWalk(Sampler):  # type: ignore[misc]  # torch is not followed by my
         """A training step is done: the next global batch, or ``samples`` of them, are trained.
 
         ``samples`` counts those of all ranks and is a whole number of global batches, unless the
-        epoch ends before. After the end of an epoch that was set nothing more is counted.
+        epoch ends before. After the end of an epoch that was set nothing more is counted. Raises
+        DataMistake for samples that this rank has not read.
         """
         if self.finished and not self._epochs_set and self._cut.count(0):
             self._turn_to(self._position.epoch + 1)
@@ -151,12 +170,15 @@ class ElasticWalk(Sampler):  # type: ignore[misc]  # torch is not followed by my
         stop = self._after(start, self.global_batch if samples is None else samples)
         if stop == start:
             return
+        self._check_handed_out(start, stop)
+        self._streams = None
         steps = self._position.steps + 1
         self._record(steps, start, stop)
         self._position = msgspec.structs.replace(
             self._position,
             completed=stop,
             steps=steps,
+            epochs_set=self._epochs_set,
             trained_by=self._ledger.round if self._ledger else None,
         )
 
@@ -168,9 +190,15 @@ class ElasticWalk(Sampler):  # type: ignore[misc]  # torch is not followed by my
         """Go on from a saved position, whatever the world size was there."""
         self._position = self._position.restored(state)
         self._begin = self._position.completed
-        self._read = self._noting = None
+        self._read = None
+        self._handed.forget()
+        self._generation += 1
         if self._ledger is not None:
             self._ledger.resumed(self._position.steps or None, of=self._position.trained_by)
+
+    def random_restored(self, streams: ResumedStreams) -> None:
+        """For the Checkpointer: the random streams that were restored with the position."""
+        self._streams = streams
 
     def shares(self) -> list[int]:
         """How many samples of the next global batch to be trained each rank has."""
@@ -190,9 +218,9 @@ class ElasticWalk(Sampler):  # type: ignore[misc]  # torch is not followed by my
             self.advance()
 
     def _turn_to(self, epoch: int) -> None:
+        self._handed.forget(before=epoch if epoch > self._position.epoch else None)
         self._position = msgspec.structs.replace(self._position, epoch=epoch, completed=0)
         self._begin = 0
-        self._noting = None
 
     def _after(self, start: int, samples: int) -> int:
         """The position after a step."""
@@ -204,36 +232,49 @@ class ElasticWalk(Sampler):  # type: ignore[misc]  # torch is not followed by my
             )
         return min(start + samples, end)
 
+    def _check_handed_out(self, start: int, stop: int) -> None:
+        if not self._handed.begun:
+            return
+        epoch = self._position.epoch
+        for begin, count in self._cut.batches(start, stop):
+            first, last = share_of(count, self.num_replicas, rank=self.rank)
+            size = last - first
+            if size and not self._handed.reaches(epoch, begin, size=size):
+                raise DataMistake(
+                    f"a step counts samples that rank {self.rank} has not read: its share of "
+                    f"positions {begin} to {begin + count - 1} of epoch {epoch} was not given out "
+                    "since the sampler was restored or its epoch set. Call advance() once for each "
+                    "batch (Checkpointer.step calls it for what is in its state), and begin the "
+                    "iteration after restore() and set_epoch()"
+                )
+
     def _record(self, step: int, start: int, stop: int) -> None:
         """Write down what this rank trained; what only fills up a batch does not count."""
         if self._ledger is None:
             return
+        epoch = self._position.epoch
         indices: list[int] = []
-        for cursor, count in self._cut.batches(start, stop):
-            first, last = share_of(count, self.num_replicas, rank=self.rank)
-            own = max(min(last, self._cut.length - cursor) - first, 0)
-            indices += self._noted(cursor, cursor + count)[:own]
-        self._ledger.record(step, self._position.epoch, indices, total=stop - start)
-
-    def _noted(self, cursor: int, stop: int) -> list[int]:
-        """This rank's share of a global batch; cheap for one after the other."""
-        if self._noting is None or self._noting[0] != cursor:
-            self._noting = cursor, self._shares_from(self._position.epoch, cursor)
-        walk = self._noting[1]
-        self._noting = stop, walk
-        return next(walk)
+        for begin, count in self._cut.batches(start, stop):
+            first, _ = share_of(count, self.num_replicas, rank=self.rank)
+            own = max(self._cut.length - begin - first, 0)
+            indices += self._handed.take(epoch, begin)[:own]
+        self._ledger.record(step, epoch, indices, total=stop - start)
 
     # --- the walk ---------------------------------------------------------------------------
 
-    def _walk(self) -> Iterator[list[int]]:
+    def _walk(self) -> Iterator[Share]:
         """This rank's share of one global batch after the other, to the end of an epoch."""
         epoch = self._epoch_to_read()
         self._begin = self._position.completed if epoch == self._position.epoch else 0
-        return self._to_the_end(epoch, self._begin)
+        return self._to_the_end(epoch, self._begin, self._generation)
 
-    def _to_the_end(self, epoch: int, begin: int) -> Iterator[list[int]]:
+    def _to_the_end(self, epoch: int, begin: int, generation: int) -> Iterator[Share]:
         steps = self._position.steps
-        yield from self._shares_from(epoch, begin)
+        if begin and self._streams is not None:
+            self._streams.put_back()
+        for share in self._shares_from(epoch, begin):
+            current = generation == self._generation
+            yield self._handed.begin(share) if current else share
         self._read = _Reading(epoch, steps)
 
     def _epoch_to_read(self) -> int:
@@ -244,18 +285,25 @@ class ElasticWalk(Sampler):  # type: ignore[misc]  # torch is not followed by my
         following = self._read.epoch + 1 if self._read and ahead else 0
         return max(epoch + self.finished, following)
 
-    def _shares_from(self, epoch: int, begin: int) -> Iterator[list[int]]:
+    def _shares_from(self, epoch: int, begin: int) -> Iterator[Share]:
         order = self._order(epoch)
-        waiting: list[torch.Tensor] = []
+        waiting: list[tuple[int, torch.Tensor]] = []
         held = 0
+
+        def computed() -> Iterator[Share]:
+            begins = [begin for begin, _ in waiting]
+            shares = _indices(order, [positions for _, positions in waiting])
+            for begin, indices in zip(begins, shares, strict=True):
+                yield Share(epoch, begin, indices)
+
         for cursor, count in self._cut.batches(begin, self._cut.length):
-            waiting.append(self._share(cursor, count))
-            held += len(waiting[-1])
+            waiting.append((cursor, self._share(cursor, count)))
+            held += len(waiting[-1][1])
             if held >= BLOCK:
-                yield from _indices(order, waiting)
+                yield from computed()
                 waiting, held = [], 0
         if waiting:
-            yield from _indices(order, waiting)
+            yield from computed()
 
     def _share(self, cursor: int, count: int) -> torch.Tensor:
         """The positions that are this rank's of a global batch."""
@@ -277,3 +325,12 @@ def _indices(order: EpochOrder, shares: list[torch.Tensor]) -> Iterator[list[int
     indices = order.at(torch.cat(shares) % order.length)
     for piece in indices.split([len(share) for share in shares]):
         yield piece.tolist()
+
+
+def _check_indexed(dataset: object) -> None:
+    if isinstance(dataset, IterableDataset) or not hasattr(dataset, "__len__"):
+        raise DataMistake(
+            f"a sampler gives out indices, and a {type(dataset).__name__} has none: give it data "
+            "with a length and indices, or use ShardedDataset, which also reads from a function "
+            "(start, stop) -> records and from streams"
+        )

@@ -31,6 +31,9 @@ class Position(msgspec.Struct, frozen=True, kw_only=True):
     steps: int = 0
     """Training steps ever taken on this data."""
 
+    epochs_set: bool = False
+    """Whether the script says which epoch is trained, with ``set_epoch``."""
+
     trained_by: str | None = None
     """The round that took the last of them, as the ledger calls it."""
 

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator, Sized
 from pathlib import Path
 
+from resile.train.data.batch_sizes import check_batch_size
 from resile.train.data.elastic import ElasticWalk
 from resile.train.data.errors import DataMistake
+from resile.train.data.handed_out import Share
 
 __all__ = ["ElasticSampler"]
 
@@ -61,9 +64,20 @@ class ElasticSampler(ElasticWalk):
 
     def __iter__(self) -> Iterator[int]:
         """What is left of the epoch, as far as it is this rank's."""
-        walk = self._walk()
-        return (index for share in walk for index in share)
+        check_batch_size(self, sys._getframe(1))
+        return self._one_by_one(self._walk())
 
     def __len__(self) -> int:
         """How many indices the current iteration has in all, from where it began."""
         return sum(times * size for times, size in self._share_sizes())
+
+    @property
+    def has_uneven_end(self) -> bool:
+        """Whether ranks may have different numbers of samples in the last batch of an epoch."""
+        return not (self._cut.drop_last or self._cut.pad)
+
+    def _one_by_one(self, walk: Iterator[Share]) -> Iterator[int]:
+        for share in walk:
+            for given, index in enumerate(share.indices, start=1):
+                share.give(given)
+                yield index

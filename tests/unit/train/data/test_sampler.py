@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import inspect
+from collections.abc import Iterator
 
 import pytest
-from torch.utils.data import DataLoader
+from torch.utils.data import DataLoader, IterableDataset
 from torch.utils.data.distributed import DistributedSampler
 
 from resile.train.data import (
@@ -132,12 +133,39 @@ def test_without_set_epoch_epochs_follow_each_other() -> None:
     first = list(one)
     for _ in range(50):
         one.advance()
+    assert (one.epoch, one.completed, one.finished) == (1, 0, True)
     second = list(one)
-    assert (one.epoch, one.finished) == (0, True)
+    assert one.epoch == 1
     assert sorted(second) == sorted(first)
     assert second != first
     one.advance()
     assert (one.epoch, one.completed) == (1, 2)
+
+
+def test_a_loop_over_the_samplers_own_epochs_takes_as_many_as_it_says() -> None:
+    """With and without a restart at the end of an epoch."""
+    for restarts in (False, True):
+        one, passes = sampler(8, num_replicas=1), 0
+        while one.epoch < 3:
+            for _ in DataLoader(range(8), batch_size=2, sampler=one):  # type: ignore[arg-type]
+                one.advance()
+            passes += 1
+            if restarts:
+                state = one.state_dict()
+                one = sampler(8, num_replicas=1)
+                one.load_state_dict(state)
+        assert (passes, one.epoch) == (3, 3)
+
+
+def test_an_epoch_that_the_script_set_is_restored_as_it_was_even_at_its_end() -> None:
+    """What the script does after the last step of an epoch is yet to be done."""
+    one = sampler(4)
+    one.set_epoch(2)
+    list(one)
+    one.advance()
+    two = sampler(4)
+    two.load_state_dict(one.state_dict())
+    assert (one.epoch, two.epoch, two.finished) == (2, 2, True)
 
 
 def test_without_set_epoch_reading_may_run_ahead_into_the_next_epoch() -> None:
@@ -180,6 +208,7 @@ def test_steps_after_the_end_of_a_set_epoch_do_not_count() -> None:
 
 def test_several_batches_can_be_one_step() -> None:
     one = sampler(20)
+    one.set_epoch(0)
     one.advance(8)
     assert (one.completed, one.state_dict()["steps"]) == (8, 1)
     one.advance(samples=100)
@@ -283,3 +312,46 @@ def test_a_rank_without_a_share_gets_no_list() -> None:
     assert list(batches(8, 9)) == []
     assert [len(list(batches(rank, 5))) for rank in range(5)] == [2, 2, 2, 1, 1]
     assert all(share for rank in range(9) for share in batches(rank, 9))
+
+
+# --- what a DataLoader may not do ---------------------------------------------------------------
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+def test_another_batch_size_of_the_loader_is_refused(workers: int) -> None:
+    loader: DataLoader[int] = DataLoader(
+        range(20),  # type: ignore[arg-type]
+        batch_size=3,
+        sampler=sampler(20),
+        num_workers=workers,
+    )
+    with pytest.raises(DataMistake, match=r"batch_size=3 is not its sampler's batch_size=2.*same"):
+        next(iter(loader))
+
+
+def test_a_loader_that_drops_the_last_samples_of_some_ranks_is_refused() -> None:
+    for settings, fits in (({}, False), ({"drop_last": True}, True), ({"pad": True}, True)):
+        loader: DataLoader[int] = DataLoader(
+            range(9),  # type: ignore[arg-type]
+            batch_size=2,
+            sampler=sampler(9, **settings),  # type: ignore[arg-type]
+            drop_last=True,
+        )
+        if fits:
+            assert len(list(loader)) > 0
+        else:
+            with pytest.raises(DataMistake, match="give drop_last=True to the ElasticSampler"):
+                next(iter(loader))
+
+
+def test_data_without_indices_are_sent_to_the_sharded_dataset() -> None:
+    class Endless(IterableDataset[int]):
+        def __iter__(self) -> Iterator[int]:
+            return iter(range(3))
+
+    for make in (
+        lambda: ElasticSampler(Endless(), batch_size=2),  # type: ignore[arg-type]
+        lambda: ElasticBatchSampler(Endless(), global_batch=2),  # type: ignore[arg-type]
+    ):
+        with pytest.raises(DataMistake, match=r"an? Endless has none: .*ShardedDataset"):
+            make()

@@ -1,0 +1,56 @@
+"""A script's own loop over DataLoaders comes to the same bits with and without kills."""
+
+from __future__ import annotations
+
+import json
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.local.jobs import Job
+
+SCRIPT = Path(__file__).parent / "scripts" / "own_loop.py"
+
+EPOCH = 6
+"""Steps of one."""
+
+
+def trained(folder: Path, loaders: str, *, dies_at: list[int]) -> dict[str, Any]:
+    """What a job with one worker comes to, which dies after these steps, one in each round."""
+    folder.mkdir()
+    with closing(Job(folder)) as job:
+        node = job.start(
+            "--standalone",
+            "--max-restarts=9",
+            script=str(SCRIPT),
+            nproc=1,
+            endpoint=False,
+            LOADERS=loaders,
+            DIES_AT=",".join(map(str, dies_at)),
+            RESULT=str(folder / "result.json"),
+        )
+        assert node.wait() == 0, node.output
+    result: dict[str, Any] = json.loads((folder / "result.json").read_text())
+    return result
+
+
+@pytest.mark.parametrize(
+    ("loaders", "kills"),
+    [
+        ("alone", [EPOCH - 2, EPOCH, EPOCH + 1, 2 * EPOCH + 3]),
+        ("lasting,alone,lists,second", [EPOCH - 2, EPOCH + 1]),
+    ],
+)
+def test_a_killed_worker_draws_what_it_would_have_drawn(
+    tmp_path: Path, loaders: str, kills: list[int]
+) -> None:
+    """Loaders without, with, and with lasting processes, one or several in the loop.
+
+    Killed in the middle of an epoch, after its last step, and after the next epoch's first.
+    """
+    undisturbed = trained(tmp_path / "undisturbed", loaders, dies_at=[])
+    killed = trained(tmp_path / "killed", loaders, dies_at=kills)
+    assert (undisturbed.pop("rounds"), killed.pop("rounds")) == (1, len(kills) + 1)
+    assert killed == undisturbed
