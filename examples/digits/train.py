@@ -79,6 +79,12 @@ def main() -> None:
     start = checkpointer.restore(state)
     if rank == 0:
         print(f"training with {world} workers from step {start}", flush=True)
+        if start >= options.steps:
+            print(
+                f"nothing is left to do: {start} steps were trained before; "
+                f"'rm -r {options.checkpoints}' to begin anew, or ask for more --steps",
+                flush=True,
+            )
 
     loaded = batches(DataLoader(data, batch_sampler=sampler))
     for step in range(start, options.steps):
@@ -90,7 +96,7 @@ def main() -> None:
         if options.trace:
             trace(options.trace, step, rank, world)
         checkpointer.step(step, state)
-        report(step, loss=loss.item())
+        report(step, loss=loss.item(), total=options.steps)
         if rank == 0 and step % 20 == 0:
             print(f"loss = {loss.item():.4f}, step = {step}", flush=True)
         time.sleep(options.pause)

@@ -80,6 +80,12 @@ def main() -> None:
     start = checkpointer.restore(state)
     if rank == 0:
         print(f"training with {world} workers from step {start}", flush=True)
+        if start >= options.steps:
+            print(
+                f"nothing is left to do: {start} steps were trained before; "
+                f"'rm -r {options.checkpoints}' to begin anew, or ask for more --steps",
+                flush=True,
+            )
 
     step = start
     while step < options.steps:
@@ -91,7 +97,7 @@ def main() -> None:
             loss.backward()
             optimizer.step()
             checkpointer.step(step, state)
-            report(step, loss=loss.item())
+            report(step, loss=loss.item(), total=options.steps)
             if rank == 0 and (step + 1) % 10 == 0:
                 print(f"loss = {loss.item():.4f} after {step + 1} steps", flush=True)
             step += 1

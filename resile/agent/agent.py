@@ -59,6 +59,7 @@ from resile.wire.messages import (
     Welcome,
     WorkerFailure,
     WorkersFailed,
+    WorkersNow,
     WorkersReached,
     WorkersSucceeded,
 )
@@ -107,6 +108,7 @@ class Agent:
         self._inbox: asyncio.Queue[FromMaster | WorkerGroup] = asyncio.Queue()
         self._log_root = log_root(config.logs, config.run_id)
         self._progress = ProgressSocket()
+        self._failures = 0
         self._snapshots = Snapshots(
             config.address, token=config.access.token, limit=config.snapshot_memory
         )
@@ -363,6 +365,7 @@ class Agent:
         log.error("%s", why)
         failure = WorkerFailure(local_rank=0, rank=rank, pid=0, exit_code=code, message=why)
         self._state = LocalState.FAILED
+        self._failures += 1
         self._say(WorkersFailed(fence=self._fence(), failures=(failure,)))
 
     async def _fenced(self, reason: str) -> None:
@@ -398,6 +401,7 @@ class Agent:
             await asyncio.wait([asyncio.ensure_future(group.read_all())], timeout=LAST_WORDS_WAIT)
             await group.hear_last_words()
             self._state = LocalState.FAILED
+            self._failures += 1
             self._say(WorkersFailed(fence=self._fence(), failures=group.failures()))
             for failure in group.failures():
                 log.warning("rank %d ended with %d", failure.rank, failure.exit_code)
@@ -470,8 +474,13 @@ class Agent:
             return None
         used = self._config.usage(time.monotonic())
         group = self._group
-        progress = self._progress.latest(group.pids if group else ())
-        return Renew(fence=self._fence(), progress=progress, usage=used)
+        pids = tuple(group.pids) if group else ()
+        return Renew(
+            fence=self._fence(),
+            progress=self._progress.latest(pids),
+            usage=used,
+            workers=WorkersNow(pids=pids, failures=self._failures),
+        )
 
     def _patience(self) -> float:
         if self._node is None:

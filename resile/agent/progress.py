@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import logging
 import os
 import secrets
@@ -51,8 +52,25 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     """One datagram."""
 
     round: Number
-    step: Number
-    loss: float | None = None
+    step: Number | None = None
+    loss: float | msgspec.UnsetType | None = msgspec.UNSET
+    """None: it is no number any more."""
+
+    total: Number | None = None
+    resumed: Number | None = None
+    source: Annotated[str, msgspec.Meta(max_length=32)] = ""
+
+    def after(self, earlier: Progress) -> Progress:
+        """What is known with it; what it leaves out stays as it was."""
+        loss = earlier.loss if self.loss is msgspec.UNSET else self.loss
+        told = Progress(
+            step=self.step,
+            loss=loss,
+            total=self.total,
+            resumed=self.resumed,
+            source=self.source,
+        )
+        return _added(msgspec.structs.replace(earlier, loss=None), told)
 
 
 _decoder = JsonDecoder[Report](Report)
@@ -83,11 +101,14 @@ class ProgressSocket:
         self._round, self._reports = number, {}
 
     def latest(self, workers: Collection[int]) -> Progress | None:
-        """What a worker reported last; ``workers`` are the process ids of the current ones."""
-        for leader, progress in reversed(list(self._reports.items())):
-            if leader in workers:
-                self._latest = progress
-                break
+        """What workers reported last; ``workers`` are the process ids of the current ones.
+
+        Ranks of a node may report different things: what the newest report leaves out is taken from
+        those before it.
+        """
+        told = [progress for leader, progress in self._reports.items() if leader in workers]
+        if told:
+            self._latest = functools.reduce(_added, told)
         return self._latest
 
     def close(self) -> None:
@@ -129,7 +150,18 @@ class ProgressSocket:
         leader = _session(pid)
         known = self._reports.pop(leader, None)
         if known or len(self._reports) < SENDERS:
-            self._reports[leader] = Progress(step=report.step, loss=report.loss)
+            self._reports[leader] = report.after(known or Progress())
+
+
+def _added(earlier: Progress, later: Progress) -> Progress:
+    """What is known after both."""
+    return Progress(
+        step=earlier.step if later.step is None else later.step,
+        loss=earlier.loss if later.loss is None else later.loss,
+        total=earlier.total if later.total is None else later.total,
+        resumed=earlier.resumed if later.resumed is None else later.resumed,
+        source=later.source or earlier.source,
+    )
 
 
 def _sender(ancillary: list[tuple[int, int, bytes]]) -> tuple[int, int]:

@@ -5,10 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import click
+import msgspec
 
 from resile.cli.amounts import age, clock
 from resile.cli.option_types import COUNT
 from resile.cli.places import Where, cluster_options
+from resile.cli.progress_text import progress_facts
 from resile.cli.reader import JobReader, find_job
 from resile.job.errors import ManifestError
 from resile.job.manifest import job_from_data
@@ -37,8 +39,16 @@ TOLD = 15
     show_default=True,
     help="How many of the last events to show.",
 )
+@click.option(
+    "--output",
+    "-o",
+    type=click.Choice(["text", "json"]),
+    default="text",
+    show_default=True,
+    help="For people, or for programs.",
+)
 @cluster_options
-def describe(job: str, told: int, where: Where) -> None:
+def describe(job: str, told: int, output: str, where: Where) -> None:
     """Show a job in full: state and why, roles, nodes, budgets, conditions, what happened.
 
     \b
@@ -46,10 +56,32 @@ def describe(job: str, told: int, where: Where) -> None:
       resile describe digits
       resile describe digits --events 50
       resile describe digits -n team
+      resile describe digits -o json
     """
+    reader = find_job(job, where)
+    if output == "json":
+        click.echo(_as_json(reader, told))
+    else:
+        _print(reader, told)
+
+
+def _as_json(reader: JobReader, told: int) -> bytes:
+    """Everything that the text is made from, and no column's width is lost on it."""
+    picture = reader.picture()
+    document = {
+        **msgspec.to_builtins(picture),
+        "name": reader.name,
+        "phase": reader.phase(picture),
+        "platform": reader.platform,
+        "namespace": reader.namespace or None,
+        "events": msgspec.to_builtins(_last(reader.events(), told)),
+    }
+    return msgspec.json.format(msgspec.json.encode(document), indent=2)
+
+
+def _print(reader: JobReader, told: int) -> None:
     from resile.cli.tables import new_console
 
-    reader = find_job(job, where)
     picture = reader.picture()
     console = new_console()
     _heading(console, reader, picture)
@@ -97,13 +129,11 @@ def _training(picture: JobPicture) -> str:
     seen, status = picture.training, picture.status
     if seen is not None and seen.round:
         facts = [f"round {seen.round} ({seen.phase})", f"{seen.world_size} workers"]
-        facts += [] if seen.step is None else [f"step {seen.step}"]
-        return ", ".join([*facts, seen.throughput] if seen.throughput else facts)
-    if seen is not None or status is None or not status.round:
+    elif seen is not None or status is None or not status.round:
         return "no round yet"
-    facts = [f"round {status.round}", f"{status.world_size or 0} workers"]
-    facts += [] if status.step is None else [f"step {status.step}"]
-    return ", ".join([*facts, status.throughput] if status.throughput else facts)
+    else:
+        facts = [f"round {status.round}", f"{status.world_size or 0} workers"]
+    return ", ".join([*facts, *progress_facts(picture)])
 
 
 def _round_reason(picture: JobPicture) -> str:
@@ -181,11 +211,15 @@ def _report(console: Console, picture: JobPicture) -> None:
 def _events(console: Console, events: list[EventView], told: int) -> None:
     from resile.cli.tables import event_line
 
-    shown = events[len(events) - min(told, len(events)) :]
+    shown = _last(events, told)
     if shown:
         _section(console, f"Events (the last {len(shown)} of {len(events)})")
         for event in shown:
             console.print(event_line(event, when=clock(event.time)), soft_wrap=True)
+
+
+def _last(events: list[EventView], told: int) -> list[EventView]:
+    return events[len(events) - min(told, len(events)) :]
 
 
 def _section(console: Console, title: str) -> None:

@@ -1,7 +1,9 @@
 """The live view of `resile up` on a terminal: the job, its nodes, and what happened and why.
 
-Drawn anew a few times a second from the job's picture. Node output goes to the logs, not here, so
-nothing garbles it.
+Drawn anew a few times a second from the job's picture, for the terminal as it is at that moment: in
+a small one nodes and events share what room there is. Node output goes to the logs, not here, so
+nothing garbles it. What a terminal does with drawn lines when its size changes nobody knows, so
+then the screen is cleared.
 """
 
 from __future__ import annotations
@@ -16,6 +18,7 @@ from rich.live import Live
 from rich.text import Text
 
 from resile.cli.amounts import age, clock
+from resile.cli.progress_text import progress_facts
 from resile.cli.tables import event_line, new_console, nodes_table, phase_text
 from resile.platform.local.localjob import LocalJob
 from resile.wire.throughput import Throughput
@@ -27,16 +30,17 @@ INTERVAL = 0.25
 EVENTS = 10
 """What happened last: as much as fits below the nodes on a usual terminal."""
 
-FRAME = 8
-"""Lines besides nodes and events."""
+FRAME = 5
+"""Lines besides progress, nodes and events: the heading, the names of columns, two empty lines, and
+the cursor's own."""
 
 
 class LiveView:
     """Draws until it is cancelled; the last frame stays on the screen."""
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, *, console: Console | None = None) -> None:
         self._name = name
-        self._console: Console = new_console()
+        self._console = console or new_console()
         self._events: deque[EventView] = deque(maxlen=EVENTS)
         self._rate = Throughput()
 
@@ -47,28 +51,43 @@ class LiveView:
     async def run(self, job: LocalJob) -> None:
         """Draw the job again and again."""
         logging.getLogger("resile").handlers[:] = [_ToEvents(self._events)]
-        with Live(console=self._console, auto_refresh=False, transient=False) as live:
-            try:
-                while True:
-                    live.update(self._draw(await job.picture()), refresh=True)
-                    await asyncio.sleep(INTERVAL)
-            finally:
-                live.update(self._draw(await job.picture()), refresh=True)
+        live, size = self._begun(), self._console.size
+        try:
+            while True:
+                picture = await job.picture()
+                if self._console.size != size:
+                    live.stop()
+                    self._console.clear()
+                    live, size = self._begun(), self._console.size
+                live.update(self.draw(picture), refresh=True)
+                await asyncio.sleep(INTERVAL)
+        finally:
+            live.update(self.draw(await job.picture()), refresh=True)
+            live.stop()
 
-    def _draw(self, picture: JobPicture | None) -> Group:
+    def _begun(self) -> Live:
+        live = Live(console=self._console, auto_refresh=False, transient=False)
+        live.start()
+        return live
+
+    def draw(self, picture: JobPicture | None) -> Group:
+        """One frame, no larger than the terminal."""
         if picture is None:
             return Group(Text(f"job {self._name}: starting"))
-        room = max(3, self._console.height - FRAME - len(self._events))
+        progress = self._progress(picture)
+        room = max(2, self._console.height - FRAME - len(progress))
+        nodes = min(len(picture.nodes), max(1, room - min(len(self._events), room // 2)))
+        told = max(0, min(len(self._events), room - nodes))
         lines = [event_line(event, when=clock(event.time)) for event in self._events]
         for line in lines:
             line.no_wrap, line.overflow = True, "ellipsis"
         return Group(
             self._heading(picture),
-            self._progress(picture),
+            *progress,
             Text(),
-            nodes_table(picture, width=self._console.width, most=room),
+            nodes_table(picture, width=self._console.width, most=nodes),
             Text(),
-            *lines,
+            *lines[len(lines) - told :],
         )
 
     def _heading(self, picture: JobPicture) -> Text:
@@ -78,17 +97,26 @@ class LiveView:
         heading.append(f"  {age(picture.created)}", style="dim")
         return heading.append(f"  {picture.message}", style="dim")
 
-    def _progress(self, picture: JobPicture) -> Text:
+    def _progress(self, picture: JobPicture) -> list[Text]:
         seen = picture.training
         if seen is None or not seen.round:
-            return Text("no round yet", style="dim")
+            return [Text("no round yet", style="dim")]
         parts = [f"round {seen.round} {seen.phase}", f"world size {seen.world_size}"]
-        if seen.step is not None:
-            parts.append(f"step {seen.step}")
-            rate = self._rate.at(seen.step, time.monotonic())
-            if rate is not None and seen.phase == "running":
-                parts.append(f"{rate:.1f} steps/s")
-        return Text("  ".join(parts))
+        rate = self._rate.at(seen.step, time.monotonic())
+        parts += progress_facts(picture, rate=rate if seen.phase == "running" else None)
+        return [Text(line, no_wrap=True) for line in _folded(parts, self._console.width)]
+
+
+def _folded(parts: list[str], width: int) -> list[str]:
+    """As few lines as will do; no part is broken."""
+    lines = [parts[0]]
+    for part in parts[1:]:
+        longer = f"{lines[-1]}  {part}"
+        if len(longer) <= width:
+            lines[-1] = longer
+        else:
+            lines.append(part)
+    return lines
 
 
 class _ToEvents(logging.Handler):

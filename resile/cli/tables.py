@@ -16,8 +16,13 @@ __all__ = ["event_line", "new_console", "new_table", "nodes_table", "phase_text"
 WIDE = 240
 """Columns where there is no terminal: what is read by programs is not folded."""
 
-ROOMY = 110
-"""Columns that all of a node's line needs, with room for a reason."""
+GAP = 2
+"""Columns between two columns of a table."""
+
+REASON = 32
+"""Columns for why a node is not well, if all of it does not fit."""
+
+_WELL = ("Running", "Succeeded")
 
 _COLOURS = {
     "Running": "green",
@@ -58,21 +63,60 @@ def phase_text(phase: str) -> Text:
 
 
 def nodes_table(picture: JobPicture, *, width: int, most: int | None = None) -> Table:
-    """All nodes, one line each; at most ``most`` of them, and less of each if it is narrow.
+    """All nodes, one line each; at most ``most`` lines, and less of each if it is narrow.
 
     Where a node runs is told when there is more than one such place.
     """
-    hidden = set() if width >= ROOMY else set(_DISPENSABLE)
-    if len({node.host for node in picture.nodes if node.host}) < 2:
-        hidden.add("HOST")
-    columns = [name for name in _COLUMNS if name not in hidden]
+    shown = picture.nodes if most is None else _most_telling(picture.nodes, most)
+    cells = {name: [str(cell(node)) for node in shown] for name, cell in _COLUMNS.items()}
+    widths = {name: max(map(len, (name, *texts))) + GAP for name, texts in cells.items()}
+    columns = _that_fit(widths, _without_news(picture.nodes), width=width)
     table = new_table(*columns, numbers=_NUMBERS)
-    shown = picture.nodes if most is None else picture.nodes[:most]
+    if columns[-1] == "WHY":
+        table.columns[-1].max_width = width - sum(widths[name] for name in columns[:-1])
     for node in shown:
         table.add_row(*(_COLUMNS[name](node) for name in columns))
+    if most is not None:
+        table.columns[-1].no_wrap = True  # a line each, and no more
     if len(shown) < len(picture.nodes):
         table.add_row(f"… and {len(picture.nodes) - len(shown)} more")
     return table
+
+
+def _most_telling(nodes: tuple[NodePicture, ...], most: int) -> tuple[NodePicture, ...]:
+    """At most so many lines, one of which says how many nodes were left out: the last of those
+    that run as they should."""
+    if len(nodes) <= most:
+        return nodes
+    troubled = [node for node in nodes if node.phase not in _WELL]
+    well = [node for node in nodes if node.phase in _WELL]
+    kept = {id(node) for node in [*troubled, *well][: max(1, most - 1)]}
+    return tuple(node for node in nodes if id(node) in kept)
+
+
+def _without_news(nodes: tuple[NodePicture, ...]) -> set[str]:
+    """Columns that would tell nothing."""
+    silent = set()
+    if len({node.host for node in nodes if node.host}) < 2:
+        silent.add("HOST")
+    if all(node.loss is None for node in nodes):
+        silent.add("LOSS")
+    if not any(node.worker_pids for node in nodes):
+        silent.add("PIDS")
+    if all(node.phase in _WELL for node in nodes):
+        silent.add("WHY")
+    return silent
+
+
+def _that_fit(widths: dict[str, int], hidden: set[str], *, width: int) -> list[str]:
+    """The names of the columns for which there is room. A reason may be cut, but is not left out
+    for another column's sake."""
+    needed = {**widths, "WHY": min(widths["WHY"], REASON)}
+    for name in _DISPENSABLE:
+        if sum(size for column, size in needed.items() if column not in hidden) <= width:
+            break
+        hidden.add(name)
+    return [name for name in widths if name not in hidden]
 
 
 def _memory(node: NodePicture) -> str:
@@ -89,7 +133,7 @@ def _in_the_round(node: NodePicture) -> str:
 
 
 def _why(node: NodePicture) -> Text:
-    said = "" if node.phase in ("Running", "Succeeded") else node.message
+    said = "" if node.phase in _WELL else node.message
     return Text(said, style="dim", overflow="ellipsis")
 
 
@@ -116,11 +160,14 @@ _COLUMNS: dict[str, Callable[[NodePicture], Text | str]] = {
     "PHASE": lambda node: phase_text(node.phase),
     "HOST": lambda node: node.host or "-",
     "ROUND": _in_the_round,
+    "PIDS": lambda node: " ".join(map(str, node.worker_pids)) or "-",
     "STEP": lambda node: count(node.step),
+    "LOSS": lambda node: "-" if node.loss is None else f"{node.loss:.4g}",
     "RESTARTS": lambda node: str(node.restarts),
     "CPU": lambda node: used_cpu(node.usage),
     "MEMORY": _memory,
     "WHY": _why,
 }
-_NUMBERS = frozenset({"ID", "RANK", "STEP", "RESTARTS", "CPU", "MEMORY"})
-_DISPENSABLE = frozenset({"ROLE", "HOST", "CPU", "MEMORY"})
+_NUMBERS = frozenset({"ID", "RANK", "STEP", "LOSS", "RESTARTS", "CPU", "MEMORY"})
+_DISPENSABLE = ("PIDS", "HOST", "LOSS", "CPU", "MEMORY", "ROLE", "ID", "RANK", "RESTARTS", "WHY")
+"""Left out one after the other, the first ones first, until a table is narrow enough."""

@@ -17,6 +17,7 @@ from resile.cli.endreport import failure_report
 from resile.cli.logging import set_up_logging
 from resile.cli.manifestfile import load_job
 from resile.cli.plain import PlainView
+from resile.cli.progress_text import nothing_left
 from resile.cli.verbosity import verbosity_options
 from resile.job.spec import ElasticJob
 from resile.platform.local.capacity import Capacity
@@ -149,6 +150,8 @@ def _conclude(end: Ending, folder: JobFolder) -> None:
         click.echo(failure_report(picture, folder), err=True)
     elif end is Ending.SUCCEEDED and picture is not None:
         click.echo(f"The job succeeded: {picture.message}.")
+        if left := nothing_left(picture):
+            click.echo(f"{left}.")
     elif end is Ending.DELETED:
         click.echo(f"The job '{name}' was deleted.", err=True)
     else:

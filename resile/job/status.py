@@ -254,6 +254,9 @@ class TrainingStatus(_StatusStruct, frozen=True, kw_only=True):
     failure: Annotated[
         FirstFailure | None, Meta(description="Who failed first, if the training failed.")
     ] = None
+    worker_failures: Annotated[
+        dict[str, int], Meta(description="How often workers failed, by node; not where none did.")
+    ] = msgspec.field(default_factory=dict)
     nodes: Annotated[
         dict[str, MemberStatus],
         Meta(description="Each node that has joined, by name; brought up to date now and then."),
@@ -316,6 +319,10 @@ class JobStatus(_StatusStruct, frozen=True, kw_only=True):
     step: Annotated[int | None, Meta(description="The training step the master last heard of.")] = (
         None
     )
+    total_steps: Annotated[
+        int | None, Meta(description="How many steps there will be, if the script says so.")
+    ] = None
+    loss: Annotated[float | None, Meta(description="The loss that was reported last.")] = None
     throughput: Annotated[
         str, Meta(description="How fast the training is, with its unit: 12.3 steps/s.")
     ] = ""

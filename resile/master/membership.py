@@ -37,6 +37,7 @@ from resile.wire.messages import (
     Usage,
     Wait,
     WorkerFailure,
+    WorkersNow,
 )
 
 ROLL_CALLS_PER_LEASE = 10
@@ -184,7 +185,13 @@ class Membership:
             node.lease_until, node.waited_for = now + self.elasticity.lease, False
 
     def renew(
-        self, fence: Fence, progress: Progress | None, *, usage: Usage | None = None, now: float
+        self,
+        fence: Fence,
+        progress: Progress | None,
+        *,
+        usage: Usage | None = None,
+        workers: WorkersNow | None = None,
+        now: float,
     ) -> str | None:
         """A sign of life. This and the following return why a message was refused, if it was."""
         node = self.roster.get(fence.node)
@@ -193,7 +200,7 @@ class Membership:
         self.heard(fence, now=now)
         if progress is not None:
             node.progress = progress
-        node.usage = usage
+        node.usage, node.workers = usage, workers
         return None
 
     def disconnected(self, node_id: int, *, now: float) -> None:

@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
 from resile.master.records import NodeRecord
-from resile.wire.messages import LocalState, Progress, Usage
+from resile.wire.messages import LocalState, Progress, Usage, WorkersNow
 
 RECONNECT_WINDOW = 2.0
 """After a master's return its agents are given this long before anything hastens their end."""
@@ -31,6 +31,7 @@ class Node:
     state: LocalState = LocalState.IDLE
     progress: Progress | None = None
     usage: Usage | None = None
+    workers: WorkersNow | None = None
     missing: tuple[int, ...] = ()
     """Global ranks of its workers that have not reached the process group."""
 

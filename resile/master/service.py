@@ -20,6 +20,7 @@ from resile.master.board import Board
 from resile.master.journal import Instructions
 from resile.master.membership import Membership
 from resile.master.records import BoardRecord, EventRecord
+from resile.master.reported import Reported
 from resile.master.shards import ShardBook
 from resile.master.stores import Store
 from resile.wire.clock import PULSE, RunningClock
@@ -83,8 +84,7 @@ class MasterService:
         self._inbox: list[Happening] = []
         self._wake = asyncio.Event()
         self._logged = membership.journal.last_seq
-        self.last_step: int | None = None
-        """What was last reported by anybody, also when they have gone."""
+        self.reported = Reported()
         self.speed: float | None = None
         """Steps a second of the round's first node."""
         self._pace = Throughput(SPEED_WINDOW)
@@ -258,12 +258,13 @@ class MasterService:
         membership = self.membership
         membership.heard(fence, now=now)
         match message:
-            case Renew(progress=progress, usage=usage):
-                if progress is not None and progress.step is not None:
-                    self.last_step = progress.step
-                    if fence.node in membership.round.members[:1]:  # all are at about one step
-                        self.speed = self._pace.at(progress.step, now)
-                return membership.renew(fence, progress, usage=usage, now=now)
+            case Renew(progress=progress, usage=usage, workers=workers):
+                if node := membership.roster.get(fence.node):
+                    self.reported.hear(node.record.info.name, progress, workers)
+                # All nodes are at about one step.
+                if progress is not None and fence.node in membership.round.members[:1]:
+                    self.speed = self._pace.at(progress.step, now)
+                return membership.renew(fence, progress, usage=usage, workers=workers, now=now)
             case Warmed():
                 return membership.warmed(fence, now=now)
             case Ready(store=store):

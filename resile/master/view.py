@@ -29,8 +29,10 @@ def view(service: MasterService) -> JobView:
                 workers=info.nproc,
                 progress=node.progress,
                 usage=node.usage,
+                worker_pids=node.workers.pids if node.workers else (),
             )
         )
+    reported = service.reported
     steps = [n.progress.step for n in nodes if n.progress and n.progress.step is not None]
     outcome = membership.job.outcome
     runs = not outcome and membership.round.phase is RoundPhase.RUNNING
@@ -44,8 +46,13 @@ def view(service: MasterService) -> JobView:
         world_size=membership.round.world_size,
         restarts=membership.job.restarts,
         max_restarts=membership.elasticity.max_restarts,
-        step=max(steps, default=service.last_step),
+        step=max(steps, default=reported.step),
         nodes=nodes,
         report=membership.job.report,
         throughput=speed_text(service.speed) if runs else "",
+        total=reported.total,
+        loss=reported.loss,
+        resumed=reported.resumed,
+        source=reported.source,
+        failures=dict(reported.failures),
     )

@@ -14,7 +14,7 @@ from resile.job.status import JobStatus
 from resile.operator.training import with_members
 from resile.wire.throughput import speed_text
 from resile.wire.views import JobPicture
-from resile.wire.written import LARGEST
+from resile.wire.written import writable
 
 __all__ = ["Headway", "Pace", "step_of", "with_headway"]
 
@@ -58,6 +58,9 @@ def with_headway(
     status, last = _with_pace(status, before, step_of(seen), last=last, now=now, every=every)
     if seen is None or seen.training is None:
         return status, last
+    if status.step != before.step:
+        total, loss = writable(seen.training.total), seen.training.loss
+        status = msgspec.structs.replace(status, total_steps=total, loss=loss)
     if now < last.members_at + every and status == before:
         return status, last
     told = with_members(status, seen.training)
@@ -66,8 +69,7 @@ def with_headway(
 
 def step_of(seen: JobPicture | None) -> int | None:
     """How far the training is, if that can be written down."""
-    step = None if seen is None or seen.training is None else seen.training.step
-    return step if step is not None and abs(step) < LARGEST else None
+    return None if seen is None or seen.training is None else writable(seen.training.step)
 
 
 def _with_pace(

@@ -235,7 +235,13 @@ class Look:
         publication = Publication(
             manifest=msgspec.to_builtins(self._job),
             status=msgspec.structs.replace(
-                status, step=None, throughput="", training=None, decisions=()
+                status,
+                step=None,
+                total_steps=None,
+                loss=None,
+                throughput="",
+                training=None,
+                decisions=(),
             ),
             wanted_nodes=nodes_to_come(self._job, status),
             holders=self._attending.holders(),

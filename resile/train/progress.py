@@ -11,33 +11,54 @@ import math
 import os
 import socket
 
-__all__ = ["report"]
+__all__ = ["report", "report_resumed", "report_unasked"]
 
 LARGEST_STEP = 2**63 - 1
 """What travels to the master has 64 bits."""
 
 _socket: socket.socket | None = None
 _owner = 0
+_script_reports = False
 
 
-def report(step: int, loss: float | None = None) -> None:
+def report(step: int, loss: float | None = None, *, total: int | None = None) -> None:
     """Say that ``step`` is done; shown by `resile describe`, the live view and /metrics.
 
-    Raises ValueError for a step that is none: below 0, or beyond 63 bits. A loss that is not finite
-    is not shown.
+    ``total``: how many steps there will be in all, for the share that is done and the time left.
+    What is left out stays what it was, so a loss may be given now and then; one that is not finite
+    is not shown. Raises ValueError for a step or total that is none: below 0, or beyond 63 bits.
     """
-    number = int(step)
-    if not 0 <= number <= LARGEST_STEP:
-        raise ValueError(f"report(step={step}): a step from 0 to {LARGEST_STEP} is wanted")
-    shown = None if loss is None or not math.isfinite(loss) else float(loss)
+    global _script_reports
+    _script_reports = True
+    for name, number in (("step", step), ("total", total)):
+        if number is not None and not 0 <= int(number) <= LARGEST_STEP:
+            raise ValueError(
+                f"report({name}={number}): a number from 0 to {LARGEST_STEP} is wanted"
+            )
+    said: dict[str, int | float | None] = {"step": int(step)}
+    if loss is not None:
+        said["loss"] = float(loss) if math.isfinite(loss) else None
+    if total is not None:
+        said["total"] = int(total)
+    _send(**said)
+
+
+def report_unasked(step: int) -> None:
+    """The same for a Checkpointer's step, unless the script itself reports."""
+    if not _script_reports and 0 <= step <= LARGEST_STEP:
+        _send(step=step)
+
+
+def report_resumed(step: int, source: str) -> None:
+    """Say that training goes on with ``step``, restored from ``source``."""
+    _send(resumed=step, source=source)
+
+
+def _send(**said: int | float | str | None) -> None:
     name = os.environ.get("RESILE_PROGRESS_SOCKET")
     if not name:
         return
-    message = {
-        "round": int(os.environ.get("RESILE_ROUND", "0")),
-        "step": number,
-        "loss": shown,
-    }
+    message = {"round": int(os.environ.get("RESILE_ROUND", "0")), **said}
     try:
         _connected(name).send(json.dumps(message).encode())
     except OSError:

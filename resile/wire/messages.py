@@ -90,6 +90,14 @@ class Progress(msgspec.Struct, frozen=True, kw_only=True):
 
     step: int | None = None
     loss: float | None = None
+    total: int | None = None
+    """How many steps there will be in all, if the script says so."""
+
+    resumed: int | None = None
+    """The step that training went on with after a restore, if there was one."""
+
+    source: str = ""
+    """What that was restored from: memory, storage."""
 
 
 class Usage(msgspec.Struct, frozen=True, kw_only=True):
@@ -98,6 +106,16 @@ class Usage(msgspec.Struct, frozen=True, kw_only=True):
     cpu: Cores | None = None
     memory: Number | None = None
     """In bytes."""
+
+
+class WorkersNow(msgspec.Struct, frozen=True, kw_only=True):
+    """The workers of a node, as its agent knows them."""
+
+    pids: Ranks = ()
+    """In the order of their local ranks; empty while none run."""
+
+    failures: Number = 0
+    """How often one or more of them failed since this agent joined."""
 
 
 class LocalState(Enum):
@@ -166,6 +184,8 @@ class Renew(Message, frozen=True, kw_only=True):
     progress: Progress | None = None
     usage: Usage | None = None
     """Where the agent is the one who can tell: in a container of its own."""
+
+    workers: WorkersNow | None = None
 
 
 class Warmed(Message, frozen=True, kw_only=True):

@@ -66,7 +66,12 @@ def draw_picture(
 def ended_picture(picture: JobPicture, how: str) -> JobPicture:
     """The last picture of a job whose platform is gone: what ran then runs no more."""
     nodes = tuple(_stilled(node, how) for node in picture.nodes)
-    return msgspec.structs.replace(picture, nodes=nodes, ended=how)
+    stilled = sum(before != now for before, now in zip(picture.nodes, nodes, strict=True))
+    message = f"{stilled} of {len(nodes)} nodes were ended with it" if stilled else ""
+    over = picture.status is not None and picture.status.finished
+    return msgspec.structs.replace(
+        picture, nodes=nodes, ended=how, message=picture.message if over else message
+    )
 
 
 _LIVE = frozenset(phase.value for phase in (*LIVE, NodePhase.WAITING))
@@ -82,6 +87,7 @@ def _stilled(node: NodePicture, how: str) -> NodePicture:
         usage=None,
         connected=False,
         state="",
+        worker_pids=(),
     )
 
 
@@ -120,7 +126,7 @@ def _node(
         reason=rank.reason,
         message=rank.message,
         host=rank.host,
-        restarts=rank.restarts,
+        restarts=rank.restarts + (training.failures.get(rank.name, 0) if training else 0),
         spent=rank.spent,
         memory_limit=rank.resources.limits.get("memory", ""),
         usage=usage if rank.phase in LIVE else None,
@@ -137,7 +143,10 @@ def _visitor(view: NodeView, training: JobView | None) -> NodePicture:
     drawn = NodePicture(
         name=view.name, role=view.role, rank=view.rank, phase=NodePhase.RUNNING.value, id=view.id
     )
-    return drawn if training is None else msgspec.structs.replace(drawn, **_live(view, training))
+    if training is None:
+        return drawn
+    failures = training.failures.get(view.name, 0)
+    return msgspec.structs.replace(drawn, **_live(view, training), restarts=failures)
 
 
 def _live(view: NodeView, training: JobView) -> dict[str, Any]:
@@ -151,4 +160,5 @@ def _live(view: NodeView, training: JobView) -> dict[str, Any]:
         "round": None if view.state == "spare" else training.round,
         "step": None if progress is None else progress.step,
         "loss": None if progress is None else progress.loss,
+        "worker_pids": view.worker_pids,
     }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 
-__all__ = ["Throughput", "speed_text"]
+__all__ = ["Throughput", "rate_in", "speed_text"]
 
 
 class Throughput:
@@ -30,3 +30,11 @@ class Throughput:
 def speed_text(rate: float | None) -> str:
     """A rate with its unit; empty if there is none to tell."""
     return f"{rate:.3g} steps/s" if rate else ""
+
+
+def rate_in(text: str) -> float | None:
+    """The rate that :func:`speed_text` put into words; None if there is none."""
+    try:
+        return float(text.partition(" ")[0]) or None
+    except ValueError:
+        return None

@@ -41,6 +41,8 @@ class NodeView(msgspec.Struct, frozen=True, kw_only=True):
     workers: Number
     progress: Progress | None
     usage: Usage | None = None
+    worker_pids: tuple[int, ...] = ()
+    """By local rank; known only where the node's own agent was asked."""
 
 
 class JobView(msgspec.Struct, frozen=True, kw_only=True):
@@ -60,6 +62,19 @@ class JobView(msgspec.Struct, frozen=True, kw_only=True):
     report: FailureReport | None
     throughput: str = ""
     """How fast it is, with its unit: 12.5 steps/s."""
+
+    total: int | None = None
+    """How many steps there will be in all, if the script says so."""
+
+    loss: float | None = None
+    resumed: int | None = None
+    """The step that training went on with after its last restore, if there was one."""
+
+    source: str = ""
+    """What that was restored from: memory, storage."""
+
+    failures: dict[str, int] = msgspec.field(default_factory=dict)
+    """How often workers failed, by the name of their node; also of nodes that have left."""
 
 
 class EventView(msgspec.Struct, frozen=True, kw_only=True):
@@ -101,7 +116,10 @@ class NodePicture(_Camel, frozen=True, kw_only=True):
     round: int | None = None
     step: int | None = None
     loss: float | None = None
+    worker_pids: tuple[int, ...] = ()
     restarts: int = 0
+    """How often the node was replaced, and its workers failed and were started again."""
+
     spent: int = 0
     memory_limit: str = ""
     usage: Usage | None = None

@@ -24,6 +24,7 @@ __all__ = [
     "training_in",
     "usage_of",
     "with_written_training",
+    "writable",
     "written_training",
 ]
 
@@ -48,6 +49,7 @@ def written_training(seen: JobView) -> TrainingStatus:
         restarts=seen.restarts,
         max_restarts=seen.max_restarts,
         failure=None if seen.report is None else _failure(seen.report),
+        worker_failures=seen.failures,
         nodes={node.name: _member(node) for node in seen.nodes},
     )
 
@@ -63,6 +65,8 @@ def with_written_training(status: JobStatus, seen: JobView | None) -> JobStatus:
         world_size=seen.world_size or None,
         step=status.step if seen.step is None else seen.step,
         throughput=seen.throughput,
+        total_steps=writable(seen.total),
+        loss=seen.loss,
         training=written_training(seen),
     )
 
@@ -89,7 +93,15 @@ def training_in(name: str, status: JobStatus) -> JobView | None:
         nodes=nodes,
         report=None if training.failure is None else _report(training.failure),
         throughput=status.throughput,
+        total=status.total_steps,
+        loss=status.loss,
+        failures=training.worker_failures,
     )
+
+
+def writable(number: int | None) -> int | None:
+    """A number of a script's own, if it has a place in a Kubernetes object."""
+    return number if number is not None and abs(number) < LARGEST else None
 
 
 def usage_of(seen: MemberStatus) -> Usage | None:
@@ -110,7 +122,7 @@ def _member(node: NodeView) -> MemberStatus:
         state=_cut(node.state, WORD),
         away=not node.connected,
         workers=node.workers,
-        step=step if step is not None and abs(step) < LARGEST else None,
+        step=writable(step),
         cpu="" if used.cpu is None else f"{used.cpu:.1f}",
         memory="" if used.memory is None else f"{round(used.memory / MEBI)}Mi",
     )

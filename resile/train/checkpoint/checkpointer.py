@@ -41,6 +41,7 @@ from resile.train.checkpoint.policy import Auto, Choice, Costs, choose_interval
 from resile.train.checkpoint.resumed_streams import tell_random_states
 from resile.train.checkpoint.resuming import Resumed, resume
 from resile.train.checkpoint.saving import Saver
+from resile.train.progress import report_resumed, report_unasked
 
 __all__ = ["Checkpointer"]
 
@@ -182,6 +183,7 @@ class Checkpointer:
                 f"resumed at step {resumed.step} from {resumed.source.value} "
                 f"in {resumed.seconds:.3f} s"
             )
+            report_resumed(resumed.step, resumed.source.value)
 
     # --- saving -----------------------------------------------------------------------------
 
@@ -200,6 +202,7 @@ class Checkpointer:
         if self._handover is not None and self._handover.is_due(done):
             self._hand_over(done, state, self._handover)
         self._last_step_at = time.monotonic()
+        report_unasked(step)
 
     def save(self, step: int, state: dict[str, Any], *, timeout: float = 600.0) -> None:
         """Save ``state`` after ``step`` now; when it returns, on any worker, the checkpoint exists.

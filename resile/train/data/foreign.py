@@ -18,7 +18,14 @@ from torch.utils.data import DataLoader, IterableDataset, Sampler
 
 from resile.train.data.errors import DataMistake
 
-__all__ = ["Boundaries", "ElasticLoader", "accumulation_for", "check_indexed", "say_if_uneven"]
+__all__ = [
+    "Boundaries",
+    "ElasticLoader",
+    "accumulation_for",
+    "check_indexed",
+    "say_if_uneven",
+    "say_nothing_left",
+]
 
 
 def check_indexed(dataset: Any, *, name: str) -> None:
@@ -44,6 +51,16 @@ def say_if_uneven(global_batch: int, *, micro_batch: int, world: int, accumulate
         print(
             f"resile: global_batch={global_batch} cannot be cut into micro batches of "
             f"{micro_batch} for {world} workers; it is {found} now",
+            file=sys.stderr,
+            flush=True,
+        )
+
+
+def say_nothing_left(step: int, *, speaks: bool) -> None:
+    """A training that was complete before is not trained again, which looks like a mistake."""
+    if speaks:
+        print(
+            f"resile: training was complete at step {step}: nothing is left to do",
             file=sys.stderr,
             flush=True,
         )

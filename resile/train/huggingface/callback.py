@@ -20,6 +20,7 @@ from resile.train.checkpoint.checkpointer import Checkpointer
 from resile.train.checkpoint.choosing import Source
 from resile.train.checkpoint.rng import random_states, set_random_states
 from resile.train.data import ElasticSampler
+from resile.train.data.foreign import say_nothing_left
 from resile.train.huggingface.data import Rest
 from resile.train.huggingface.errors import TrainerMistake
 from resile.train.huggingface.record import TrainerRecord
@@ -64,13 +65,14 @@ class ElasticCallback(TrainerCallback):  # type: ignore[misc]  # transformers is
         if self._record.stopped or state.global_step >= state.max_steps:
             self._rest.over = True
             control.should_training_stop = True
+            say_nothing_left(state.global_step, speaks=args.process_index == 0)
 
     def on_step_end(self, args: Any, state: Any, control: Any, **parts: Any) -> None:
         """A step is done, but for its log, its evaluation and its save."""
         del args, control, parts
         self._step_done = True
         state.epoch = self._epochs_done()
-        report(state.global_step)
+        report(state.global_step, total=state.max_steps)
 
     def on_epoch_end(self, args: Any, state: Any, control: Any, **parts: Any) -> None:
         """Of a training that was complete already nothing is done again."""
@@ -81,7 +83,10 @@ class ElasticCallback(TrainerCallback):  # type: ignore[misc]  # transformers is
     def on_log(self, args: Any, state: Any, control: Any, **parts: Any) -> None:
         """The last log comes when all steps are done, and before the best model is loaded."""
         del args
-        if "train_runtime" in (parts.get("logs") or {}):
+        logs = parts.get("logs") or {}
+        if isinstance(logs.get("loss"), float):
+            report(state.global_step, loss=logs["loss"], total=state.max_steps)
+        if "train_runtime" in logs:
             self._end(state, control)
 
     def on_train_end(self, args: Any, state: Any, control: Any, **parts: Any) -> None:
@@ -100,8 +105,10 @@ class ElasticCallback(TrainerCallback):  # type: ignore[misc]  # transformers is
             self._random = None
 
     def batch_wanted(self) -> None:
-        """A batch is about to be read."""
-        self._count_step()
+        """A batch is about to be read; or the Trainer, which does not know that an epoch goes on in
+        its middle, finds that there is none: then the evaluation of the epoch is yet to come."""
+        if not self._epoch_is_over():
+            self._count_step()
 
     # --- what is done -----------------------------------------------------------------------
 
@@ -144,9 +151,14 @@ class ElasticCallback(TrainerCallback):  # type: ignore[misc]  # transformers is
         self._trainer._initial_global_step = state.global_step
 
     def _epochs_done(self) -> float:
-        sampler = self._sampler
-        done = sampler.completed + (sampler.global_batch if self._step_done else 0)
-        left = len(sampler.dataset) - done
-        if left < (sampler.global_batch if self._drops_last else 1):
-            return float(sampler.epoch + 1)
-        return sampler.epoch + done / len(sampler.dataset)
+        epoch, dataset = self._sampler.epoch, self._sampler.dataset
+        return float(epoch + 1) if self._epoch_is_over() else epoch + self._trained() / len(dataset)
+
+    def _epoch_is_over(self) -> bool:
+        """Whether the step that was done last was the last of its epoch, and is not counted yet."""
+        left = len(self._sampler.dataset) - self._trained()
+        return left < (self._sampler.global_batch if self._drops_last else 1)
+
+    def _trained(self) -> int:
+        """Samples of this epoch, with those of a step that is done and not counted yet."""
+        return self._sampler.completed + (self._sampler.global_batch if self._step_done else 0)

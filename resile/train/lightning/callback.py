@@ -11,17 +11,25 @@ batch is read, and at the beginning of an epoch before the epoch is.
 
 from __future__ import annotations
 
+import math
 import os
 import signal
 import threading
+import time
 from typing import Any
 
+import torch
 from lightning.pytorch import Callback
 
 from resile.train.checkpoint.checkpointer import Checkpointer
 from resile.train.checkpoint.choosing import Source
 from resile.train.checkpoint.rng import random_states, set_random_states
-from resile.train.data.foreign import ElasticLoader, accumulation_for, say_if_uneven
+from resile.train.data.foreign import (
+    ElasticLoader,
+    accumulation_for,
+    say_if_uneven,
+    say_nothing_left,
+)
 from resile.train.lightning.checks import (
     check_accumulation,
     check_batches,
@@ -36,6 +44,9 @@ from resile.train.lightning.world import workers_launched
 from resile.train.progress import report
 
 __all__ = ["ElasticCheckpoint"]
+
+LOSS_INTERVAL = 1.0
+"""Seconds between two losses that are reported: about as often as a node tells its master."""
 
 
 class ElasticCheckpoint(Callback):  # type: ignore[misc]  # lightning is not followed by mypy
@@ -58,6 +69,9 @@ class ElasticCheckpoint(Callback):  # type: ignore[misc]  # lightning is not fol
         self._update_done = False
         self._random: dict[str, Any] | None = None
         self._sigterm: Any = None
+        self._resumed_at: int | None = None
+        self._total: int | None = None
+        self._loss_due = 0.0
 
     # --- what Lightning calls ---------------------------------------------------------------
 
@@ -100,13 +114,15 @@ class ElasticCheckpoint(Callback):  # type: ignore[misc]  # lightning is not fol
         self._step = self._checkpointer.restore(self._state)
         if self._checkpointer.resumed.source is not Source.NOWHERE:
             self._random = random_states()
+            self._resumed_at = trainer.global_step
             trainer.num_sanity_val_steps = 0
 
     def on_train_start(self, trainer: Any, pl_module: Any) -> None:
         """Lightning answers SIGTERM with a collective and goes on to the end of the batch: a worker
         whose peers are gone, or that holds for a planned change, would not end. The agent sends it
         only when there is nothing left to do, so what stood there before comes back."""
-        del trainer, pl_module
+        del pl_module
+        self._total = _total_updates(trainer)
         main = threading.current_thread() is threading.main_thread()
         if main and self._sigterm is not None and "RESILE_SNAPSHOTS" in os.environ:
             signal.signal(signal.SIGTERM, self._sigterm)
@@ -115,14 +131,16 @@ class ElasticCheckpoint(Callback):  # type: ignore[misc]  # lightning is not fol
         self, trainer: Any, pl_module: Any, outputs: Any, batch: Any, batch_idx: int
     ) -> None:
         """An update is done with the last of its batches."""
-        del pl_module, outputs, batch
+        del pl_module, batch
         if self._trainer is not None and (batch_idx + 1) % trainer.accumulate_grad_batches == 0:
             self._update_done = True
-            report(trainer.global_step)
+            report(trainer.global_step, self._loss_of(outputs), total=self._total)
 
     def on_fit_end(self, trainer: Any, pl_module: Any) -> None:
         """No next batch is asked for any more."""
-        del trainer, pl_module
+        del pl_module
+        if self._resumed_at == trainer.global_step:
+            say_nothing_left(trainer.global_step, speaks=trainer.is_global_zero)
         if self._record is not None:
             self._record.over = True
             self._count_update()
@@ -163,6 +181,15 @@ class ElasticCheckpoint(Callback):  # type: ignore[misc]  # lightning is not fol
             self._checkpointer.step(self._step, self._state)
             self._step += 1
 
+    def _loss_of(self, outputs: Any) -> float | None:
+        """Of the last batch; not of each, since to read it waits for the device."""
+        loss = outputs.get("loss") if isinstance(outputs, dict) else outputs
+        now = time.monotonic()
+        if now < self._loss_due or not isinstance(loss, torch.Tensor) or loss.numel() != 1:
+            return None
+        self._loss_due = now + LOSS_INTERVAL
+        return float(loss)
+
     def _elastic(self, loader: Any) -> ElasticLoader:
         """In place of the loader that Lightning would have used."""
         check_loader(loader)
@@ -193,3 +220,10 @@ class ElasticCheckpoint(Callback):  # type: ignore[misc]  # lightning is not fol
                 world=trainer.world_size,
                 accumulated=accumulated,
             )
+
+
+def _total_updates(trainer: Any) -> int | None:
+    """How many there will be, if that can be known."""
+    total = trainer.estimated_stepping_batches
+    single = trainer.lightning_module.automatic_optimization
+    return int(total) if single and math.isfinite(total) and total > 0 else None

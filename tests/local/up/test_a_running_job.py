@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 
 import pytest
@@ -42,7 +43,22 @@ def test_it_is_described(machine: Machine) -> None:
     for section in ("Roles", "Nodes", "Conditions", "Events (the last"):
         assert f"\n{section}" in described
     assert "1..3" in described
-    wait_for(lambda: " steps/s\n" in machine.says("describe", "seen"), "a speed to be told")
+    far = re.compile(r"step \d+ of 1000000 \(0%\), [\d.]+ steps/s, \S+ left, loss [\d.e-]+\n")
+    wait_for(lambda: far.search(machine.says("describe", "seen")), "speed, time left and loss")
+
+
+def test_it_is_described_for_programs(machine: Machine) -> None:
+    described = json.loads(machine.says("describe", "seen", "-o", "json", "--events", "2"))
+    assert (described["name"], described["phase"]) == ("seen", "Running")
+    assert (described["platform"], described["namespace"]) == ("local", None)
+    assert described["training"]["total"] == 1000000
+    assert [len(node["workerPids"]) for node in described["nodes"]] == [1, 1]
+    assert len(described["events"]) == 2
+    names = [node["name"] for node in described["nodes"]]
+    shown = machine.says("describe", "seen").splitlines()
+    for name, node in zip(names, described["nodes"], strict=True):
+        (line,) = [line for line in shown if line.startswith(name)]
+        assert str(node["workerPids"][0]) in line.split()
 
 
 def test_it_is_printed_whole_with_what_its_master_saw(machine: Machine) -> None:

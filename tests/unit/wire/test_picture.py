@@ -126,3 +126,25 @@ def test_in_the_last_picture_nothing_runs_any_more() -> None:
     assert last.nodes[0].message == "interrupted while it was running"
     assert not last.nodes[0].connected
     assert last.ended == "Interrupted"
+
+
+def test_a_node_counts_its_replacements_and_its_workers_failures() -> None:
+    """Also once it has left: the master remembers."""
+    ranks = (rank(0, restarts=1), rank(1, NodePhase.SUCCEEDED), rank(2))
+    status = JobStatus(phase=JobPhase.RUNNING, nodes=ranks)
+    failures = {"train-worker-0": 3, "train-worker-1": 2}
+    training = view(seen("train-worker-0", worker_pids=(7, 8)), failures=failures)
+    picture = draw_picture("train", status=status, training=training, now=1.0)
+    assert [node.restarts for node in picture.nodes] == [4, 2, 0]
+    assert [node.worker_pids for node in picture.nodes] == [(7, 8), (), ()]
+
+
+def test_a_job_that_was_interrupted_does_not_say_that_nodes_are_running() -> None:
+    running = condition(ConditionType.RUNNING, ConditionStatus.TRUE, "2 of 2 nodes are running")
+    status = JobStatus(phase=JobPhase.RUNNING, nodes=(rank(0), rank(1)), conditions=(running,))
+    training = view(seen("train-worker-0", worker_pids=(7,)))
+    picture = draw_picture("train", status=status, training=training, now=1.0)
+    assert picture.message == "2 of 2 nodes are running"
+    over = ended_picture(picture, "Interrupted")
+    assert over.message == "2 of 2 nodes were ended with it"
+    assert all(node.worker_pids == () for node in over.nodes)

@@ -5,7 +5,8 @@ import time
 
 from resile import report
 
-for step in range(int(os.environ.get("STEPS", "1000000"))):
-    report(step=step, loss=1.0 / (step + 1))
+STEPS = int(os.environ.get("STEPS", "1000000"))
+for step in range(STEPS):
+    report(step=step, loss=1.0 / (step + 1), total=STEPS)
     print(f"step {step} of rank {os.environ['RANK']}", flush=True)
     time.sleep(float(os.environ.get("PAUSE", "0.05")))
