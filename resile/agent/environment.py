@@ -74,6 +74,7 @@ def worker_environment(
         "TORCHELASTIC_USE_AGENT_STORE": str(start.store.hosted),
         "TORCHELASTIC_ERROR_FILE": str(error_file),
         "RESILE_ROUND": str(start.round),
+        "RESILE_RUN": start.run,
         "RESILE_PROGRESS_SOCKET": progress_socket,
         "RESILE_SNAPSHOTS": snapshots_socket,
     }

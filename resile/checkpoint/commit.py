@@ -27,7 +27,7 @@ import logging
 import secrets
 import time
 from collections.abc import Callable, Generator
-from contextlib import closing
+from contextlib import closing, suppress
 
 import msgspec
 import xxhash
@@ -40,6 +40,8 @@ from resile.checkpoint.errors import (
     StorageRefused,
     StorageTrouble,
 )
+from resile.checkpoint.fence import Claim, Fence, check, read_fence
+from resile.checkpoint.fence import claim as make_claim
 from resile.checkpoint.manifest import FORMAT, Manifest, PartEntry, encode_manifest
 from resile.checkpoint.names import ENTRY_ENDING, MANIFEST, PART_ENDING, is_attempt, step_folder
 from resile.checkpoint.part import PartKind, part_name, read_header
@@ -131,6 +133,7 @@ def publish(
     attempt: str,
     job: str = "",
     round: int = 0,
+    claim: Claim | None = None,
     patience: Patience | None = None,
     tell: Callable[[str], None] = log.warning,
     now: Callable[[], float] = time.time,
@@ -138,10 +141,23 @@ def publish(
     """Wait until all parts of this attempt are there, then make the checkpoint exist.
 
     ``world``: of how many rank parts it consists; ``replicas``: of how many replica parts. One
-    writer calls this, after its own parts. Raises :class:`PartsMissing` when the patience is over.
+    writer calls this, after its own parts. ``claim``: the round's, which is made if it was not yet.
+    Raises :class:`PartsMissing` when the patience is over, :class:`Superseded` if another round
+    went on from an earlier step.
     """
     patience = patience or Patience()
     _check_attempt(attempt)
+
+    fence = Fence()
+
+    def look() -> None:
+        nonlocal fence
+        fence = read_fence(storage, known=fence, tell=tell)
+        check(fence, attempt=attempt, step=step, storage=storage)
+
+    if claim is not None:
+        fence = insist(lambda: make_claim(storage, claim, tell=tell), patience, tell=tell)
+    insist(look, patience, tell=tell)  # waiting for parts would be in vain
     wanted = [f"{part_name(PartKind.RANK, k, world)}.{attempt}" for k in range(world)]
     wanted += [f"{part_name(PartKind.REPLICA, k, replicas)}.{attempt}" for k in range(replicas)]
     entries = _gather(storage, step_folder(step), wanted, patience=patience, tell=tell)
@@ -156,7 +172,9 @@ def publish(
     )
     text = memoryview(encode_manifest(manifest))
     path = f"{step_folder(step)}/{MANIFEST}"
-    insist(lambda: storage.write(path, [text]), patience, tell=tell)
+    insist(lambda: storage.write(path, [text], just_before=look), patience, tell=tell)
+    with suppress(StorageTrouble):
+        look()  # a claim made meanwhile: whoever restores passes this checkpoint over
     return manifest
 
 

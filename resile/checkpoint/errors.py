@@ -9,6 +9,8 @@ CheckpointError
 │   ├── StorageRefused   full, not allowed, read-only: trying again does not help by itself
 │   ├── NotThere         no such file or folder
 │   └── NotAFile         something else lies where a file should
+├── Superseded           a round that is over may not publish what it trained since
+├── FolderTaken          the folder holds another job's checkpoints
 ├── NoRoom               a snapshot does not fit into memory
 └── NotTrusted           reading it would run code that it brings along (pickle)
 """
@@ -18,6 +20,7 @@ from __future__ import annotations
 __all__ = [
     "BadAddress",
     "CheckpointError",
+    "FolderTaken",
     "NoCheckpoint",
     "NoRoom",
     "NotAFile",
@@ -27,6 +30,7 @@ __all__ = [
     "PartsMissing",
     "StorageRefused",
     "StorageTrouble",
+    "Superseded",
 ]
 
 
@@ -64,6 +68,14 @@ class NotThere(StorageTrouble):
 
 class NotAFile(StorageTrouble):
     """A folder, FIFO, socket or device lies where a regular file should."""
+
+
+class Superseded(CheckpointError):
+    """Another round went on from an earlier step. Says which, and from which step."""
+
+
+class FolderTaken(CheckpointError):
+    """The folder holds another job's checkpoints. Names the job, and what takes the folder over."""
 
 
 class NoRoom(CheckpointError):

@@ -19,7 +19,7 @@ import mmap
 import os
 import secrets
 import stat
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -56,7 +56,13 @@ class LocalStorage:
         self.root = root.absolute()
         self.address = str(self.root)
 
-    def write(self, path: str, chunks: Iterable[memoryview]) -> None:
+    def write(
+        self,
+        path: str,
+        chunks: Iterable[memoryview],
+        *,
+        just_before: Callable[[], None] = lambda: None,
+    ) -> None:
         """Write a file whole and durable, or leave what was there."""
         target = self.root / path
         with _named(target, "write"):
@@ -64,6 +70,7 @@ class LocalStorage:
             temporary = target.with_name(f".{target.name}.{secrets.token_hex(4)}{TEMPORARY_ENDING}")
             try:
                 _write_and_sync(temporary, chunks)
+                just_before()
                 os.rename(temporary, target)
             except BaseException:
                 with suppress(OSError):

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import importlib
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from datetime import datetime
 from typing import Any
@@ -55,7 +55,13 @@ class ObjectStorage:
         self._scheme = urlsplit(address).scheme
         self._fs, self._root = _open_driver(address, self._scheme, options)
 
-    def write(self, path: str, chunks: Iterable[memoryview]) -> None:
+    def write(
+        self,
+        path: str,
+        chunks: Iterable[memoryview],
+        *,
+        just_before: Callable[[], None] = lambda: None,
+    ) -> None:
         """Put an object."""
         target = self._path(path)
         pieces = iter(chunks)
@@ -66,16 +72,24 @@ class ObjectStorage:
             for piece in pieces:
                 head += piece
                 if len(head) >= BLOCK:
-                    self._upload(target, head, pieces)
+                    self._upload(target, head, pieces, just_before)
                     return
+            just_before()
             self._fs.pipe_file(target, bytes(head))
 
-    def _upload(self, target: str, head: bytearray, rest: Iterator[memoryview]) -> None:
+    def _upload(
+        self,
+        target: str,
+        head: bytearray,
+        rest: Iterator[memoryview],
+        just_before: Callable[[], None],
+    ) -> None:
         file = self._fs.open(target, "wb", block_size=BLOCK)
         try:
             file.write(head)
             for piece in rest:
                 file.write(piece)
+            just_before()
             file.close()
         except BaseException:
             with suppress(Exception):

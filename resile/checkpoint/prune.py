@@ -106,14 +106,18 @@ def plan_pruning(
     tell: Callable[[str], None] = log.warning,
     now: Callable[[], float] = time.time,
 ) -> Pruning:
-    """All but the newest ``keep`` checkpoints and the newest whole one, and old remains.
+    """All but the newest ``keep`` checkpoints and the newest whole one, those of superseded rounds,
+    and old remains.
 
     ``depth``: how closely is looked at whether one is whole.
     """
     if keep < 1:
         raise ValueError(f"at least one checkpoint is kept, not {keep}")
     there = list(shelf.checkpoints(tell=tell))
-    doomed = _doomed(shelf, there, keep, depth)
+    fence = shelf.fence(tell=tell)
+    superseded = [one for one in there if fence.superseded(one.attempt, one.step)]
+    lasting = [one for one in there if one not in superseded]
+    doomed = [*superseded, *_doomed(shelf, lasting, keep, depth)]
     manifests: list[str] = []
     files: list[str] = []
     remains: list[str] = []

@@ -25,6 +25,7 @@ from resile.checkpoint.errors import (
     StorageRefused,
     StorageTrouble,
 )
+from resile.checkpoint.fence import Fence, read_fence
 from resile.checkpoint.manifest import Manifest, PartEntry, decode_manifest
 from resile.checkpoint.names import MANIFEST, PART_ENDING, step_folder, step_of
 from resile.checkpoint.storage import Storage, read_whole
@@ -58,6 +59,11 @@ class Checkpoint:
         """After how many steps it was taken."""
         return self.manifest.step
 
+    @property
+    def attempt(self) -> str:
+        """The name of the try that wrote it."""
+        return self.manifest.parts[0].name.partition(".")[2] if self.manifest.parts else ""
+
     def path(self, part: PartEntry) -> str:
         """Where a part lies on its storage."""
         return f"{self.folder}/{part.name}{PART_ENDING}"
@@ -74,6 +80,10 @@ class Shelf:
         items = self.storage.list()
         found = (step_of(item.name) for item in items if item.is_folder)
         return sorted((step for step in found if step is not None), reverse=True)
+
+    def fence(self, *, tell: Callable[[str], None] = log.warning) -> Fence:
+        """Which rounds train here."""
+        return read_fence(self.storage, tell=tell)
 
     def at(self, step: int) -> Checkpoint:
         """The checkpoint of a step; raises NoCheckpoint, or PartDamaged for its manifest."""
@@ -114,7 +124,11 @@ class Shelf:
         unread: StorageTrouble | None = None
         damaged = 0
         try:
+            fence = self.fence(tell=tell)
             for checkpoint in self.checkpoints(tell=tell):
+                if why := fence.superseded(checkpoint.attempt, checkpoint.step):
+                    tell(f"the checkpoint of step {checkpoint.step} is not used: {why}")
+                    continue
                 damages, trouble = self._examine(checkpoint, depth)
                 if not damages:
                     return checkpoint

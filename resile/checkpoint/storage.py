@@ -11,7 +11,7 @@ file and says what the system said; nothing else goes through.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, Protocol
 from urllib.parse import unquote, urlsplit
@@ -58,15 +58,24 @@ class OpenFile(Protocol):
     def __exit__(self, *error: object) -> None: ...
 
 
+def _nothing() -> None:
+    """No condition."""
+
+
 class Storage(Protocol):
     """One folder of files."""
 
     address: str
     """As a user would write it."""
 
-    def write(self, path: str, chunks: Iterable[memoryview]) -> None:
+    def write(
+        self, path: str, chunks: Iterable[memoryview], *, just_before: Callable[[], None] = _nothing
+    ) -> None:
         """Write a file in place of what was there. When this returns it is durable; when it does
-        not, what was there before is still there. Folders are made as needed."""
+        not, what was there before is still there. Folders are made as needed.
+
+        ``just_before`` is called when all that is left to do is the one operation that makes the
+        file appear; what it raises leaves everything as it was."""
         ...
 
     def open(self, path: str) -> OpenFile:

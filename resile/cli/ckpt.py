@@ -11,6 +11,7 @@ from typing import Any
 import click
 
 from resile.checkpoint.errors import CheckpointError, NoCheckpoint, NotThere
+from resile.checkpoint.fence import Fence
 from resile.checkpoint.prune import REMAINS_AGE, Pruning, plan_pruning
 from resile.checkpoint.prune import prune as carry_out_pruning
 from resile.checkpoint.shelf import Checkpoint, Depth, Shelf
@@ -54,7 +55,8 @@ def ls(folder: str, output: str) -> None:
     """
     with _explained():
         shelf = _shelf(folder)
-        rows = [_summary(shelf, one) for one in _checkpoints(shelf)]
+        fence = shelf.fence(tell=_warn)
+        rows = [_summary(shelf, one, fence) for one in _checkpoints(shelf)]
     if output == "json":
         click.echo(json.dumps(rows, indent=2))
     else:
@@ -82,7 +84,7 @@ def show(folder: str, step: int | None, tensors: bool, output: str) -> None:
     with _explained():
         shelf = _shelf(folder)
         checkpoint = _chosen(shelf, step)
-        shown = _summary(shelf, checkpoint)
+        shown = _summary(shelf, checkpoint, shelf.fence(tell=_warn))
         shown["parts"] = [
             {"name": part.name, "size": part.size, "checksum": part.checksum}
             for part in checkpoint.manifest.parts
@@ -248,7 +250,7 @@ def _chosen(shelf: Shelf, step: int | None) -> Checkpoint:
     return found[0]
 
 
-def _summary(shelf: Shelf, checkpoint: Checkpoint) -> dict[str, Any]:
+def _summary(shelf: Shelf, checkpoint: Checkpoint, fence: Fence) -> dict[str, Any]:
     manifest = checkpoint.manifest
     return {
         "step": manifest.step,
@@ -259,6 +261,7 @@ def _summary(shelf: Shelf, checkpoint: Checkpoint) -> dict[str, Any]:
         "job": manifest.job,
         "round": manifest.round,
         "damages": shelf.damages(checkpoint, Depth.SIZES),
+        "superseded": fence.superseded(checkpoint.attempt, checkpoint.step),
     }
 
 

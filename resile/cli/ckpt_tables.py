@@ -30,7 +30,7 @@ def print_checkpoints(rows: list[dict[str, Any]]) -> None:
             str(row["round"]),
             age(row["created"]),
             Text(row["job"] or "-"),
-            _state(row["damages"]),
+            _state(row),
         )
     new_console().print(table)
 
@@ -45,7 +45,7 @@ def print_checkpoint(row: dict[str, Any]) -> None:
         "Job": f"{row['job']}, round {row['round']}" if row["job"] else "-",
         "World": f"{row['world']} workers",
         "Size": memory(row["size"]),
-        "State": _state(row["damages"]),
+        "State": _state(row),
     }
     for name, value in lines.items():
         console.print(Text(f"{name + ':':<10}", style="bold").append_text(Text.assemble(value)))
@@ -67,7 +67,10 @@ def _tensors_table(tensors: list[dict[str, Any]]) -> Any:
     return table
 
 
-def _state(damages: list[str]) -> Text:
+def _state(row: dict[str, Any]) -> Text:
+    damages: list[str] = row["damages"]
+    if not damages and row["superseded"]:
+        return Text(row["superseded"], style="yellow")
     if not damages:
         return Text("whole", style="green")
     more = f" and {len(damages) - 1} more" if len(damages) > 1 else ""

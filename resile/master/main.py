@@ -11,6 +11,7 @@ import contextlib
 import errno
 import logging
 import resource
+import secrets
 import signal
 import ssl
 import time
@@ -143,6 +144,7 @@ async def _service(config: MasterConfig, store: Store) -> MasterService:
         return MasterService(membership, store, board=memory.board, shards=shards)
     job = JobRecord(
         job=config.job or "",
+        run=secrets.token_hex(8),
         elasticity=config.elasticity,
         agreed=config.job is not None,
         floor=config.after_round,

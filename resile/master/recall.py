@@ -97,6 +97,7 @@ class Recall:
                 next_node=max(job.next_node, max(nodes) + 1 + UNHEARD_IDS),
                 restarts=max(job.restarts, min(restarts, job.elasticity.max_restarts)),
                 recalled=self._round,
+                run=next((part.run for _, part in self._in_order() if part.run), job.run),
             ),
             round=self._round_record(),
             nodes=tuple(nodes.values()),
@@ -144,7 +145,10 @@ class Recall:
         return all(
             part
             == round.start_for(
-                member.node, restarts=part.restart_count, max_restarts=part.max_restarts
+                member.node,
+                run=members[0][1].run,
+                restarts=part.restart_count,
+                max_restarts=part.max_restarts,
             )
             for member, part in members
         )

@@ -39,6 +39,10 @@ class JobRecord(msgspec.Struct, frozen=True, kw_only=True):
     agreed: bool = True
     """False until the first agent says what the job is, where nobody told the master."""
 
+    run: str = ""
+    """The same for all rounds that are counted together: a job that is started anew, under the same
+    name, counts its rounds from one again."""
+
     next_node: int = 0
     restarts: int = 0
     wanted: int | None = None

@@ -149,7 +149,10 @@ class Register:
     def send_start(self, node: int) -> None:
         """Tell a member that the round runs."""
         start = self.round.start_for(
-            node, restarts=self.job.restarts, max_restarts=self.elasticity.max_restarts
+            node,
+            run=self.job.run,
+            restarts=self.job.restarts,
+            max_restarts=self.elasticity.max_restarts,
         )
         self.send(node, start)
 

@@ -75,11 +75,12 @@ class Round:
             reason=self.record.reason,
         )
 
-    def start_for(self, node: int, *, restarts: int, max_restarts: int) -> Start:
+    def start_for(self, node: int, *, run: str, restarts: int, max_restarts: int) -> Start:
         """What a member is told when the round runs."""
         if self.record.store is None:
             raise RuntimeError(f"round {self.number} runs without a store: {self.record}")
         return Start(
+            run=run,
             round=self.number,
             group_rank=self._group_ranks[node],
             group_world_size=len(self.members),

@@ -301,6 +301,9 @@ class Prepare(Message, frozen=True, kw_only=True):
 class Start(Message, frozen=True, kw_only=True):
     """The round is agreed: start your workers. Agents keep it, and tell it in their Hello."""
 
+    run: Line = ""
+    """The same for all rounds that are counted together."""
+
     round: Number
     group_rank: Number
     group_world_size: Number

@@ -6,6 +6,8 @@ from typing import Any
 
 import msgspec
 
+from resile.checkpoint.fence import Claim
+
 __all__ = [
     "Failed",
     "Finished",
@@ -50,6 +52,9 @@ class Publication(msgspec.Struct, frozen=True, kw_only=True):
     round: int = 0
     keep: int = 0
     """How many of the newest to leave; 0 for all."""
+
+    claim: Claim | None = None
+    """That the round trains in the folder."""
 
 
 class Write(msgspec.Struct, frozen=True, kw_only=True, tag=True):

@@ -214,6 +214,7 @@ def _publish(
         attempt=target.attempt,
         job=publication.job,
         round=publication.round,
+        claim=publication.claim,
         patience=Patience(
             target.patience, clock=lambda: time.monotonic() + _FOREVER * overtaken.is_set()
         ),

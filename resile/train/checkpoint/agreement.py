@@ -40,6 +40,10 @@ class Place:
     group_rank: int
     nodes: int
     round: int
+    run: str = ""
+    """The same for all rounds that are counted together; empty where nobody counts them."""
+
+    job: str = ""
 
     @classmethod
     def from_environment(cls) -> Place:
@@ -56,6 +60,8 @@ class Place:
             group_rank=number("GROUP_RANK", 0),
             nodes=number("GROUP_WORLD_SIZE", 1),
             round=number("RESILE_ROUND", number("TORCHELASTIC_RESTART_COUNT", 0)),
+            run=os.environ.get("RESILE_RUN", ""),
+            job=os.environ.get("TORCHELASTIC_RUN_ID", ""),
         )
 
     @property

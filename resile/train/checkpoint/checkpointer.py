@@ -24,6 +24,8 @@ from typing import Any
 import msgspec
 
 from resile.checkpoint.commit import new_attempt
+from resile.checkpoint.errors import FolderTaken
+from resile.checkpoint.fence import Claim
 from resile.checkpoint.keeping import (
     Hello,
     KeeperClient,
@@ -32,9 +34,11 @@ from resile.checkpoint.keeping import (
     SnapshotMemory,
     Status,
 )
+from resile.checkpoint.ownership import TAKE_OVER_VARIABLE, is_taken, names_a_job, refusal
 from resile.checkpoint.storage import Storage, open_storage
 from resile.train.checkpoint.agreement import Agreement, Place, connect_early, open_agreement
 from resile.train.checkpoint.choosing import Source
+from resile.train.checkpoint.claiming import make_claim_beside
 from resile.train.checkpoint.confirming import confirm
 from resile.train.checkpoint.handover import Handover
 from resile.train.checkpoint.policy import Auto, Choice, Costs, choose_interval
@@ -69,6 +73,8 @@ class Checkpointer:
     checkpoints on storage, a multiple of ``every``; every snapshot if not given. ``keep``: how many
     checkpoints stay on storage, 0 for all. ``trust``: unpickle what the state needs unpickled.
     ``storage_options``: for the storage's driver, also in the process that writes: plain values.
+    ``take_over``: train in a folder that holds another job's checkpoints. ``quiet``: say nothing of
+    ordinary things.
     """
 
     def __init__(
@@ -80,6 +86,7 @@ class Checkpointer:
         keep: int = 3,
         trust: bool = False,
         storage_options: dict[str, Any] | None = None,
+        take_over: bool = False,
         quiet: bool = False,
     ) -> None:
         _check(every, checkpoint_every, keep, storage_options)
@@ -87,6 +94,7 @@ class Checkpointer:
         self._checkpoint_every = checkpoint_every
         self._keep = keep
         self._trust = trust
+        self._take_over = take_over or os.environ.get(TAKE_OVER_VARIABLE, "") not in ("", "0")
         self._quiet = quiet
         self._storage: Storage | None = None
         self._storage_options = storage_options or {}
@@ -109,6 +117,8 @@ class Checkpointer:
         self._trouble = ""
         self._saved = -1
         self._handover: Handover | None = None
+        self._claim: Claim | None = None
+        self._claimed = False
         self.resumed = Resumed(Source.NOWHERE)
         """Where the last :meth:`restore` found its state."""
 
@@ -149,6 +159,14 @@ class Checkpointer:
         attempt = ""
         if self._storage is not None:
             attempt = agreement.decide("attempt", lambda: new_attempt(self._place.round), str)
+            self._claim = Claim(
+                attempt=attempt,
+                run=self._place.run or attempt,
+                round=self._place.round,
+                step=step,
+                job=self._place.job,
+                time=0.0,
+            )
         if self._memory is not None:
             page = self._memory.resumed(step, next=self._next_node())
             self._handover = Handover(agreement, self._memory, page)
@@ -158,6 +176,7 @@ class Checkpointer:
             storage=self._storage,
             options=self._storage_options,
             attempt=attempt,
+            claim=self._claim,
             keep=self._keep,
             tell=self._tell,
             warn=self._warn,
@@ -179,8 +198,10 @@ class Checkpointer:
             self._tell(f"not used: {problem}")
         if self.resumed.source is not Source.NOWHERE:
             resumed = self.resumed
+            owner, job = resumed.owner, self._place.job
+            whose = f" of job '{owner}'" if owner != job and names_a_job(owner) else ""
             self._tell(
-                f"resumed at step {resumed.step} from {resumed.source.value} "
+                f"resumed at step {resumed.step}{whose} from {resumed.source.value} "
                 f"in {resumed.seconds:.3f} s"
             )
             report_resumed(resumed.step, resumed.source.value)
@@ -189,6 +210,7 @@ class Checkpointer:
 
     def step(self, step: int, state: dict[str, Any]) -> None:
         """Say that ``step`` is done; saves ``state`` if that is due."""
+        self._claim_folder()
         done = step + 1
         _advance(state)
         if isinstance(state.get("step"), int):
@@ -211,6 +233,7 @@ class Checkpointer:
         went wrong; TimeoutError if storage did not come to an end. Without a directory there is
         only the snapshot in memory, and nothing to wait for.
         """
+        self._claim_folder()
         done = step + 1
         self._save(done, state, durable=True)
         if self._storage is not None:
@@ -245,6 +268,18 @@ class Checkpointer:
 
     def __exit__(self, *error: object) -> None:
         self.close()
+
+    def _claim_folder(self) -> None:
+        """Before the first step that is saved: who only restores leaves the folder as it is. All
+        workers come to the same answer, from what ``restore`` found."""
+        if self._claimed or self._storage is None or self._claim is None:
+            return
+        owner, job = self.resumed.owner, self._place.job
+        if is_taken(owner, job) and not self._take_over:
+            raise FolderTaken(refusal(self._storage.address, owner, job))
+        self._claimed = True
+        if self._place.rank == 0:
+            make_claim_beside(self._storage, self._claim, warn=self._warn)
 
     def _save(self, done: int, state: dict[str, Any], *, durable: bool) -> None:
         started = time.monotonic()

@@ -8,7 +8,7 @@ again has other bytes, even where most of it is the same.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from enum import Enum
 from typing import TypeAlias
 
@@ -41,6 +41,9 @@ class Source(str, Enum):
 
 
 Key: TypeAlias = tuple[Source, int, str]
+
+Superseded: TypeAlias = Callable[[int, int], bool]
+"""Whether a later round went on from before this step of this round."""
 
 
 class NodeInventory(msgspec.Struct, frozen=True, kw_only=True):
@@ -80,6 +83,9 @@ class Choice(msgspec.Struct, frozen=True, kw_only=True):
     addresses: tuple[str, ...] = ()
     """The keepers' addresses, by group rank."""
 
+    owner: str = ""
+    """The job whose checkpoints are on storage."""
+
     unusable: tuple[str, ...] = ()
     """What is on storage and was passed over, and why."""
 
@@ -99,10 +105,15 @@ class _Line(msgspec.Struct, frozen=True):
 
 
 def choose(
-    nodes: Sequence[NodeInventory], *, stored: Iterable[StoredStep], refused: frozenset[Key]
+    nodes: Sequence[NodeInventory],
+    *,
+    stored: Iterable[StoredStep],
+    refused: frozenset[Key],
+    superseded: Superseded = lambda *_: False,
 ) -> Choice:
-    """The newest whole step; ``refused`` were tried in vain. ``stored``: what is on storage."""
-    in_memory = [one for one in held_choices(nodes) if one.key not in refused]
+    """The newest whole step; ``refused`` were tried in vain. ``stored``: what is on storage.
+    ``superseded``: which snapshots in memory nobody goes on with."""
+    in_memory = [one for one in held_choices(nodes, superseded) if one.key not in refused]
     on_storage = [
         choice for one in stored if (choice := _from_storage(one, nodes)).key not in refused
     ]
@@ -115,7 +126,9 @@ def choose(
     return Choice(source=Source.NOWHERE, addresses=_addresses(nodes))
 
 
-def held_choices(nodes: Sequence[NodeInventory]) -> list[Choice]:
+def held_choices(
+    nodes: Sequence[NodeInventory], superseded: Superseded = lambda *_: False
+) -> list[Choice]:
     """All steps that the nodes' memories hold together, the newest first."""
     moments: dict[tuple[int, int], dict[Label, list[int]]] = defaultdict(lambda: defaultdict(list))
     for group_rank, node in enumerate(nodes):
@@ -129,7 +142,8 @@ def held_choices(nodes: Sequence[NodeInventory]) -> list[Choice]:
             addresses=_addresses(nodes),
         )
         for step, round_ in sorted(moments, reverse=True)
-        if is_complete([_line(label) for label in moments[step, round_]])
+        if not superseded(round_, step)
+        and is_complete([_line(label) for label in moments[step, round_]])
     ]
 
 

@@ -12,7 +12,7 @@ import logging
 import threading
 import time
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import msgspec
@@ -24,6 +24,7 @@ from resile.checkpoint.errors import (
     PartDamaged,
     StorageTrouble,
 )
+from resile.checkpoint.fence import Fence
 from resile.checkpoint.keeping import KeeperError, SnapshotMemory
 from resile.checkpoint.patience import Patience, insist
 from resile.checkpoint.shelf import Checkpoint, Depth, Shelf
@@ -64,6 +65,9 @@ class Resumed:
     addresses: tuple[str, ...] = ()
     """The keepers' addresses, by group rank."""
 
+    owner: str = ""
+    """The job whose checkpoints are on storage, if there are any."""
+
 
 class Verdict(msgspec.Struct, frozen=True):
     """How a worker fared with a choice."""
@@ -91,18 +95,27 @@ def resume(
     while True:
         turn = len(refused)
         choice = agreement.decide(
-            f"choice/{turn}", lambda: _choose(nodes, shelf, frozenset(refused)), Choice
+            f"choice/{turn}",
+            lambda: _choose(nodes, shelf, frozenset(refused), agreement.place.run),
+            Choice,
         )
         problems += [one for one in choice.unusable if one not in problems]
         if choice.source is Source.NOWHERE:
             _refuse_to_forget(problems)
-            return Resumed(choice.source, addresses=choice.addresses)
+            return Resumed(choice.source, addresses=choice.addresses, owner=choice.owner)
         reading = _Reading(agreement, memory, shelf)
         mine = reading.attempt(state, choice, strict=strict, trust=trust)
         verdict = _common_verdict(agreement, turn, mine)
         if not verdict.problem:
             seconds = time.monotonic() - started
-            return Resumed(choice.source, choice.step, seconds, tuple(problems), choice.addresses)
+            return Resumed(
+                choice.source,
+                choice.step,
+                seconds,
+                tuple(problems),
+                choice.addresses,
+                choice.owner,
+            )
         if verdict.final:
             raise reading.error or StateMismatch(verdict.problem)
         problems.append(f"step {choice.step} in {choice.source.value}: {verdict.problem}")
@@ -135,31 +148,58 @@ def _exchange_inventories(
     return [mine, *(agreement.hear(f"inventory/{node}", NodeInventory) for node in others)]
 
 
-def _choose(nodes: list[NodeInventory], shelf: Shelf | None, refused: frozenset[Key]) -> Choice:
-    """What rank 0 decides. A step counts as stored if its manifest and its sizes are right."""
+def _choose(
+    nodes: list[NodeInventory], shelf: Shelf | None, refused: frozenset[Key], run: str
+) -> Choice:
+    """What rank 0 decides. A step counts as stored if its manifest and its sizes are right, and if
+    no later round went on from before it."""
     if shelf is None:
         return choose(nodes, stored=(), refused=refused)
-    stored, unusable = insist(lambda: _newest_stored(shelf, refused), Patience(), tell=log.warning)
-    choice = choose(nodes, stored=stored, refused=refused)
-    if choice.source is Source.MEMORY:
-        return choice  # newer than all there is on storage, whatever its state
-    return msgspec.structs.replace(choice, unusable=tuple(unusable))
+    found = insist(lambda: _look(shelf, refused), Patience(), tell=log.warning)
+    choice = choose(
+        nodes,
+        stored=found.newest,
+        refused=refused,
+        superseded=lambda round, step: bool(found.fence.superseded_round(run, round, step)),
+    )
+    # What is in memory is newer than all there is on storage, whatever its state.
+    unusable = () if choice.source is Source.MEMORY else tuple(found.unusable)
+    return msgspec.structs.replace(choice, owner=found.owner, unusable=unusable)
 
 
-def _newest_stored(shelf: Shelf, refused: frozenset[Key]) -> tuple[list[StoredStep], list[str]]:
-    """The newest checkpoint whose sizes are right, if there is one, and why newer ones are not
-    used."""
+@dataclass(frozen=True)
+class _Found:
+    """What there is on storage."""
+
+    newest: list[StoredStep] = field(default_factory=list)
+    """The newest checkpoint that can be used, if there is one."""
+
+    unusable: list[str] = field(default_factory=list)
+    """Why newer ones are not used."""
+
+    fence: Fence = field(default_factory=Fence)
+    owner: str = ""
+
+
+def _look(shelf: Shelf, refused: frozenset[Key]) -> _Found:
     unusable: list[str] = []
-    with contextlib.suppress(NotThere):
+    try:
+        fence = shelf.fence()
+        claimed = fence.latest
+        owner = claimed.job if claimed is not None else ""
         for checkpoint in shelf.checkpoints(tell=unusable.append):
-            step = StoredStep(checkpoint.step, checkpoint.digest)
-            if (Source.STORAGE, step.step, step.digest) in refused:
+            owner = owner or checkpoint.manifest.job
+            one = StoredStep(checkpoint.step, checkpoint.digest)
+            if (Source.STORAGE, one.step, one.digest) in refused:
                 continue
-            damages = shelf.damages(checkpoint, Depth.SIZES)
-            if not damages:
-                return [step], unusable
-            unusable.append(f"step {step.step} in storage: {'; '.join(damages)}")
-    return [], unusable
+            why = fence.superseded(checkpoint.attempt, checkpoint.step)
+            why = why or "; ".join(shelf.damages(checkpoint, Depth.SIZES))
+            if not why:
+                return _Found([one], unusable, fence, owner)
+            unusable.append(f"step {one.step} in storage: {why}")
+    except NotThere:
+        return _Found()
+    return _Found([], unusable, fence, owner)
 
 
 def _common_verdict(agreement: Agreement, turn: int, mine: Verdict) -> Verdict:

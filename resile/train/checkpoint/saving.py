@@ -6,13 +6,13 @@ storage at once, by this worker, and training waits for that.
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
 from resile.checkpoint.commit import publish, write_part
 from resile.checkpoint.errors import CheckpointError, NoRoom
+from resile.checkpoint.fence import Claim
 from resile.checkpoint.keeping import Accepted, Busy, Publication, SnapshotMemory
 from resile.checkpoint.part import PartKind
 from resile.checkpoint.prune import prune_after_publishing
@@ -41,17 +41,20 @@ class Saver:
         storage: Storage | None,
         options: Mapping[str, Any],
         attempt: str,
+        claim: Claim | None,
         keep: int,
         tell: Callable[[str], None],
         warn: Callable[[str], None],
     ) -> None:
-        """``options``: with which the process that writes opens the storage. ``tell``: something
+        """``options``: with which the process that writes opens the storage. ``claim``: that this
+        round trains in the folder; comes with every order to publish. ``tell``: something
         that one worker says for all; ``warn``: that each says for itself."""
         self._place = place
         self._memory = memory
         self._storage = storage
         self._options = options
         self._attempt = attempt
+        self._claim = claim
         self._keep = keep
         self._tell = tell
         self._warn = warn
@@ -169,9 +172,10 @@ class Saver:
         return Publication(
             world=self._place.world,
             replicas=self._place.local_world,
-            job=os.environ.get("TORCHELASTIC_RUN_ID", ""),
+            job=self._place.job,
             round=self._place.round,
             keep=self._keep,
+            claim=self._claim,
         )
 
     def _write_here(self, captured: Captured, step: int) -> None:
@@ -193,6 +197,7 @@ class Saver:
                     attempt=self._try,
                     job=publication.job,
                     round=publication.round,
+                    claim=publication.claim,
                 )
                 prune_after_publishing(
                     Shelf(self._storage), keep=self._keep, said=self._said, tell=self._warn

@@ -74,6 +74,7 @@ class MasterRendezvous(RendezvousHandler):  # type: ignore[misc]  # torch is not
             raise SystemExit(0) from None
         # Workers inherit it; under `resile run` they find the same.
         os.environ["RESILE_ROUND"] = str(start.round)
+        os.environ["RESILE_RUN"] = start.run
         return self._info(start)
 
     def num_nodes_waiting(self) -> int:

@@ -1,0 +1,175 @@
+"""Which rounds train in a checkpoint folder, and from which step each of them went on.
+
+A node that is cut off from its master may train on in a round that is over, while the rest of the
+job trains in the next one. Storage is where the two meet, so it fences as well: each round leaves a
+*claim* in the folder, a small file of its own that says which step it began with:
+
+    DIR/fence/r1-9b2e7c10.json      round 1, from step 0
+              r2-1f0c9a3e.json      round 2, from step 100
+
+From then on older rounds are *superseded*: what they saved up to step 100 is what round 2 went on
+from and may still be published, for instance by a writer that needs minutes. What they save after
+it belongs to a training that nobody goes on with: publishing it is refused, and where it was
+published all the same (the last look at the fence and the publication are two operations) restoring
+passes it over and pruning removes it.
+
+Nothing here is ever overwritten by another round, so claims need no lock and no compare-and-swap.
+Claims of one run are in the order of their rounds. Between runs (a job that was started anew counts
+its rounds from one) the time decides, which each claim puts after all that it finds.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Annotated
+
+import msgspec
+from msgspec import Meta
+
+from resile.checkpoint.errors import NotAFile, NotThere, PartDamaged, Superseded
+from resile.checkpoint.names import ENTRY_ENDING, is_attempt
+from resile.checkpoint.storage import Storage, read_whole
+from resile.decoding import DecodeError, decode_json
+
+__all__ = ["FOLDER", "Claim", "Fence", "check", "claim", "read_fence"]
+
+log = logging.getLogger("resile.checkpoint")
+
+FOLDER = "fence"
+
+MOST_CLAIMS = 64
+"""Older ones are removed: a writer that is so many rounds late does not exist."""
+
+_AFTER = 0.001
+"""Seconds between the times of two claims, at least."""
+
+_FURTHER_TRY = re.compile(r"(r\d+-[0-9a-f]+)-\d+")
+
+
+class Claim(msgspec.Struct, frozen=True, kw_only=True):
+    """One round's word that it trains in the folder."""
+
+    attempt: str
+    """The name under which the round writes its checkpoints."""
+
+    run: str
+    """The same for all rounds that are counted together, and for no others."""
+
+    round: Annotated[int, Meta(ge=0, le=2**63 - 1)]
+    step: Annotated[int, Meta(ge=0, le=2**63 - 1)]
+    """What it went on from."""
+
+    job: str = ""
+    time: Annotated[float, Meta(ge=0, le=253_402_300_799)]
+
+    def follows(self, other: Claim) -> bool:
+        """Whether this one supersedes the other."""
+        if self.run == other.run and self.round != other.round:
+            return self.round > other.round
+        return self.time > other.time
+
+    @property
+    def sentence(self) -> str:
+        """For people."""
+        job = f" of job '{self.job}'" if self.job else ""
+        return f"round {self.round}{job} went on from step {self.step}"
+
+
+@dataclass(frozen=True)
+class Fence:
+    """All claims of a folder."""
+
+    claims: tuple[Claim, ...] = ()
+
+    @property
+    def latest(self) -> Claim | None:
+        """The round that trains here, as far as anybody knows."""
+        return next(
+            (one for one in self.claims if not any(other.follows(one) for other in self.claims)),
+            None,
+        )
+
+    def superseded(self, attempt: str, step: int) -> str:
+        """Why a step of this attempt is not one to go on from; empty if it is."""
+        own = self._claim_of(attempt)
+        return "" if own is None else self._passed_over(own, step)
+
+    def superseded_round(self, run: str, round_: int, step: int) -> str:
+        """The same for a snapshot in memory, which knows only its round."""
+        own = [one for one in self.claims if (one.run, one.round) == (run, round_)]
+        return next((why for one in own if (why := self._passed_over(one, step))), "")
+
+    def _passed_over(self, own: Claim, step: int) -> str:
+        later = [one for one in self.claims if one.follows(own) and one.step < step]
+        if not later:
+            return ""
+        return f"round {own.round} was superseded: {min(later, key=lambda c: c.step).sentence}"
+
+    def _claim_of(self, attempt: str) -> Claim | None:
+        names = {attempt, _FURTHER_TRY.sub(r"\1", attempt)}
+        return next((one for one in self.claims if one.attempt in names), None)
+
+
+def read_fence(
+    storage: Storage, *, known: Fence | None = None, tell: Callable[[str], None] = log.warning
+) -> Fence:
+    """All claims there are; ``tell`` hears of those that cannot be read, which count as none.
+
+    ``known``: read before. A claim does not change, so it is not read again.
+    """
+    try:
+        items = storage.list(FOLDER)
+    except NotThere:
+        return Fence()
+    read_before = {one.attempt + ENTRY_ENDING: one for one in known.claims} if known else {}
+    claims = []
+    for item in items:
+        if item.name.endswith(ENTRY_ENDING) and not item.name.startswith("."):
+            try:
+                again = read_before.get(item.name)
+                claims.append(again or _read(storage, f"{FOLDER}/{item.name}"))
+            except (NotThere, NotAFile, PartDamaged, DecodeError) as error:
+                tell(f"{storage.address}/{FOLDER}/{item.name} is passed over: {error}")
+    return Fence(tuple(claims))
+
+
+def claim(
+    storage: Storage,
+    mine: Claim,
+    *,
+    tell: Callable[[str], None] = log.warning,
+    now: Callable[[], float] = time.time,
+) -> Fence:
+    """Say that this round trains here; returns the fence with that. Said once, it stays as it is:
+    a claim that is there already is not changed."""
+    if not is_attempt(mine.attempt):
+        raise ValueError(f"an attempt's name is letters, digits, '-' and '_', not {mine.attempt!r}")
+    fence = read_fence(storage, tell=tell)
+    if any(one.attempt == mine.attempt for one in fence.claims):
+        return fence
+    latest = max((one.time for one in fence.claims), default=0.0)
+    timed = msgspec.structs.replace(mine, time=max(now(), latest + _AFTER))
+    text = memoryview(msgspec.json.encode(timed))
+    storage.write(f"{FOLDER}/{mine.attempt}{ENTRY_ENDING}", [text])
+    claims = (*fence.claims, timed)
+    _remove_old(storage, claims)
+    return Fence(claims)
+
+
+def check(fence: Fence, *, attempt: str, step: int, storage: Storage) -> None:
+    """Raise :class:`Superseded` if this attempt may not publish this step."""
+    if why := fence.superseded(attempt, step):
+        raise Superseded(f"step {step} is not published in {storage.address}: {why}")
+
+
+def _read(storage: Storage, path: str) -> Claim:
+    return decode_json(read_whole(storage, path), Claim)
+
+
+def _remove_old(storage: Storage, claims: Sequence[Claim]) -> None:
+    oldest = sorted(claims, key=lambda one: one.time)[:-MOST_CLAIMS]
+    storage.delete(f"{FOLDER}/{one.attempt}{ENTRY_ENDING}" for one in oldest)

@@ -1,0 +1,30 @@
+"""The claim of a round on its checkpoint folder, made beside training.
+
+Older rounds should not publish any more as soon as this one trains, but training does not wait for
+storage. If it cannot be said now, the first publication says it.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+
+from resile.checkpoint.errors import CheckpointError
+from resile.checkpoint.fence import Claim, claim
+from resile.checkpoint.storage import Storage
+
+__all__ = ["make_claim_beside"]
+
+
+def make_claim_beside(storage: Storage, mine: Claim, *, warn: Callable[[str], None]) -> None:
+    """Returns at once. Says if another round has already gone on from an earlier step."""
+
+    def make() -> None:
+        try:
+            fence = claim(storage, mine)
+        except CheckpointError:
+            return
+        if why := fence.superseded(mine.attempt, mine.step + 1):
+            warn(f"what is saved from here on cannot be used: {why}")
+
+    threading.Thread(target=make, name="resile-claim", daemon=True).start()

@@ -1,0 +1,76 @@
+"""An agent and its master are cut apart: two rounds train at once, and one of them counts."""
+
+from __future__ import annotations
+
+from contextlib import closing
+from pathlib import Path
+
+import psutil
+
+from resile.checkpoint.shelf import Shelf
+from resile.checkpoint.storage import open_storage
+from resile.wire.launching import KEPT_VARIABLE
+from tests.local.commands import wait_for
+from tests.local.training import ENDLESS, Trained
+from tests.local.wire.masters import TOKEN, running_master
+from tests.local.wire.relays import Relay
+
+FLAGS = ("--nnodes", "1:1", "--rdzv-conf", "lease=2")
+
+
+def rounds(checkpoints: Path) -> dict[int, int]:
+    """The steps on storage, each with the round that saved it, without superseded ones."""
+    shelf = Shelf(open_storage(checkpoints))
+    fence = shelf.fence()
+    return {
+        one.step: one.manifest.round
+        for one in shelf.checkpoints()
+        if not fence.superseded(one.attempt, one.step)
+    }
+
+
+def test_the_round_that_was_cut_off_is_not_gone_on_with(trained: Trained, tmp_path: Path) -> None:
+    checkpoints = trained.folder / "checkpoints"
+    told = {"RESILE_TOKEN": TOKEN, KEPT_VARIABLE: "1", "EVERY": "1", "PAUSE": "0.05"}
+
+    def node(endpoint: object) -> None:
+        trained.train(
+            *("--rdzv-id", "cut", *FLAGS, "--rdzv-endpoint", str(endpoint)),
+            nproc=1,
+            steps=ENDLESS,
+            **told,
+        )
+
+    with (
+        running_master(tmp_path / "master", "--job", "cut", *FLAGS) as master,
+        closing(Relay(master.endpoint)) as relay,
+    ):
+        node(relay.endpoint)
+        first = trained.trains(world=1)
+        cut_off = psutil.Process(trained.pid_of(0))
+        wait_for(lambda: checkpoints.is_dir() and rounds(checkpoints), "a checkpoint")
+        node(master.endpoint)  # a spare
+        wait_for(lambda: "waiting" in trained.nodes[1].output, "a spare")
+        relay.cut()
+        second = trained.trains(world=1, after=first)
+        (fork,) = {r.step for r in trained.resumptions() if r.round == second}
+        wait_for(lambda: second in rounds(checkpoints).values(), "a checkpoint of the second round")
+
+        def trains_on() -> bool:
+            """Both at once; or its agent, which reaches nobody, has stopped it."""
+            began = min(r.time for r in trained.steps(round=second))
+            beyond = [r for r in trained.steps(round=first) if r.time > began and r.step > fork]
+            return len(beyond) > 20 or not cut_off.is_running()
+
+        wait_for(trains_on, "steps of the first round")
+        counted = rounds(checkpoints)
+        assert {number for step, number in counted.items() if step > fork} == {second}
+        for one in list(trained.nodes):
+            one.kill()
+        left = rounds(checkpoints)
+        node(master.endpoint)
+        third = trained.trains(world=1, after=second)
+        (resumed,) = [r for r in trained.resumptions() if r.round == third]
+        assert resumed.what == "resumed from storage"
+        assert resumed.step == max(left)
+        assert left[resumed.step] == second
