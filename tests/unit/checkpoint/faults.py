@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from resile import regular_files
 from resile.checkpoint import local_storage
 
 OPERATIONS = ("open", "write", "fsync", "rename", "unlink", "mkdir", "rmdir", "scandir", "preadv")
@@ -62,5 +63,6 @@ def faulty_system(at: int, fault: Fault) -> Iterator[FaultyOs]:
     """Within this, the ``at``-th operation of local storages goes wrong; -1: none does."""
     faulty = FaultyOs(at, fault)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(local_storage, "os", faulty)
+        for module in (local_storage, regular_files):
+            patch.setattr(module, "os", faulty)
         yield faulty
