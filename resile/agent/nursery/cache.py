@@ -1,9 +1,9 @@
 """What was learnt about a script's imports, kept from one launch to the next.
 
 One small JSON file a script, in `$XDG_CACHE_HOME/resile/preload` (`~/.cache` by default), named by
-a hash of the script's path, its own import statements and the interpreter. It holds a fingerprint
-of the installed packages: what was learnt before an installation is forgotten after it. A cache
-that cannot be read or written costs a log line at debug level and nothing else.
+a hash of the script's path, its import statements and settings, and the interpreter. It holds a
+fingerprint of the installed packages: what was learnt before an installation is forgotten after
+it. A cache that cannot be read or written costs a log line at debug level and nothing else.
 """
 
 import hashlib
@@ -37,11 +37,17 @@ class Learnt:
         modules: what workers imported and a nursery could import ahead of them.
         passed_over: what workers asked for that is not there or not a library's.
         unfit: modules that must not be preloaded, each with what it did.
+        approved: modules that a nursery has imported without any effect.
+        changed: the variables that a worker had changed when it imported a package first.
+        mentions: whether the files of a package mention a variable.
     """
 
     modules: tuple[str, ...] = ()
     passed_over: frozenset[str] = frozenset()
     unfit: Mapping[str, str] = field(default_factory=dict)
+    approved: frozenset[str] = frozenset()
+    changed: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    mentions: Mapping[str, Mapping[str, bool]] = field(default_factory=dict)
 
 
 class PreloadCache:
@@ -63,7 +69,8 @@ class PreloadCache:
             str(Path(cwd).absolute() / command.target),
             sys.executable,
             sys.version,
-            sorted(scan.libraries),
+            list(scan.libraries),
+            sorted(scan.settings),
         ]
         name = hashlib.sha256(json.dumps(identity).encode()).hexdigest()[:32]
         return cls(home / "resile" / "preload" / f"{name}.json")
@@ -75,9 +82,18 @@ class PreloadCache:
             if content["installed"] != _installed():
                 return None
             return Learnt(
-                tuple(_strings(content["modules"])),
-                frozenset(_strings(content["passed_over"])),
-                {str(name): str(reason) for name, reason in content["unfit"].items()},
+                modules=tuple(_strings(content["modules"])),
+                passed_over=frozenset(_strings(content["passed_over"])),
+                unfit={str(name): str(reason) for name, reason in content["unfit"].items()},
+                approved=frozenset(_strings(content["approved"])),
+                changed={
+                    str(package): tuple(_strings(names))
+                    for package, names in content["changed"].items()
+                },
+                mentions={
+                    str(package): {str(name): bool(there) for name, there in names.items()}
+                    for package, names in content["mentions"].items()
+                },
             )
         except FileNotFoundError:
             return None
@@ -92,6 +108,9 @@ class PreloadCache:
             "modules": learnt.modules,
             "passed_over": sorted(learnt.passed_over),
             "unfit": dict(learnt.unfit),
+            "approved": sorted(learnt.approved),
+            "changed": dict(learnt.changed),
+            "mentions": dict(learnt.mentions),
         }
         draft = self.path.with_suffix(f".{os.getpid()}")
         try:

@@ -2,17 +2,30 @@
 
 Three sources, in the order in which they become available: the script's text with the companions
 of what it imports, the cache of an earlier launch, and the reports of running workers.
+
+Two lists come of it. What is *certain* may be preloaded at once: packages that are trusted, and
+what an earlier nursery imported without any effect. What is *wanted* is everything that workers
+import; a nursery that is brought up in the background tries it and finds out.
+
+A package must not be preloaded if the script sets a variable that the package may read before it
+imports it. Whether that is so is observed in running workers. Until it was, the script's text
+decides: a trusted package is certain if everything that the text imports before it is trusted too
+and the text sets no variable that the package mentions.
 """
 
-from collections.abc import Iterable, Mapping
+import sys
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Protocol
 
 from .cache import Learnt, PreloadCache
 from .command import WorkerCommand
 from .companions import companions
 from .inside.messages import Ready
+from .inside.place import is_place
+from .inside.trusted import is_trusted
 from .preload import Preload, PreloadMode
 from .scan import Scan, scan
+from .settings import is_installed, mentioned
 
 
 class Memory(Protocol):
@@ -23,18 +36,45 @@ class Memory(Protocol):
     def write(self, learnt: Learnt) -> None: ...
 
 
+Mentioned = Callable[[str, Collection[str]], list[str]]
+
+
 class Knowledge:
-    """A growing list of modules, and those that must stay off it."""
+    """A growing list of modules, and those that must stay off it.
+
+    Args:
+        modules: what the text imports, in its order, with the companions at the end.
+        own: names of the user's own modules.
+        settings: variables that the text sets.
+        every: preload all of `modules`, because the user has listed them.
+    """
 
     def __init__(
-        self, *, modules: Iterable[str], own: Iterable[str] = (), memory: Memory | None = None
+        self,
+        *,
+        modules: Iterable[str],
+        own: Iterable[str] = (),
+        settings: Iterable[str] = (),
+        every: bool = False,
+        memory: Memory | None = None,
+        mentioned: Mentioned = mentioned,
     ) -> None:
         self._memory = memory
+        self._mentioned = mentioned
+        self._every = every
         learnt = (memory.read() if memory else None) or Learnt()
-        self._modules = dict.fromkeys((*learnt.modules, *modules))
+        self._text = list(modules)
+        # The text may never come to what it imports; to try a stranger a worker must have.
+        at_once = [name for name in self._text if every or is_trusted(name)]
+        self._modules = dict.fromkeys((*learnt.modules, *at_once))
         self._own = frozenset(own)
+        self._settings = frozenset(name for name in settings if not is_place(name))
         self._passed_over = set(learnt.passed_over)
         self._unfit = dict(learnt.unfit)
+        self._approved = set(learnt.approved)
+        self._changed = {package: set(names) for package, names in learnt.changed.items()}
+        self._mentions = {package: dict(names) for package, names in learnt.mentions.items()}
+        self._uncertain = self._find_uncertain()
 
     @classmethod
     def gather(
@@ -42,53 +82,136 @@ class Knowledge:
     ) -> "Knowledge":
         """Read the script's text and the cache, as far as the user wants that."""
         if preload.mode is not PreloadMode.AUTO:
-            return cls(modules=preload.modules)
+            return cls(modules=preload.modules, every=True)
         text = scan(command, cwd=cwd, env=env)
         return cls(
             modules=_candidates(command, text),
             own={*text.own, command.target},
+            settings=text.settings,
             memory=PreloadCache.of(command, text, cwd=cwd, env=env),
         )
 
     @property
-    def modules(self) -> list[str]:
-        """What to preload, in this order."""
-        return [
-            name
-            for name in self._modules
-            if name not in self._unfit and name not in self._passed_over
-        ]
+    def wanted(self) -> list[str]:
+        """What to try to preload, in this order."""
+        return [name for name in self._possible() if name.partition(".")[0] not in self._uncertain]
+
+    @property
+    def certain(self) -> list[str]:
+        """What is known to be fit to preload, in this order."""
+        if self._every:
+            return self.wanted
+        return [name for name in self.wanted if name in self._approved or is_trusted(name)]
 
     @property
     def mentions_torch(self) -> bool:
         return "torch" in {name.partition(".")[0] for name in self._modules}
 
     def learn(self, names: Iterable[str]) -> int:
-        """Take in what workers imported; return how many more modules are now to be preloaded."""
-        before = len(self.modules)
+        """Take in what workers imported; return how many more modules are worth a try."""
+        before = len(self.wanted)
         self._modules.update(dict.fromkeys(name for name in names if not self._is_own(name)))
-        gained = len(self.modules) - before
+        gained = len(self.wanted) - before
         if gained:
             self._remember()
         return gained
 
+    def note_changed(self, package: str, variables: Iterable[str]) -> None:
+        """Take in which variables a worker had changed when it came to import a package."""
+        names = {name for name in variables if not is_place(name)}
+        known = self._changed.get(package)
+        if known is None or not names <= known:
+            self._changed[package] = names | (known or set())
+            self._remember()
+
+    def judge(self, package: str) -> list[str]:
+        """Return the variables that the script sets before it imports a package that mentions them.
+
+        If there are any the package is not preloaded any more. Reads the package's files where that
+        was not done before, which may take a second or two.
+        """
+        guilty = self._mentions_of(package, self._changed.get(package, set()))
+        self._uncertain = self._find_uncertain()
+        self._remember()
+        return guilty
+
     def confirm(self, ready: Ready) -> None:
         """Take in what a fit nursery could import and what not, and remember it."""
         self._passed_over.update(ready.passed_over)
+        self._approved.update(ready.loaded)
         self._remember()
 
     def blame(self, module: str, reason: str) -> None:
-        """Keep a module that made a nursery unfit off the list from now on."""
+        """Keep a module that made a nursery unfit, and all below it, off the list from now on."""
         self._unfit[module] = reason
         self._remember()
+
+    def _possible(self) -> list[str]:
+        return [
+            name
+            for name in self._modules
+            if not self._is_blocked(name) and name not in self._passed_over
+        ]
+
+    def _is_blocked(self, name: str) -> bool:
+        """Whether a module or one of its parents must not be imported ahead."""
+        parts = name.split(".")
+        return any(".".join(parts[:count]) in self._unfit for count in range(1, len(parts) + 1))
 
     def _is_own(self, name: str) -> bool:
         return name.partition(".")[0] in self._own or name in self._own
 
+    def _find_uncertain(self) -> set[str]:
+        """Return the packages whose import may depend on what the script does before it."""
+        uncertain = set()
+        after_strangers = self._imported_after_strangers()
+        for package in dict.fromkeys(name.partition(".")[0] for name in self._modules):
+            if package in sys.stdlib_module_names:
+                # Python code, which is observed, or compiled code without settings.
+                continue
+            changed = self._changed.get(package)
+            if changed is None:
+                doubtful = package in after_strangers
+                settings = set(self._settings)
+            else:
+                doubtful = False
+                settings = changed | self._unresolved()
+            if doubtful or self._mentions_of(package, settings):
+                uncertain.add(package)
+        return uncertain
+
+    def _imported_after_strangers(self) -> set[str]:
+        """Return the packages that the text imports after one that may do anything."""
+        packages = list(dict.fromkeys(name.partition(".")[0] for name in self._text))
+        for at, package in enumerate(packages):
+            if not is_trusted(package) and is_installed(package):
+                return set(packages[at + 1 :])
+        return set()
+
+    def _mentions_of(self, package: str, variables: Collection[str]) -> list[str]:
+        """Return the variables that a package mentions, out of memory where it was asked before."""
+        known = self._mentions.setdefault(package, {})
+        unknown = [name for name in variables if name not in known]
+        found = self._mentioned(package, unknown) if unknown else []
+        known.update({name: name in found for name in unknown})
+        return sorted(name for name in variables if known[name])
+
+    def _unresolved(self) -> set[str]:
+        """Return the variables that the text sets and no worker was seen to set."""
+        seen = {name for names in self._changed.values() for name in names}
+        return {name for name in self._settings if name not in seen and name != "*"}
+
     def _remember(self) -> None:
         if self._memory is not None:
-            modules = tuple(self.modules)
-            self._memory.write(Learnt(modules, frozenset(self._passed_over), self._unfit))
+            learnt = Learnt(
+                modules=tuple(self._possible()),
+                passed_over=frozenset(self._passed_over),
+                unfit=self._unfit,
+                approved=frozenset(self._approved),
+                changed={package: tuple(sorted(names)) for package, names in self._changed.items()},
+                mentions=self._mentions,
+            )
+            self._memory.write(learnt)
 
 
 def _candidates(command: WorkerCommand, text: Scan) -> list[str]:

@@ -1,7 +1,8 @@
 """Collects what workers import beyond what they were born with, and says when they seem done.
 
-Warm workers write module names, one a line, to a pipe that the agent reads. Names that are known
-already are dropped. When nothing new has come for a while the new ones are handed on.
+Warm workers write lines (see `inside.reports`) to a pipe that the agent reads. Names of modules
+that are known already are dropped; when nothing new has come for a while the new ones are handed
+on. Anything else is handed on at once, the first time it is said.
 """
 
 import asyncio
@@ -9,14 +10,24 @@ import contextlib
 import os
 from collections.abc import Callable, Iterable
 
+from .inside.reports import Changed, Imported, Report, UnfitPackage, parse
+
 _READ_BYTES = 1 << 16
 
 
 class ImportReports:
     """The reading end of the pipe, with a timer."""
 
-    def __init__(self, *, quiet: float, on_quiet: Callable[[list[str]], None]) -> None:
+    def __init__(
+        self,
+        *,
+        quiet: float,
+        on_quiet: Callable[[list[str]], None],
+        on_remark: Callable[[Changed | UnfitPackage], None],
+    ) -> None:
         self._quiet = quiet
+        self._on_remark = on_remark
+        self._remarks: set[Report] = set()
         self._on_quiet = on_quiet
         self._loop = asyncio.get_running_loop()
         self._read, self.write_end = os.pipe()
@@ -31,18 +42,28 @@ class ImportReports:
         """Take note of names that need not be learnt any more."""
         self._known.update(names)
 
-    def close(self) -> None:
+    def close(self) -> list[str]:
+        """Read no more; return the names that were not handed on yet."""
+        self._receive()
         if self._timer is not None:
             self._timer.cancel()
         self._loop.remove_reader(self._read)
         os.close(self._read)
         os.close(self.write_end)
+        return list(self._new)
 
     def _receive(self) -> None:
         with contextlib.suppress(BlockingIOError):
             data = os.read(self._read, _READ_BYTES)
             *lines, self._partial = (self._partial + data).split(b"\n")
-            self._take(line.decode(errors="replace") for line in lines)
+            self._sort([parse(line.decode(errors="replace")) for line in lines])
+
+    def _sort(self, reports: Iterable[Report]) -> None:
+        self._take(report.name for report in reports if isinstance(report, Imported))
+        for report in reports:
+            if not isinstance(report, Imported) and report not in self._remarks:
+                self._remarks.add(report)
+                self._on_remark(report)
 
     def _take(self, names: Iterable[str]) -> None:
         fresh = [name for name in names if name not in self._known and name not in self._new]

@@ -20,6 +20,7 @@ from pathlib import Path
 from .command import WorkerCommand
 from .errors import NurseryClosed, SpawnFailed
 from .inside.messages import Prepare, Ready
+from .inside.reports import Changed, UnfitPackage
 from .knowledge import Knowledge
 from .launch import COLD_ARGV, hook_is_found, launch
 from .learning import ImportReports
@@ -72,6 +73,9 @@ class Lineage:
         if sys.platform != "linux":
             self._why_never_warm = "only Linux tells whether a library has started threads"
         self._gained = 0
+        self._preloaded: set[str] = set()
+        self._judging: set[asyncio.Task[None]] = set()
+        self._judgement = asyncio.Lock()
         self._was_of_use = False
         self._closed = False
 
@@ -91,14 +95,15 @@ class Lineage:
     async def close(self) -> None:
         """End every process and all that they started."""
         self._closed = True
-        tasks = [task for task in (self._reign, self._succession) if task is not None]
+        under_way = (self._reign, self._succession, *self._judging)
+        tasks = [task for task in under_way if task is not None]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
         limit = self._policy.group_grace + self._policy.close_limit
         await asyncio.gather(*(process.close(limit) for process in self._living))
         if self._reports is not None:
-            self._reports.close()
+            self.knowledge.learn(self._reports.close())
 
     async def _begin(self) -> Reign:
         """Find out what can be preloaded, if anything, and bring the first process up."""
@@ -114,35 +119,37 @@ class Lineage:
             if not found:
                 self._why_never_warm = f"{self._command.python} does not run sitecustomize"
         if not self._why_never_warm and self._preload.mode is PreloadMode.AUTO:
-            self._reports = ImportReports(quiet=self._policy.quiet, on_quiet=self._on_learnt)
+            self._reports = ImportReports(
+                quiet=self._policy.quiet, on_quiet=self._on_learnt, on_remark=self._on_remark
+            )
         return await self._bring_up()
 
     async def _bring_up(self) -> Reign:
         """Bring up a process that serves in any case, warm if it can be."""
         why_cold = self._why_never_warm
         if not why_cold:
-            process, ready = await self._warm(share=1.0)
+            process, ready = await self._warm(self.knowledge.certain, share=1.0)
             if not ready.unfit:
                 return Reign(process, "", ready.has_torch)
             why_cold = _blame(ready)
-            if ready.culprit:
+            if ready.culprits:
                 self._succession = asyncio.create_task(self._succeed())
         _log.info("workers start cold: %s", why_cold)
         process = self._launch(COLD_ARGV, preload=None, share=1.0)
         await process.ready(self._policy.warm_up_limit)
         return Reign(process, why_cold, False)
 
-    async def _warm(self, *, share: float) -> tuple[NurseryProcess, Ready]:
-        """Start a process that preloads what is known, and wait for the outcome."""
-        modules = self.knowledge.modules
+    async def _warm(self, modules: list[str], *, share: float) -> tuple[NurseryProcess, Ready]:
+        """Start a process that preloads these modules, and wait for the outcome."""
         process = self._launch(self._command.argv(), preload=modules, share=share)
         ready = await process.ready(self._policy.warm_up_limit / share)
         if ready.unfit:
-            if ready.culprit:
-                self.knowledge.blame(ready.culprit, ready.unfit)
+            for culprit, reason in ready.culprits.items():
+                self.knowledge.blame(culprit, reason)
             await process.close(0.0)
         else:
             self.knowledge.confirm(ready)
+            self._preloaded = {name.partition(".")[0] for name in ready.loaded}
             if self._reports is not None:
                 self._reports.know((*ready.loaded, *ready.passed_over))
         return process, ready
@@ -151,15 +158,17 @@ class Lineage:
         """Bring up a successor beside what serves now, and let it take over."""
         for _ in range(self._policy.successor_attempts):
             try:
-                process, ready = await self._warm(share=self._policy.successor_share)
+                process, ready = await self._warm(
+                    self.knowledge.wanted, share=self._policy.successor_share
+                )
             except SpawnFailed as error:
                 _log.info("no second nursery: %s", error)
                 return
             if not ready.unfit:
                 await self._take_over(Reign(process, "", ready.has_torch))
                 return
-            _log.info("a nursery could not serve: %s", _blame(ready))
-            if not ready.culprit:
+            _log.debug("a nursery could not serve: %s", _blame(ready))
+            if not ready.culprits:
                 return
 
     async def _take_over(self, reign: Reign) -> None:
@@ -171,8 +180,41 @@ class Lineage:
 
     def _on_learnt(self, names: list[str]) -> None:
         self._gained += self.knowledge.learn(names)
-        under_way = self._succession is not None and not self._succession.done()
-        if self._gained >= self._policy.worthwhile and not under_way:
+        if self._gained >= self._policy.worthwhile:
+            self._bring_up_successor()
+
+    def _on_remark(self, remark: Changed | UnfitPackage) -> None:
+        if isinstance(remark, UnfitPackage):
+            self.knowledge.blame(remark.package, f"it {remark.reason}")
+            self._give_up(remark.package, remark.reason)
+            return
+        self.knowledge.note_changed(remark.package, remark.variables)
+        if remark.package not in sys.stdlib_module_names:
+            task = asyncio.create_task(self._judge(remark.package))
+            self._judging.add(task)
+            task.add_done_callback(self._judging.discard)
+
+    async def _judge(self, package: str) -> None:
+        async with self._judgement:
+            guilty = await asyncio.to_thread(self.knowledge.judge, package)
+        if guilty:
+            self._give_up(package, f"may depend on ${guilty[0]}, which the script sets before")
+
+    def _give_up(self, package: str, reason: str) -> None:
+        """Say that a package was preloaded and should not have been, and bring up another."""
+        if package not in self._preloaded:
+            return
+        self._preloaded.discard(package)
+        _log.warning(
+            "%s was imported ahead of the script, but it %s; "
+            "workers that are started later import it themselves",
+            package,
+            reason,
+        )
+        self._bring_up_successor()
+
+    def _bring_up_successor(self) -> None:
+        if self._succession is None or self._succession.done():
             self._gained = 0
             self._succession = asyncio.create_task(self._succeed())
 
@@ -221,6 +263,6 @@ async def _already(reign: Reign) -> Reign:
 
 
 def _blame(ready: Ready) -> str:
-    if ready.culprit:
-        return f"importing {ready.culprit} in the nursery: {ready.unfit}"
+    for culprit, reason in ready.culprits.items():
+        return f"importing {culprit} in the nursery: {reason}"
     return f"the nursery cannot be forked: {ready.unfit}"

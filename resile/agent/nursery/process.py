@@ -172,7 +172,8 @@ class NurseryProcess:
         self._ended.set_result(None)
 
     def _unready(self, reason: str) -> Ready:
-        return Ready([], [], False, reason, self._importing)
+        culprits = {self._importing: reason} if self._importing else {}
+        return Ready([], [], False, reason, culprits)
 
 
 def _reason(answer: Message) -> str:

@@ -2,10 +2,10 @@
 
 The scan parses the script and, from there, every module of the user's own that it can find in the
 script's folder or on PYTHONPATH. What remains are names of libraries, in the order in which the
-text mentions them, and all identifiers, by which `companions` guesses at imports that libraries
-will make later. A name may turn out not to be a module at all (`from torch.nn import Linear`
-yields `torch.nn.Linear`); the nursery finds out and passes it over. A file that cannot be read or
-parsed is no error here: the worker will say so much better.
+text mentions them, the variables that it sets, and all identifiers, by which `companions` guesses
+at imports that libraries will make later. A name may turn out not to be a module at all (`from
+torch.nn import Linear` yields `torch.nn.Linear`); the nursery finds out and passes it over. A file
+that cannot be read or parsed is no error here: the worker will say so much better.
 """
 
 import ast
@@ -16,6 +16,7 @@ from importlib.machinery import PathFinder
 from pathlib import Path
 
 from .command import CommandKind, WorkerCommand
+from .environ_writes import environ_writes
 from .inside.origins import holds_packages
 
 # os.path and not pathlib for looking at files: Path.is_file raises in folders we may not read.
@@ -33,11 +34,13 @@ class Scan:
         libraries: candidates for preloading, in order of appearance.
         own: top-level names of the user's own modules.
         words: every identifier in the user's own files.
+        settings: variables that the user's own files set, see `environ_writes`.
     """
 
     libraries: tuple[str, ...] = ()
     own: frozenset[str] = frozenset()
     words: frozenset[str] = frozenset()
+    settings: frozenset[str] = frozenset()
 
 
 def scan(command: WorkerCommand, *, cwd: str, env: Mapping[str, str]) -> Scan:
@@ -61,10 +64,16 @@ class _Scanner:
         self._libraries: dict[str, None] = {}
         self._own: set[str] = set()
         self._words: set[str] = set()
+        self._settings: set[str] = set()
         self._read: set[Path] = set()
 
     def result(self) -> Scan:
-        return Scan(tuple(self._libraries), frozenset(self._own), frozenset(self._words))
+        return Scan(
+            tuple(self._libraries),
+            frozenset(self._own),
+            frozenset(self._words),
+            frozenset(self._settings),
+        )
 
     def read_target(self, module: str) -> None:
         """Read the file that `python -m module` would run."""
@@ -93,6 +102,7 @@ class _Scanner:
             return
         self._read.add(path)
         for node in _nodes(path):
+            self._settings.update(environ_writes(node))
             if isinstance(node, ast.Name):
                 self._words.add(node.id)
             elif isinstance(node, ast.Attribute):

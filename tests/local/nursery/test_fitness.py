@@ -1,8 +1,10 @@
 """When a nursery must step aside, and what it says."""
 
+import json
 import logging
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -13,12 +15,19 @@ from .cradle import cradle_for, script, until
 
 Write = Callable[[str, str], Path]
 
-FAST = NurseryPolicy(successor_share=1.0)
+EAGER = NurseryPolicy(quiet=0.1, worthwhile=1, successor_share=1.0)
 
 
 def installed(folder: Path) -> dict[str, str]:
     """Make `folder/site-packages` a place of installed libraries."""
     return {"PYTHONPATH": str(folder / "work" / "site-packages")}
+
+
+def cached(folder: Path, field: str) -> Any:
+    """What was learnt so far about the only script."""
+    for file in (folder / "cache" / "resile" / "preload").glob("*.json"):
+        return json.loads(file.read_text())[field]
+    return {}
 
 
 TROUBLE = {
@@ -32,71 +41,77 @@ TROUBLE = {
         "runs a thread",
     ),
     "another process": (
-        "import os, time\nparent = os.getpid()\nif os.fork() == 0:\n"
-        "    while os.getppid() == parent:\n        time.sleep(0.05)\n    os._exit(0)",
-        "has started another process",
+        "import os, time\nif os.fork() == 0:\n    time.sleep(600)\n    os._exit(0)",
+        "starts another process",
     ),
     "a crash": ("import os\nos.abort()", "SIGABRT"),
     "an exit": ("import os, sys\nprint('gone', file=sys.stderr)\nos._exit(3)", "code 3: gone"),
 }
+
+IN_A_NURSERY = "import sys\nif '_resile_nursery.serve' in sys.modules:\n"
 
 
 @pytest.mark.parametrize("trouble", TROUBLE)
 async def test_a_library_that_cannot_be_forked_is_left_to_the_workers(
     tmp_path: Path, write: Write, trouble: str, caplog: pytest.LogCaptureFixture
 ) -> None:
+    """It was not preloaded before it was tried, so no worker ever started cold for it."""
     caplog.set_level(logging.INFO, logger="resile")
     text, said = TROUBLE[trouble]
-    guarded = f"import os\nif 'RANK' not in os.environ:\n{_indented(text)}\n"
-    write("site-packages/troublesome.py", guarded)
+    write("site-packages/troublesome/__init__.py", f"{IN_A_NURSERY}{_indented(text)}\n")
+    write("site-packages/troublesome/part.py", "")
     write("site-packages/harmless.py", "")
-    write("train.py", "import harmless, troublesome, sys; print('trained')")
+    write("site-packages/user.py", "import troublesome.part")
+    write("train.py", "import harmless, user, bz2; print('trained')")
     env = installed(tmp_path)
-    async with cradle_for(tmp_path, script("train.py"), env=env, policy=FAST) as cradle:
+    async with cradle_for(tmp_path, script("train.py"), env=env, policy=EAGER) as cradle:
         assert (await cradle.run()).stdout == "trained\n"
-        if trouble != "another process":
-            assert "troublesome" in caplog.text
-            await until(lambda: "workers start warm" in caplog.text)
-            (running,) = await cradle.spawn()
-            assert running.worker.warm
-            assert (await running.outcome()).stdout == "trained\n"
-        else:
-            (running,) = await cradle.spawn()
-            assert said in running.worker.reason
-    assert caplog.text.count("workers start cold") == 1
-    assert said in caplog.text
+        await until(lambda: "workers start warm from now on" in caplog.text)
+        (running,) = await cradle.spawn()
+        assert running.worker.warm
+        assert (await running.outcome()).stdout == "trained\n"
+    assert "workers start cold" not in caplog.text
+    assert {"harmless", "bz2"} <= set(cached(tmp_path, "approved"))
+    assert not {"user", "troublesome", "troublesome.part"} & set(cached(tmp_path, "approved"))
+    assert said in cached(tmp_path, "unfit")[min(cached(tmp_path, "unfit"))]
 
 
 def _indented(text: str) -> str:
     return "\n".join("    " + line for line in text.splitlines())
 
 
-async def test_the_next_launch_knows_which_library_to_leave_out(
+async def test_listed_modules_that_cannot_be_forked_make_workers_cold(
     tmp_path: Path, write: Write, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO, logger="resile")
-    write("site-packages/troublesome.py", "import os\nif 'RANK' not in os.environ: os.abort()")
+    text, said = TROUBLE["a Python thread"]
+    write("site-packages/troublesome.py", text)
     write("train.py", "import troublesome; print('trained')")
-    env = installed(tmp_path)
-    for times in (1, 0):
-        caplog.clear()
-        async with cradle_for(tmp_path, script("train.py"), env=env) as cradle:
-            assert (await cradle.run()).stdout == "trained\n"
-        assert caplog.text.count("workers start cold") == times
+    async with cradle_for(
+        tmp_path,
+        script("train.py"),
+        env=installed(tmp_path),
+        preload=Preload(PreloadMode.LISTED, ("troublesome",)),
+    ) as cradle:
+        (running,) = await cradle.spawn()
+        assert not running.worker.warm
+        assert (await running.outcome()).stdout == "trained\n"
+    assert f"importing troublesome in the nursery: it {said}" in caplog.text
 
 
 async def test_an_import_that_never_ends_is_given_up(
     tmp_path: Path, write: Write, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO, logger="resile")
-    write(
-        "site-packages/slow.py",
-        "import os, time\nif 'RANK' not in os.environ: time.sleep(600)",
-    )
+    write("site-packages/slow.py", f"{IN_A_NURSERY}    import time; time.sleep(600)")
     write("train.py", "import slow; print('trained')")
-    policy = NurseryPolicy(warm_up_limit=1.0)
-    env = installed(tmp_path)
-    async with cradle_for(tmp_path, script("train.py"), env=env, policy=policy) as cradle:
+    async with cradle_for(
+        tmp_path,
+        script("train.py"),
+        env=installed(tmp_path),
+        policy=NurseryPolicy(warm_up_limit=1.0),
+        preload=Preload(PreloadMode.LISTED, ("slow",)),
+    ) as cradle:
         assert (await cradle.run()).stdout == "trained\n"
     assert "importing slow in the nursery: it took longer than 1 s" in caplog.text
 
@@ -148,18 +163,26 @@ async def test_a_library_that_loads_the_users_modules_is_not_preloaded(
     write("train.py", "import plugin_host; print(plugin_host.VALUE)")
     work = tmp_path / "work"
     env = {"PYTHONPATH": f"{work / 'site-packages'}:{work / 'lib'}"}
-    async with cradle_for(tmp_path, script("train.py"), env=env, policy=FAST) as cradle:
+    async with cradle_for(tmp_path, script("train.py"), env=env, policy=EAGER) as cradle:
         assert (await cradle.run()).stdout == "1\n"
-        await until(lambda: "workers start warm" in caplog.text)
+        await until(lambda: "plugin_host" in cached(tmp_path, "unfit"))
         write("lib/plugin.py", "VALUE = 22")
         (running,) = await cradle.spawn()
         assert running.worker.warm
         assert (await running.outcome()).stdout == "22\n"
-    assert "importing plugin_host in the nursery: it loads 'plugin'" in caplog.text
+    assert "loads 'plugin'" in cached(tmp_path, "unfit")["plugin_host"]
 
 
 async def test_listed_modules_are_preloaded_and_nothing_else(tmp_path: Path, write: Write) -> None:
-    write("train.py", "import sys; print('bz2' in sys.modules, 'lzma' in sys.modules); import lzma")
+    write(
+        "train.py",
+        """
+        import sys
+        (kept,) = [finder for finder in sys.meta_path if type(finder).__name__ == "DeferredModules"]
+        print(kept.has("bz2"), kept.has("lzma"))
+        import lzma
+        """,
+    )
     preload = Preload(PreloadMode.LISTED, ("bz2", "nowhere"))
     async with cradle_for(tmp_path, script("train.py"), preload=preload) as cradle:
         assert (await cradle.run()).stdout == "True False\n"

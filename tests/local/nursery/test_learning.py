@@ -11,6 +11,7 @@ import psutil
 import pytest
 
 from resile.agent.nursery import NurseryPolicy
+from resile.agent.nursery.inside.reports import Changed, UnfitPackage
 from resile.agent.nursery.learning import ImportReports
 
 from .cradle import Running, cradle_for, is_alive, script, until
@@ -21,7 +22,8 @@ EAGER = NurseryPolicy(quiet=0.1, worthwhile=1, successor_share=1.0)
 
 HIDDEN = """
 import importlib, sys, time
-print("there" if "colorsys" in sys.modules else "missing", flush=True)
+(kept,) = [finder for finder in sys.meta_path if type(finder).__name__ == "DeferredModules"]
+print("there" if kept.has("colorsys") else "missing", "colorsys" in sys.modules, flush=True)
 importlib.import_module("color" + "sys")
 importlib.import_module("hel" + "per")
 print("meta", [type(finder).__name__ for finder in sys.meta_path], flush=True)
@@ -101,7 +103,8 @@ async def test_children_of_a_worker_inherit_nothing_of_the_recorder(
 
 async def test_names_are_handed_on_once_and_when_it_is_quiet() -> None:
     handed: list[list[str]] = []
-    reports = ImportReports(quiet=0.05, on_quiet=handed.append)
+    remarks: list[object] = []
+    reports = ImportReports(quiet=0.05, on_quiet=handed.append, on_remark=remarks.append)
     try:
         reports.know(["a"])
         os.write(reports.write_end, b"a\nb\nc")
@@ -109,7 +112,10 @@ async def test_names_are_handed_on_once_and_when_it_is_quiet() -> None:
         os.write(reports.write_end, b"c\nb\n")
         await until(lambda: handed)
         os.write(reports.write_end, b"b\nd\n")
-        await until(lambda: len(handed) == 2)
+        os.write(reports.write_end, b"=b\tOMP\tHF_HOME\n=b\tOMP\tHF_HOME\n!b\ttoo early\n")
+        await until(lambda: len(handed) == 2 and len(remarks) == 2)
+        os.write(reports.write_end, b"e\n")
     finally:
-        reports.close()
+        assert reports.close() == ["e"], "what was not handed on is not lost"
     assert handed == [["b", "cc"], ["d"]]
+    assert remarks == [Changed("b", ("OMP", "HF_HOME")), UnfitPackage("b", "too early")]

@@ -3,6 +3,8 @@
 from collections.abc import Callable
 from pathlib import Path
 
+from resile.agent.nursery import Preload, PreloadMode
+
 from .cradle import cradle_for, script, until
 
 Write = Callable[[str, str], Path]
@@ -36,7 +38,8 @@ async def test_what_waits_rehearses_and_a_failure_does_no_harm(
     marks = tmp_path / "marks"
     marks.mkdir()
     env = {"PYTHONPATH": str(tmp_path / "work" / "site-packages"), "MARKS": str(marks)}
-    async with cradle_for(tmp_path, script("train.py"), env=env) as cradle:
+    listed = Preload(PreloadMode.LISTED, ("lazy", "rehearsed"))
+    async with cradle_for(tmp_path, script("train.py"), env=env, preload=listed) as cradle:
         (first,) = await cradle.spawn()
         await first.outcome()
         seen = set(marks.iterdir())

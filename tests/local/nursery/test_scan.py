@@ -48,6 +48,30 @@ def test_imports_are_found_wherever_they_stand(tmp_path: Path, write: Write) -> 
     )
 
 
+@pytest.mark.parametrize(
+    ("text", "settings"),
+    [
+        ("os.environ['A'] = '1'", {"A"}),
+        ("environ['A'] = environ['B']", {"A"}),
+        ("del os.environ['A']", {"A"}),
+        ("os.environ.setdefault('A', '1'); os.putenv('B', '2')", {"A", "B"}),
+        ("os.environ.update({'A': '1'}, B='2')", {"A", "B"}),
+        ("os.environ.update(settings)", {"*"}),
+        ("os.environ |= {'A': '1'}", {"A"}),
+        ("for name in names: os.environ[name] = '1'", {"*"}),
+        ("from dotenv import load_dotenv; load_dotenv()", {"*"}),
+        ("variables = os.environ; variables['A'] = '1'", {"*"}),
+        ("print(os.environ['A'], os.environ.get('B'), os.getenv('C'), {**os.environ})", set()),
+        ("mine['A'] = '1'; mine.update(A=1)", set()),
+    ],
+)
+def test_variables_that_the_text_sets_are_found(
+    tmp_path: Path, write: Write, text: str, settings: set[str]
+) -> None:
+    write("train.py", text)
+    assert scanned(tmp_path, script("train.py")).settings == settings
+
+
 def test_what_only_type_checkers_import_is_left_out(tmp_path: Path, write: Write) -> None:
     write(
         "train.py",

@@ -2,6 +2,7 @@
 
 import json
 import sys
+from collections.abc import Callable, Collection
 from pathlib import Path
 
 import pytest
@@ -21,6 +22,7 @@ from resile.agent.nursery.inside.frames import FrameReader, pack
 from resile.agent.nursery.inside.messages import Exited, Importing, Message, Ready, Signal, Spawn
 from resile.agent.nursery.knowledge import Knowledge
 from resile.agent.nursery.scan import Scan
+from resile.agent.nursery.settings import mentioned
 
 from .cradle import executable, module, script
 
@@ -83,7 +85,14 @@ messages = st.one_of(
     st.builds(Signal, st.integers(), st.integers()),
     st.builds(Importing, text),
     st.builds(Exited, st.integers(), st.integers()),
-    st.builds(Ready, st.lists(text), st.lists(text), st.booleans(), text, text),
+    st.builds(
+        Ready,
+        st.lists(text),
+        st.lists(text),
+        st.booleans(),
+        text,
+        st.dictionaries(text, text),
+    ),
     st.builds(
         Spawn, st.integers(), st.booleans(), st.lists(text), st.dictionaries(text, text), text
     ),
@@ -114,7 +123,14 @@ def cache_in(folder: Path, *libraries: str) -> PreloadCache:
 
 
 def test_what_was_learnt_is_remembered(tmp_path: Path) -> None:
-    learnt = Learnt(("a", "b.c"), frozenset({"d"}), {"e": "runs a thread"})
+    learnt = Learnt(
+        ("a", "b.c"),
+        frozenset({"d"}),
+        {"e": "runs a thread"},
+        frozenset({"a"}),
+        {"b": ("HF_HOME",)},
+        {"b": {"HF_HOME": True}},
+    )
     assert cache_in(tmp_path).read() is None
     cache_in(tmp_path).write(learnt)
     assert cache_in(tmp_path).read() == learnt
@@ -161,10 +177,79 @@ def test_the_memory_is_in_the_home_folder_if_there_is_one(tmp_path: Path) -> Non
 
 def test_knowledge_grows_and_leaves_out_what_cannot_be_preloaded(tmp_path: Path) -> None:
     knowledge = Knowledge(modules=["a", "b"], own=["mine"], memory=cache_in(tmp_path))
-    assert knowledge.learn(["b", "c", "mine.part", "mine"]) == 1
-    assert knowledge.modules == ["a", "b", "c"]
+    assert knowledge.wanted == [], "the text may never come to import them"
+    assert knowledge.learn(["a", "b", "c", "mine.part", "mine"]) == 3
+    assert knowledge.wanted == ["a", "b", "c"]
+    assert knowledge.certain == []
     knowledge.blame("a", "it runs a thread")
-    knowledge.confirm(Ready(["b"], ["c"], False, "", ""))
-    assert knowledge.modules == ["b"]
-    assert knowledge.learn(["a", "c", "d"]) == 1
-    assert Knowledge(modules=["a", "e"], memory=cache_in(tmp_path)).modules == ["b", "d", "e"]
+    knowledge.confirm(Ready(["b"], ["c"], False, "", {}))
+    assert knowledge.wanted == knowledge.certain == ["b"]
+    assert knowledge.learn(["a.part", "c", "d"]) == 1, "what is below a goes with it"
+    later = Knowledge(modules=["a", "e"], memory=cache_in(tmp_path))
+    assert later.wanted == ["b", "d"]
+    assert later.certain == ["b"]
+
+
+def mentions(**packages: str) -> Callable[[str, Collection[str]], list[str]]:
+    """What `mentioned` would say of packages that mention one variable each."""
+    return lambda package, names: [name for name in names if name in ("*", packages.get(package))]
+
+
+def test_a_trusted_package_is_certain_at_once() -> None:
+    knowledge = Knowledge(modules=["json", "torch", "torch._dynamo", "pandas", "numpy"])
+    assert knowledge.certain == ["json", "torch", "torch._dynamo"], "pandas may set anything"
+    knowledge.note_changed("numpy", [])
+    knowledge.judge("numpy")
+    assert knowledge.certain == ["json", "torch", "torch._dynamo", "numpy"]
+
+
+@pytest.mark.parametrize(
+    ("settings", "certain"),
+    [({"OMP_NUM_THREADS"}, False), ({"*"}, False), ({"MINE"}, True), ({"MASTER_ADDR"}, True)],
+)
+def test_a_setting_in_the_text_keeps_back_what_mentions_it(
+    settings: set[str], certain: bool
+) -> None:
+    says = mentions(torch="OMP_NUM_THREADS")
+    knowledge = Knowledge(modules=["torch"], settings=settings, mentioned=says)
+    assert (knowledge.certain == ["torch"]) is certain
+
+
+def test_what_a_worker_does_counts_more_than_the_text(tmp_path: Path) -> None:
+    says = mentions(torch="OMP_NUM_THREADS")
+
+    def knowledge() -> Knowledge:
+        return Knowledge(
+            modules=["torch"],
+            settings={"OMP_NUM_THREADS"},
+            memory=cache_in(tmp_path),
+            mentioned=says,
+        )
+
+    unaware = knowledge()
+    unaware.note_changed("torch", ["RANK"])
+    assert unaware.judge("torch") == []
+    assert unaware.wanted == [], "the text sets it, and nobody knows when"
+    unaware.note_changed("wandb", ["OMP_NUM_THREADS"])
+    unaware.judge("wandb")
+    assert unaware.certain == knowledge().certain == ["torch"], "it is set afterwards"
+    unaware.note_changed("torch", ["OMP_NUM_THREADS"])
+    assert unaware.judge("torch") == ["OMP_NUM_THREADS"]
+    assert unaware.wanted == knowledge().wanted == []
+
+
+def test_a_variable_is_found_in_the_files_of_a_package(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "pack").mkdir()
+    (tmp_path / "pack.libs").mkdir()
+    (tmp_path / "pack" / "__init__.py").write_text("os.environ['IN_PYTHON']; 'PART_OF_IT'")
+    (tmp_path / "pack" / "empty.py").touch()
+    (tmp_path / "pack.libs" / "lib.so.1").write_bytes(b"\0IN_C\0")
+    (tmp_path / "single.py").write_text("os.getenv('ALONE')")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    names = ["IN_PYTHON", "IN_C", "PART_OF", "ALONE"]
+    assert mentioned("pack", names) == ["IN_C", "IN_PYTHON"]
+    assert mentioned("single", names) == ["ALONE"]
+    assert mentioned("nowhere", names) == []
+    assert mentioned("single", ["*"]) == ["*"]

@@ -17,19 +17,19 @@ found at all the same would happen, so the agent first tries with a command that
 import os
 import sys
 
-_BASELINE = set(sys.modules)
 _TASK = os.environ.pop("RESILE_NURSERY", "")
 
 
 def _become_nursery(descriptor: int) -> None:
     nursery = os.getpid()
+    baseline = set(sys.modules)
     try:
         _load_inside()
         from _resile_nursery.serve import serve  # type: ignore[import-not-found]
 
         # Looked up now: in a worker it would mean touching the name of every module there is.
         ours = [name for name in sys.modules if name.startswith("_resile_nursery")]
-        serve(descriptor, _BASELINE)
+        serve(descriptor, baseline)
     except KeyboardInterrupt:
         # In a worker's last moment before it is one; the script's own would look the same.
         import signal

@@ -2,8 +2,8 @@
 
 An import that fails here is passed over and forgotten: the worker will try it again by itself and
 meet the failure in its own words. What must not happen is that an import here changes what a
-worker sees, so the user's own modules are never imported and whatever makes the process unfit for
-forking is traced back to the module that did it.
+worker sees, so the user's own modules are never imported, and whatever a module does beyond
+defining itself is traced back to it (see `observation`).
 """
 
 import gc
@@ -17,8 +17,10 @@ from importlib.machinery import ModuleSpec
 from types import ModuleType
 
 from . import fitness
+from .deferred import DeferredModules
 from .messages import Prepare, Ready
-from .origins import Origins, loaded_since, top_levels
+from .observation import Observer
+from .origins import Origins, top_levels
 from .seeds import Seeds
 
 
@@ -27,10 +29,11 @@ class Warmth:
 
     def __init__(self, prepare: Prepare, baseline: set[str]) -> None:
         self._baseline = baseline
+        self._first_path = prepare.first_path
         self._libraries_only = prepare.libraries_only
         self._origins = Origins(trusted=prepare.trusted, first_path=prepare.first_path)
-        self._threads: dict[str, str] = {}
-        self._foreign: dict[str, str] = {}
+        self._observer = Observer(self._origins if prepare.libraries_only else None)
+        self._deferred = DeferredModules(self._observer.footprints)
         self._hidden: dict[str, bool] = {}
         self._top_levels: set[str] = set()
         self.seeds = Seeds()
@@ -39,13 +42,19 @@ class Warmth:
         """Import these modules and report how it went."""
         loaded: list[str] = []
         passed_over: list[str] = []
-        for name in _with_parents(names):
-            if name not in sys.modules and self._is_wanted(name):
-                announce(name)
-                self._import(name)
-            (loaded if name in sys.modules else passed_over).append(name)
-        unfit, culprit = self._judge()
-        return Ready(loaded, passed_over, "torch" in sys.modules, unfit, culprit)
+        with self._observer:
+            for name in _with_parents(names):
+                if name not in sys.modules and self._is_wanted(name):
+                    announce(name)
+                    self._import(name)
+                (loaded if name in sys.modules else passed_over).append(name)
+        unfit, culprits = self._judge()
+        return Ready(loaded, passed_over, "torch" in sys.modules, unfit, culprits)
+
+    def defer(self) -> DeferredModules:
+        """Keep in a worker what was imported until the script asks for it."""
+        self._deferred.hold(self._baseline, first_path=self._first_path)
+        return self._deferred
 
     def reason_against(self) -> str:
         """Return why a worker started now must not be forked from here; empty if it may."""
@@ -60,29 +69,27 @@ class Warmth:
 
     def _import(self, name: str) -> None:
         """Import a module and take note of what came of it."""
-        before = set(sys.modules)
         try:
             importlib.import_module(name)
         except BaseException:
             # A library may raise anything, SystemExit included. The worker will meet it itself.
             pass
         self.seeds.note()
-        for thread in fitness.kernel_threads():
-            self._threads.setdefault(thread, name)
-        if self._libraries_only:
-            foreign = self._origins.foreign(loaded_since(before))
-            self._foreign.update({} if foreign is None else {foreign: name})
 
-    def _judge(self) -> tuple[str, str]:
-        """Return why this process cannot be forked and the module to blame, or nothing."""
+    def _judge(self) -> tuple[str, dict[str, str]]:
+        """Return why this process cannot be forked and the modules to blame, or nothing."""
         self._top_levels = top_levels(set(sys.modules) - self._baseline)
-        for foreign, culprit in self._foreign.items():
-            return f"it loads {foreign!r}, which is not an installed library", culprit
+        unfit, culprits = "", {}
         try:
             fitness.check_after_trial_fork()
-        except fitness.Unfit as unfit:
-            return f"it {unfit}", self._threads.get(unfit.thread, "")
-        return "", ""
+        except fitness.Unfit as error:
+            unfit = f"it {error}"
+            culprits = dict.fromkeys(self._observer.threads.get(error.thread, ()), unfit)
+        if self._libraries_only:
+            effects = {name: f"it {deed}" for name, deed in self._observer.effects.items()}
+            culprits = {**culprits, **effects}
+            unfit = unfit or next(iter(effects.values()), "")
+        return unfit, culprits
 
     def _is_wanted(self, name: str) -> bool:
         if not self._libraries_only:
@@ -132,8 +139,9 @@ def warm_up(
     os.environ.setdefault("PYTORCH_NVML_BASED_CUDA_CHECK", "1")
     pacers = [Pacer(prepare.share)] if prepare.share < 1.0 else []
     sys.meta_path[:0] = pacers
-    collecting = gc.isenabled()
-    gc.disable()
+    # Not `gc.disable`: that a library does so must be seen.
+    thresholds = gc.get_threshold()
+    gc.set_threshold(0)
     try:
         ready = warmth.load(prepare.preload or [], announce)
     finally:
@@ -146,8 +154,8 @@ def warm_up(
     # A collection in a child that waits would write into every page that holds an object. A worker
     # has them back in the oldest generation, where a fresh process has what it imported.
     gc.freeze()
-    if collecting:
-        gc.enable()
+    if gc.get_threshold()[0] == 0:
+        gc.set_threshold(*thresholds)
     for stream in (sys.__stdout__, sys.__stderr__):
         if stream is not None:
             stream.flush()

@@ -87,15 +87,15 @@ class Importing(NamedTuple):
 class Ready(NamedTuple):
     """The nursery has imported what it could.
 
-    `unfit` is empty, or says why no worker may be forked from this process; `culprit` is then the
-    module whose import made it so, if that is known.
+    `unfit` is empty, or says why no worker may be forked from this process; `culprits` are then
+    the modules that must not be imported ahead, each with what it does, as far as that is known.
     """
 
     loaded: list[str]
     passed_over: list[str]
     has_torch: bool
     unfit: str
-    culprit: str
+    culprits: dict[str, str]
 
 
 class Born(NamedTuple):

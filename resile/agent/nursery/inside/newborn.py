@@ -15,6 +15,7 @@ import sys
 from typing import NamedTuple, NoReturn
 
 from . import cold, linux, signals, store
+from .deferred import DeferredModules
 from .importing import Warmth
 from .latecomer import come_last
 from .line import Line, LineEnded
@@ -46,17 +47,19 @@ def grow_up(line: Line, heritage: Heritage) -> None:
     """Wait for a task and take it on. Returns in a warm worker only."""
     os.setsid()
     linux.die_with(heritage.parent)
+    deferred: DeferredModules | None = None
     if heritage.warmth is not None:
         heritage.warmth.seeds.renew()
         rehearse_unless(line)
+        deferred = heritage.warmth.defer()
     try:
         task, descriptors = line.receive()
     except LineEnded:
         os._exit(0)
     line.close()
     if isinstance(task, HostStore):
-        _host_store(task, descriptors[0])
-    heritage.disguise.drop()  # the command line is a worker's alone
+        _host_store(task, descriptors[0], forked=deferred is not None and deferred.has("torch"))
+    heritage.disguise.drop()  # the command line is a worker\'s alone
     assert isinstance(task, Spawn)
     _take_streams(descriptors)
     _take_place({**heritage.added, **task.environ} if task.warm else task.environ, task.cwd)
@@ -64,7 +67,8 @@ def grow_up(line: Line, heritage: Heritage) -> None:
         if task.hooked:
             cold.show_hook(os.environ)
         _become(task.argv)
-    _be_as_new(heritage)
+    assert deferred is not None
+    _be_as_new(heritage, deferred)
 
 
 def _take_streams(streams: list[int]) -> None:
@@ -88,7 +92,7 @@ def _take_place(environ: dict[str, str], cwd: str) -> None:
         _abort(f"cannot enter {cwd}: {error.strerror}", _CANNOT_RUN)
 
 
-def _be_as_new(heritage: Heritage) -> None:
+def _be_as_new(heritage: Heritage, deferred: DeferredModules) -> None:
     """Give a warm worker what is still missing to a fresh interpreter."""
     # The nursery's objects were kept from collection, so that waiting children share them. Among
     # them is the dictionary of `__main__`: were it kept from the last collection too, nothing that
@@ -98,13 +102,15 @@ def _be_as_new(heritage: Heritage) -> None:
         if stream is not None:
             stream.write(text)
     if heritage.report_fd >= 0:
-        sys.meta_path.insert(0, Recorder(heritage.parent, heritage.report_fd))
+        recorder = Recorder(heritage.parent, heritage.report_fd)
+        sys.meta_path.insert(0, recorder)
+        deferred.tell(recorder.tell_of_unfit)
     come_last()
     signals.unblock()
 
 
-def _host_store(task: HostStore, listener: int) -> NoReturn:
-    if "torch" not in sys.modules:
+def _host_store(task: HostStore, listener: int, *, forked: bool) -> NoReturn:
+    if not forked:
         os.set_inheritable(listener, True)
         _become(store.command(listener, host=task.host, port=task.port))
     signals.unblock()

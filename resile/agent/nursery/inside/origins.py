@@ -8,9 +8,7 @@ folder, and folders explicitly trusted. A package under development that is inst
 """
 
 import os
-import sys
 from importlib.machinery import EXTENSION_SUFFIXES, ModuleSpec, all_suffixes
-from types import ModuleType
 
 _STANDARD_LIBRARY = os.path.dirname(os.path.abspath(os.__file__))
 _INSTALLED = {"site-packages", "dist-packages"}
@@ -31,14 +29,6 @@ class Origins:
             return self._is_installed(spec.origin)
         places = list(spec.submodule_search_locations or ())
         return bool(places) and all(self._is_installed(place) for place in places)
-
-    def foreign(self, modules: dict[str, ModuleType]) -> str | None:
-        """Return a module among these that is not a library's, if there is one."""
-        for name, module in modules.items():
-            spec = getattr(module, "__spec__", None)
-            if isinstance(spec, ModuleSpec) and spec.has_location and not self.is_library(spec):
-                return name
-        return None
 
     def shadowed(self, names: set[str]) -> str | None:
         """Return a top-level module among these that a file of the user's would have replaced.
@@ -76,12 +66,3 @@ def holds_packages(path: str) -> bool:
 
 def top_levels(modules: set[str]) -> set[str]:
     return {name.partition(".")[0] for name in modules} - {"__main__"}
-
-
-def loaded_since(baseline: set[str]) -> dict[str, ModuleType]:
-    """Return the modules loaded since, without those that hide behind the import system."""
-    return {
-        name: module
-        for name, module in list(sys.modules.items())
-        if name not in baseline and isinstance(module, ModuleType)
-    }

@@ -1,0 +1,221 @@
+"""Preloaded modules, kept aside in a worker until the script imports them.
+
+A worker begins with the modules a fresh interpreter has. What the nursery imported waits here, and
+when the script asks for one it gets it, with everything that importing it would have loaded, and
+with what importing it would have done: variables set, warning filters added. So everything comes
+in the script's own order.
+
+A module that would be another one by now is not given out but imported anew: when `sys.path` leads
+elsewhere, or when a variable that it read has another value. Compiled modules cannot be loaded
+twice in a process. They are given out nevertheless, and the agent is told, which leaves them out
+from the next start on.
+"""
+
+import os
+import sys
+import warnings
+from collections.abc import Callable, Iterable, Sequence
+from importlib.machinery import ModuleSpec
+from types import ModuleType
+from typing import Any
+
+from .observation import Footprint
+from .place import is_place
+from .trusted import is_trusted
+
+Tell = Callable[[str, str], None]
+"""Takes a package that should not have been preloaded, and why."""
+
+
+class DeferredModules:
+    """A finder for modules that are loaded already."""
+
+    def __init__(self, footprints: dict[str, Footprint]) -> None:
+        self._footprints = footprints
+        self._filters = list(warnings.filters)
+        self._modules: dict[str, ModuleType] = {}
+        self._paths: list[list[str]] = []
+        self._tell: Tell | None = None
+
+    def hold(self, baseline: set[str], *, first_path: str | None) -> None:
+        """Take what a fresh interpreter does not have out of `sys.modules`, and stand ready."""
+        for name, module in list(sys.modules.items()):
+            if name not in baseline and isinstance(module, ModuleType) and not _is_ours(name):
+                self._modules[name] = module
+                del sys.modules[name]
+        _set_filters(self._filters)
+        self._paths = [list(sys.path), [first_path or "", *sys.path]]
+        sys.meta_path.insert(0, self)
+
+    def tell(self, tell: Tell) -> None:
+        """Say from now on which packages should not have been preloaded."""
+        self._tell = tell
+
+    def has(self, name: str) -> bool:
+        return name in self._modules
+
+    def find_spec(
+        self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        module = self._modules.get(name)
+        if module is None:
+            return None
+        needed = self._needed_by(name)
+        outdated = self._outdated(needed)
+        if outdated and self._drop(outdated):
+            return self.find_spec(name, path, target)
+        original = vars(module).get("__spec__")
+        # Those who only look for a spec find the module's own, but for its loader. Copied by hand:
+        # nothing here may import anything, or it would come back here without end.
+        spec = ModuleSpec(name, None)
+        vars(spec).update(vars(original) if original is not None else {})
+        spec.loader = _Handover(self, needed, spec.loader)  # type: ignore[assignment]
+        return spec
+
+    def release(self, needed: Iterable[str]) -> None:
+        """Put modules into `sys.modules`, and do what importing them would have done."""
+        released = {each: self._modules.pop(each) for each in needed if each in self._modules}
+        sys.modules.update(released)
+        for each in released:
+            footprint = self._footprints.get(each)
+            if footprint is not None:
+                _repeat(footprint)
+
+    def _needed_by(self, name: str) -> list[str]:
+        """Return a module and all it needs that are still kept here, in the order of loading."""
+        found = set()
+        pending = [name]
+        while pending:
+            each = pending.pop()
+            if each not in found and each in self._modules:
+                found.add(each)
+                pending.extend(self._needs(each))
+        return [each for each in self._modules if each in found]
+
+    def _needs(self, name: str) -> list[str]:
+        footprint = self._footprints.get(name)
+        # What was loaded before anybody observed: what it holds on to tells what it imported.
+        needs = _sources(self._modules[name]) if footprint is None else footprint.needs
+        return [*needs, name.rpartition(".")[0]]
+
+    def _outdated(self, names: Iterable[str]) -> dict[str, str]:
+        """Return the modules among these that would be others if imported now, and why."""
+        outdated = {}
+        for name in names:
+            reason = self._reads_other_value(name)
+            if reason:
+                outdated[name] = reason
+        if sys.path in self._paths:
+            return outdated
+        for package in {name.partition(".")[0] for name in names}:
+            if self._is_found_elsewhere(package):
+                below = [name for name in self._modules if name.partition(".")[0] == package]
+                outdated.update(dict.fromkeys(below, "sys.path, which the script changes"))
+        return outdated
+
+    def _reads_other_value(self, name: str) -> str:
+        footprint = self._footprints.get(name)
+        if footprint is None or not footprint.reads:
+            return ""
+        trusted = is_trusted(name)
+        for variable, value in footprint.reads.items():
+            if os.environ.get(variable) != value and not (trusted and is_place(variable)):
+                return f"${variable}, which the script sets before"
+        return ""
+
+    def _is_found_elsewhere(self, package: str) -> bool:
+        module = self._modules.get(package)
+        known = vars(module).get("__spec__") if module is not None else None
+        if known is None or known.origin in ("built-in", "frozen"):
+            return False
+        for finder in list(sys.meta_path):
+            if finder is self or not hasattr(finder, "find_spec"):
+                continue
+            spec = finder.find_spec(package, None)
+            if spec is not None:
+                return bool(_location(spec) != _location(known))
+        return True
+
+    def _drop(self, outdated: dict[str, str]) -> bool:
+        """Forget modules, and those that hold on to them; return whether that was possible."""
+        dropped = self._with_dependents(outdated)
+        native = {name.partition(".")[0] for name in dropped if self._is_native(name)}
+        if native:
+            for package in native:
+                self._say(package, f"depends on {next(iter(outdated.values()))}")
+            return False
+        for name in dropped:
+            del self._modules[name]
+        return True
+
+    def _say(self, package: str, reason: str) -> None:
+        if self._tell is not None:
+            self._tell(package, reason)
+
+    def _with_dependents(self, names: Iterable[str]) -> set[str]:
+        found = set(names)
+        grown = True
+        while grown:
+            more = {name for name in self._modules if not found.isdisjoint(self._needs(name))}
+            grown = not more <= found
+            found |= more
+        return found
+
+    def _is_native(self, name: str) -> bool:
+        footprint = self._footprints.get(name)
+        return footprint is not None and footprint.is_native
+
+
+class _Handover:
+    """Stands in for the loader of a module that is loaded already.
+
+    The import system makes an empty module, which is thrown away: what it finds in `sys.modules`
+    afterwards is what it returns. Nobody touches the real one, which may be a lazy one.
+    """
+
+    def __init__(self, modules: DeferredModules, needed: list[str], loader: Any) -> None:
+        self._modules = modules
+        self._needed = needed
+        self._loader = loader
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._loader, name)
+
+    def create_module(self, spec: ModuleSpec) -> ModuleType | None:
+        return None
+
+    def exec_module(self, module: ModuleType) -> None:
+        self._modules.release(self._needed)
+
+
+def _repeat(footprint: Footprint) -> None:
+    """Do once more, in a worker, what a module did to others when it was imported."""
+    for variable, value in footprint.writes.items():
+        if value is None:
+            os.environ.pop(variable, None)
+        else:
+            os.environ[variable] = value
+    if footprint.filters:
+        _set_filters([*footprint.filters, *warnings.filters])
+
+
+def _set_filters(filters: Sequence[Any]) -> None:
+    warnings.filters[:] = filters  # type: ignore[index]
+    warnings._filters_mutated()  # type: ignore[attr-defined]
+
+
+def _sources(module: ModuleType) -> set[str]:
+    """Return the modules that a module's own names come from."""
+    sources = set()
+    for value in list(vars(module).values()):
+        name = vars(value).get("__name__") if isinstance(value, ModuleType) else None
+        sources.add(name or getattr(type(value), "__module__", None) or "")
+    return sources
+
+
+def _location(spec: ModuleSpec) -> object:
+    return spec.origin or list(spec.submodule_search_locations or ())
+
+
+def _is_ours(name: str) -> bool:
+    return name.partition(".")[0] == "_resile_nursery"

@@ -1,0 +1,234 @@
+"""What importing a module does beyond defining it, seen while it happens in the nursery.
+
+A module may be imported ahead of the script only if nobody could tell afterwards. So every module
+is observed while it runs: which variables it reads and writes, what it imports, whether it opens
+files, starts threads or processes, draws random numbers or changes what the whole process shares.
+What one module does is held against it and against all modules that were importing it, since
+importing any of these ahead would do the same. Trusted modules (see `trusted`) are not held
+responsible.
+
+The import system is watched by standing in for three of its functions. They are put back when all
+is imported: nothing of this is left in a worker.
+"""
+
+import builtins
+import sys
+from collections.abc import Callable, Sequence
+from functools import partial
+from importlib import _bootstrap
+from types import TracebackType
+from typing import Any
+
+from . import environment_reads, fitness, instruments
+from .origins import Origins
+from .place import is_place
+from .state import changes, process_settings
+from .trusted import is_trusted
+
+_OURS = frozenset({"PYTORCH_NVML_BASED_CUDA_CHECK"})
+"""Variables that the nursery sets for itself."""
+
+_INHERITED = object()
+"""What stands for an attribute that a class has from its base."""
+
+
+class Footprint:
+    """What one module did while it was imported, as far as it has to be known later.
+
+    Attributes:
+        needs: modules that it imported, whether they were there already or not.
+        reads: variables with the values it saw, `None` for one that was not set.
+        writes: variables that it set, or took away (`None`).
+        filters: entries that it put at the front of the list of warning filters.
+        is_native: whether it is compiled, so that a process can load it once only.
+    """
+
+    def __init__(self, *, is_native: bool) -> None:
+        self.needs: dict[str, None] = {}
+        self.reads: dict[str, str | None] = {}
+        self.writes: dict[str, str | None] = {}
+        self.filters: list[Any] = []
+        self.is_native = is_native
+
+
+class Observer:
+    """Watches imports for as long as it is entered."""
+
+    def __init__(self, origins: Origins | None = None) -> None:
+        self._origins = origins
+        self._stack: list[str] = []
+        self._settings: dict[str, object] | None = None
+        self._filters: list[Any] = []
+        self._known: set[str] = set()
+        self._written: set[str] = set()
+        self._originals: dict[tuple[Any, str], Any] = {}
+        self.footprints: dict[str, Footprint] = {}
+        self.effects: dict[str, str] = {}
+        self.threads: dict[str, list[str]] = {}
+
+    def __enter__(self) -> "Observer":
+        self._known = set(sys.modules)
+        self._filters = _warning_filters()
+        environment_reads.watch(self)
+        self._stand_in(_bootstrap, "_load_unlocked", self._load)
+        self._stand_in(_bootstrap, "_find_and_load", self._find_and_load)
+        self._stand_in(builtins, "__import__", self._import)
+        for owner, name, make in instruments.INSTRUMENTS:
+            self._stand_in(owner, name, partial(_made, make, self.blame))
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        for (owner, name), original in self._originals.items():
+            if original is _INHERITED:
+                delattr(owner, name)
+            else:
+                setattr(owner, name, original)
+        environment_reads.stop_watching()
+
+    def blame(self, deed: str) -> None:
+        """Hold something against the module that runs now, and all that are importing it."""
+        if not self._stack or is_trusted(self._stack[-1]):
+            return
+        doer = self._stack[-1]
+        for name in self._stack:
+            self.effects.setdefault(name, deed if name == doer else f"imports {doer}, which {deed}")
+
+    def on_read(self, variable: str, value: str | None) -> None:
+        if not self._stack:
+            return
+        if variable not in self._written and variable not in _OURS:
+            self.footprints[self._stack[-1]].reads.setdefault(variable, value)
+        if is_place(variable):
+            self.blame(f"reads ${variable}")
+
+    def on_read_all(self) -> None:
+        self.blame("reads the whole environment")
+
+    def on_write(self, variable: str, value: str | None) -> None:
+        if self._stack:
+            self._written.add(variable)
+            self.footprints[self._stack[-1]].writes[variable] = value
+
+    def _stand_in(self, owner: Any, name: str, make: Callable[[Any], Any]) -> None:
+        original = getattr(owner, name)
+        self._originals[owner, name] = vars(owner).get(name, _INHERITED)
+        setattr(owner, name, make(original))
+
+    def _load(self, original: Callable[[Any], Any]) -> Callable[[Any], Any]:
+        def load(spec: Any) -> Any:
+            self._begin(spec)
+            try:
+                return original(spec)
+            finally:
+                self._end()
+
+        return load
+
+    def _find_and_load(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        def find_and_load(name: str, *rest: Any) -> Any:
+            self._need(name)
+            return original(name, *rest)
+
+        return find_and_load
+
+    def _import(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        def stand_in(
+            name: str,
+            globals: Any = None,
+            locals: Any = None,
+            fromlist: Sequence[str] | None = (),
+            level: int = 0,
+        ) -> Any:
+            module = original(name, globals, locals, fromlist, level)
+            if self._stack:
+                self._need_statement(name, module, fromlist or (), level)
+            return module
+
+        return stand_in
+
+    def _need_statement(self, name: str, module: Any, names: Sequence[str], level: int) -> None:
+        """Take note of what an import statement asked for."""
+        if not level:
+            self._need(name)
+        if names and isinstance(getattr(module, "__name__", None), str):
+            self._need(module.__name__)
+            for part in names:
+                if f"{module.__name__}.{part}" in sys.modules:
+                    self._need(f"{module.__name__}.{part}")
+
+    def _need(self, name: str) -> None:
+        if self._stack and name != self._stack[-1]:
+            self.footprints[self._stack[-1]].needs[name] = None
+
+    def _begin(self, spec: Any) -> None:
+        self._look()
+        self._need(spec.name)
+        native = type(spec.loader).__name__ == "ExtensionFileLoader"
+        self.footprints[spec.name] = Footprint(is_native=native)
+        self._known.add(spec.name)
+        self._stack.append(spec.name)
+        self._prepare_to_look()
+        if self._origins is not None and spec.has_location and not self._origins.is_library(spec):
+            self._blame_all(f"loads {spec.name!r}, which is not an installed library")
+
+    def _end(self) -> None:
+        self._look()
+        if len(sys.modules) != len(self._known):
+            for name in set(sys.modules) - self._known:
+                self._need(name)
+            self._known = set(sys.modules)
+        self._stack.pop()
+        self._prepare_to_look()
+
+    def _prepare_to_look(self) -> None:
+        """Have something to compare the next look with, where a trusted module ran before."""
+        if self._settings is None and self._stack and not is_trusted(self._stack[-1]):
+            self._settings = process_settings()
+
+    def _look(self) -> None:
+        """See what has changed since the last look, and by whom."""
+        if not self._stack:
+            self._settings, self._filters = None, _warning_filters()
+            return
+        self._look_at_filters()
+        for thread in fitness.kernel_threads():
+            self.threads.setdefault(thread, list(self._stack))
+        if is_trusted(self._stack[-1]):
+            self._settings = None
+            return
+        settings = process_settings()
+        for deed in changes(self._settings or settings, settings):
+            self.blame(deed)
+        if fitness.has_children():
+            self.blame("starts another process")
+        self._settings = settings
+
+    def _look_at_filters(self) -> None:
+        filters = _warning_filters()
+        added = len(filters) - len(self._filters)
+        if added > 0 and filters[added:] == self._filters:
+            footprint = self.footprints[self._stack[-1]]
+            footprint.filters[:0] = filters[:added]
+        elif filters != self._filters:
+            self.blame("changes the filters of warnings")
+        self._filters = filters
+
+    def _blame_all(self, deed: str) -> None:
+        for name in self._stack:
+            self.effects.setdefault(name, deed)
+
+
+def _made(make: instruments.Make, tell: instruments.Tell, original: Any) -> Any:
+    return make(original, tell)
+
+
+def _warning_filters() -> list[Any]:
+    # The list that both the C and the Python part use, there before `warnings` is.
+    import _warnings
+
+    return list(_warnings.filters)

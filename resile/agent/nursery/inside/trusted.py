@@ -1,0 +1,38 @@
+"""Packages that may be imported ahead of any script, because importing them is known to be inert.
+
+What they do at import is the same in every process and at every time: they open nothing that
+stays open, and what they read of a worker's place or draw at random is either used later only or
+put right in each worker (see `seeds`). Every other package has to be observed first (see
+`observation`). The list also says whose effects are not held against a package that imports them.
+"""
+
+import sys
+
+_PACKAGES = frozenset(
+    {
+        "torch",
+        "numpy",
+        "resile",
+        # What torch imports. Of tqdm it is known that it looks for TQDM_ among all variables.
+        "dill",
+        "functorch",
+        "mpmath",
+        "sympy",
+        "torchgen",
+        "tqdm",
+        "typing_extensions",
+        # What resile imports.
+        "msgspec",
+    }
+)
+
+_NOT_INERT = frozenset({"antigravity", "idlelib", "test", "this", "tkinter", "turtle"})
+"""Parts of the standard library that print, open windows or are no library at all."""
+
+
+def is_trusted(module: str) -> bool:
+    """Whether a module may be preloaded before it was ever observed."""
+    package = module.partition(".")[0]
+    if package in _PACKAGES:
+        return True
+    return package in sys.stdlib_module_names and package not in _NOT_INERT
