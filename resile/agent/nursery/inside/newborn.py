@@ -59,7 +59,7 @@ def grow_up(line: Line, heritage: Heritage) -> None:
     line.close()
     if isinstance(task, HostStore):
         _host_store(task, descriptors[0], forked=deferred is not None and deferred.has("torch"))
-    heritage.disguise.drop()  # the command line is a worker\'s alone
+    heritage.disguise.drop()  # the command line is a worker's alone
     assert isinstance(task, Spawn)
     _take_streams(descriptors)
     _take_place({**heritage.added, **task.environ} if task.warm else task.environ, task.cwd)
