@@ -32,7 +32,7 @@ LIBRARIES = {
     "makes_generator": "import random\ngenerator = random.Random()",
     "seeds": "import random\nrandom.seed(7)",
     "stops_collecting": "import gc\ngc.disable()",
-    "configures_logging": "import logging\nlogging.basicConfig(level=17, format='library %(message)s')",
+    "configures_logging": "import logging\nlogging.basicConfig(level=17, format='%(name)s')",
     "filters_warnings": "import warnings\nwarnings.simplefilter('ignore', UserWarning)",
     "adds_path": "import sys\nsys.path.append('/added/by/library')",
     "vendored": "ORIGIN = 'installed'",
