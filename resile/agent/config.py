@@ -82,3 +82,9 @@ class AgentConfig:
 
     error_file: Path | None = None
     """Where whoever started this agent wants the first failure (TORCHELASTIC_ERROR_FILE)."""
+
+    @property
+    def save_grace(self) -> float:
+        """How long a worker of a broken round that handles SIGTERM may take to save something: the
+        node has to be ready for the next round well before it counts as one that hangs."""
+        return min(self.shutdown_timeout, self.elasticity.forming_timeout / 2)

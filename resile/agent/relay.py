@@ -257,6 +257,9 @@ class OutputRelay:
             data = os.read(stream.descriptor, _CHUNK)
         except BlockingIOError:
             return
+        except OSError as error:
+            log.error("cannot read a worker's output: %s", error)
+            data = b""
         if data:
             stream.take(data)
             return

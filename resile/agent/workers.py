@@ -232,8 +232,7 @@ class WorkerGroup:
         """End one worker. One that ignores the signal is asked with SIGTERM."""
         found = disposition(running.worker.pid, number)
         if grace is None:
-            caught = found is Disposition.CAUGHT
-            grace = self._config.shutdown_timeout if caught else UNHEARD_GRACE
+            grace = self._config.save_grace if found is Disposition.CAUGHT else UNHEARD_GRACE
         ignored = found is Disposition.IGNORED
         running.worker.signal(signal.SIGTERM if ignored else number)
         if grace > 0:
