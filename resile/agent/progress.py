@@ -119,22 +119,28 @@ class ProgressSocket:
         self._socket.close()
 
     def _read(self) -> None:
+        strangers = False
         with contextlib.suppress(BlockingIOError):
             for _ in range(BATCH):
                 data, ancillary, _, _ = self._socket.recvmsg(
                     _LARGEST, socket.CMSG_SPACE(_CREDENTIALS.size)
                 )
                 pid, user = _sender(ancillary)
-                if user not in (os.getuid(), 0):
+                if user in (os.getuid(), 0):
+                    self._take(pid, data)
+                else:
+                    strangers = True
                     self._refuse(pid, user)
-                    return
-                self._take(pid, data)
+        if strangers:
+            self._pause()
 
     def _refuse(self, pid: int, user: int) -> None:
-        """Let strangers wait: what they send costs the less the more they send."""
         if not self._refused:
             self._refused = True
             log.warning("refused a report of progress by user %d (process %d)", user, pid)
+
+    def _pause(self) -> None:
+        """Let strangers wait: however much they send, it costs little."""
         self._loop.remove_reader(self._socket)
         self._resuming = self._loop.call_later(
             PAUSE, lambda: self._loop.add_reader(self._socket, self._read)
