@@ -25,7 +25,7 @@ from resile.agent.nursery import Nursery, SpawnFailed, StoreUnavailable
 from resile.agent.offloop import off_the_loop
 from resile.agent.progress import ProgressSocket
 from resile.agent.reach import Told
-from resile.agent.report import failure_text, write_error_file
+from resile.agent.report import failure_text, pass_on
 from resile.agent.roundstore import RoundStore
 from resile.agent.snapshots import Snapshots
 from resile.agent.workers import WorkerGroup
@@ -389,7 +389,7 @@ class Agent:
             return NodeExitCode.DRAINED
         log.error("%s", failure_text(done))
         if self._config.error_file and done.report:
-            write_error_file(self._config.error_file, done.report)
+            pass_on(self._config.error_file, done.report)
         return NodeExitCode.JOB_FAILED
 
     # --- the workers ------------------------------------------------------------------------

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import json
+import logging
 import signal
 from datetime import datetime
 from pathlib import Path
 
+from resile.decoding import decode_python_json
 from resile.wire.messages import FailureReport, JobDone, WorkerFailure
+
+log = logging.getLogger("resile.agent")
 
 
 def failure_text(done: JobDone) -> str:
@@ -51,12 +55,30 @@ def ending(failure: WorkerFailure) -> str:
     return f"exit code {code}"
 
 
-def write_error_file(path: Path, report: FailureReport) -> None:
-    """Pass the first failure on to whoever started this agent, in torchrun's format."""
+def pass_on(path: Path, report: FailureReport) -> None:
+    """Write the first failure to the error file of whoever started this agent.
+
+    Who cannot be told so has the report on the console still.
+    """
+    try:
+        path.write_text(json.dumps(error_content(report)))
+    except OSError as error:
+        log.warning("the error file %s cannot be written: %s", path, error.strerror)
+
+
+def error_content(report: FailureReport) -> dict[str, object]:
+    """The first failure in the format of torch's ``record``: the worker's own error file with its
+    exit code, as torchrun passes it on, or, where it wrote none, what is known of its end."""
     failure = report.failure
-    content = {
+    recorded = _recorded(failure)
+    message = recorded.get("message")
+    if isinstance(message, dict):
+        return {**recorded, "message": {**message, "errorCode": failure.exit_code}}
+    if isinstance(message, str):
+        return recorded
+    return {
         "message": {
-            "message": f"rank {failure.rank} on node {report.node}: {ending(failure)}",
+            "message": _headline(failure) or f"rank {failure.rank}: {ending(failure)}",
             "extraInfo": {
                 "py_callstack": failure.message,
                 "timestamp": str(int(report.when)),
@@ -64,4 +86,18 @@ def write_error_file(path: Path, report: FailureReport) -> None:
             "errorCode": failure.exit_code,
         }
     }
-    path.write_text(json.dumps(content))
+
+
+def _recorded(failure: WorkerFailure) -> dict[str, object]:
+    try:
+        content = decode_python_json(failure.error_file.encode()) if failure.error_file else {}
+    except ValueError:
+        return {}
+    return content if isinstance(content, dict) else {}
+
+
+def _headline(failure: WorkerFailure) -> str:
+    """The last line of a traceback, which names the error as torch does."""
+    lines = failure.message.splitlines()
+    is_traceback = any(line.startswith("Traceback (most recent call last)") for line in lines)
+    return lines[-1] if is_traceback else ""

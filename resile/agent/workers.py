@@ -13,10 +13,11 @@ from pathlib import Path
 from resile.agent.config import AgentConfig
 from resile.agent.dispositions import Disposition, disposition
 from resile.agent.environment import with_local_rank, worker_environment
-from resile.agent.lastwords import message_of, sendable
+from resile.agent.lastwords import read_error_file, sendable
 from resile.agent.logs import WorkerLog, attempt_folder
 from resile.agent.nursery import Nursery, Worker, WorkerSpec
 from resile.agent.offloop import off_the_loop
+from resile.agent.startup_errors import startup_error
 from resile.wire.messages import Start, WorkerFailure
 
 LONGEST_MESSAGE = 8 * 1024
@@ -45,6 +46,8 @@ class Running:
     exit_code: int | None = None
     ended_at: float = 0.0
     last_words: str = ""
+    recorded: str = ""
+    """Its error file, if it wrote one."""
 
 
 @dataclass(frozen=True)
@@ -177,21 +180,25 @@ class WorkerGroup:
                 age=now - r.ended_at,
                 message=sendable(r.last_words, longest),
                 log=str(r.log.folder) if self._config.logs.folder else "",
+                cannot_start=startup_error(r.exit_code or 0, r.last_words),
+                # Only the first failure's is passed on, and only as a whole.
+                error_file=r.recorded if not n and len(r.recorded) <= LONGEST_MESSAGE else "",
             )
-            for r in sorted(failed, key=lambda r: r.ended_at)
+            for n, r in enumerate(sorted(failed, key=lambda r: r.ended_at))
         )
 
     async def hear_last_words(self) -> None:
         """Find out why those failed that did, from their files, within a moment."""
         failed = [r for r in self._running if r.exit_code not in (None, 0)]
 
-        def read() -> list[str]:
-            return [message_of(r.error_file) or r.log.last_words() for r in failed]
+        def read() -> list[tuple[str, str]]:
+            files = [(r, read_error_file(r.error_file)) for r in failed]
+            return [(file.message or r.log.last_words(), file.content) for r, file in files]
 
         with contextlib.suppress(asyncio.TimeoutError):
             words = await asyncio.wait_for(off_the_loop(read), WORDS_LIMIT)
             for running, found in zip(failed, words, strict=True):
-                running.last_words = found
+                running.last_words, running.recorded = found
 
     async def read_all(self) -> None:
         """Wait until the output of ended workers is read, for the sake of their last words."""

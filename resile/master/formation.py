@@ -22,6 +22,8 @@ from resile.master.selection import assign_slots, choose_members
 from resile.wire import messages
 from resile.wire.messages import FailureReport, LocalState, Outcome, WorkerFailure
 
+FIRST_ROUND = 1
+
 SPARE = "waiting as a spare: the job has all the nodes it may use"
 WARMING = "warming up: training goes on without this node until it can start workers at once"
 
@@ -94,7 +96,24 @@ class Formation:
         """Workers of a member failed."""
         for failure in failures:
             self._note(node, failure, now)
-        self._worker_failure(describe_failures(failures, node.label), now)
+        reason = describe_failures(failures, node.label)
+        if hopeless := self._hopeless(node, failures):
+            self._register.tell("WorkersFailed", reason, now)
+            self._fail(hopeless, now)
+        else:
+            self._worker_failure(reason, now)
+
+    def _hopeless(self, node: Node, failures: tuple[WorkerFailure, ...]) -> str:
+        """Why the job never can train, if that is so: in its first round, before anybody reached
+        the process group, a node that it needs cannot even run the script."""
+        first = self._round.number == FIRST_ROUND and not self._round.reached
+        found = next((failure for failure in failures if failure.cannot_start), None)
+        if found is None or not first or self._job.restarts or not self.cannot_do_without([node]):
+            return ""
+        return (
+            f"rank {found.rank} cannot run the script ({found.cannot_start}), "
+            "and no restart would change that"
+        )
 
     def spoilt(self, reason: str, now: float) -> None:
         """The round cannot go on, and no worker is to blame: it costs no restart."""

@@ -75,6 +75,12 @@ class WorkerFailure(msgspec.Struct, frozen=True, kw_only=True):
     log: PathText = ""
     """Where the worker's output can be read in full, if it was kept."""
 
+    cannot_start: Line = ""
+    """The error for which the script itself could not be compiled or imported, if that was it."""
+
+    error_file: LastWords = ""
+    """The file that torch's ``record`` wrote, as a whole, if this is the node's first failure."""
+
 
 WorkerFailures: TypeAlias = Annotated[
     tuple[WorkerFailure, ...], msgspec.Meta(max_length=MOST_WORKERS)

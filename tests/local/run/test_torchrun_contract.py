@@ -135,5 +135,17 @@ def test_the_error_file_of_a_worker_is_its_last_word(job: Job, tmp_path: Path) -
     report = node.output[node.output.index("The job failed") :]
     assert "ValueError: recorded and reported" in report
     message = json.loads(passed_on.read_text())["message"]
+    assert message["message"] == "ValueError: recorded and reported"
     assert "ValueError: recorded and reported" in message["extraInfo"]["py_callstack"]
     assert message["errorCode"] == 1
+
+
+def test_a_script_that_cannot_be_imported_fails_at_once(job: Job, tmp_path: Path) -> None:
+    script = tmp_path / "broken.py"
+    script.write_text("import torch\nimport a_module_that_is_not_there\n")
+    node = job.start("--max-restarts", "3", script=str(script), nproc=2)
+    assert node.wait() == 1
+    report = node.output[node.output.index("The job failed") :]
+    assert "cannot run the script (ModuleNotFoundError: No module named" in report
+    assert "no restart would change that" in report
+    assert "round 2" not in node.output

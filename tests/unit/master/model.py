@@ -174,9 +174,18 @@ class Model:
         self.membership.warmed(self.fence(agent), now=self.now)
         self.settle()
 
-    def fail(self, agent: PretendAgent, code: int = 1, message: str = "") -> str | None:
+    def fail(
+        self, agent: PretendAgent, code: int = 1, message: str = "", *, cannot_start: str = ""
+    ) -> str | None:
         agent.state = LocalState.FAILED
-        failure = WorkerFailure(local_rank=0, rank=0, pid=1, exit_code=code, message=message)
+        failure = WorkerFailure(
+            local_rank=0,
+            rank=0,
+            pid=1,
+            exit_code=code,
+            message=message,
+            cannot_start=cannot_start,
+        )
         refusal = self.membership.failed(self.fence(agent), (failure,), now=self.now)
         self.settle()
         return refusal
