@@ -19,6 +19,7 @@ from resile.agent.departure import Departure
 from resile.agent.environment import node_environment
 from resile.agent.handover import HandoverPart
 from resile.agent.keeper import MasterKeeper
+from resile.agent.lines import LineSource
 from resile.agent.linkthread import LinkThread
 from resile.agent.logs import log_root, remove_temporary
 from resile.agent.nursery import Nursery, SpawnFailed, StoreUnavailable
@@ -28,6 +29,7 @@ from resile.agent.reach import Told
 from resile.agent.report import failure_text, pass_on
 from resile.agent.roundstore import RoundStore
 from resile.agent.snapshots import Snapshots
+from resile.agent.torch_events import TorchEvents
 from resile.agent.workers import WorkerGroup
 from resile.job.exits import NodeExitCode
 from resile.wire.errors import RefusedByPeer
@@ -122,6 +124,14 @@ class Agent:
             preload=config.preload,
             address=config.address,
         )
+        console, source = config.output.console.err, LineSource()
+        self._events = TorchEvents(
+            config.event_log_handler,
+            run_id=config.run_id,
+            role=config.role,
+            program=config.command.target,
+            write=lambda line: console.write(source, line),
+        )
         self._round_store = RoundStore(
             self._nursery,
             address=config.address,
@@ -215,6 +225,7 @@ class Agent:
         error = line.exception()
         if isinstance(error, (RefusedByPeer, MasterGone)):
             log.error("%s", error)
+            self._events.interrupted(str(error))
             return NodeExitCode.JOB_FAILED
         raise error if error else RuntimeError("the link ended without a reason")
 
@@ -227,6 +238,7 @@ class Agent:
         """Leave cleanly: the others go on at once, then our workers have time to end."""
         self._departure.under_way = True
         log.info("%s: leaving the job", name.name)
+        self._events.interrupted(f"received {name.name}")
         if name not in IN_A_HURRY and self._state is LocalState.RUNNING:
             await self._handover.offer(
                 self._fence(),
@@ -357,6 +369,7 @@ class Agent:
         self._state, self._given = LocalState.RUNNING, start
         try:
             await self._group.start(start)
+            self._events.started(start, self._group.pids)
         except SpawnFailed as error:
             self._break_round(start.first_rank, str(error), 1)
 
@@ -381,6 +394,7 @@ class Agent:
 
     async def _job_done(self, done: JobDone) -> int:
         await self._stop_workers()
+        self._events.ended(succeeded=done.outcome is Outcome.SUCCEEDED)
         if done.outcome is Outcome.SUCCEEDED:
             log.info("the job succeeded")
             return 0
@@ -403,6 +417,7 @@ class Agent:
             self._state = LocalState.FAILED
             self._failures += 1
             self._say(WorkersFailed(fence=self._fence(), failures=group.failures()))
+            self._events.failed(group.failures())
             for failure in group.failures():
                 log.warning("rank %d ended with %d", failure.rank, failure.exit_code)
             group.begin_stop(grace=self._config.restart_grace)
