@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 from pathlib import Path
 
 from tests.local.jobs import Job
@@ -55,3 +56,27 @@ def test_only_the_chosen_ranks_are_shown(job: Job, tmp_path: Path) -> None:
     assert node.wait() == 0, node.output
     assert "from 0" not in node.output
     assert "[rank1] to stdout from 1\n" in node.output
+
+
+def test_the_prefix_is_a_template_of_the_users(job: Job, tmp_path: Path) -> None:
+    node = job.start(
+        *("--redirect=3", "--tee=3", "--role", "trainer", "--log-dir", str(tmp_path / "logs")),
+        script="environment.py",
+        REPORT=str(tmp_path),
+        TORCHELASTIC_LOG_LINE_PREFIX_TEMPLATE="${hostname} ${role_name}${local_rank} [${rank}]: ",
+    )
+    assert node.wait() == 0, node.output
+    assert f"{socket.gethostname()} trainer0 [0]: to stdout from 0\n" in node.output
+    assert files(tmp_path / "logs")["0/stdout"] == "to stdout from 0\n"
+
+
+def test_the_prefix_of_the_flag_goes_before_the_variables(job: Job, tmp_path: Path) -> None:
+    node = job.start(
+        "--log-line-prefix-template=<${rank}> ",
+        script="environment.py",
+        REPORT=str(tmp_path),
+        TORCHELASTIC_LOG_LINE_PREFIX_TEMPLATE="not this: ",
+    )
+    assert node.wait() == 0, node.output
+    assert "<0> to stdout from 0\n" in node.output
+    assert "not this" not in node.output
