@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 
 from .channel import Channel
 from .errors import NurseryDied, SpawnFailed, StoreUnavailable
+from .inside.children import signal_group
 from .inside.messages import (
     Born,
     Echo,
@@ -28,6 +29,9 @@ from .output import Output
 from .worker import StoreHost, Worker
 
 Exit = asyncio.Future[int]
+
+_LOOK_EVERY = 0.02
+"""Seconds between two looks at processes that are ending."""
 
 
 class NurseryProcess:
@@ -49,6 +53,9 @@ class NurseryProcess:
         self._requests: dict[int, asyncio.Future[tuple[Message, Exit]]] = {}
         self._numbers = itertools.count(1)
         self._retiring = False
+        self._grace = prepare.grace
+        self._groups: list[int] = []
+        self._ending: asyncio.Task[None] | None = None
         self._stdout, self._stderr = Output(process.stdout), Output(process.stderr)
         self._ready: asyncio.Future[Ready] = self._loop.create_future()
         self._ended: asyncio.Future[None] = self._loop.create_future()
@@ -105,7 +112,7 @@ class NurseryProcess:
                 await asyncio.wait_for(asyncio.shield(self._ended), limit)
         # One that still imports hears nothing, and has no children to look after.
         self._channel.close()
-        await self._ended
+        await asyncio.shield(self._ended)
 
     async def _ask(
         self, number: int, message: Message, descriptors: Sequence[int] = ()
@@ -147,9 +154,10 @@ class NurseryProcess:
 
     def _on_end(self) -> None:
         """Settle everything that waits, and kill what the process may have left behind."""
-        for pid in (self.pid, *self._exits):
+        self._groups = [self.pid, *self._exits]
+        for pid in self._groups:
             with contextlib.suppress(ProcessLookupError, PermissionError):
-                os.killpg(pid, signal.SIGKILL)
+                os.kill(pid, signal.SIGKILL)
         for exit in self._exits.values():
             exit.set_result(-signal.SIGKILL)
         self._exits.clear()
@@ -169,6 +177,19 @@ class NurseryProcess:
             )
         self._stdout.close()
         self._stderr.close()
+        self._ending = self._loop.create_task(self._end_groups())
+
+    async def _end_groups(self) -> None:
+        """End what was left behind. multiprocessing's resource tracker, which frees what a library
+        has made in shared memory, needs a moment for that and must not be killed at once."""
+        deadline = self._loop.time() + self._grace
+        number = int(signal.SIGTERM)
+        while self._groups and self._loop.time() < deadline:
+            self._groups = [group for group in self._groups if signal_group(group, number)]
+            number = 0
+            await asyncio.sleep(_LOOK_EVERY if self._groups else 0)
+        for group in self._groups:
+            signal_group(group, signal.SIGKILL)
         self._ended.set_result(None)
 
     def _unready(self, reason: str) -> Ready:

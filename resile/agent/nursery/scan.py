@@ -171,8 +171,8 @@ def _nodes(path: Path) -> list[ast.AST]:
     try:
         if path.stat().st_size > _MOST_BYTES:
             return []
-        tree = ast.parse(path.read_bytes(), str(path))
-    except (OSError, SyntaxError, ValueError, RecursionError, MemoryError):
+        tree = _parse(path)
+    except (OSError, SyntaxError, ValueError, RecursionError, MemoryError, SystemError):
         return []
     nodes: list[ast.AST] = []
     pending: list[ast.AST] = [tree]
@@ -184,6 +184,19 @@ def _nodes(path: Path) -> list[ast.AST]:
         else:
             pending.extend(reversed(list(ast.iter_child_nodes(node))))
     return nodes
+
+
+def _parse(path: Path) -> ast.Module:
+    """Parse a file, and once more if the interpreter stumbles.
+
+    Python 3.11 counts the depth of a syntax tree for all threads together, and raises SystemError
+    when another thread makes one at the same time.
+    """
+    text = path.read_bytes()
+    try:
+        return ast.parse(text, str(path))
+    except SystemError:
+        return ast.parse(text, str(path))
 
 
 def _is_type_checking(test: ast.expr) -> bool:

@@ -100,6 +100,7 @@ def report() -> dict[str, Any]:
         "getenv": subprocess.run(
             ["sh", "-c", "env"], capture_output=True, check=True
         ).stdout.decode(),
+        "initial": Path("/proc/self/environ").read_text().split("\0"),
         "cwd": str(Path.cwd()),
         "cmdline": Path("/proc/self/cmdline").read_text(),
         "comm": Path("/proc/self/comm").read_text(),

@@ -42,7 +42,7 @@ class Children:
         if pid not in self._alive:
             return
         # A child that has not yet come to found its group has signals blocked: it gets this later.
-        if number not in _TO_THE_GROUP or not _signal_group(pid, number):
+        if number not in _TO_THE_GROUP or not signal_group(pid, number):
             os.kill(pid, number)
 
     def kill_all(self) -> None:
@@ -70,16 +70,16 @@ class Children:
         now = time.monotonic()
         for group, deadline in list(self._remains.items()):
             overdue = now >= deadline
-            if not _signal_group(group, signal.SIGKILL if overdue else 0) or overdue:
+            if not signal_group(group, signal.SIGKILL if overdue else 0) or overdue:
                 del self._remains[group]
         return _LOOK_EVERY if self._remains else None
 
     def _end_group(self, group: int) -> None:
-        if _signal_group(group, signal.SIGTERM):
+        if signal_group(group, signal.SIGTERM):
             self._remains[group] = time.monotonic() + self._grace
 
 
-def _signal_group(group: int, number: int) -> bool:
+def signal_group(group: int, number: int) -> bool:
     """Signal a process group and return whether it still had members."""
     try:
         os.killpg(group, number)

@@ -14,6 +14,7 @@ import subprocess
 import sys
 import sysconfig
 from collections.abc import Callable
+from multiprocessing.synchronize import SemLock
 from types import FrameType
 from typing import Any
 
@@ -125,6 +126,7 @@ INSTRUMENTS: tuple[tuple[Any, str, Make], ...] = (
     (socket.socket, "connect", _telling("connects to another process")),
     (socket, "getaddrinfo", _telling("looks up an address")),
     (subprocess.Popen, "__init__", _telling("runs a program")),
+    (SemLock, "__init__", _telling("makes a semaphore")),
     (os, "fork", _telling("starts another process")),
     (os, "system", _telling("runs a program")),
 )

@@ -11,6 +11,8 @@ from typing import Any
 
 _PR_SET_PDEATHSIG = 1
 _PR_SET_NAME = 15
+_PR_SET_MM = 35
+_PR_SET_MM_MAP = 14
 
 
 def _c_library() -> Any:
@@ -44,6 +46,41 @@ def outlive_parent() -> None:
     """Undo `die_with`."""
     if _libc is not None:
         _libc.prctl(_PR_SET_PDEATHSIG, 0)
+
+
+def show_environment(environ: dict[str, str]) -> bool:
+    """Have the kernel show these variables in `/proc/PID/environ`.
+
+    It shows the memory in which it placed those that the nursery was started with. Unprivileged
+    processes may say where else they lie, in one call that takes the whole layout of a process;
+    kernels without CONFIG_CHECKPOINT_RESTORE do not have it and go on to show the nursery's.
+    """
+    places = _stat_fields(26, 27, 45, 46, 47, 28, 48, 49)
+    if _libc is None or len(places) < 8:
+        return False
+    import ctypes
+
+    class Layout(ctypes.Structure):
+        _fields_ = (
+            *((f"address_{number}", ctypes.c_uint64) for number in range(11)),
+            ("auxv", ctypes.c_void_p),
+            ("auxv_size", ctypes.c_uint32),
+            ("exe_fd", ctypes.c_uint32),
+        )
+
+    text = b"".join(os.fsencode(f"{name}={value}") + b"\0" for name, value in environ.items())
+    memory = ctypes.create_string_buffer(text, len(text))
+    start = ctypes.addressof(memory)
+    _libc.sbrk.restype = ctypes.c_void_p
+    *code_and_data, stack, arguments, arguments_end = places
+    layout = Layout(*code_and_data, 0, stack, arguments, arguments_end, start, start + len(text))
+    layout.exe_fd = 0xFFFFFFFF
+    layout.address_5 = _libc.sbrk(0)  # the end of the heap, as late as possible: it moves
+    size = ctypes.sizeof(layout)
+    if _libc.prctl(_PR_SET_MM, _PR_SET_MM_MAP, ctypes.byref(layout), size, 0) != 0:
+        return False
+    ctypes.pythonapi.Py_IncRef(ctypes.py_object(memory))  # it must outlive everything
+    return True
 
 
 class Disguise:
@@ -85,16 +122,24 @@ def _name() -> bytes:
 def _arguments() -> tuple[int, bytes]:
     """Return where the arguments lie and what they are; nothing if that cannot be trusted."""
     try:
-        with open("/proc/self/stat", "rb") as file:
-            fields = file.read().rpartition(b")")[2].split()
         with open("/proc/self/cmdline", "rb") as file:
             shown = file.read()
     except OSError:
         return 0, b""
-    # Fields 48 and 49 of proc(5), counted from 1; the two up to the name are cut off.
-    start, end = int(fields[45]), int(fields[46])
+    start, end = _stat_fields(48, 49) or (0, 0)
     if _libc is None or not start or end - start != len(shown):
         return 0, b""
     import ctypes
 
     return (start, shown) if ctypes.string_at(start, len(shown)) == shown else (0, b"")
+
+
+def _stat_fields(*numbers: int) -> list[int]:
+    """Return fields of `/proc/self/stat`, as proc(5) counts them; nothing if it cannot be read."""
+    try:
+        with open("/proc/self/stat", "rb") as file:
+            # The two up to the name are cut off, and fields are counted from 1.
+            fields = file.read().rpartition(b")")[2].split()
+    except OSError:
+        return []
+    return [int(fields[number - 3]) for number in numbers]

@@ -63,7 +63,9 @@ def grow_up(line: Line, heritage: Heritage) -> None:
     assert isinstance(task, Spawn)
     _take_streams(descriptors)
     _take_place({**heritage.added, **task.environ} if task.warm else task.environ, task.cwd)
-    if not task.warm:
+    if task.warm:
+        linux.show_environment(task.environ)
+    else:
         if task.hooked:
             cold.show_hook(os.environ)
         _become(task.argv)
