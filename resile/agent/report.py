@@ -16,7 +16,12 @@ log = logging.getLogger("resile.agent")
 
 def failure_text(done: JobDone) -> str:
     """The report of a failed job, for people."""
-    lines = ["", f"The job failed: {done.reason}."]
+    what = (
+        "This node failed, and the job goes on without it"
+        if done.others_go_on
+        else "The job failed"
+    )
+    lines = ["", f"{what}: {done.reason}."]
     if done.report is not None:
         lines += _first_failure(done.report)
     return "\n".join([*lines, ""])
@@ -35,7 +40,7 @@ def _first_failure(report: FailureReport) -> list[str]:
         lines.append(f"  others          {report.others} more failed after it")
     if failure.log:
         lines.append(f"  its output      {failure.log}")
-    if failure.message:
+    if failure.message and failure.exit_code:
         lines.append("  its last words")
         lines += [f"    {line}" for line in failure.message.splitlines()]
     return lines

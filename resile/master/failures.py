@@ -15,10 +15,12 @@ class Failures:
 
     def __init__(self) -> None:
         self._reports: list[FailureReport] = []
+        self._lost: list[FailureReport] = []
 
     def clear(self) -> None:
         """A new round starts with none."""
         self._reports.clear()
+        self._lost.clear()
 
     def note(self, node: NodeRecord, failure: WorkerFailure, *, reported_at: float) -> None:
         """Remember one; ``reported_at`` is Unix time."""
@@ -31,12 +33,33 @@ class Failures:
         )
         self._reports.append(report)
 
+    def note_lost(self, node: NodeRecord, rank: int, why: str, *, noticed_at: float) -> None:
+        """A node was lost, and its workers with it; ``rank`` is the first of them."""
+        failure = WorkerFailure(local_rank=0, rank=rank, pid=0, exit_code=0, message=why)
+        report = FailureReport(
+            node=node.id,
+            name=node.info.name,
+            host=node.info.host,
+            failure=failure,
+            when=noticed_at,
+        )
+        self._lost.append(report)
+
+    @property
+    def first_node(self) -> int | None:
+        """The node of the first failure."""
+        first = self.first()
+        return None if first is None else first.node
+
     def first(self) -> FailureReport | None:
-        """The earliest death: the others are most likely its echo."""
-        first = min(self._reports, key=lambda report: report.when, default=None)
+        """The earliest death: the others are most likely its echo. A lost node goes before every
+        worker: it is noticed later than what its neighbours' workers die of."""
+        reports = self._lost or self._reports
+        first = min(reports, key=lambda report: report.when, default=None)
         if first is None:
             return None
-        return msgspec.structs.replace(first, others=len(self._reports) - 1)
+        others = len(self._lost) + len(self._reports) - 1
+        return msgspec.structs.replace(first, others=others)
 
 
 def describe_failures(failures: tuple[WorkerFailure, ...], label: str) -> str:

@@ -19,8 +19,9 @@ from resile.master.register import Register
 from resile.master.roster import Node
 from resile.master.rounds import Round
 from resile.master.selection import assign_slots, choose_members
+from resile.master.stagnation import FREE_LOSSES, Stagnation
 from resile.wire import messages
-from resile.wire.messages import FailureReport, LocalState, Outcome, WorkerFailure
+from resile.wire.messages import FailureReport, JobDone, LocalState, Outcome, WorkerFailure
 
 FIRST_ROUND = 1
 
@@ -41,6 +42,11 @@ class Formation:
         self._handovers = Handovers(register)
         self._charged = False
         """The round being formed cost a restart, which a lost node's echo gets back."""
+        self._by_workers = False
+        """The round is broken because workers failed, which may turn out to be an echo."""
+        self._blamed: int | None = None
+        """The newcomer whose own failure it is, unless news of a lost node comes."""
+        self._stagnation = Stagnation()
 
     @property
     def _job(self) -> JobRecord:
@@ -72,22 +78,45 @@ class Formation:
     def lost(self, node: Node, reason: str, now: float) -> None:
         """A node is out of the job: the round goes on only if it was not needed any more."""
         if node.id in self._round and node.state is not LocalState.SUCCEEDED:
-            self._broken = self._broken or reason
-            self._until.verdict = None
+            if self._by_workers or not self._broken:
+                self._broken, self._by_workers = reason, False
+            self._until.verdict = self._blamed = None
             self._hasten(now)
 
-    def forgive(self, node: Node) -> None:
-        """The workers that failed a moment ago failed because this node was dying."""
+    def evicted(self, node: Node, why: str, now: float) -> None:
+        """A node was put out, before it is :meth:`lost`: what that means for who is to blame."""
         if self._charged and node.id in self._round:
+            # The workers that failed a moment ago failed because this node was dying.
             self._register.set_job(restarts=self._job.restarts - 1)
             self._charged = False
+        if node.id not in self._round or node.state is LocalState.SUCCEEDED:
+            return
+        noticed_at = self._register.journal.wall(now)
+        rank = self._round.first_rank(node.id)
+        self._failures.note_lost(
+            node.record, rank, f"the node was lost: {why}", noticed_at=noticed_at
+        )
+        if self._round.phase is RoundPhase.RUNNING and self._stagnation.lost(
+            node.record.info.name, now
+        ):
+            text = (
+                f"{node.label} was lost {FREE_LOSSES} times ({why}), "
+                "and training got no further in between"
+            )
+            self._fail(text, now)
+
+    def progressed(self, node: Node, step: int) -> None:
+        """A node's workers report steps: they have reached the process group."""
+        self._stagnation.reported(step)
+        if self._round.phase is RoundPhase.RUNNING and node.id in self._round:
+            self._register.reached_group(node)
 
     def suspect(self, node: Node, now: float) -> None:
         """A member's connection is gone: failures seen elsewhere point at it."""
         if node.id not in self._round:
             return
         if self._until.verdict is not None:
-            self._until.verdict = None
+            self._until.verdict = self._blamed = None
             self._broken = f"{node.label} was lost"
         if self._broken or self._charged:
             self._hasten(now)
@@ -96,12 +125,22 @@ class Formation:
         """Workers of a member failed."""
         for failure in failures:
             self._note(node, failure, now)
-        reason = describe_failures(failures, node.label)
+        text = describe_failures(failures, node.label)
+        if self._blamed is not None and self._failures.first_node == self._blamed:
+            return  # an echo of the newcomer's failure
         if hopeless := self._hopeless(node, failures):
-            self._register.tell("WorkersFailed", reason, now)
+            self._register.tell("WorkersFailed", text, now)
             self._fail(hopeless, now)
+        elif not self._is_its_own(node):
+            self._worker_failure(text, now)
+        elif node.killed_early or any(failure.exit_code > 0 for failure in failures):
+            self._register.tell("WorkersFailed", text, now)
+            self._blamed = node.id
+            self._until.verdict = now + self._elasticity.verdict_window
         else:
-            self._worker_failure(reason, now)
+            node.killed_early = True
+            self._register.tell("WorkersFailed", text, now)
+            self.spoilt(text, now)
 
     def _hopeless(self, node: Node, failures: tuple[WorkerFailure, ...]) -> str:
         """Why the job never can train, if that is so: in its first round, before anybody reached
@@ -114,6 +153,31 @@ class Formation:
             f"rank {found.rank} cannot run the script ({found.cannot_start}), "
             "and no restart would change that"
         )
+
+    def _is_its_own(self, node: Node) -> bool:
+        """Whether a failure is a newcomer's own: its workers never reached the process group, in
+        which those of others had been in rounds before."""
+        if self._broken or node.record.reached_in:
+            return False
+        members = [self._roster[member] for member in self._round.members if member in self._roster]
+        if self._roster.limbo.intersection(self._round.members):
+            return False
+        return any(0 < member.record.reached_in < self._round.number for member in members)
+
+    def _dismiss(self, node: Node, now: float) -> None:
+        """Go on without a newcomer that cannot run the script: no restart of the job would help."""
+        why = "its workers failed before they ever reached the process group"
+        self._register.tell("NodeDismissed", f"{node.label} is out: {why}", now, node=node.id)
+        done = JobDone(
+            outcome=Outcome.FAILED,
+            reason=why,
+            report=self._failures.first(),
+            others_go_on=True,
+        )
+        self._register.send(node.id, done)
+        self._register.remove(node)
+        self._broken = f"{node.label} failed before it could train"
+        self.consider(now)
 
     def spoilt(self, reason: str, now: float) -> None:
         """The round cannot go on, and no worker is to blame: it costs no restart."""
@@ -145,7 +209,10 @@ class Formation:
     def _worker_failure(self, reason: str, now: float) -> None:
         if self._broken:
             return
+        if self._blamed is not None:
+            self._blamed = self._until.verdict = None
         self._register.tell("WorkersFailed", reason, now)
+        self._by_workers = True
         if self._roster.limbo.intersection(self._round.members):
             self._broken = reason
             self._hasten(now)
@@ -170,6 +237,23 @@ class Formation:
                 self._note(node, failure, now)
         ranks = ", ".join(str(rank) for node in late for rank in node.missing)
         self._worker_failure(f"rank {ranks} {why}, while others did", now)
+
+    def _give_verdict(self, now: float) -> None:
+        """Nobody was lost in the meantime: the failure is what it looked like."""
+        blamed, self._blamed = self._blamed, None
+        if blamed is not None and blamed in self._roster:
+            self._dismiss(self._roster[blamed], now)
+        elif blamed is None:
+            self._fail(f"a worker failed and {self._used_up()}", now)
+
+    def _used_up(self) -> str:
+        match self._elasticity.max_restarts:
+            case 0:
+                return "--max-restarts is 0"
+            case 1:
+                return "the only restart is used up"
+            case many:
+                return f"all {many} restarts are used up"
 
     def _fail(self, reason: str, now: float) -> None:
         self.finish(Outcome.FAILED, reason, now, report=self._failures.first())
@@ -269,7 +353,7 @@ class Formation:
                 self._end_handover(now)
         if is_over(until.verdict, now):
             until.verdict = None
-            self._fail(f"a worker failed and all {self._job.restarts} restarts are used up", now)
+            self._give_verdict(now)
         if is_over(until.join, now):
             until.join = None
             patience = f"{self._elasticity.join_timeout:g} s"
@@ -287,7 +371,7 @@ class Formation:
         if self._broken and self._round.phase is not RoundPhase.GATHERING:
             self._register.set_phase(RoundPhase.GATHERING, reason=self._broken)
             self._handovers.drop()
-            self._until = Deadlines()
+            self._until, self._blamed = Deadlines(), None
         if self._round.phase is RoundPhase.GATHERING:
             self._close_if_possible(now)
 
@@ -384,7 +468,7 @@ class Formation:
             reason=self._broken or "first round",
         )
         self._register.open_round(record)
-        self._broken = ""
+        self._broken, self._by_workers = "", False
         self._until = Deadlines(forming=now + self._elasticity.forming_timeout)
         text = f"round {record.number} forms with {size} nodes: {record.reason}"
         self._register.tell("RoundForming", text, now)
@@ -399,6 +483,7 @@ class Formation:
         self._until.forming = None
         self._charged = False
         self._failures.clear()
+        self._stagnation.round_starts(now)
         self._register.set_phase(RoundPhase.RUNNING, reason=self._round.record.reason)
         nodes, world = len(self._round.members), self._round.world_size
         text = f"round {self._round.number}: {nodes} nodes, {world} workers"

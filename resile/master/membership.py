@@ -200,6 +200,8 @@ class Membership:
         self.heard(fence, now=now)
         if progress is not None:
             node.progress = progress
+            if progress.step is not None and fence.round == self.round.number:
+                self._formation.progressed(node, progress.step)
         node.usage, node.workers = usage, workers
         return None
 
@@ -267,6 +269,8 @@ class Membership:
         if not set(range(first, first + node.record.info.nproc)).issuperset({*reached, *missing}):
             return f"these ranks are not all of node {node.id}'s workers"
         node.missing = missing
+        if reached:
+            self._register.reached_group(node)
         (self.round.reached.add if reached else self.round.reached.discard)(fence.node)
         (self.round.late.add if missing else self.round.late.discard)(fence.node)
         self._formation.uneven(now)
@@ -499,7 +503,7 @@ class Membership:
     def _evict(self, node: Node, why: str, now: float) -> None:
         self._register.send(node.id, Fenced(reason=why))
         self._register.tell("NodeLost", f"{node.label} was put out: {why}", now, node=node.id)
-        self._formation.forgive(node)
+        self._formation.evicted(node, why, now)
         self._remove(node, f"{node.label} was lost", now)
 
     def _remove(self, node: Node, reason: str, now: float) -> None:

@@ -73,6 +73,9 @@ class NodeRecord(msgspec.Struct, frozen=True, kw_only=True):
     slot: int | None = None
     """Its rank, from the first round it was taken into."""
 
+    reached_in: int = 0
+    """The first round in which its workers reached the process group; 0: they never did."""
+
 
 class RoundRecord(msgspec.Struct, frozen=True, kw_only=True):
     """The latest round."""

@@ -123,6 +123,12 @@ class Register:
             self.roster.claim(node, slot)
             self.journal.keep(node_key(node.id), node.record)
 
+    def reached_group(self, node: Node) -> None:
+        """A node's workers have reached the process group: it can do what the others do."""
+        if not node.record.reached_in:
+            node.record = msgspec.structs.replace(node.record, reached_in=self.round.number)
+            self.journal.keep(node_key(node.id), node.record)
+
     def remove(self, node: Node) -> None:
         """A node is out of the job."""
         self.roster.remove(node)

@@ -38,6 +38,9 @@ class Node:
     leave_by: float | None = None
     """Until when it may stay although another has its place: its workers may want to save."""
 
+    killed_early: bool = False
+    """Its workers were killed before they ever reached the process group."""
+
     waited_for: bool = False
     """Its lease is over, and it is kept because nobody could take its place."""
 

@@ -400,6 +400,8 @@ class JobDone(Message, frozen=True, kw_only=True):
     outcome: Outcome
     reason: str
     report: FailureReport | None = None
+    others_go_on: bool = False
+    """It has ended for this node alone."""
 
 
 class Refused(Message, frozen=True, kw_only=True):

@@ -29,6 +29,7 @@ from resile.wire.messages import (
     LocalState,
     NodeInfo,
     Prepare,
+    Progress,
     Refused,
     Start,
     StoreAddress,
@@ -189,6 +190,17 @@ class Model:
         refusal = self.membership.failed(self.fence(agent), (failure,), now=self.now)
         self.settle()
         return refusal
+
+    def report(self, agent: PretendAgent, step: int) -> None:
+        """Its workers come to a step."""
+        self.membership.renew(self.fence(agent), Progress(step=step), now=self.now)
+
+    def reach(self, agent: PretendAgent) -> None:
+        """Its workers reach the process group."""
+        if agent.start is not None:
+            ranks = tuple(range(agent.start.first_rank, agent.start.first_rank + agent.nproc))
+            self.membership.reached(self.fence(agent), ranks, (), now=self.now)
+            self.settle()
 
     def succeed(self, agent: PretendAgent) -> None:
         agent.state = LocalState.SUCCEEDED
@@ -369,6 +381,9 @@ class Model:
                 agent.node, agent.round, agent.state = None, 0, LocalState.IDLE
                 agent.connected, agent.start = False, None
                 agent.go_on()
+            case JobDone(others_go_on=True):
+                agent.connected = False
+                self.agents.pop(agent.name, None)
             case JobDone() | Refused():
                 agent.connected = False
 

@@ -94,3 +94,41 @@ def test_a_node_that_was_away_too_long_is_told_that_it_is_fenced() -> None:
     model.advance(1)
     model.connect(second)
     assert isinstance(second.told[-1], Fenced)
+
+
+def test_a_lost_node_is_the_reason_of_the_next_round_and_not_its_survivors_workers() -> None:
+    model = Model(min_nodes=1, max_nodes=2)
+    first, second = model.join(), model.join()
+    model.kill(second)
+    model.fail(first, message="Connection closed by peer")
+    model.advance(0.1)
+    assert model.running == {first.name}
+    assert model.membership.round.record.reason == f"node 1 ({second.name}) was lost"
+
+
+def test_a_job_that_gives_up_after_a_loss_names_the_lost_node() -> None:
+    model = Model(min_nodes=2, max_nodes=2, join_timeout=30)
+    first, second = model.join(), model.join()
+    model.kill(second)
+    model.fail(first, message="Connection closed by peer")
+    model.advance(40)
+    report = model.membership.job.report
+    assert report is not None
+    assert (report.name, report.others) == (second.name, 1)
+    assert report.failure.message == "the node was lost: its connection was lost"
+
+
+def test_a_job_without_restarts_does_not_speak_of_those_it_used_up() -> None:
+    reasons = []
+    for restarts in range(3):
+        model = Model(min_nodes=1, max_nodes=1, max_restarts=restarts)
+        agent = model.join()
+        for _ in range(restarts + 1):
+            model.fail(agent)
+        model.advance(1)
+        reasons.append(model.membership.job.reason)
+    assert reasons == [
+        "a worker failed and --max-restarts is 0",
+        "a worker failed and the only restart is used up",
+        "a worker failed and all 2 restarts are used up",
+    ]

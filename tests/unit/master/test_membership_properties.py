@@ -49,7 +49,7 @@ class History:
             *(self.warm_up, self.cut, self.come_back, self.come_back, self.kill, self.leave),
             *(self.ask_to_leave, self.fail, self.fail, self.slowness, self.replace),
             *(self.crash_master, self.crash_master_before_it_sends, self.lose_memory),
-            *(self.doom_master, self.doom_master, self.save_late),
+            *(self.doom_master, self.doom_master, self.save_late, self.reach, self.report),
         ]
 
     def step(self, choice: int, first: int, second: int) -> None:
@@ -157,6 +157,20 @@ class History:
         else:
             agent.state = LocalState.FAILED
             agent.go_on()
+        return True
+
+    def reach(self, _: int, __: int) -> bool:
+        for name in self.model.running:
+            if self.model.agents[name].connected:
+                self.model.reach(self.model.agents[name])
+        return bool(self.model.running)
+
+    def report(self, index: int, step: int) -> bool:
+        agent = self._pick_connected(index)
+        if agent is None or agent.name not in self.model.running:
+            return False
+        self.model.report(agent, step)
+        self.model.settle()
         return True
 
     def slowness(self, index: int, _: int) -> bool:
