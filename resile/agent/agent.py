@@ -18,6 +18,7 @@ from resile.agent.config import AgentConfig
 from resile.agent.departure import Departure
 from resile.agent.environment import node_environment
 from resile.agent.handover import HandoverPart
+from resile.agent.isolation import CutOff, Isolation, others_than_this_node
 from resile.agent.keeper import MasterKeeper
 from resile.agent.lines import LineSource
 from resile.agent.linkthread import LinkThread
@@ -107,7 +108,7 @@ class Agent:
         self._store: StoreAddress | None = None
         self._group: WorkerGroup | None = None
         self._elasticity = config.elasticity
-        self._inbox: asyncio.Queue[FromMaster | WorkerGroup] = asyncio.Queue()
+        self._inbox: asyncio.Queue[FromMaster | WorkerGroup | CutOff] = asyncio.Queue()
         self._log_root = log_root(config.logs, config.run_id)
         self._progress = ProgressSocket()
         self._failures = 0
@@ -146,6 +147,11 @@ class Agent:
             revive=keeper.revive if keeper else None,
             patience=self._patience,
         )
+        self._isolation = Isolation(
+            answers=lambda: self._link.answers,
+            others=lambda: others_than_this_node(config.access.endpoint, self._given),
+            lease=lambda: self._elasticity.lease,
+        )
 
     # --- life -------------------------------------------------------------------------------
 
@@ -168,6 +174,7 @@ class Agent:
         asked = asyncio.create_task(leaving.get())
         reaching = asyncio.create_task(self._watch_reach())
         warming = asyncio.create_task(self._warm_up())
+        isolating = asyncio.create_task(self._isolation.watch(self._inbox.put_nowait))
         try:
             await asyncio.wait([line, working, asked], return_when=asyncio.FIRST_COMPLETED)
             if asked.done():
@@ -176,7 +183,7 @@ class Agent:
                 return self._hopeless(line)
             return await self._worked(working)
         finally:
-            tasks = (line, working, asked, reaching, warming)
+            tasks = (line, working, asked, reaching, warming, isolating)
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
@@ -267,6 +274,9 @@ class Agent:
             item = await self._inbox.get()
             if isinstance(item, WorkerGroup):
                 await self._workers_changed(item)
+                continue
+            if isinstance(item, CutOff):
+                await self._cut_off(item)
                 continue
             code = await self._obey(item)
             if code is not None:
@@ -453,6 +463,21 @@ class Agent:
                 fence = self._fence()
                 self._say(WorkersReached(fence=fence, reached=told.reached, missing=missing))
 
+    # --- cut off ----------------------------------------------------------------------------
+
+    async def _cut_off(self, found: CutOff) -> None:
+        """Nobody can be reached: the job may go on elsewhere, so it does not go on here."""
+        if self._state is not LocalState.RUNNING:
+            return
+        log.error(
+            "neither the master nor another node of the round was reached for %.0f s: stopping "
+            "the workers, because the job may go on without this node until it is back",
+            found.seconds,
+        )
+        self._state = LocalState.IDLE
+        await self._stop_workers()
+        self._link.hang_up()  # whoever answers next has to hear of it
+
     # --- what the link asks -----------------------------------------------------------------
 
     def _hello(self) -> Hello:
@@ -469,6 +494,7 @@ class Agent:
                 rank=self._config.node_rank,
                 generation=self._config.generation,
                 pid=os.getpid(),
+                door=self._snapshots.door,
             ),
             # What the job was agreed on, once we are in it: this master may not know.
             elasticity=self._config.elasticity if held is None else self._elasticity,

@@ -62,10 +62,19 @@ class LinkThread:
         """Whether there is a connection that a master has answered on."""
         return self._link.connected
 
+    @property
+    def answers(self) -> int:
+        """Grows whenever the master is heard."""
+        return self._link.answers
+
     def send(self, message: FromAgent) -> None:
         """Say something soon, or never: the next Hello tells the same."""
         self._sent += 1
         self._in_thread(functools.partial(self._send, self._sent, message))
+
+    def hang_up(self) -> None:
+        """End the connection: the next one begins with what the agent holds now."""
+        self._in_thread(self._link.hang_up)
 
     def rejoin(self) -> None:
         """The agent has stopped what it held: join as a new node."""

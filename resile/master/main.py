@@ -10,6 +10,7 @@ import asyncio
 import contextlib
 import errno
 import logging
+import os
 import resource
 import secrets
 import signal
@@ -132,6 +133,7 @@ async def _service(config: MasterConfig, store: Store) -> MasterService:
         log.info("found the job in the store: going on at round %d", memory.round.number)
         now = time.monotonic()
         register = Register.restore(memory, now=now, wall_offset=wall_offset)
+        register.master_pid = os.getpid()
         membership = Membership.restore(
             register,
             now=now,
@@ -150,6 +152,7 @@ async def _service(config: MasterConfig, store: Store) -> MasterService:
         floor=config.after_round,
     )
     register = Register(job, wall_offset=wall_offset)
+    register.master_pid = os.getpid()
     if job.agreed:
         register.journal.keep(JOB_KEY, job)  # what is kept beside it is found by this key
     membership = Membership(

@@ -487,6 +487,8 @@ class Membership:
                 self.failed(held, hello.failures, now=now)
             elif hello.state is LocalState.SUCCEEDED:
                 self.succeeded(held, now=now)
+            elif hello.state is LocalState.IDLE:
+                self._formation.spoilt(f"{node.label} stopped its workers while cut off", now)
             elif hello.state is not LocalState.RUNNING:
                 self._register.send_start(node.id)
             else:

@@ -149,6 +149,7 @@ class Recall:
                 run=members[0][1].run,
                 restarts=part.restart_count,
                 max_restarts=part.max_restarts,
+                neighbour=part.neighbour,
             )
             for member, part in members
         )

@@ -35,6 +35,8 @@ class Register:
         self.roster = Roster()
         self.round = Round(RoundRecord(), {})
         self.journal = Journal(wall_offset=wall_offset)
+        self.master_pid = 0
+        """The process of this master, for people."""
         self.handover = 0
         """The number of the handover that is under way; 0 for none. Not kept: see ``handover``."""
 
@@ -149,16 +151,19 @@ class Register:
             elasticity=self.elasticity,
             note=note,
             handover=self.handover,
+            master_pid=self.master_pid,
         )
         self.send(node.id, welcome)
 
     def send_start(self, node: int) -> None:
         """Tell a member that the round runs."""
+        follower = self.roster.get(self.round.follower_of(node))
         start = self.round.start_for(
             node,
             run=self.job.run,
             restarts=self.job.restarts,
             max_restarts=self.elasticity.max_restarts,
+            neighbour=follower.record.info.door if follower and follower.id != node else "",
         )
         self.send(node, start)
 

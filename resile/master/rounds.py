@@ -75,7 +75,13 @@ class Round:
             reason=self.record.reason,
         )
 
-    def start_for(self, node: int, *, run: str, restarts: int, max_restarts: int) -> Start:
+    def follower_of(self, node: int) -> int:
+        """The next member in the order of ranks; the first one's turn comes after the last."""
+        return self.members[(self._group_ranks[node] + 1) % len(self.members)]
+
+    def start_for(
+        self, node: int, *, run: str, restarts: int, max_restarts: int, neighbour: str = ""
+    ) -> Start:
         """What a member is told when the round runs."""
         if self.record.store is None:
             raise RuntimeError(f"round {self.number} runs without a store: {self.record}")
@@ -89,4 +95,5 @@ class Round:
             store=self.record.store,
             restart_count=restarts,
             max_restarts=max_restarts,
+            neighbour=neighbour,
         )

@@ -59,6 +59,8 @@ class AgentConnection:
         self._session = session
         self._socket = socket
         self._seq = 0
+        self.answers = 0
+        """Grows with everything that comes from the master, answers to pings included."""
 
     async def send(self, body: FromAgent) -> None:
         """Hand one message to the network."""
@@ -70,10 +72,19 @@ class AgentConnection:
 
     async def receive(self) -> FromMaster:
         """The master's next message."""
-        message = await self._socket.receive()
+        while (message := await self._socket.receive()).type is aiohttp.WSMsgType.PONG:
+            self.answers += 1
+        self.answers += 1
         if message.type is not aiohttp.WSMsgType.BINARY:
             raise Disconnected(f"the master closed the connection ({self._why(message.extra)})")
         return decode_from_master(message.data).body
+
+    async def ping(self) -> None:
+        """Ask for a sign of life, which is counted in ``answers``."""
+        try:
+            await self._socket.ping()
+        except (ConnectionError, aiohttp.ClientError, RuntimeError) as error:
+            raise Disconnected(str(error)) from None
 
     def _why(self, said: object) -> str:
         if self._socket.close_code == aiohttp.WSCloseCode.MESSAGE_TOO_BIG:
@@ -101,11 +112,12 @@ class AgentConnection:
 
 async def connect(access: Access) -> AgentConnection:
     """Open a connection; the caller has to greet with :func:`greet` next."""
-    return AgentConnection(*await open_socket(access, AGENT_PATH, largest=MAX_FRAME))
+    opened = await open_socket(access, AGENT_PATH, largest=MAX_FRAME, autoping=False)
+    return AgentConnection(*opened)
 
 
 async def open_socket(
-    access: Access, path: str, *, largest: int
+    access: Access, path: str, *, largest: int, autoping: bool = True
 ) -> tuple[aiohttp.ClientSession, aiohttp.ClientWebSocketResponse[bool]]:
     """A WebSocket to ``path``; raises a :class:`WireError` that says why there is none.
 
@@ -116,7 +128,7 @@ async def open_socket(
         timeout=aiohttp.ClientTimeout(total=None), trace_configs=[answers.trace]
     )
     try:
-        opening = _open_proven(session, answers, access, path, largest=largest)
+        opening = _open_proven(session, answers, access, path, largest=largest, autoping=autoping)
         socket = await asyncio.wait_for(opening, CONNECT_TIMEOUT)
     except aiohttp.WSServerHandshakeError as error:
         await session.close()
@@ -148,7 +160,13 @@ class _Answers:
 
 
 async def _open_proven(
-    session: aiohttp.ClientSession, answers: _Answers, access: Access, path: str, *, largest: int
+    session: aiohttp.ClientSession,
+    answers: _Answers,
+    access: Access,
+    path: str,
+    *,
+    largest: int,
+    autoping: bool,
 ) -> aiohttp.ClientWebSocketResponse[bool]:
     credentials = Credentials(access.token)
     async with session.get(access.url(path), ssl=access.tls or True) as answer:
@@ -160,6 +178,7 @@ async def _open_proven(
         access.url(path),
         headers=credentials.authorization("GET", path),
         max_msg_size=largest,
+        autoping=autoping,
         ssl=access.tls or True,
         timeout=aiohttp.ClientWSTimeout(ws_close=CLOSE_TIMEOUT),
     )

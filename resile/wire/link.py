@@ -15,6 +15,7 @@ import time
 from collections.abc import Awaitable, Callable
 
 from resile.wire.client import Access, AgentConnection, connect, greet
+from resile.wire.clock import PULSE, RunningClock
 from resile.wire.errors import (
     AddressInUse,
     BadFrame,
@@ -50,6 +51,10 @@ PATIENCE_BEFORE_NEWS = 3.0
 STRANGER_PATIENCE = 2.0
 """How long another program may have the master's address before a newcomer is told and gives up: a
 master that is just starting or ending is through with it sooner."""
+
+DEAF = 10.0
+"""A connection on which a master has not answered for so long, and for twice the lease, is given
+up: the master's machine may be gone without a word, and another master may be there."""
 
 
 class MasterGone(WireError):
@@ -97,12 +102,17 @@ class Link:
         self._revive = revive
         self._patience = patience
         self._connection: AgentConnection | None = None
+        self._clock = RunningClock()
+        self.answers = 0
+        """Grows whenever the master is heard."""
+
         self._welcomed = False
         """Whether the master was ever reached: a stranger at its port then ends nothing."""
 
         self._interval = 0.0
         """Between two signs of life."""
         self._outbox: asyncio.Queue[FromAgent] = asyncio.Queue()
+        self._hanging_up: asyncio.Task[None] | None = None
         self._may_join = asyncio.Event()
         self._may_join.set()
 
@@ -114,6 +124,11 @@ class Link:
     def send(self, message: FromAgent) -> None:
         """Say something soon, or never: the next Hello tells the same."""
         self._outbox.put_nowait(message)
+
+    def hang_up(self) -> None:
+        """End the connection: the next one begins with what the node holds now."""
+        if self._connection is not None:
+            self._hanging_up = asyncio.create_task(self._connection.close())
 
     def rejoin(self) -> None:
         """The agent has stopped what it held: join as a new node."""
@@ -158,7 +173,7 @@ class Link:
             away = time.monotonic() - since
             if away > self._patience():
                 raise MasterGone(f"{why} (tried for {away:.0f} s)")
-            if away > PATIENCE_BEFORE_NEWS and not told and self._revive is None:
+            if away > PATIENCE_BEFORE_NEWS and not told:
                 log.warning("the master is away (%s); trying again", why)
                 told = True
             await asyncio.sleep(retry * random.uniform(0.5, 1.0))
@@ -201,6 +216,7 @@ class Link:
         """Talk until the connection is lost; True when the job is over."""
         self._connection, self._interval = connection, welcome.lease / RENEWALS_PER_LEASE
         speaking = asyncio.create_task(self._speak_or_hang_up(connection))
+        watching = asyncio.create_task(self._watch(connection, welcome))
         try:
             while True:
                 message = await connection.receive()
@@ -220,8 +236,37 @@ class Link:
             return False
         finally:
             self._connection = None
-            speaking.cancel()
-            await asyncio.gather(speaking, return_exceptions=True)
+            for task in (speaking, watching):
+                task.cancel()
+            await asyncio.gather(speaking, watching, return_exceptions=True)
+
+    async def _watch(self, connection: AgentConnection, welcome: Welcome) -> None:
+        """Say when the master does not answer, and hang up when it has not for too long."""
+        answers, told, heard_at = -1, False, self._clock.now()
+        while True:
+            now = self._clock.now()
+            if connection.answers != answers:
+                answers, heard_at = connection.answers, now
+                self.answers += 1
+                if told:
+                    log.warning("the master answers again")
+                told = False
+            silent = now - heard_at
+            if silent > max(PATIENCE_BEFORE_NEWS, 2 * self._interval) and not told:
+                told = True
+                log.warning("%s", self._complaint(silent, welcome.master_pid))
+            if silent > max(DEAF, 2 * welcome.lease):
+                await connection.close()
+                return
+            await asyncio.sleep(PULSE)
+
+    def _complaint(self, silent: float, pid: int) -> str:
+        again = "it is started again from here" if self._revive else "start it again"
+        cure = f"kill -CONT {pid} if it was stopped, kill -KILL {pid} if it hangs ({again})"
+        return (
+            f"the master at {self._access.endpoint} has not answered for {silent:.0f} s; workers "
+            f"train on, but none that fails is replaced until it answers: {cure}"
+        )
 
     def _hurry(self, lease: float) -> None:
         """The job has another lease from now on: a sign of life is due at once."""
@@ -250,6 +295,7 @@ class Link:
                     message = await asyncio.wait_for(self._outbox.get(), max(0.0, left))
                 except asyncio.TimeoutError:
                     renew_at = time.monotonic() + self._interval
+                    await connection.ping()
                     renewal = self._renewal()
                     if renewal is None:
                         continue

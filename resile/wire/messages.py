@@ -151,6 +151,8 @@ class NodeInfo(msgspec.Struct, frozen=True, kw_only=True):
     """The platform's own id of the node: for one slot, the higher one replaces the lower."""
 
     pid: Number = 0
+    door: Line = ""
+    """HOST:PORT at which other nodes' agents reach this one's; empty if it listens nowhere."""
 
 
 # --- from an agent ------------------------------------------------------------------------------
@@ -287,6 +289,9 @@ class Welcome(Message, frozen=True, kw_only=True):
     handover: int = 0
     """The handover that is under way, or 0: workers that hold for any other one go on."""
 
+    master_pid: int = 0
+    """The process that says this, on its own machine: whom to wake up should it not answer."""
+
 
 class Wait(Message, frozen=True, kw_only=True):
     """Nothing to do for now, and for what we wait. Workers of a broken round have to stop."""
@@ -318,6 +323,8 @@ class Start(Message, frozen=True, kw_only=True):
     store: StoreAddress
     restart_count: Number
     max_restarts: Number
+    neighbour: Line = ""
+    """The door of the next node in the order of ranks, to see whether this one is cut off."""
 
 
 class Handover(Message, frozen=True, kw_only=True):

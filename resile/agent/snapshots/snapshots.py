@@ -46,6 +46,11 @@ class Snapshots:
         """For RESILE_SNAPSHOTS."""
         return self._server.name
 
+    @property
+    def door(self) -> str:
+        """Where other nodes' agents reach this one's; empty if they do not."""
+        return self._keeper.neighbours.address
+
     def new_round(self, number: int) -> None:
         """Workers of older rounds are not heard any more."""
         self._keeper.new_round(number)

@@ -75,3 +75,15 @@ def test_a_job_that_ends_while_the_master_is_away_ends_well(job: Job) -> None:
     job.kill_master()
     assert node.wait() == 0, node.output
     job.leaves_nothing_behind([node.pid])
+
+
+def test_a_master_that_is_stopped_is_told_of_and_how_to_go_on(job: Job) -> None:
+    node = job.start(nproc=2)
+    first = job.trains(world=2)
+    (master,) = job.master_pids()
+    os.kill(master, signal.SIGSTOP)
+    os.kill(job.pid_of(1), signal.SIGKILL)
+    node.says(f"kill -CONT {master} if it was stopped, kill -KILL {master} if it hangs")
+    os.kill(master, signal.SIGCONT)
+    node.says("the master answers again")
+    job.trains(world=2, after=first)

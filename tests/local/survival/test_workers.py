@@ -81,7 +81,7 @@ def test_a_job_whose_restarts_are_used_up_fails_with_one_clear_report(job: Job) 
     )
     assert node.wait() == 1
     report = node.output[node.output.index("The job failed") :]
-    assert "all 1 restarts are used up" in report
+    assert "the only restart is used up" in report
     assert "rank 1 (local 1)" in report
     assert "exit code 1" in report
     assert "RuntimeError: trouble on rank 1" in report

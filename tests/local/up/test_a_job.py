@@ -75,7 +75,7 @@ def test_a_training_that_fails_for_good_is_reported_with_the_last_words_of_who_f
     up = machine.up(manifest("broken", {"worker": role}, maxRestarts=1))
     assert up.wait() == 1
     machine.has_nothing_left()
-    assert "a worker failed and all 1 restarts are used up" in up.output
+    assert "a worker failed and the only restart is used up" in up.output
     assert "failed first    rank 0 (local 0)" in up.output
     assert "RuntimeError: no such luck" in up.output.rpartition("its last words")[2]
     described = machine.says("describe", "broken")
