@@ -159,6 +159,28 @@ def test_a_flag_of_run_that_cannot_be_is_named(
         assert str(words).lower() in complaint.lower()
 
 
+OTHERS = {
+    "no manifest": (["up", "absent.yaml"], "absent.yaml cannot be read"),
+    "a manifest that is no text": (["up", "binary"], "binary is not a text file"),
+    "a capacity of nothing": (["up", "--capacity", "much", "file"], "--capacity"),
+    "no manifest to submit": (["submit", "absent.yaml"], "absent.yaml cannot be read"),
+    "no folder of a ledger": (["data", "check", "a/b"], "there is no folder a/b"),
+    "a file that is there": (["ckpt", "export", "home", "there.pt"], "--force overwrites it"),
+    "a port of an operator": (["operator", "--image", "x", "--listen", "a:99999"], "65535"),
+    "a port of a master": (["master", "--endpoint", "a:99999"], "from 0 to 65535"),
+}
+
+
+def test_mistakes_of_other_commands_have_the_same_code(place: Path) -> None:
+    (place / "binary").write_bytes(b"\xff\xfe")
+    (place / "there.pt").write_text("precious")
+    commands = json.dumps([words for words, _ in OTHERS.values()])
+    done = python(place, "-m", "tests.local.cli.many", stdin=commands, PYTHONPATH=str(ROOT))
+    for (code, stderr), (words, said) in zip(json.loads(done.stdout), OTHERS.values(), strict=True):
+        assert (code, said in stderr) == (USAGE, True), (words, stderr)
+        assert len(stderr.splitlines()) == 2
+
+
 CHECKED_LATER = {
     "streams": (["--redirects", "9"], "--redirects 9", "3 (both)"),
     "streams of ranks": (["--tee", "0:x"], "--tee 0:x"),
