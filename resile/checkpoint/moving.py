@@ -23,14 +23,34 @@ IDLE_LIMIT = 30.0
 
 _AT_ONCE = 1 << 20
 
+Told = Callable[[], bool]
+"""Asked after every piece; True to stop there."""
 
-def push(slot: int, connection: socket.socket, *, length: int) -> None:
-    """Send a part; raises OSError when the other side is gone."""
+
+def _never() -> bool:
+    return False
+
+
+def push(
+    slot: int,
+    connection: socket.socket,
+    *,
+    length: int,
+    begin: int = 0,
+    stop: Told = _never,
+) -> int:
+    """Send a part from ``begin`` on; how far it came. Raises OSError when the other side is
+    gone."""
     connection.settimeout(IDLE_LIMIT)
+    sent = begin
     with open(slot, "rb", closefd=False) as file:
-        sent = connection.sendfile(file, offset=BEGIN, count=length) if length else 0
-    if sent != length:
-        raise ConnectionError(f"only {sent} of {length} bytes could be sent")
+        while sent < length and not stop():
+            wanted = min(_AT_ONCE, length - sent)
+            count = connection.sendfile(file, offset=BEGIN + sent, count=wanted)
+            sent += count
+            if count != wanted:
+                raise ConnectionError(f"only {sent} of {length} bytes could be sent")
+    return sent
 
 
 def pull(
@@ -38,22 +58,26 @@ def pull(
     connection: socket.socket,
     *,
     length: int,
+    begin: int = 0,
     came: Callable[[int], None] = lambda _: None,
-) -> None:
-    """Receive a part into a slot that is ours alone; raises OSError when less comes.
+    stop: Told = _never,
+) -> int:
+    """Receive a part from ``begin`` on into a slot that is ours alone; how far it came. Raises
+    OSError when less comes.
 
     ``came`` is told, after every piece, how many bytes are there.
     """
     connection.settimeout(IDLE_LIMIT)
-    come = 0
+    come = begin
     with _pipe() as (out, into):
-        while come < length:
+        while come < length and not stop():
             count = _take_in(connection, into, length - come)
             if count == 0:
                 raise ConnectionError(f"the connection ended after {come} of {length} bytes")
             _empty(out, slot, count, offset=BEGIN + come)
             come += count
             came(come)
+    return come
 
 
 @contextlib.contextmanager

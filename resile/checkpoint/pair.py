@@ -2,7 +2,8 @@
 
 ``begin`` gives the memory of the slot that is missed least and marks it as being written;
 ``complete`` marks it whole. A kill anywhere between leaves the other slot as it was, and the kernel
-takes back the lock. A slot that is being written to storage is never overwritten: ``begin`` waits.
+takes back the lock. A slot that is being written to storage, or copied to another node, is never
+overwritten: ``begin`` waits.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import fcntl
 import os
 import time
 import weakref
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from resile.checkpoint import slots
@@ -26,7 +27,8 @@ _PAUSE = 0.002
 
 
 class SlotHeld(CheckpointError):
-    """The slot that is due is still being written to storage, and the caller's time is over."""
+    """The slot that is due is still being written to storage or copied to another node, and the
+    caller's time is over."""
 
 
 @dataclass(frozen=True)
@@ -35,7 +37,7 @@ class Begun:
 
     buffer: memoryview
     waited: float
-    """Seconds that the slot was still held by who writes it to storage."""
+    """Seconds that the slot was still held by who writes it to storage or copies it."""
 
 
 @dataclass(eq=False)
@@ -62,17 +64,25 @@ class SlotPair:
         for mapping in list(self._mappings):
             mapping.populate()
 
-    def begin(self, label: Label, size: int, *, timeout: float | None = None) -> Begun:
+    def begin(
+        self,
+        label: Label,
+        size: int,
+        *,
+        timeout: float | None = None,
+        waiting: Callable[[], None] = lambda: None,
+    ) -> Begun:
         """Memory for a part of ``size`` bytes, in the slot that is missed least.
 
         Waits while the slot is held, at most ``timeout`` seconds: then raises :class:`SlotHeld`.
-        What an earlier ``begin`` left incomplete is given up.
+        ``waiting`` is called if it has to wait at all. What an earlier ``begin`` left incomplete is
+        given up.
         """
         self.abandon()
         if size > self.capacity:
             raise ValueError(f"{size} bytes do not fit into a slot of {self.capacity}")
         number = slots.choose([slots.read_control(one) for one in self.descriptors], label.step)
-        waited = self._take(self.descriptors[number], timeout)
+        waited = self._take(self.descriptors[number], timeout, waiting)
         control = slots.begun(label, length=size)
         slots.write_control(self.descriptors[number], control)
         self._open = number, control
@@ -94,17 +104,21 @@ class SlotPair:
             fcntl.flock(self.descriptors[self._open[0]], fcntl.LOCK_UN)
             self._open = None
 
-    def _take(self, descriptor: int, timeout: float | None) -> float:
+    def _take(self, descriptor: int, timeout: float | None, waiting: Callable[[], None]) -> float:
         started = time.monotonic()
+        said = False
         while True:
             try:
                 fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
+                if not said:
+                    said = True
+                    waiting()
                 waited = time.monotonic() - started
                 if timeout is not None and waited >= timeout:
                     raise SlotHeld(
-                        f"the snapshot's memory is still being written to storage (waited "
-                        f"{waited:.1f} s)"
+                        f"the snapshot's memory is still being written to storage or copied to "
+                        f"another node (waited {waited:.1f} s)"
                     ) from None
                 time.sleep(_PAUSE)
             else:

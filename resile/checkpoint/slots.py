@@ -180,7 +180,7 @@ def choose(slots: Sequence[Control], step: int) -> int:
 
 
 def clear_control(descriptor: int) -> None:
-    """Say that the slot holds nothing; only for who has it alone."""
+    """Say that the slot holds nothing; only for who holds it, so that nobody fills it meanwhile."""
     os.pwrite(descriptor, bytes(_SIZE), 0)
 
 

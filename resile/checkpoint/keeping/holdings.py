@@ -137,25 +137,17 @@ class Holdings:
             undo.pop_all()
         return holds
 
-    def glance(self, label: Label) -> tuple[int, Control] | None:
-        """The same without holding it: compare its control record before and after reading."""
-        with self._table:
-            for slot, control in self._slots_of(label.place):
-                if _whole(control) == label:
-                    return memory.same_memory(slot), control
-        return None
-
     def afford(self, size: int) -> None:
         """Raise :class:`NoRoom` unless so many bytes more fit."""
         with self._allocating:
             check_room(size, size, room=self._room())
 
     def discard_after(self, step: int) -> None:
-        """Forget whole parts of later steps, as far as nobody uses them."""
+        """Forget whole parts of later steps. Who still reads one keeps its bytes."""
         with self._table:
             for slot, control in self._slots():
                 label = _whole(control)
-                own = slots.take(slot) if label is not None and label.step > step else None
+                own = slots.hold(slot) if label is not None and label.step > step else None
                 if own is not None:
                     slots.clear_control(own)
                     os.close(own)

@@ -48,6 +48,7 @@ from resile.checkpoint.keeping.messages import (
     Resumed,
     Status,
     StatusWanted,
+    Waiting,
     Watched,
     Welcome,
 )
@@ -88,6 +89,7 @@ class Keeper:
                 self._round, self._current = number, set()
                 self._desk.new_round(number)
                 self.neighbours.settle()
+                self.neighbours.workers_hold(False)
 
     def answer(self, worker: Hello, request: Request) -> Reply:
         """The answer and its descriptors, which are the caller's to send and to close."""
@@ -104,7 +106,7 @@ class Keeper:
             case Open(labels=labels):
                 return self._open(labels)
             case Completed(labels=labels):
-                self._completed(labels)
+                self._completed(worker, labels)
                 return self._status(), []
             case Persist():
                 return self._persist(worker, request), []
@@ -119,6 +121,9 @@ class Keeper:
                 return self._await(number, until)
             case FetchHeaders(address=address, labels=labels):
                 return self._fetch_headers(address, labels)
+            case Waiting(kind=kind, step=step):
+                self.neighbours.wanted(worker.place(kind), step)
+                return Done(), []
             case Holding(step=step, handover=number):
                 with self._lock:
                     self._desk.holds(worker.local_rank, step, handover=number)
@@ -141,7 +146,8 @@ class Keeper:
             if round != self._round or not self._desk.able:
                 return False
             self._desk.ask(number, patience=patience)
-            return True
+        self.neighbours.workers_hold(True)
+        return True
 
     def let_choose(self, number: int, *, round: int) -> None:
         """All workers of the job were asked: rank 0, if it is here, may choose the step."""
@@ -153,6 +159,7 @@ class Keeper:
         """The planned change does not happen: workers that hold go on."""
         with self._lock:
             self._desk.call_off()
+        self.neighbours.workers_hold(False)
 
     @property
     def held(self) -> int | None:
@@ -178,6 +185,7 @@ class Keeper:
 
     def _resumed(self, worker: Hello, request: Resumed) -> Reply:
         self.neighbours.settle()
+        self.neighbours.forget_after(request.step)
         self.holdings.discard_after(request.step)
         if request.next is not None:
             self.neighbours.turn_to(request.next)
@@ -224,11 +232,13 @@ class Keeper:
         copied, trouble = self.neighbours.copied, self.neighbours.trouble
         return self._writings.status(copied=copied, copy_trouble=trouble)
 
-    def _completed(self, labels: Iterable[Label]) -> None:
-        for label in labels:
-            self.neighbours.send(label)
+    def _completed(self, worker: Hello, labels: Iterable[Label]) -> None:
         with self._lock:
             current, number = frozenset(self._current), self._round
+            holding = bool(self._desk.page.asked(number))
+        self.neighbours.workers_hold(holding)
+        for label in labels:
+            self.neighbours.send(label, parts=worker.nproc)
         self.holdings.forget(current, round=number)
 
     def _persist(self, worker: Hello, request: Persist) -> Answer:

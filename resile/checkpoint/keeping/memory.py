@@ -55,6 +55,7 @@ from resile.checkpoint.keeping.messages import (
     Status,
     StatusWanted,
     Target,
+    Waiting,
     Watched,
 )
 from resile.checkpoint.keeping.opened import ArrivingPart, OpenPart, opened_parts, received
@@ -139,7 +140,12 @@ class SnapshotMemory(ABC):
         self.reserve(kind, size)
         worker = self.worker
         label = Label(place=worker.place(kind), step=step, round=worker.round, world=worker.world)
-        return self._pairs[kind].begin(label, size, timeout=timeout)
+        return self._pairs[kind].begin(
+            label, size, timeout=timeout, waiting=lambda: self._say_waiting(kind, step)
+        )
+
+    def _say_waiting(self, kind: PartKind, step: int) -> None:
+        self._expect(Done, Waiting(kind=kind, step=step))
 
     def complete(self, *kinds: PartKind) -> tuple[Label, ...]:
         """These parts are all there: from here on they survive this worker, and are copied to a

@@ -40,6 +40,7 @@ __all__ = [
     "Status",
     "StatusWanted",
     "Target",
+    "Waiting",
     "Watched",
     "Welcome",
 ]
@@ -83,6 +84,14 @@ class Reserve(msgspec.Struct, frozen=True, kw_only=True, tag=True):
 
     kind: PartKind
     size: int
+
+
+class Waiting(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+    """The memory for this worker's part of ``step`` is held by somebody: who copies it may
+    hurry."""
+
+    kind: PartKind
+    step: int
 
 
 class List(msgspec.Struct, frozen=True, tag=True):
@@ -172,6 +181,7 @@ Request = (
     | Await
     | FetchHeaders
     | Resumed
+    | Waiting
 )
 
 
@@ -265,7 +275,7 @@ class Status(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     """The step that the trouble was about."""
 
     copied: int | None = None
-    """The latest step of which all this node's parts were copied to the next node."""
+    """The newest step of which the next node has acknowledged copies of all this node's parts."""
 
     copy_trouble: str = ""
 

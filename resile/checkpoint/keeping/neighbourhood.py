@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Protocol
 
 from resile.checkpoint.keeping.errors import PeerTrouble
-from resile.checkpoint.slots import Label
+from resile.checkpoint.slots import Label, Place
 
 __all__ = ["Coming", "Neighbourhood", "NoNeighbours"]
 
@@ -42,7 +42,7 @@ class Neighbourhood(Protocol):
 
     @property
     def copied(self) -> int | None:
-        """The latest step that was copied."""
+        """The newest step of which every part of this node was copied."""
         ...
 
     @property
@@ -54,8 +54,20 @@ class Neighbourhood(Protocol):
         """Send copies there from now on; empty for nowhere."""
         ...
 
-    def send(self, label: Label) -> None:
-        """Copy a part to the next node in the background."""
+    def send(self, label: Label, *, parts: int) -> None:
+        """Copy a part to the next node in the background; it is one of ``parts`` of this node."""
+        ...
+
+    def wanted(self, place: Place, step: int) -> None:
+        """A worker waits for the memory of a part, to save ``step`` there."""
+        ...
+
+    def workers_hold(self, holding: bool) -> None:
+        """Whether workers hold still for a planned change, and wait for what is moved."""
+        ...
+
+    def forget_after(self, step: int) -> None:
+        """Training goes on from ``step``: copy no later one."""
         ...
 
     def fetch(self, address: str, label: Label) -> Coming | None:
@@ -91,8 +103,17 @@ class NoNeighbours:
     def turn_to(self, address: str) -> None:
         """There is nobody to send to."""
 
-    def send(self, label: Label) -> None:
+    def send(self, label: Label, *, parts: int) -> None:
         """There is nobody to send to."""
+
+    def wanted(self, place: Place, step: int) -> None:
+        """Nothing is being copied."""
+
+    def workers_hold(self, holding: bool) -> None:
+        """Nothing is being moved."""
+
+    def forget_after(self, step: int) -> None:
+        """Nothing is copied."""
 
     def fetch(self, address: str, label: Label) -> Coming | None:
         """Nothing can be had."""

@@ -29,6 +29,7 @@ from resile.checkpoint.writing.messages import (
     Numbered,
     Order,
     Progress,
+    Stop,
     Told,
     Write,
     Written,
@@ -85,19 +86,30 @@ class Carrier:
         process = self._process
         return process.child.pid if process else None
 
-    def submit(self, order: Order, descriptors: Sequence[int], hear: Hear) -> None:
-        """Give an order. The descriptors are the carrier's now; ``hear`` gets every word on it."""
+    def submit(self, order: Order, descriptors: Sequence[int], hear: Hear) -> int:
+        """Give an order. The descriptors are the carrier's now; ``hear`` gets every word on it.
+
+        Returns the order's number.
+        """
         pending = _Pending(order, list(descriptors), hear)
         with self._lock:
+            self._numbers += 1
+            number = self._numbers
             if self._closed:
                 failure: Failed | None = Failed(reason="the job is ending")
             else:
-                self._numbers += 1
-                self._pending[self._numbers] = pending
-                failure = self._send(self._numbers)
+                self._pending[number] = pending
+                failure = self._send(number)
         if failure is not None:
             pending.settle()
             hear(failure)
+        return number
+
+    def stop(self, number: int) -> None:
+        """Have bytes that are being moved stop where they are; see :class:`Stop`."""
+        with self._lock, contextlib.suppress(OSError):
+            if self._process is not None and number in self._pending:
+                packets.send(self._process.line, Numbered(number, Stop()))
 
     @property
     def writes(self) -> bool:

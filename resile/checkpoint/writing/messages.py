@@ -21,6 +21,8 @@ __all__ = [
     "Published",
     "Receive",
     "Send",
+    "Stop",
+    "Stopped",
     "Target",
     "Told",
     "Write",
@@ -84,6 +86,11 @@ class Gather(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     """Put the pages of slots together into large ones; comes with the slots' descriptors."""
 
 
+class Stop(msgspec.Struct, frozen=True, tag=True):
+    """Stop the sending or receiving of this number after the piece it is at; answered for that with
+    :class:`Stopped`, unless it is done by then."""
+
+
 Order = Write | Send | Receive | Gather
 
 
@@ -91,7 +98,7 @@ class Numbered(msgspec.Struct, frozen=True):
     """An order on its way."""
 
     number: int
-    order: Order
+    order: Order | Stop
 
 
 class Written(msgspec.Struct, frozen=True, kw_only=True, tag=True):
@@ -114,6 +121,12 @@ class Moved(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     """All bytes went from or to another node."""
 
 
+class Stopped(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+    """It was stopped; so many bytes from the part's beginning went, and none of the others."""
+
+    moved: int
+
+
 class Failed(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     """It did not work, and why."""
 
@@ -124,7 +137,7 @@ class Gathered(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     """The pages are as large as they can be."""
 
 
-Finished = Written | Published | Moved | Gathered | Failed
+Finished = Written | Published | Moved | Stopped | Gathered | Failed
 
 
 class Progress(msgspec.Struct, frozen=True, kw_only=True, tag=True):

@@ -39,6 +39,8 @@ from resile.checkpoint.writing.messages import (
     Published,
     Receive,
     Send,
+    Stop,
+    Stopped,
     Target,
     Told,
     Write,
@@ -66,12 +68,14 @@ class Work:
         self._reached: dict[str, int] = {}
         self._said: set[str] = set()
         """What was told about old checkpoints."""
+        self._moving: dict[int, threading.Event] = {}
+        """For each order to move bytes: whether to stop."""
         self._unfinished = 0
         self._changed = threading.Condition()
         threading.Thread(target=self._write_all, name="write", daemon=True).start()
 
-    def begin(self, number: int, order: Order, descriptors: list[int]) -> None:
-        """Start on an order; returns at once."""
+    def begin(self, number: int, order: Order | Stop, descriptors: list[int]) -> None:
+        """Start on an order, or stop one; returns at once."""
 
         def tell(word: Finished | Progress) -> None:
             with self._telling, contextlib.suppress(OSError):
@@ -87,8 +91,12 @@ class Work:
             self._writes.put(lambda: self._write(order, descriptors, tell_and_note))
         elif isinstance(order, Gather):
             self._in_thread(lambda: _told(tell, lambda: _gather(descriptors)))
+        elif isinstance(order, Stop):
+            if stop := self._moving.get(number):
+                stop.set()
         else:
-            self._in_thread(lambda: _told(tell, lambda: _move(order, descriptors)))
+            self._moving[number] = threading.Event()
+            self._in_thread(lambda: self._move(number, order, descriptors, tell))
 
     def finish(self) -> None:
         """Without the owner: return when everything that was to be written is written, or could
@@ -131,6 +139,11 @@ class Work:
             self._in_thread(lambda: self._publish(order.target, publication, tell))
         else:
             self._count(-1)
+
+    def _move(self, number: int, order: Send | Receive, descriptors: list[int], tell: Tell) -> None:
+        stop = self._moving[number]
+        _told(tell, lambda: _move(order, descriptors, stop))
+        del self._moving[number]
 
     def _publish(self, target: Target, publication: Publication, tell: Tell) -> None:
         """A checkpoint whose parts do not come is given up once a later one exists, or a later try
@@ -233,12 +246,12 @@ def _gather(descriptors: list[int]) -> Gathered:
     return Gathered()
 
 
-def _move(order: Send | Receive, descriptors: list[int]) -> Moved:
+def _move(order: Send | Receive, descriptors: list[int], stop: threading.Event) -> Moved | Stopped:
     slot, line = descriptors
     try:
         with socket.socket(fileno=line) as connection:
             move = push if isinstance(order, Send) else pull
-            move(slot, connection, length=order.length)
+            moved = move(slot, connection, length=order.length, stop=stop.is_set)
     finally:
         os.close(slot)
-    return Moved()
+    return Moved() if moved == order.length else Stopped(moved=moved)

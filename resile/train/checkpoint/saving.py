@@ -138,7 +138,7 @@ class Saver:
             waited += begun.waited
             portion.write(begun.buffer)
         memory.complete(*PartKind)
-        self._say_waited(waited, step)
+        self._say_waited(waited, step, "an earlier snapshot to be written or copied")
 
     def _persist(self, step: int) -> None:
         """Order the writing; waits while an earlier step of the same part is still written."""
@@ -158,7 +158,7 @@ class Saver:
                 self._ordered = step
                 break
             time.sleep(_PAUSE)
-        self._say_waited(time.monotonic() - started, step)
+        self._say_waited(time.monotonic() - started, step, "an earlier snapshot to be written")
 
     def _kinds(self) -> tuple[PartKind, ...]:
         """What all nodes have alike is written by one of them."""
@@ -206,11 +206,11 @@ class Saver:
             self._trouble_here = str(error)
             self._warn(f"no checkpoint of step {step}: {error}")
 
-    def _say_waited(self, seconds: float, step: int) -> None:
+    def _say_waited(self, seconds: float, step: int, what: str) -> None:
         if seconds >= _WORTH_SAYING:
             self._tell(
-                f"training waited {seconds:.1f} s at step {step} for storage, which is still "
-                "writing an earlier one: checkpoint less often, or to something faster"
+                f"training waited {seconds:.1f} s at step {step} for {what}: checkpoint less "
+                "often, or to something faster"
             )
 
 

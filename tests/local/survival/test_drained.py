@@ -76,3 +76,21 @@ def test_no_step_is_lost_when_neighbours_leave_together(trained: Trained) -> Non
 
 def children(node: NodeProcess) -> set[int]:
     return {process.pid for process in node.family()}
+
+
+def test_no_step_is_lost_without_storage_when_a_node_of_several_workers_leaves(
+    trained: Trained,
+) -> None:
+    for _ in range(2):
+        trained.train(
+            *("--nnodes", "1:2", *UNHURRIED), steps=ENDLESS, CHECKPOINTS="", SHARDED="1", EVERY="1"
+        )
+    first = trained.trains(world=4)
+    trained.goes_on()
+    host = next(node for node in trained.nodes if trained.master_pids()[0] in children(node))
+    (leaving,) = [node for node in trained.nodes if node is not host]
+    leaving.signal(signal.SIGTERM)
+    assert leaving.wait() == 80
+    trained.trains(world=2, after=first)
+    trained.finish()
+    assert trained.lost_steps() == []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import socket
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -12,8 +13,10 @@ from resile.checkpoint.keeping.holdings import Holdings
 from resile.checkpoint.keeping.keeper import Keeper
 from resile.checkpoint.keeping.peers import Peers
 from resile.checkpoint.keeping.peers.asking import copy_to
+from resile.checkpoint.keeping.peers.copier import Part
+from resile.checkpoint.keeping.peers.transfers import Transfer
 from resile.checkpoint.keeping.server import KeeperServer
-from resile.checkpoint.slots import BEGIN
+from resile.checkpoint.slots import BEGIN, read_control, take
 from resile.checkpoint.writing import Carrier
 from tests.local.snapshots.parts import save
 
@@ -55,14 +58,27 @@ class Node:
     def has(self, label: Label) -> bool:
         return any(held.label == label for held in self.memory.inventory())
 
-    def copy(self, label: Label, to: Node, *, carrier: Carrier | None = None) -> bool:
-        return copy_to(
-            to.peers.address,
-            label,
-            token=TOKEN,
-            holdings=self.holdings,
-            carrier=carrier or self.carrier,
-        )
+    def is_free(self, label: Label) -> bool:
+        """Whether a worker could overwrite a part: nobody holds it."""
+        free = False
+        for slot in self.holdings.reserve(label.place, 0).descriptors:
+            own = take(slot) if read_control(slot).label == label else None
+            free = free or own is not None
+            for descriptor in (slot, own):
+                if descriptor is not None:
+                    os.close(descriptor)
+        return free
+
+    def copy(self, label: Label, to: Node | str, *, transfer: Transfer | None = None) -> None:
+        """Leave a copy of a part at another node; the part is held meanwhile."""
+        held = self.holdings.hold(label)
+        assert held is not None
+        part = Part(label, *held, version=1)
+        address = to if isinstance(to, str) else to.peers.address
+        try:
+            copy_to(address, part, transfer or Transfer(self.carrier), token=TOKEN)
+        finally:
+            os.close(part.descriptor)
 
     def close(self) -> None:
         self.memory.close()

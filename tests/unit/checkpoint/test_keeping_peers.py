@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import socket
 import threading
 from collections.abc import Iterator
@@ -13,7 +12,6 @@ from resile.checkpoint.errors import NoRoom
 from resile.checkpoint.keeping import Hello, KeeperClient, KeeperRefused, Label
 from resile.checkpoint.keeping.errors import PeerTrouble
 from resile.checkpoint.keeping.peers import frames
-from resile.checkpoint.keeping.peers.asking import copy_to
 from resile.checkpoint.keeping.peers.frames import (
     AnswerDecoder,
     Arrived,
@@ -21,15 +19,13 @@ from resile.checkpoint.keeping.peers.frames import (
     Challenge,
     Coming,
     GoOn,
-    No,
+    Kept,
     Offer,
     Proof,
-    Torn,
     Wanted,
+    Whole,
 )
 from resile.checkpoint.keeping.peers.proof import admit, introduce
-from resile.checkpoint.slots import take
-from resile.checkpoint.writing import Carrier
 from tests.local.commands import wait_for
 from tests.local.snapshots.parts import RANK, REPLICA, is_whole, label_of, part_bytes, save, steps
 from tests.unit.checkpoint.giver import giver
@@ -171,18 +167,15 @@ def _offer(node: Node, label: Label, size: int) -> socket.socket:
 def test_a_copy_that_breaks_off_does_not_exist_and_the_one_before_stays(make: MakeNode) -> None:
     first, second = make(0), make(1)
     before = first.save(10)
-    assert first.copy(before, second)
+    first.copy(before, second)
     torn = label_of(first.worker, RANK, 20)
     content = part_bytes(torn, 50_000)
     with _offer(second, torn, len(content)) as connection:
         connection.sendall(content[:20_000])
-    after = label_of(first.worker, RANK, 30)
-    with _offer(second, after, len(content)) as connection:
+    given_up = label_of(first.worker, RANK, 30)
+    with _offer(second, given_up, len(content)) as connection:
         connection.sendall(content)
         assert frames.receive(connection, AnswerDecoder) == Arrived()
-        frames.send(connection, Torn())
-        answer = frames.receive(connection, AnswerDecoder)
-        assert answer == No(reason="it changed while it was sent")
     assert steps(second.memory) == [10]
     with second.memory.open(before) as part:
         assert is_whole(before, part.buffer)
@@ -191,33 +184,17 @@ def test_a_copy_that_breaks_off_does_not_exist_and_the_one_before_stays(make: Ma
 def test_an_older_part_never_replaces_a_newer_one(make: MakeNode) -> None:
     first, second = make(0), make(1)
     old, new = first.save(10), first.save(20)
-    assert first.copy(new, second)
+    first.copy(new, second)
     with pytest.raises(PeerTrouble, match="step 20 of rank-00000-of-00002 is newer and kept here"):
         first.copy(old, second)
     assert steps(second.memory) == [20]
 
 
-def test_a_part_overwritten_while_it_is_sent_is_given_up(make: MakeNode) -> None:
-    first, second = make(0), make(1)
-    label = first.save(10, data=20_000_000)
-
-    class Overtaken(Carrier):
-        """Overwrites what it was to send."""
-
-        def submit(self, order, descriptors, hear):  # type: ignore[no-untyped-def]
-            first.save(20, data=20_000_000)
-            first.save(30, data=20_000_000)
-            first.carrier.submit(order, descriptors, hear)
-
-    assert not first.copy(label, second, carrier=Overtaken())
-    assert steps(second.memory) == []
-
-
-def test_a_part_that_changes_on_its_way_is_torn(make: MakeNode) -> None:
+def test_a_part_is_held_until_the_other_side_has_all_of_it(make: MakeNode) -> None:
     """The kernel sends the slot's own pages: they may change after the last of them was sent."""
     node = make(0)
     label = node.save(10)
-    said: list[frames.Ask] = []
+    held: list[bool] = []
 
     def listen(listener: socket.socket) -> None:
         connection, _ = listener.accept()
@@ -227,23 +204,22 @@ def test_a_part_that_changes_on_its_way_is_torn(make: MakeNode) -> None:
             assert isinstance(offer, Offer)
             frames.send(connection, GoOn())
             frames.receive_exactly(connection, offer.size)
-            node.save(20)
-            node.save(30)
+            held.append(not node.is_free(label))
             frames.send(connection, Arrived())
-            said.append(frames.receive(connection, AskDecoder))
+            assert frames.receive(connection, AskDecoder) == Whole()
+            held.append(not node.is_free(label))
+            frames.send(connection, Kept())
 
     with socket.create_server(("127.0.0.1", 0)) as listener:
         thread = threading.Thread(target=listen, args=(listener,))
         thread.start()
-        address = f"127.0.0.1:{listener.getsockname()[1]}"
-        assert not copy_to(
-            address, label, token=TOKEN, holdings=node.holdings, carrier=node.carrier
-        )
+        node.copy(label, f"127.0.0.1:{listener.getsockname()[1]}")
         thread.join()
-    assert said == [Torn()]
+    assert held == [True, True]
+    assert node.is_free(label)
 
 
-def test_a_part_is_held_until_all_of_it_arrived(make: MakeNode) -> None:
+def test_a_part_that_is_fetched_is_held_until_all_of_it_arrived(make: MakeNode) -> None:
     node = make(0)
     label = node.save(10)
     host, _, port = node.peers.address.rpartition(":")
@@ -253,20 +229,9 @@ def test_a_part_is_held_until_all_of_it_arrived(make: MakeNode) -> None:
         coming = frames.receive(connection, AnswerDecoder)
         assert isinstance(coming, Coming)
         frames.receive_exactly(connection, coming.size)
-        assert not _is_free(node, label)
+        assert not node.is_free(label)
         frames.send(connection, Arrived())
-        wait_for(lambda: _is_free(node, label), "the slot to be let go")
-
-
-def _is_free(node: Node, label: Label) -> bool:
-    """Whether a worker could overwrite the part."""
-    found = node.holdings.glance(label)
-    assert found is not None
-    own = take(found[0])
-    os.close(found[0])
-    if own is not None:
-        os.close(own)
-    return own is not None
+        wait_for(lambda: node.is_free(label), "the slot to be let go")
 
 
 def test_what_has_come_can_be_read_while_the_rest_comes(make: MakeNode) -> None:

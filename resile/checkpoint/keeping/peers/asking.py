@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import socket
 
 from resile.checkpoint.keeping.errors import PeerTrouble
@@ -10,8 +9,8 @@ from resile.checkpoint.keeping.headers import LARGEST, LEAST
 from resile.checkpoint.keeping.holdings import Holdings
 from resile.checkpoint.keeping.peers import frames
 from resile.checkpoint.keeping.peers.arrival import Arrival
-from resile.checkpoint.keeping.peers.bulk import push_behind
 from resile.checkpoint.keeping.peers.calls import Calls, call
+from resile.checkpoint.keeping.peers.copier import Part
 from resile.checkpoint.keeping.peers.frames import (
     Answer,
     AnswerDecoder,
@@ -23,13 +22,12 @@ from resile.checkpoint.keeping.peers.frames import (
     Kept,
     No,
     Offer,
-    Torn,
     Wanted,
     Whole,
 )
+from resile.checkpoint.keeping.peers.transfers import Transfer
 from resile.checkpoint.moving import pull
-from resile.checkpoint.slots import Label, read_control
-from resile.checkpoint.writing import Carrier
+from resile.checkpoint.slots import Label
 
 __all__ = ["copy_to", "fetch_from", "headers_from"]
 
@@ -37,32 +35,23 @@ SMALL = 1 << 20
 """Bytes of headers that are taken in without a look at what memory there is."""
 
 
-def copy_to(
-    address: str, label: Label, *, token: str, holdings: Holdings, carrier: Carrier
-) -> bool:
-    """Leave a copy of a part at another keeper; whether it is there now.
+def copy_to(address: str, part: Part, transfer: Transfer, *, token: str) -> None:
+    """Leave a copy of a part at another keeper; raises :class:`PeerTrouble` if it cannot be left.
 
-    False if the part was overwritten by a newer one before all of it was sent: then there is that
-    one to send. The slot is not held meanwhile, so that training never waits for a network. Raises
-    :class:`PeerTrouble` if it could not be left there for another reason.
+    The part stays held until the other side has all of it, because bytes on their way may still be
+    this memory's own. If it is given up before, the other side never hears that it was whole.
     """
-    found = holdings.glance(label)
-    if found is None:
-        return False
-    slot, control = found
-    try:
-        with call(address, token) as connection:
-            frames.send(connection, Offer(label=label, size=control.length))
-            if isinstance(_answer(connection), Kept):
-                return True
-            push_behind(carrier, slot, connection, length=control.length)
-            if not isinstance(_answer(connection), Arrived):
-                raise PeerTrouble("it does not say whether all bytes arrived")
-            whole = read_control(slot) == control
-            frames.send(connection, Whole() if whole else Torn())
-            return whole and isinstance(_answer(connection), Kept)
-    finally:
-        os.close(slot)
+    with call(address, token) as connection, transfer.over(connection):
+        again = part.version > 1
+        frames.send(connection, Offer(label=part.label, size=part.size, again=again))
+        if isinstance(_answer(connection), Kept):
+            return
+        transfer.push(part.descriptor, connection, length=part.size)
+        if not isinstance(_answer(connection), Arrived):
+            raise PeerTrouble("it does not say whether all bytes arrived")
+        frames.send(connection, Whole())
+        if not isinstance(_answer(connection), Kept):
+            raise PeerTrouble("it does not say whether it keeps the part")
 
 
 def fetch_from(

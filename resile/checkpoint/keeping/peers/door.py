@@ -13,15 +13,15 @@ import logging
 import os
 import socket
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 from resile.checkpoint.errors import CheckpointError, NoRoom
 from resile.checkpoint.keeping.errors import PeerTrouble
 from resile.checkpoint.keeping.headers import header_in
-from resile.checkpoint.keeping.holdings import Holdings
+from resile.checkpoint.keeping.holdings import Filling, Holdings
 from resile.checkpoint.keeping.peers import frames
-from resile.checkpoint.keeping.peers.bulk import pull_behind
 from resile.checkpoint.keeping.peers.frames import (
     Answer,
     Arrived,
@@ -37,9 +37,9 @@ from resile.checkpoint.keeping.peers.frames import (
     Whole,
 )
 from resile.checkpoint.keeping.peers.proof import admit
+from resile.checkpoint.keeping.peers.transfers import Transfers
 from resile.checkpoint.moving import IDLE_LIMIT, push
 from resile.checkpoint.slots import Label
-from resile.checkpoint.writing import Carrier
 
 __all__ = ["Door"]
 
@@ -52,13 +52,20 @@ MOST_CALLERS = 64
 """At once: every node of a large job may fetch from one that has what it needs."""
 
 
+SLOT_LIMIT = 2.0
+"""Seconds that memory may be in use when a copy is offered: the carrier lets go of an unfinished
+one as soon as it has a processor."""
+
+SLOT_PAUSE = 0.01
+
+
 class Door:
     """Listens on ``host``, on a port of its own; raises OSError if that is not to be had."""
 
-    def __init__(self, host: str, *, token: str, holdings: Holdings, carrier: Carrier) -> None:
+    def __init__(self, host: str, *, token: str, holdings: Holdings, transfers: Transfers) -> None:
         self._token = token
         self._holdings = holdings
-        self._carrier = carrier
+        self._transfers = transfers
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
         self._socket = socket.create_server((host, 0), family=family, backlog=MOST_CALLERS)
         self.port: int = self._socket.getsockname()[1]
@@ -121,10 +128,12 @@ class Door:
     def _keep(self, connection: socket.socket, offer: Offer) -> Answer:
         label = offer.label
         newer = self._newer(label)
-        if newer is not None:
-            return Kept() if newer == label else No(reason=f"{newer.name} is newer and kept here")
+        if newer is not None and newer != label:
+            return No(reason=f"{newer.name} is newer and kept here")
+        if newer is not None and not offer.again:
+            return Kept()
         try:
-            filling = self._holdings.fill(label, offer.size)
+            filling = self._memory_for(offer)
         except NoRoom as error:
             return No(reason=str(error))
         if filling is None:
@@ -132,12 +141,23 @@ class Door:
         whole = False
         try:
             frames.send(connection, GoOn())
-            pull_behind(self._carrier, filling.descriptor, connection, length=offer.size)
+            with self._transfers.receive(label, connection) as transfer:
+                transfer.pull(filling.descriptor, connection, length=offer.size)
             frames.send(connection, Arrived())
             whole = isinstance(frames.receive(connection, AskDecoder), Whole)
         finally:
             filling.complete() if whole else filling.abandon()
-        return Kept() if whole else No(reason="it changed while it was sent")
+        return Kept() if whole else No(reason="it was not said to be whole")
+
+    def _memory_for(self, offer: Offer) -> Filling | None:
+        """A slot for a copy, if need be when an unfinished earlier copy has been let go."""
+        self._transfers.replace(offer.label.place)
+        give_up = time.monotonic() + SLOT_LIMIT
+        while (filling := self._holdings.fill(offer.label, offer.size)) is None:
+            if time.monotonic() > give_up:
+                return None
+            time.sleep(SLOT_PAUSE)
+        return filling
 
     def _newer(self, label: Label) -> Label | None:
         """What makes the offered part superfluous, if something does."""

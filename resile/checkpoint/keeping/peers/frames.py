@@ -31,7 +31,6 @@ __all__ = [
     "No",
     "Offer",
     "Proof",
-    "Torn",
     "Wanted",
     "Whole",
     "receive",
@@ -63,10 +62,12 @@ class Proof(msgspec.Struct, frozen=True, tag=True):
 
 
 class Offer(msgspec.Struct, frozen=True, kw_only=True, tag=True):
-    """Will you keep this part? Its bytes follow if so, then whether they were whole."""
+    """Will you keep this part? Its bytes follow if so, then that they were whole."""
 
     label: Label
     size: Bytes
+    again: bool = False
+    """It was saved once more: what the other side may have of it is out of date."""
 
 
 class Wanted(msgspec.Struct, frozen=True, kw_only=True, tag=True):
@@ -103,11 +104,7 @@ class Arrived(msgspec.Struct, frozen=True, tag=True):
 
 
 class Whole(msgspec.Struct, frozen=True, tag=True):
-    """What was sent did not change while it was sent."""
-
-
-class Torn(msgspec.Struct, frozen=True, tag=True):
-    """It did; forget it."""
+    """What was sent did not change before it arrived."""
 
 
 class Kept(msgspec.Struct, frozen=True, tag=True):
@@ -120,7 +117,7 @@ class No(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     reason: str
 
 
-Ask = Challenge | Proof | Offer | Wanted | HeadersWanted | Arrived | Whole | Torn
+Ask = Challenge | Proof | Offer | Wanted | HeadersWanted | Arrived | Whole
 Answer = Challenge | Proof | GoOn | Coming | HeaderComing | Arrived | Kept | No
 
 AskDecoder = MsgpackDecoder[Ask](Ask)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections import Counter
 from collections.abc import Callable
 from functools import partial
 
@@ -14,8 +15,9 @@ from resile.checkpoint.keeping.peers.calls import Calls
 from resile.checkpoint.keeping.peers.copier import Copier
 from resile.checkpoint.keeping.peers.door import Door
 from resile.checkpoint.keeping.peers.lookup import Lookup
+from resile.checkpoint.keeping.peers.transfers import Transfers
 from resile.checkpoint.part import PartKind
-from resile.checkpoint.slots import Label
+from resile.checkpoint.slots import Label, Place
 from resile.checkpoint.writing import Carrier
 
 __all__ = ["Peers"]
@@ -36,12 +38,13 @@ class Peers:
         carrier: Carrier,
         news: Callable[[int, str], None],
     ) -> None:
-        self._token = token
         self._calls = Calls(token)
         self._holdings = holdings
-        self._carrier = carrier
-        self._door = Door(host, token=token, holdings=holdings, carrier=carrier)
-        self._copier = Copier(self._copy, news=news)
+        self._transfers = Transfers(carrier)
+        self._door = Door(host, token=token, holdings=holdings, transfers=self._transfers)
+        self._copier = Copier(
+            partial(copy_to, token=token), holdings=holdings, transfers=self._transfers, news=news
+        )
         self._lookup = Lookup(self._headers)
         self._arrivals: dict[Label, Arrival] = {}
         self._lock = threading.Lock()
@@ -54,7 +57,7 @@ class Peers:
 
     @property
     def copied(self) -> int | None:
-        """The latest step that was copied to the next node."""
+        """The newest step of which the next node acknowledged every part."""
         return self._copier.copied
 
     @property
@@ -67,14 +70,30 @@ class Peers:
         if address == self.address:
             address = ""
         if self._copier.turn_to(address):
-            for held in sorted(self._holdings.inventory(), key=lambda held: held.label.step):
-                if not held.is_copy:
-                    self.send(held.label)
+            held = [one.label for one in self._holdings.inventory() if not one.is_copy]
+            ours = [label for label in held if label.place.kind is PartKind.RANK]
+            parts = Counter(map(_moment, ours))
+            for label in sorted(ours, key=_moment):
+                self._copier.send(label, parts=parts[_moment(label)])
 
-    def send(self, label: Label) -> None:
+    def send(self, label: Label, *, parts: int) -> None:
         """Copy a rank part to the next node; replica parts are on every node anyway."""
+        self._transfers.saved(label)
         if label.place.kind is PartKind.RANK:
-            self._copier.send(label)
+            self._copier.send(label, parts=parts)
+
+    def wanted(self, place: Place, step: int) -> None:
+        """A worker waits for the memory of a part that is being copied."""
+        self._copier.wanted(place, step)
+
+    def workers_hold(self, holding: bool) -> None:
+        """While workers hold still, everything that is moved is urgent."""
+        self._transfers.workers_hold(holding)
+        self._copier.workers_hold(holding)
+
+    def forget_after(self, step: int) -> None:
+        """Later steps are not copied any more."""
+        self._copier.forget_after(step)
 
     def fetch(self, address: str, label: Label) -> Arrival | None:
         """Have a part come into this node's memory, once for all who want it; None if it is here
@@ -116,13 +135,12 @@ class Peers:
         self._calls.hang_up()
         self._door.close()
 
-    def _copy(self, address: str, label: Label) -> bool:
-        return copy_to(
-            address, label, token=self._token, holdings=self._holdings, carrier=self._carrier
-        )
-
     def _fetch(self, address: str, label: Label, arrival: Arrival) -> None:
         fetch_from(address, label, calls=self._calls, holdings=self._holdings, arrival=arrival)
 
     def _headers(self, address: str, labels: tuple[Label, ...]) -> tuple[bytes, ...]:
         return headers_from(address, labels, calls=self._calls, holdings=self._holdings)
+
+
+def _moment(label: Label) -> tuple[int, int]:
+    return label.round, label.step

@@ -1,0 +1,194 @@
+"""Parts on their way between two nodes: in the background first, at full priority once it matters.
+
+The carrier's process moves the bytes at the lowest priority, so that training does not feel it. On
+a machine whose cores are all busy that can take far too long. So a transfer can be hurried: the
+carrier stops after the piece it is at, and the thread that waited for it moves the rest itself, at
+the priority of the agent. (An unprivileged process cannot raise the priority of another.)
+
+A node decides by what it sees itself: a transfer is late when a newer snapshot is whole on this
+node while it still goes on, which is true of both ends, and everything is urgent while workers hold
+still.
+"""
+
+from __future__ import annotations
+
+import os
+import queue
+import socket
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+
+from resile.checkpoint.keeping.errors import PeerTrouble
+from resile.checkpoint.memory import same_memory
+from resile.checkpoint.moving import pull, push
+from resile.checkpoint.slots import Label, Place
+from resile.checkpoint.writing import (
+    Carrier,
+    Failed,
+    Finished,
+    Progress,
+    Receive,
+    Send,
+    Stopped,
+)
+
+__all__ = ["Transfer", "Transfers"]
+
+URGENT_AFTER_LATE = 20
+"""Transfers that are urgent from the start after one was late: on a machine that is so busy the
+next would be late as well, and even to stop the carrier takes long there."""
+
+
+class Transfer:
+    """One part's bytes. ``push`` or ``pull`` is called once; the rest from any thread."""
+
+    def __init__(self, carrier: Carrier, *, urgent: bool = False) -> None:
+        self._carrier = carrier
+        self._urgent = urgent
+        self._given_up = False
+        self._order: int | None = None
+        self._background: Send | Receive | None = None
+        self._words: queue.Queue[Finished | Progress] = queue.Queue()
+        self._connection: socket.socket | None = None
+        self._lock = threading.Lock()
+
+    def push(self, slot: int, connection: socket.socket, *, length: int) -> None:
+        """Send the part in a slot that the caller holds; raises :class:`PeerTrouble` or OSError.
+
+        The carrier does not hold the slot: it would let go of it when it has a processor.
+        """
+        moved = self._in_background(Send(length=length), same_memory(slot), connection)
+        push(slot, connection, length=length, begin=moved)
+
+    def pull(self, slot: int, connection: socket.socket, *, length: int) -> None:
+        """Fill a slot that the caller has alone; raises :class:`PeerTrouble` or OSError.
+
+        The carrier has it as well, for as long as it might still write there.
+        """
+        moved = self._in_background(Receive(length=length), os.dup(slot), connection)
+        pull(slot, connection, length=length, begin=moved)
+
+    def hurry(self) -> None:
+        """Move the rest at the priority of this process."""
+        with self._lock:
+            self._urgent = True
+            order = self._order
+        if order is not None:
+            self._carrier.stop(order)
+
+    def give_up(self) -> None:
+        """Move nothing more."""
+        with self._lock:
+            self._given_up = True
+            if isinstance(self._background, Send):
+                self._words.put(Failed(reason="it was given up"))
+            if self._connection is not None:
+                with suppress(OSError):
+                    self._connection.shutdown(socket.SHUT_RDWR)
+
+    @property
+    def given_up(self) -> bool:
+        """Whether somebody decided so."""
+        return self._given_up
+
+    @contextmanager
+    def over(self, connection: socket.socket) -> Iterator[None]:
+        """Whoever gives the transfer up meanwhile ends this connection."""
+        with self._lock:
+            self._connection = connection
+            if self._given_up:
+                raise PeerTrouble("it was given up")
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._connection = None
+
+    def _in_background(self, order: Send | Receive, slot: int, connection: socket.socket) -> int:
+        """Have the carrier move bytes; how many it has moved when it is stopped or done. ``slot``
+        is the carrier's from here on."""
+        with self._lock:
+            if self._urgent or self._given_up:
+                os.close(slot)
+                return 0
+            descriptors = [slot, os.dup(connection.fileno())]
+            self._background = order
+            self._order = self._carrier.submit(order, descriptors, self._words.put)
+        word = self._words.get()
+        with self._lock:
+            self._order = self._background = None
+        if isinstance(word, Failed):
+            raise PeerTrouble(word.reason)
+        return word.moved if isinstance(word, Stopped) else order.length
+
+
+class Transfers:
+    """All transfers of one node, to and from it. Thread-safe."""
+
+    def __init__(self, carrier: Carrier) -> None:
+        self._carrier = carrier
+        self._under_way: dict[Transfer, Label] = {}
+        self._incoming: dict[Place, Transfer] = {}
+        self._newest = (-1, -1)
+        self._hold_still = False
+        self._urgent_left = 0
+        """How many transfers are urgent from the start because one was late."""
+        self._lock = threading.Lock()
+
+    @contextmanager
+    def begin(self, label: Label) -> Iterator[Transfer]:
+        """A transfer of a part."""
+        with self._lock:
+            urgent = self._is_urgent(label) or self._urgent_left > 0
+            self._urgent_left = max(0, self._urgent_left - 1)
+            transfer = Transfer(self._carrier, urgent=urgent)
+            self._under_way[transfer] = label
+        try:
+            yield transfer
+        finally:
+            with self._lock:
+                del self._under_way[transfer]
+
+    @contextmanager
+    def receive(self, label: Label, connection: socket.socket) -> Iterator[Transfer]:
+        """A transfer of a part to this node, over a connection that ends if it is given up."""
+        with self.begin(label) as transfer, transfer.over(connection):
+            with self._lock:
+                self._incoming[label.place] = transfer
+            try:
+                yield transfer
+            finally:
+                with self._lock:
+                    if self._incoming.get(label.place) is transfer:
+                        del self._incoming[label.place]
+
+    def replace(self, place: Place) -> None:
+        """Another copy of a part is offered: its sender has given up what still comes of it."""
+        with self._lock:
+            transfer = self._incoming.get(place)
+        if transfer is not None:
+            transfer.give_up()
+
+    def saved(self, label: Label) -> None:
+        """A part of a step is whole on this node: what goes on of earlier steps is late."""
+        with self._lock:
+            self._newest = max(self._newest, (label.round, label.step))
+        self._hurry()
+
+    def workers_hold(self, holding: bool) -> None:
+        """Whether all workers of the job wait, or soon will, for what is moved."""
+        with self._lock:
+            self._hold_still = holding
+        self._hurry()
+
+    def _hurry(self) -> None:
+        with self._lock:
+            late = [one for one, label in self._under_way.items() if self._is_urgent(label)]
+            if late and not self._hold_still:
+                self._urgent_left = URGENT_AFTER_LATE
+        for transfer in late:
+            transfer.hurry()
+
+    def _is_urgent(self, label: Label) -> bool:
+        return self._hold_still or (label.round, label.step) < self._newest
