@@ -38,6 +38,7 @@ from resile.wire.endpoint import Endpoint
 from resile.wire.server import AgentEndpoint
 from resile.wire.shards import SHARDS_PATH
 from resile.wire.shards_server import ShardEndpoint
+from resile.wire.tls_site import TlsSite
 
 log = logging.getLogger("resile.master")
 
@@ -183,7 +184,10 @@ async def _listen(
     runner = door.runner(app)
     await runner.setup()
     host, port = config.endpoint.listening_host, config.endpoint.port
-    site = web.TCPSite(runner, host, port, ssl_context=config.tls, backlog=4096)
+    if config.tls is None:
+        site = web.TCPSite(runner, host, port, backlog=4096)
+    else:
+        site = TlsSite(runner, host, port, tls=config.tls, backlog=4096)
     try:
         await site.start()
     except (OSError, UnicodeError) as error:

@@ -104,13 +104,18 @@ def resile(folder: Path, *words: str, **variables: str) -> subprocess.CompletedP
 
 
 @contextmanager
-def running_master(folder: Path, *flags: str, token: str | None = TOKEN) -> Iterator[MasterProcess]:
-    """A master on a free port, once it listens; ended with the block."""
+def running_master(
+    folder: Path, *flags: str, token: str | None = TOKEN, descriptors: int | None = None
+) -> Iterator[MasterProcess]:
+    """A master on a free port, once it listens; ended with the block. ``descriptors``: how many
+    files it may have open."""
     folder.mkdir(parents=True, exist_ok=True)
     read, write = os.pipe()
     command = [sys.executable, "-m", "resile", "master", "--announce-fd", str(write)]
     if "--endpoint" not in flags:
         command += ["--endpoint", "127.0.0.1:0"]
+    if descriptors is not None:
+        command = ["sh", "-c", f'ulimit -n {descriptors} && exec "$@"', "sh", *command]
     secret = {} if token is None else {"RESILE_TOKEN": token}
     with open(folder / "master.out", "wb") as output:
         process = subprocess.Popen(

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
+import socket
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -138,3 +142,30 @@ def test_a_certificate_that_cannot_be_used_is_named(
     line, _ = done.stderr.splitlines()
     for word in words:
         assert word in line
+
+
+async def test_handshakes_that_say_nothing_keep_no_agent_out(
+    certificate: Certificate, tmp_path: Path
+) -> None:
+    """More of them than the master has file descriptors."""
+    flags = ["--tls-cert", str(certificate.certificate), "--tls-key", str(certificate.key)]
+    with (
+        running_master(tmp_path, "--nnodes", "1:4", *flags, descriptors=256) as master,
+        ExitStack() as silent,
+    ):
+        host, port = master.endpoint.host, master.endpoint.port
+        for _ in range(300):
+            silent.enter_context(socket.create_connection((host, port), timeout=30))
+        async with asyncio.timeout(20), honest_agent(trusting(master, certificate)) as agent:
+            await agent.trains()
+
+
+async def test_a_handshake_that_does_not_end_is_ended(
+    tls_master: MasterProcess,
+) -> None:
+    with socket.create_connection(
+        (tls_master.endpoint.host, tls_master.endpoint.port), timeout=30
+    ) as connection:
+        connection.sendall(b"\x16\x03")
+        with contextlib.suppress(ConnectionError):
+            assert connection.recv(1) == b""

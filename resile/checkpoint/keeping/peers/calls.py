@@ -11,6 +11,7 @@ from __future__ import annotations
 import select
 import socket
 import threading
+import time
 from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -24,6 +25,8 @@ __all__ = ["Calls", "call"]
 CONNECT_LIMIT = 5.0
 """Seconds: a keeper on a busy machine answers within one; a dark network never does."""
 
+RETRY_PAUSE = 0.05
+"""Seconds until a keeper that hung up on a stranger is called again."""
 
 MOST_KEPT = 4
 """Connections. A node asks those first that come after it, and fetches from them."""
@@ -87,15 +90,31 @@ def call(address: str, token: str) -> Iterator[socket.socket]:
 
 
 def _connected(address: str, token: str) -> socket.socket:
+    """A connection on which both sides have proven that they belong to the job. Where strangers
+    crowd in, the other side may hang up before it could be proven: then it is tried again."""
+    deadline = time.monotonic() + CONNECT_LIMIT
+    while True:
+        connection = _dialled(address, deadline)
+        try:
+            introduce(connection, token, deadline=deadline)
+        except ConnectionError:
+            connection.close()
+            if time.monotonic() + RETRY_PAUSE >= deadline:
+                raise
+            time.sleep(RETRY_PAUSE)
+        except BaseException:
+            connection.close()
+            raise
+        else:
+            connection.settimeout(IDLE_LIMIT)
+            return connection
+
+
+def _dialled(address: str, deadline: float) -> socket.socket:
     host, _, port = address.rpartition(":")
-    connection = socket.create_connection((host.strip("[]"), int(port)), timeout=CONNECT_LIMIT)
-    try:
-        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        introduce(connection, token)
-        connection.settimeout(IDLE_LIMIT)
-    except BaseException:
-        connection.close()
-        raise
+    left = max(0.001, deadline - time.monotonic())
+    connection = socket.create_connection((host.strip("[]"), int(port)), timeout=left)
+    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     return connection
 
 

@@ -1,7 +1,8 @@
 """Where other nodes' keepers knock: they leave copies of their parts, and fetch parts or headers.
 
-A thread a caller, so many at most, until it hangs up or says nothing for a while. Who does not
-prove within a moment to belong to the job is shown out. A copy is whole only when all its bytes
+A thread a caller, so many at most, until it hangs up or says nothing for a while. Strangers have a
+small quota of their own and one deadline for their whole proof; they displace each other, and never
+a caller that has proven to belong to the job. A copy is whole only when all its bytes
 came and its sender says that they did not change meanwhile: anything else leaves the slot without a
 whole part, and the one before untouched.
 """
@@ -40,17 +41,23 @@ from resile.checkpoint.keeping.peers.proof import admit
 from resile.checkpoint.keeping.peers.transfers import Transfers
 from resile.checkpoint.moving import IDLE_LIMIT, push
 from resile.checkpoint.slots import Label
+from resile.strangers import Stranger, displaced
 
 __all__ = ["Door"]
 
 log = logging.getLogger("resile.checkpoint")
 
 PROOF_LIMIT = 5.0
-"""Seconds a stranger has: one round trip, on a busy machine."""
+"""Seconds a stranger has for its whole proof: one round trip, on a busy machine."""
+
+MOST_STRANGERS = 32
+"""Connections that have not proven yet that they belong to the job."""
 
 MOST_CALLERS = 64
-"""At once: every node of a large job may fetch from one that has what it needs."""
+"""Those that have, at once: every node of a large job may fetch from one that has what it needs."""
 
+ACCEPT_PAUSE = 0.05
+"""Seconds, when the process has no file descriptor left for a caller."""
 
 SLOT_LIMIT = 2.0
 """Seconds that memory may be in use when a copy is offered: the carrier lets go of an unfinished
@@ -70,37 +77,48 @@ class Door:
         self._socket = socket.create_server((host, 0), family=family, backlog=MOST_CALLERS)
         self.port: int = self._socket.getsockname()[1]
         self._callers: set[socket.socket] = set()
+        self._strangers: dict[socket.socket, Stranger] = {}
+        self._closed = False
         self._lock = threading.Lock()
         threading.Thread(target=self._accept, name="resile-peers", daemon=True).start()
 
     def close(self) -> None:
         """Stop listening, and hang up on everybody."""
         with self._lock:
-            connections = [self._socket, *self._callers]
+            self._closed = True
+            connections = [self._socket, *self._callers, *self._strangers]
         for connection in connections:
-            with contextlib.suppress(OSError):
-                connection.shutdown(socket.SHUT_RDWR)
+            _hang_up(connection)
         self._socket.close()
 
     def _accept(self) -> None:
-        with contextlib.suppress(OSError):
-            while True:
-                connection, _ = self._socket.accept()
-                with self._lock:
-                    if len(self._callers) >= MOST_CALLERS:
-                        connection.close()
-                        continue
-                    self._callers.add(connection)
-                threading.Thread(
-                    target=self._receive, args=(connection,), name="resile-peer", daemon=True
-                ).start()
+        while not self._closed:
+            try:
+                connection, address = self._socket.accept()
+            except OSError:
+                time.sleep(ACCEPT_PAUSE)
+                continue
+            self._take_in(connection, str(address[0]))
+            threading.Thread(
+                target=self._receive, args=(connection,), name="resile-peer", daemon=True
+            ).start()
+
+    def _take_in(self, connection: socket.socket, address: str) -> None:
+        """Count a new connection among the strangers; one of them may have to go for it."""
+        with self._lock:
+            if len(self._strangers) >= MOST_STRANGERS:
+                oldest = displaced(self._strangers)
+                del self._strangers[oldest]
+                _hang_up(oldest)
+            self._strangers[connection] = Stranger(address, time.monotonic())
 
     def _receive(self, connection: socket.socket) -> None:
         try:
-            connection.settimeout(PROOF_LIMIT)
             # Headers are many small pieces: none waits until the one before was confirmed.
             connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            if admit(connection, self._token):
+            connection.settimeout(PROOF_LIMIT)
+            if admit(connection, self._token, deadline=time.monotonic() + PROOF_LIMIT):
+                self._prove(connection)
                 connection.settimeout(IDLE_LIMIT)
                 while True:
                     self._answer(connection)
@@ -111,7 +129,16 @@ class Door:
         finally:
             with self._lock:
                 self._callers.discard(connection)
+                self._strangers.pop(connection, None)
             connection.close()
+
+    def _prove(self, connection: socket.socket) -> None:
+        """A stranger turned out to belong to the job: no stranger displaces it any more."""
+        with self._lock:
+            known = self._strangers.pop(connection, None) is not None
+            if not known or len(self._callers) >= MOST_CALLERS or self._closed:
+                raise PeerTrouble("there is no room for another caller")
+            self._callers.add(connection)
 
     def _answer(self, connection: socket.socket) -> None:
         ask = frames.receive(connection, AskDecoder)
@@ -203,3 +230,8 @@ class Door:
             yield held
         finally:
             os.close(held[0])
+
+
+def _hang_up(connection: socket.socket) -> None:
+    with contextlib.suppress(OSError):
+        connection.shutdown(socket.SHUT_RDWR)

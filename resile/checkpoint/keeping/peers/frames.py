@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import socket
 import struct
+import time
 from typing import Annotated, Any, TypeVar
 
 import msgspec
@@ -131,24 +132,34 @@ def send(connection: socket.socket, message: Any) -> None:
     connection.sendall(_LENGTH.pack(len(data)) + data)
 
 
-def receive(connection: socket.socket, decoder: MsgpackDecoder[T]) -> T:
+def receive(
+    connection: socket.socket, decoder: MsgpackDecoder[T], *, deadline: float | None = None
+) -> T:
     """The next frame, and not one byte of what comes after it.
 
-    Raises OSError when the other side is gone, :class:`PeerTrouble` for what is no frame of ours.
+    ``deadline``: of the monotonic clock, for the whole frame, however slowly its bytes come. Raises
+    OSError when the other side is gone, :class:`PeerTrouble` for what is no frame of ours.
     """
-    (length,) = _LENGTH.unpack(receive_exactly(connection, _LENGTH.size))
+    (length,) = _LENGTH.unpack(receive_exactly(connection, _LENGTH.size, deadline=deadline))
     if length > LARGEST_FRAME:
         raise PeerTrouble(f"a frame of {length} bytes; at most {LARGEST_FRAME} are read")
     try:
-        return decoder.decode(receive_exactly(connection, length))
+        return decoder.decode(receive_exactly(connection, length, deadline=deadline))
     except DecodeError as error:
         raise PeerTrouble(f"not a word of a keeper: {error}") from None
 
 
-def receive_exactly(connection: socket.socket, count: int) -> bytes:
-    """So many bytes; raises OSError when the other side is gone before."""
+def receive_exactly(
+    connection: socket.socket, count: int, *, deadline: float | None = None
+) -> bytes:
+    """So many bytes; raises OSError when the other side is gone before, or the deadline is over."""
     data = bytearray()
     while len(data) < count:
+        if deadline is not None:
+            left = deadline - time.monotonic()
+            if left <= 0:
+                raise TimeoutError("timed out")
+            connection.settimeout(left)
         piece = connection.recv(min(count - len(data), _AT_ONCE))
         if not piece:
             raise ConnectionError("it hung up")

@@ -24,11 +24,14 @@ __all__ = ["admit", "introduce"]
 NONCE = 32
 
 
-def admit(connection: socket.socket, token: str) -> bool:
-    """As the one who was called: whether the caller belongs to the job. It is told if not."""
+def admit(connection: socket.socket, token: str, *, deadline: float | None = None) -> bool:
+    """As the one who was called: whether the caller belongs to the job. It is told if not.
+
+    ``deadline``: of the monotonic clock, for all of it; raises TimeoutError.
+    """
     mine = secrets.token_bytes(NONCE)
     frames.send(connection, Challenge(mine))
-    proof = frames.receive(connection, AskDecoder)
+    proof = frames.receive(connection, AskDecoder, deadline=deadline)
     if not isinstance(proof, Proof) or len(proof.nonce) != NONCE:
         raise PeerTrouble("the caller did not prove that it belongs to the job")
     if not hmac.compare_digest(proof.code, _code(token, b"caller", mine + proof.nonce)):
@@ -38,15 +41,18 @@ def admit(connection: socket.socket, token: str) -> bool:
     return True
 
 
-def introduce(connection: socket.socket, token: str) -> None:
-    """As the caller; raises :class:`PeerTrouble` unless both know the same token."""
-    challenge = frames.receive(connection, AnswerDecoder)
+def introduce(connection: socket.socket, token: str, *, deadline: float | None = None) -> None:
+    """As the caller; raises :class:`PeerTrouble` unless both know the same token.
+
+    ``deadline``: of the monotonic clock, for all of it; raises TimeoutError.
+    """
+    challenge = frames.receive(connection, AnswerDecoder, deadline=deadline)
     if not isinstance(challenge, Challenge) or len(challenge.nonce) != NONCE:
         raise PeerTrouble("it is no keeper of snapshots")
     mine = secrets.token_bytes(NONCE)
     both = challenge.nonce + mine
     frames.send(connection, Proof(mine, _code(token, b"caller", both)))
-    answer = frames.receive(connection, AnswerDecoder)
+    answer = frames.receive(connection, AnswerDecoder, deadline=deadline)
     if isinstance(answer, No):
         raise PeerTrouble(answer.reason)
     if not isinstance(answer, Proof) or not hmac.compare_digest(
