@@ -243,9 +243,8 @@ BREAKS = [
 
 SOME = [("on_train_batch_end", 4), ("on_train_epoch_end", 1), ("on_train_end", 1)]
 AFTER_VALIDATION = [
-    (way, "on_validation_end", times)
+    (way, "on_validation_end", 1)
     for way in ("on a plateau", "stopping early", "with lightning's checkpoints")
-    for times in (1, 2)
 ]
 """What a validation decides (rate, patience, best model) belongs to the state it is saved in."""
 

@@ -89,6 +89,8 @@ def test_a_finished_training_is_not_trained_again(
     disturbed.train(library.script, nproc=2, **options)
     assert disturbed.ends() == before
     assert [r for r in disturbed.records()[taken:] if r.what == "step"] == []
+    said = disturbed.nodes[0].output
+    assert said.count("training was complete at step 10: nothing is left to do") == 1
 
 
 @pytest.mark.parametrize("batch", ["", "8"], ids=["batch of the trainer", "global batch kept"])

@@ -71,6 +71,9 @@ def test_a_sharded_transformer_goes_on_with_another_number_of_workers(
     second = run("fsdp", "--steps", "120", *folder, nproc=1)
     assert "training with 1 workers from step 60" in second
     assert losses(second)[-1] < 0.7 * losses(first)[-1] < losses(first)[0]
+    third = run("fsdp", "--steps", "120", *folder, nproc=1)
+    assert "resumed at step 120 from storage" in third
+    assert "nothing is left to do: 120 steps were trained before" in third
 
 
 def test_the_hugging_face_trainer_learns_and_knows_when_it_is_done(
