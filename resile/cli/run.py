@@ -18,7 +18,13 @@ from resile.agent.config import AgentConfig
 from resile.agent.console import Console, ConsoleHandler
 from resile.agent.keeper import MasterKeeper
 from resile.agent.logs import LogRouting, StreamChoice, StreamsError
-from resile.agent.nursery import CommandKind, Preload, PreloadSyntaxError, WorkerCommand
+from resile.agent.nursery import (
+    CommandKind,
+    Preload,
+    PreloadMode,
+    PreloadSyntaxError,
+    WorkerCommand,
+)
 from resile.agent.relay import OutputRelay
 from resile.cli.abbreviations import AbbreviatingCommand
 from resile.cli.devices import count_processes
@@ -26,6 +32,7 @@ from resile.cli.elasticity import build_elasticity, parse_conf
 from resile.cli.ledgers import ledger_asked_for
 from resile.cli.logging import set_up_logging
 from resile.cli.option_types import NODE_RANK, NODE_UNIT, PORT, RESTARTS, SECONDS
+from resile.cli.preload_check import preload_check
 from resile.cli.rendezvous import Place, find_place, one_line
 from resile.cli.tokens import kept_token
 from resile.cli.torchrun_flags import (
@@ -184,8 +191,8 @@ log = logging.getLogger("resile.agent")
     "--preload",
     default="auto",
     show_default=True,
-    metavar="auto|none|A,B",
-    help="What the nursery imports before it forks workers.",
+    metavar="auto|none|check|A,B",
+    help="What is imported before workers are forked; check: compare warm and cold.",
 )
 @click.option("--ledger", is_flag=True, help="Write down what is trained: `resile data check ID`.")
 @click.option("--token-file", metavar="FILE", help="The job's token; else $RESILE_TOKEN.")
@@ -227,6 +234,9 @@ def run(script: str, script_args: tuple[str, ...], **flags: Any) -> None:
 async def _run(
     script: str, script_args: tuple[str, ...], flags: dict[str, Any], output: OutputRelay
 ) -> int:
+    if Preload.parse(flags["preload"]).mode is PreloadMode.CHECK:
+        command = _command(script, script_args, flags)
+        return await preload_check(command, env=os.environ)
     conf = parse_conf(flags["rdzv_conf"])
     for name in conf.ignored:
         log.warning("--rdzv-conf %s is ignored: Resile has no such setting", name)

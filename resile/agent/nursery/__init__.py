@@ -4,6 +4,7 @@
 `hook` runs in the nursery's own process and imports nothing but the standard library.
 """
 
+from .check import CheckFailed, CheckResult, check_preload
 from .command import CommandKind, WorkerCommand, WorkerSpec
 from .errors import (
     NurseryClosed,
@@ -19,6 +20,8 @@ from .preload import Preload, PreloadMode
 from .worker import StoreHost, Worker
 
 __all__ = [
+    "CheckFailed",
+    "CheckResult",
     "CommandKind",
     "Nursery",
     "NurseryClosed",
@@ -34,4 +37,5 @@ __all__ = [
     "Worker",
     "WorkerCommand",
     "WorkerSpec",
+    "check_preload",
 ]

@@ -2,6 +2,7 @@
 
 NurseryError
 ├── PreloadSyntaxError   the user's mistake: `--preload` cannot be understood
+├── CheckFailed          a script cannot be compared, since it does not come to its end (`check`)
 ├── SpawnFailed          the machine's fault: no process could be started
 ├── StoreUnavailable     a store was asked for where torch cannot be imported, or cannot listen
 ├── NurseryDied          a nursery process ended in the middle of a request

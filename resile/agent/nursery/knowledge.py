@@ -36,6 +36,10 @@ class Memory(Protocol):
     def write(self, learnt: Learnt) -> None: ...
 
 
+_READ_LATER = frozenset({"KMP_DUPLICATE_LIB_OK", "KMP_INIT_AT_FORK"})
+"""Variables of Intel's OpenMP, which it reads at the first parallel region and not when it is
+loaded. scikit-learn sets both."""
+
 Mentioned = Callable[[str, Collection[str]], list[str]]
 
 
@@ -68,7 +72,7 @@ class Knowledge:
         at_once = [name for name in self._text if every or is_trusted(name)]
         self._modules = dict.fromkeys((*learnt.modules, *at_once))
         self._own = frozenset(own)
-        self._settings = frozenset(name for name in settings if not is_place(name))
+        self._settings = _of_interest(settings)
         self._passed_over = set(learnt.passed_over)
         self._unfit = dict(learnt.unfit)
         self._approved = set(learnt.approved)
@@ -118,7 +122,7 @@ class Knowledge:
 
     def note_changed(self, package: str, variables: Iterable[str]) -> None:
         """Take in which variables a worker had changed when it came to import a package."""
-        names = {name for name in variables if not is_place(name)}
+        names = _of_interest(variables)
         known = self._changed.get(package)
         if known is None or not names <= known:
             self._changed[package] = names | (known or set())
@@ -172,7 +176,7 @@ class Knowledge:
             changed = self._changed.get(package)
             if changed is None:
                 doubtful = package in after_strangers
-                settings = set(self._settings)
+                settings = self._settings
             else:
                 doubtful = False
                 settings = changed | self._unresolved()
@@ -222,3 +226,8 @@ def _candidates(command: WorkerCommand, text: Scan) -> list[str]:
     target = command.target
     names = [*text.libraries, *companions(text)]
     return [name for name in names if name not in (target, f"{target}.__main__")]
+
+
+def _of_interest(variables: Iterable[str]) -> set[str]:
+    """Return the variables that may matter to a package at the time of its import."""
+    return {name for name in variables if not is_place(name) and name not in _READ_LATER}

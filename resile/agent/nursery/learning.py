@@ -42,15 +42,22 @@ class ImportReports:
         """Take note of names that need not be learnt any more."""
         self._known.update(names)
 
-    def close(self) -> list[str]:
-        """Read no more; return the names that were not handed on yet."""
+    def take(self) -> list[str]:
+        """Return the names that were not handed on yet, and consider them handed on."""
         self._receive()
         if self._timer is not None:
             self._timer.cancel()
+        names, self._new = list(self._new), {}
+        self._known.update(names)
+        return names
+
+    def close(self) -> list[str]:
+        """Read no more; return the names that were not handed on yet."""
+        names = self.take()
         self._loop.remove_reader(self._read)
         os.close(self._read)
         os.close(self.write_end)
-        return list(self._new)
+        return names
 
     def _receive(self) -> None:
         with contextlib.suppress(BlockingIOError):

@@ -92,6 +92,19 @@ class Lineage:
         self._was_of_use = True
         return await asyncio.shield(self._reign)
 
+    async def learn_now(self) -> None:
+        """Bring up a successor with everything that was reported, and wait until it serves."""
+        if self._reports is None:
+            return
+        self.knowledge.learn(self._reports.take())
+        await asyncio.gather(*self._judging)
+        if self._succession is not None:
+            await asyncio.wait([self._succession])
+        if set(self.knowledge.wanted) - set(self.knowledge.certain):
+            self._bring_up_successor()
+            assert self._succession is not None
+            await asyncio.wait([self._succession])
+
     async def close(self) -> None:
         """End every process and all that they started."""
         self._closed = True

@@ -89,6 +89,10 @@ class Nursery:
         where = host or self._address
         return await self._with_reign(lambda reign: self._open_store(reign, where, port))
 
+    async def learn(self) -> None:
+        """Have what workers imported so far preloaded for the next ones, and wait for that."""
+        await self._lineage.learn_now()
+
     async def close(self) -> None:
         """End the nursery. Everything that is left of what it started dies."""
         await self._lineage.close()

@@ -11,13 +11,14 @@ class PreloadMode(Enum):
 
     AUTO = "auto"
     NONE = "none"
+    CHECK = "check"
     LISTED = "listed"
 
 
 @dataclass(frozen=True)
 class Preload:
     """`auto`: what the script imports, found and learnt; `none`: nothing, all workers start cold;
-    or exactly the listed modules."""
+    `check`: compare the two (see `check`); or exactly the listed modules."""
 
     mode: PreloadMode = PreloadMode.AUTO
     modules: tuple[str, ...] = ()
@@ -26,13 +27,13 @@ class Preload:
     def parse(cls, text: str) -> "Preload":
         """Read the value of the flag."""
         text = text.strip()
-        if text in (PreloadMode.AUTO.value, PreloadMode.NONE.value):
+        if text in (mode.value for mode in PreloadMode if mode is not PreloadMode.LISTED):
             return cls(PreloadMode(text))
         modules = tuple(name.strip() for name in text.split(","))
         for name in modules:
             if not all(part.isidentifier() for part in name.split(".")):
                 raise PreloadSyntaxError(
                     f"--preload: {name!r} is not the name of a module; "
-                    "expected auto, none, or names such as torch,numpy"
+                    "expected auto, none, check, or names such as torch,numpy"
                 )
         return cls(PreloadMode.LISTED, modules)

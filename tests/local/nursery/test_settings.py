@@ -61,7 +61,7 @@ def test_the_preload_flag_is_auto_none_or_a_list() -> None:
 
 @pytest.mark.parametrize("text", ["", "a,", "a b", "torch;numpy", "-x", "a..b", "1a"])
 def test_anything_else_is_refused_with_an_example(text: str) -> None:
-    with pytest.raises(PreloadSyntaxError, match=r"--preload: .* expected auto, none, or"):
+    with pytest.raises(PreloadSyntaxError, match=r"--preload: .* expected auto, none, check, or"):
         Preload.parse(text)
 
 

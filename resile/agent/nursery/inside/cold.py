@@ -7,6 +7,7 @@ that back before the script can see it.
 import os
 from collections.abc import MutableMapping
 
+from .exit_report import VARIABLE, report_at_exit
 from .latecomer import come_last
 
 _HOOK = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "hook")
@@ -27,3 +28,5 @@ def begin(environ: MutableMapping[str, str]) -> None:
     else:
         del environ["PYTHONPATH"]
     come_last()
+    if VARIABLE in environ:
+        report_at_exit(environ)

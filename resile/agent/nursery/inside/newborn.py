@@ -16,6 +16,7 @@ from typing import NamedTuple, NoReturn
 
 from . import cold, linux, signals, store
 from .deferred import DeferredModules
+from .exit_report import report_at_exit
 from .importing import Warmth
 from .latecomer import come_last
 from .line import Line, LineEnded
@@ -108,6 +109,7 @@ def _be_as_new(heritage: Heritage, deferred: DeferredModules) -> None:
         sys.meta_path.insert(0, recorder)
         deferred.tell(recorder.tell_of_unfit)
     come_last()
+    report_at_exit(os.environ)
     signals.unblock()
 
 

@@ -1,0 +1,121 @@
+"""What a process has become by its end, written to a file: for comparing warm and cold workers.
+
+Asked for by a variable, which nobody sees later. The report is made by the first function that was
+registered to be called at exit, which is the last one to run. Values that are alike in any two
+processes that ran the same script are the point of it, so addresses and numbers are left out.
+"""
+
+import os
+import sys
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import MutableMapping
+
+# Everything else is imported when it is needed: what is imported here is seen in the report.
+
+VARIABLE = "RESILE_EXIT_REPORT"
+
+_OURS = ("DeferredModules", "Recorder", "Latecomer")
+
+
+def report_at_exit(environ: "MutableMapping[str, str]") -> None:
+    """Write a report when this process ends, if its environment asks for one."""
+    path = environ.pop(VARIABLE, "")
+    if path:
+        import atexit
+
+        atexit.register(_write, path, os.getpid())
+
+
+def _write(path: str, pid: int) -> None:
+    if os.getpid() != pid:
+        return
+    # First, since everything below imports more.
+    modules = {name: _origin(module) for name, module in sorted(sys.modules.items())}
+    import gc
+    import json
+
+    report = {
+        "environment": dict(os.environ),
+        "modules": modules,
+        "module search path": list(sys.path),
+        "open descriptors": _descriptors(),
+        "random generators": _generators(),
+        "logging": _logging(),
+        "warning filters": [_plain(entry) for entry in getattr(_there("warnings"), "filters", ())],
+        "signal handlers": _signals(),
+        "garbage collector": [str(gc.isenabled()), str(gc.get_threshold())],
+        "finders of modules": [_plain(each) for each in sys.meta_path if not _is_ours(each)],
+    }
+    with open(path, "w") as file:
+        json.dump(report, file)
+
+
+def _there(name: str) -> Any:
+    return sys.modules.get(name)
+
+
+def _origin(module: Any) -> str:
+    return str(getattr(getattr(module, "__spec__", None), "origin", None))
+
+
+def _plain(value: object) -> str:
+    import re
+
+    return re.sub(r"0x[0-9a-f]+|/proc/\d+", "…", repr(value))
+
+
+def _is_ours(finder: object) -> bool:
+    return type(finder).__name__ in _OURS
+
+
+def _descriptors() -> list[str]:
+    """What lies behind each descriptor above the standard streams, if only by its kind."""
+    found = []
+    for number in os.listdir("/proc/self/fd"):
+        try:
+            target = os.readlink(f"/proc/self/fd/{number}")
+        except OSError:
+            continue
+        if int(number) > 2 and not target.startswith("/proc/"):
+            found.append(target.partition(":[")[0])
+    return sorted(found)
+
+
+def _generators() -> dict[str, str]:
+    import hashlib
+
+    states: dict[str, object] = {}
+    if _there("random") is not None:
+        states["random"] = _there("random").getstate()
+    state = getattr(_there("numpy.random.mtrand"), "_rand", None)
+    if state is not None:
+        states["numpy"] = state.get_state()[1].tobytes()
+    generator = getattr(_there("torch"), "default_generator", None)
+    if generator is not None:
+        states["torch"] = generator.get_state().numpy().tobytes()
+    return {
+        name: hashlib.sha256(repr(state).encode()).hexdigest() for name, state in states.items()
+    }
+
+
+def _logging() -> dict[str, str]:
+    logging = _there("logging")
+    if logging is None:
+        return {}
+    loggers = {"root": logging.root, **logging.root.manager.loggerDict}
+    return {
+        name: f"{logger.level} {[_plain(one) for one in logger.handlers]} {logger.propagate}"
+        for name, logger in sorted(loggers.items())
+        if isinstance(logger, logging.Logger)
+    }
+
+
+def _signals() -> dict[str, str]:
+    import signal
+
+    found = {}
+    for number in sorted(signal.valid_signals()):
+        found[str(int(number))] = _plain(signal.getsignal(number))
+    return found
