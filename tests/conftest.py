@@ -5,6 +5,12 @@ from __future__ import annotations
 import os
 import signal
 
+from hypothesis import settings
+
+# How long an example takes says more about what else the machine does than about the code.
+settings.register_profile("resile", deadline=None)
+settings.load_profile("resile")
+
 # gcsfs reads this once, when something imports it: buckets with folders are asked for by gRPC,
 # and against a Google Storage server on this machine, which does not speak it, that waits minutes.
 os.environ["GCSFS_EXPERIMENTAL_ZB_HNS_SUPPORT"] = "false"

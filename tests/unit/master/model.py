@@ -317,6 +317,9 @@ class Model:
         """Keep and deliver everything, until nobody has anything more to say."""
         while True:
             instructions = self.membership.instructions()
+            if self.dies_in == 0:
+                self._die()  # before it could keep what it decided
+                return
             for key, record in instructions.records.items():
                 if record is None:
                     self.kept.pop(key, None)

@@ -49,7 +49,8 @@ class History:
             *(self.warm_up, self.cut, self.come_back, self.come_back, self.kill, self.leave),
             *(self.ask_to_leave, self.fail, self.fail, self.slowness, self.replace),
             *(self.crash_master, self.crash_master_before_it_sends, self.lose_memory),
-            *(self.doom_master, self.doom_master, self.save_late, self.reach, self.report),
+            *(self.doom_master, self.save_late, self.reach, self.report),
+            *(self.change_that_kills, self.change_that_kills, self.settle_down),
         ]
 
     def step(self, choice: int, first: int, second: int) -> None:
@@ -96,9 +97,9 @@ class History:
         self.model.join(
             nproc=1 + about % 3,
             rank=rank % 4 if rank % 2 else None,
-            warm=bool(about & 16),
-            saves=bool(about & 96),
-            slow=about & 128 == 128 and rank & 4 == 4,
+            warm=bool(about & 48),
+            saves=bool(about & 192),
+            slow=rank & 12 == 12,
         )
         return True
 
@@ -174,7 +175,7 @@ class History:
         return True
 
     def slowness(self, index: int, _: int) -> bool:
-        self.model.answering = bool(index % 2)
+        self.model.answering = bool(index % 4)
         if self.model.answering:
             self.answer_all()
         return True
@@ -204,6 +205,25 @@ class History:
             return False
         self.model.dies_in = messages % 12
         self.model.newcomers_die = bool(newcomers % 2)
+        return True
+
+    def settle_down(self, _: int, __: int) -> bool:
+        """Everybody is back, answers and trains: the calm in which a change is planned."""
+        self.slowness(1, 0)
+        self.model.reconnect_all()
+        self.model.advance(6)
+        return True
+
+    def change_that_kills(self, messages: int, about: int) -> bool:
+        """A node joins or is asked to leave, and the master dies some messages later."""
+        if not self.model.running:
+            return False
+        self.doom_master(messages, about)
+        if about & 2 and len(self.model.agents) < 8:
+            self.join(48 | 192, 12 if about & 4 else 0)
+            self.model.advance(0.2)
+        else:
+            self.ask_to_leave(about >> 3, 0)
         return True
 
     def lose_memory(self, told: int, seldom: int) -> bool:
