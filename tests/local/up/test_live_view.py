@@ -20,6 +20,7 @@ import pytest
 from tests.local.commands import wait_for
 from tests.local.up.ups import Machine, manifest, ticking
 
+CLEARED = b"\x1b[2J"
 _CONTROL = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 
 
@@ -46,6 +47,15 @@ class Terminal:
         """Everything ever shown, without colours and cursor movements."""
         return _CONTROL.sub("", self.shown.decode(errors="replace"))
 
+    def resize(self, *, lines: int, columns: int) -> None:
+        """As a person does with a window."""
+        fcntl.ioctl(self.master, termios.TIOCSWINSZ, struct.pack("HHHH", lines, columns, 0, 0))
+
+    def is_no_wider_than(self, columns: int) -> bool:
+        """Whether no line that was drawn has to be folded by the terminal."""
+        whole = self.text.replace("\r", "\n").rpartition("\n")[0]
+        return all(len(line) <= columns for line in whole.splitlines())
+
     def wait(self) -> int:
         self.reader.join(60)
         return os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
@@ -67,8 +77,9 @@ def open_terminal(machine: Machine, *words: str) -> Terminal:
     pid, master = pty.fork()
     if pid == 0:
         os.execve(sys.executable, [sys.executable, "-m", "resile", *words], machine.env())
-    fcntl.ioctl(master, termios.TIOCSWINSZ, struct.pack("HHHH", 40, 160, 0, 0))
-    return Terminal(pid, master)
+    terminal = Terminal(pid, master)
+    terminal.resize(lines=40, columns=160)
+    return terminal
 
 
 def test_the_live_view_shows_nodes_steps_and_events_and_no_output(
@@ -81,6 +92,13 @@ def test_the_live_view_shows_nodes_steps_and_events_and_no_output(
     for shown in ("watched-worker-1", "world size 2", "steps/s", "RoundRunning", "1 running"):
         wait_for(lambda shown=shown: shown in terminal.text, f"'{shown}' on the screen")
     assert "of rank 0" not in terminal.text, "output goes to the logs"
+    assert terminal.is_no_wider_than(160)
+    before = terminal.shown.count(CLEARED)
+    terminal.resize(lines=14, columns=70)
+    wait_for(lambda: terminal.shown.count(CLEARED) > before, "the screen to be cleared")
+    terminal.shown = terminal.shown.rpartition(CLEARED)[2]
+    wait_for(lambda: "watched-worker-1" in terminal.text, "the nodes to be drawn again")
+    assert terminal.is_no_wider_than(70)
     os.write(terminal.master, b"\x03")
     assert terminal.wait() == 130
     assert "was interrupted; everything it started has ended" in terminal.text

@@ -11,7 +11,7 @@ from tests.unit.wire.test_picture import seen, view
 
 
 def picture(step: int) -> JobPicture:
-    training = replace(view(seen("train-worker-0")), step=step)
+    training = replace(view(seen("train-worker-0")), step=step, total=99, loss=1.0 / step)
     return JobPicture(name="train", phase="Running", training=training)
 
 
@@ -30,10 +30,12 @@ def test_the_first_step_is_written_at_once_and_the_next_when_it_is_time() -> Non
     empty = JobStatus(phase=JobPhase.RUNNING)
     first, last = looked(empty, empty, 5, Headway(), now=100.0)
     assert (first.step, first.throughput) == (5, "")
+    assert (first.total_steps, first.loss) == (99, 0.2)
     soon, same = looked(first, first, 9, last, now=109.0)
     assert (soon, same) == (first, last)
     later, last = looked(first, first, 25, last, now=110.0)
     assert (later.step, later.throughput) == (25, "2 steps/s")
+    assert later.loss == 0.04
     assert last.pace == Pace(25, 110.0)
 
 

@@ -42,15 +42,19 @@ def test_a_job_is_drawn_the_same_from_its_status_as_from_its_master() -> None:
         seen("train-worker-0", usage=used, host="a", progress=Progress(step=7)),
         seen("train-worker-1", state="spare", connected=False),
         throughput="12.5 steps/s",
+        total=900,
+        loss=0.25,
+        failures={"train-worker-0": 3},
         restarts=2,
         report=REPORT,
     )
-    written = status(asked)
+    written = status(asked, total_steps=asked.total, loss=asked.loss)
     read = training_in("train", written)
     assert read is not None
     for field in ("phase", "round", "reason", "world_size", "restarts", "max_restarts", "step"):
         assert getattr(read, field) == getattr(asked, field), field
     assert (read.throughput, read.report) == (asked.throughput, REPORT)
+    assert (read.total, read.loss, read.failures) == (900, 0.25, {"train-worker-0": 3})
     drawn = draw_picture("train", status=written, training=read, now=1.0).nodes
     fresh = draw_picture("train", status=written, training=asked, now=1.0).nodes
     assert [msgspec.structs.replace(node, pid=0) for node in fresh] == list(drawn)
