@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from resile.job.elasticity import Elasticity
+from resile.master.attribution import is_newcomers_own, restarts_used_up, why_hopeless
 from resile.master.deadlines import Deadlines, is_over
 from resile.master.failures import Failures, describe_failures
 from resile.master.handovers import Handovers
@@ -22,8 +23,6 @@ from resile.master.selection import assign_slots, choose_members
 from resile.master.stagnation import FREE_LOSSES, Stagnation
 from resile.wire import messages
 from resile.wire.messages import FailureReport, JobDone, LocalState, Outcome, WorkerFailure
-
-FIRST_ROUND = 1
 
 SPARE = "waiting as a spare: the job has all the nodes it may use"
 WARMING = "warming up: training goes on without this node until it can start workers at once"
@@ -128,10 +127,11 @@ class Formation:
         text = describe_failures(failures, node.label)
         if self._blamed is not None and self._failures.first_node == self._blamed:
             return  # an echo of the newcomer's failure
-        if hopeless := self._hopeless(node, failures):
+        needed = self.cannot_do_without([node])
+        if hopeless := why_hopeless(self._register, failures, needed=needed):
             self._register.tell("WorkersFailed", text, now)
             self._fail(hopeless, now)
-        elif not self._is_its_own(node):
+        elif self._broken or not is_newcomers_own(self._register, node):
             self._worker_failure(text, now)
         elif node.killed_early or any(failure.exit_code > 0 for failure in failures):
             self._register.tell("WorkersFailed", text, now)
@@ -141,28 +141,6 @@ class Formation:
             node.killed_early = True
             self._register.tell("WorkersFailed", text, now)
             self.spoilt(text, now)
-
-    def _hopeless(self, node: Node, failures: tuple[WorkerFailure, ...]) -> str:
-        """Why the job never can train, if that is so: in its first round, before anybody reached
-        the process group, a node that it needs cannot even run the script."""
-        first = self._round.number == FIRST_ROUND and not self._round.reached
-        found = next((failure for failure in failures if failure.cannot_start), None)
-        if found is None or not first or self._job.restarts or not self.cannot_do_without([node]):
-            return ""
-        return (
-            f"rank {found.rank} cannot run the script ({found.cannot_start}), "
-            "and no restart would change that"
-        )
-
-    def _is_its_own(self, node: Node) -> bool:
-        """Whether a failure is a newcomer's own: its workers never reached the process group, in
-        which those of others had been in rounds before."""
-        if self._broken or node.record.reached_in:
-            return False
-        members = [self._roster[member] for member in self._round.members if member in self._roster]
-        if self._roster.limbo.intersection(self._round.members):
-            return False
-        return any(0 < member.record.reached_in < self._round.number for member in members)
 
     def _dismiss(self, node: Node, now: float) -> None:
         """Go on without a newcomer that cannot run the script: no restart of the job would help."""
@@ -244,16 +222,9 @@ class Formation:
         if blamed is not None and blamed in self._roster:
             self._dismiss(self._roster[blamed], now)
         elif blamed is None:
-            self._fail(f"a worker failed and {self._used_up()}", now)
-
-    def _used_up(self) -> str:
-        match self._elasticity.max_restarts:
-            case 0:
-                return "--max-restarts is 0"
-            case 1:
-                return "the only restart is used up"
-            case many:
-                return f"all {many} restarts are used up"
+            self._fail(
+                f"a worker failed and {restarts_used_up(self._elasticity.max_restarts)}", now
+            )
 
     def _fail(self, reason: str, now: float) -> None:
         self.finish(Outcome.FAILED, reason, now, report=self._failures.first())

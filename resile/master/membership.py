@@ -19,6 +19,7 @@ from resile.master.leftover import Leftover
 from resile.master.recall import Recall, newest_round, remembers
 from resile.master.records import JobRecord, NodeRecord, RoundPhase
 from resile.master.register import Register
+from resile.master.rollcall import RollCall
 from resile.master.roster import Node, Roster
 from resile.master.rounds import Round
 from resile.master.succession import Succession
@@ -39,9 +40,6 @@ from resile.wire.messages import (
     WorkerFailure,
     WorkersNow,
 )
-
-ROLL_CALLS_PER_LEASE = 10
-"""How often it is looked who is silent: a tenth of a lease late is not late."""
 
 
 class Membership:
@@ -66,7 +64,7 @@ class Membership:
         self._leftover = Leftover(register, how_to_forget)
         self._formation = Formation(register)
         self._succession = Succession(register, self._formation)
-        self._next_roll_call = 0.0
+        self._roll_call = RollCall(register, self._formation)
         self._recall: Recall | None = None
         """While agents are asked what they hold, because nothing is remembered."""
 
@@ -143,7 +141,7 @@ class Membership:
             return self._recall.until
         deadlines = [*self._formation.deadlines(), *self.roster.deadlines()]
         if len(self.roster) > len(self.roster.limbo):
-            deadlines.append(max(now, self._next_roll_call))
+            deadlines.append(max(now, self._roll_call.next))
         return min(deadlines, default=None)
 
     # --- events -----------------------------------------------------------------------------
@@ -365,37 +363,12 @@ class Membership:
             self._evict(node, "its connection was lost", now)
         for node in self.roster.overstaying(now):
             self._evict(node, "another node has its place", now)
-        if now >= self._next_roll_call:
-            self._next_roll_call = now + self.elasticity.lease / ROLL_CALLS_PER_LEASE
-            self._call_roll(now)
+        for node in self._roll_call.out(now):
+            self._evict(node, f"no sign of life for {self.elasticity.lease:g} s", now)
         for node in self._formation.unready(now):
             self._evict(node, f"not ready within {self.elasticity.forming_timeout:g} s", now)
         self._formation.check_deadlines(now)
         self._formation.consider(now)
-
-    def _call_roll(self, now: float) -> None:
-        """Put out who is silent, if that helps anybody.
-
-        A node that was paused comes back as if nothing had happened. Without it nobody would train,
-        so it is waited for, as long as for a node that is missing.
-        """
-        silent = self.roster.silent(now)
-        lease, patience = self.elasticity.lease, self.elasticity.join_timeout
-        needed = bool(silent) and self._formation.cannot_do_without(silent)
-        for node in silent:
-            if needed and node.id in self.round and now < node.lease_until + patience:
-                self._wait_for(node, now)
-            else:
-                self._evict(node, f"no sign of life for {lease:g} s", now)
-
-    def _wait_for(self, node: Node, now: float) -> None:
-        if not node.waited_for:
-            node.waited_for = True
-            text = (
-                f"{node.label} has given no sign of life for {self.elasticity.lease:g} s; "
-                "it is not put out, because nobody could take its place"
-            )
-            self._register.tell("NodeSilent", text, now, node=node.id)
 
     def leases_lost(self, *, now: float) -> None:
         """What the running round took of its data is not known: only a snapshot says."""
