@@ -6,7 +6,8 @@ import os
 import pty
 import signal
 import sys
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -67,6 +68,35 @@ def test_a_terminals_interrupt_reaches_workers_once(job: Job, tmp_path: Path) ->
             os.kill(pid, signal.SIGKILL)
             os.waitpid(pid, 0)
         os.close(terminal)
+
+
+@contextmanager
+def ignored(*numbers: signal.Signals) -> Iterator[None]:
+    """Processes that are started meanwhile ignore these signals, as under nohup."""
+    before = {number: signal.signal(number, signal.SIG_IGN) for number in numbers}
+    yield
+    for number, handler in before.items():
+        signal.signal(number, handler)
+
+
+def test_a_job_in_the_background_outlives_its_terminal_and_can_be_interrupted(
+    job: Job, tmp_path: Path
+) -> None:
+    with ignored(signal.SIGHUP, signal.SIGINT):
+        node = job.start(script=SIGNALLED, args=(str(tmp_path), "plain"), endpoint=False)
+    waits(tmp_path)
+    node.signal(signal.SIGHUP)
+    node.signal(signal.SIGINT)
+    assert node.wait() == 130, node.output
+    assert notes(tmp_path) == ["waits", "got SIGINT", "finally"]
+
+
+def test_a_worker_that_ignores_the_signal_is_asked_with_sigterm(job: Job, tmp_path: Path) -> None:
+    node = job.start(script=SIGNALLED, args=(str(tmp_path), "ignores"), endpoint=False)
+    waits(tmp_path)
+    node.signal(signal.SIGINT)
+    assert node.wait() == 130, node.output
+    assert notes(tmp_path) == ["waits", "got SIGTERM", "saved", "finally"]
 
 
 def test_a_survivor_of_a_broken_round_has_time_to_save(job: Job, tmp_path: Path) -> None:

@@ -28,7 +28,9 @@ if how == "fails" and rank == "1":
     while "waits" not in (folder / "rank0").read_text() if (folder / "rank0").exists() else True:
         time.sleep(0.01)
     sys.exit(3)
-if how in ("handles", "fails"):
+if how == "ignores":
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+if how != "plain":
     for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1):
         signal.signal(number, handle)
 note("waits")
