@@ -22,7 +22,7 @@ from resile.agent.isolation import CutOff, Isolation, others_than_this_node
 from resile.agent.keeper import MasterKeeper
 from resile.agent.lines import LineSource
 from resile.agent.linkthread import LinkThread
-from resile.agent.logs import log_root, remove_temporary
+from resile.agent.logs import log_root
 from resile.agent.nursery import Nursery, SpawnFailed, StoreUnavailable
 from resile.agent.offloop import off_the_loop
 from resile.agent.progress import ProgressSocket
@@ -210,8 +210,7 @@ class Agent:
         self._snapshots.close()
         await self._nursery.close()
         self._progress.close()
-        if self._config.logs.folder is None:
-            remove_temporary(self._log_root)
+        self._log_root.remove()
         await self._departure.unless_asked_again(off_the_loop(self._drain_output))
 
     async def _flush(self) -> None:
@@ -371,7 +370,7 @@ class Agent:
             self._config,
             self._nursery,
             environment=self._environment,
-            log_root=self._log_root,
+            log_root=self._log_root.path,
             progress_socket=self._progress.name,
             snapshots_socket=self._snapshots.name,
             on_exit=self._inbox.put_nowait,

@@ -8,14 +8,13 @@ when teed) or, when redirected, the file itself. Where stdout and stderr of this
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 import os
-import shutil
 import socket
 import stat
 import string
 import tempfile
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import Flag
 from pathlib import Path
@@ -23,6 +22,7 @@ from pathlib import Path
 from resile.agent.console import ConsoleWriter
 from resile.agent.lines import LineSource
 from resile.agent.relay import KEPT_BYTES, OutputFile, OutputRelay, OutputStream
+from resile.agent.temporary_folder import TemporaryFolder
 
 log = logging.getLogger("resile.agent")
 
@@ -192,6 +192,15 @@ def read_end(path: Path, size: int) -> bytes:
         os.close(descriptor)
 
 
+@dataclass(frozen=True)
+class LogRoot:
+    """Where all files of one agent's workers lie."""
+
+    path: Path
+    remove: Callable[[], None] = lambda: None
+    """Removes it, if it is a temporary one."""
+
+
 def attempt_folder(root: Path, round_number: int, local_rank: int) -> Path:
     """Where one worker's files of one round lie; torchrun's layout. Without it training goes on."""
     folder = root / f"attempt_{round_number - 1}" / str(local_rank)
@@ -202,11 +211,14 @@ def attempt_folder(root: Path, round_number: int, local_rank: int) -> Path:
     return folder
 
 
-def log_root(routing: LogRouting, run_id: str) -> Path:
+def log_root(routing: LogRouting, run_id: str) -> LogRoot:
     """A folder of this run's own, under the user's choice or a temporary one."""
     where = routing.folder or tempfile.gettempdir()
     try:
-        return _temporary_root() if routing.folder is None else _kept_root(routing.folder, run_id)
+        if routing.folder is not None:
+            return LogRoot(_kept_root(routing.folder, run_id))
+        folder = TemporaryFolder.make()
+        return LogRoot(folder.path, remove=folder.remove)
     except OSError as error:
         raise StreamsError(f"--log-dir {where}: {error.strerror}") from None
 
@@ -215,32 +227,3 @@ def _kept_root(folder: Path, run_id: str) -> Path:
     folder.mkdir(parents=True, exist_ok=True)
     safe = "".join(c if c.isalnum() or c in "-_." else "_" for c in run_id)[:64]
     return Path(tempfile.mkdtemp(prefix=f"{safe}_", dir=folder))
-
-
-def _temporary_root() -> Path:
-    """``resile-<user>/<pid>``. Folders of agents that were killed are removed on the way."""
-    ours = Path(tempfile.gettempdir()) / f"resile-{os.getuid()}"
-    ours.mkdir(mode=0o700, exist_ok=True)
-    if not _is_private(ours):
-        return Path(tempfile.mkdtemp(prefix="resile-"))
-    for folder in ours.iterdir():
-        if folder.name.isdigit() and not Path(f"/proc/{folder.name}").exists():
-            shutil.rmtree(folder, ignore_errors=True)
-    root = ours / str(os.getpid())
-    root.mkdir(exist_ok=True)
-    return root
-
-
-def _is_private(folder: Path) -> bool:
-    """Whether nobody else can have put it there: anybody may guess the name of a temporary folder,
-    and a link in its place would have us clean up elsewhere."""
-    found = folder.lstat()
-    others = stat.S_IMODE(found.st_mode) & (stat.S_IRWXG | stat.S_IRWXO)
-    return stat.S_ISDIR(found.st_mode) and found.st_uid == os.getuid() and not others
-
-
-def remove_temporary(root: Path) -> None:
-    """Remove a temporary root, and the folder of all of them if this was the last."""
-    shutil.rmtree(root, ignore_errors=True)
-    with contextlib.suppress(OSError):
-        root.parent.rmdir()

@@ -121,12 +121,21 @@ def _try_to_enter(folder: Path) -> None:
 
 def _home_name(job: str) -> str:
     own = look_at(os.getpid())
-    return f"resile.{job}.{os.getpid()}.{own.born if own else 0}"
+    return f"resile.{job}.{_pid_namespace()}.{os.getpid()}.{own.born if own else 0}"
+
+
+def _pid_namespace() -> int:
+    """Where process ids mean what they mean here: containers may share cgroups and not ids."""
+    try:
+        return Path("/proc/self/ns/pid").stat().st_ino
+    except OSError:
+        return 0
 
 
 def _stale(job: str, parent: Path) -> Iterator[Path]:
-    """The folders of this job whose maker is gone; a number may have been given out again."""
-    shape = re.compile(rf"resile\.{re.escape(job)}\.([0-9]+)\.([0-9]+)")
+    """The folders of this job whose maker is gone; a number may have been given out again. Whether
+    a maker in another pid namespace lives cannot be seen from here."""
+    shape = re.compile(rf"resile\.{re.escape(job)}\.{_pid_namespace()}\.([0-9]+)\.([0-9]+)")
     for folder in parent.iterdir():
         match = shape.fullmatch(folder.name)
         maker = look_at(int(match[1])) if match else None
@@ -148,5 +157,7 @@ def _clear(home: Path) -> None:
 def _kill_members(folder: Path) -> None:
     with suppress(OSError):
         for pid in (folder / "cgroup.procs").read_text().split():
+            if pid == "0":
+                continue  # of another pid namespace: to kill 0 would kill ourselves
             with suppress(ProcessLookupError, PermissionError):
                 os.kill(int(pid), signal.SIGKILL)
