@@ -43,10 +43,12 @@ class Findings:
 Episode = Callable[[Launcher, Findings], None]
 
 
-def worker_killed(launcher: Launcher, findings: Findings, *, shape: Shape, measure: str) -> None:
+def worker_killed(
+    launcher: Launcher, findings: Findings, *, shape: Shape, measure: str, libraries: str = ""
+) -> None:
     """kill -9 of the last rank's worker, to the last rank's next step."""
     world = shape.max_nodes * shape.workers_per_node
-    with running(launcher, shape, keep=findings.keep) as job:
+    with running(launcher, shape, keep=findings.keep, libraries=libraries) as job:
         start_all(job)
         job.wait_for_steps(world=world, steps=SETTLED_STEPS)
         fault = job.kill_worker(world - 1)
@@ -104,9 +106,11 @@ def master_killed(launcher: Launcher, findings: Findings) -> None:
         findings.values["master-next-recovery"] = took
 
 
-def launched(launcher: Launcher, findings: Findings, *, shape: Shape, measure: str) -> None:
+def launched(
+    launcher: Launcher, findings: Findings, *, shape: Shape, measure: str, libraries: str = ""
+) -> None:
     """The launch command to the last rank's first step; a service it needs is up before."""
-    with running(launcher, shape, keep=findings.keep) as job:
+    with running(launcher, shape, keep=findings.keep, libraries=libraries) as job:
         started = job.start_agent(0)
         world = shape.workers_per_node
         findings.values[measure] = job.wait_for_steps(world=world) - started

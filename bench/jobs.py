@@ -38,7 +38,9 @@ class NoAnswer(Exception):
 class Job:
     """A job under one launcher. Made by `running`, which also ends it."""
 
-    def __init__(self, launcher: Launcher, *, site: Site, processes: Processes) -> None:
+    def __init__(
+        self, launcher: Launcher, *, site: Site, processes: Processes, libraries: str = ""
+    ) -> None:
         self.launcher = launcher
         self.site = site
         self._processes = processes
@@ -48,6 +50,7 @@ class Job:
         ours = {
             "BENCH_EVENTS": str(self._events),
             "BENCH_STEP_SECONDS": str(STEP_SECONDS),
+            "BENCH_IMPORTS": libraries,
             "TMPDIR": str(site.folder),  # launchers that are killed leave folders there
         }
         self._env = {**base_environment(), **ours}
@@ -158,8 +161,12 @@ class Job:
 
 
 @contextmanager
-def running(launcher: Launcher, shape: Shape, *, keep: Path | None = None) -> Iterator[Job]:
+def running(
+    launcher: Launcher, shape: Shape, *, keep: Path | None = None, libraries: str = ""
+) -> Iterator[Job]:
     """A job with its service up and no agent yet; on leaving, all its processes are killed.
+
+    Its workers import `libraries`, names with spaces between them, beside torch.
 
     Its folder (records, logs) is temporary, or made inside `keep` and left there.
     """
@@ -170,7 +177,7 @@ def running(launcher: Launcher, shape: Shape, *, keep: Path | None = None) -> It
         port, spare = free_ports(2)
         site = Site(job=name, shape=shape, folder=folder, port=port, spare_port=spare)
         with Processes(name) as processes:
-            job = Job(launcher, site=site, processes=processes)
+            job = Job(launcher, site=site, processes=processes, libraries=libraries)
             job.start_service()
             yield job
 

@@ -4,7 +4,7 @@ A launcher appears in an experiment as a user would meet it: as shipped, and in 
 change the figure in question.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -75,6 +75,17 @@ def _launch(name: str, workers: int, *, target: Target) -> Experiment:
     return Experiment(name, partial(launched, shape=shape, measure=name), SHIPPED, [measure])
 
 
+LIBRARIES = "pandas sklearn.datasets transformers lightning"
+"""What many scripts import beside torch. Some of it starts threads or reads ranks at import."""
+
+
+def _with_libraries(name: str, episode: Callable[..., None], *, title: str) -> Experiment:
+    """An episode whose workers import more than torch, under launchers that have all of it."""
+    measure = Measure(name, title, ShareOfBest(1.0, "no slower than the fastest peer"))
+    with_libraries = partial(episode, shape=ONE_BY_TWO, measure=name, libraries=LIBRARIES)
+    return Experiment(name, with_libraries, ("torchrun", "resile"), [measure])
+
+
 RECOVERY = (
     _worker(
         "worker-1x2",
@@ -87,6 +98,11 @@ RECOVERY = (
         TWO_BY_ONE,
         title="kill -9 of a worker to next step, 2 nodes x 1",
         target=ShareOfBest(1 / 15, "at most a fifteenth of the better peer"),
+    ),
+    _with_libraries(
+        "worker-libraries",
+        worker_killed,
+        title="kill -9 of a worker that imports pandas, scikit-learn, transformers, Lightning",
     ),
     _node("node-lost", 1, title="kill -9 of a node, nnodes 1:2, to the survivor's next step"),
     _node(
@@ -133,6 +149,11 @@ RECOVERY = (
 LAUNCH = (
     _launch("launch-1x2", 2, target=ShareOfBest(1.0, "no slower than the fastest peer")),
     _launch("launch-1x8", 8, target=ShareOfBest(1 / 2, "at least twice as fast")),
+    _with_libraries(
+        "launch-libraries",
+        launched,
+        title="launch to first step with pandas, scikit-learn, transformers, Lightning",
+    ),
 )
 
 STEADY_SECONDS = 30.0

@@ -7,9 +7,10 @@ one machine share, so the bench can subtract a fault's time from a step's.
 The script imports torch and the standard library only: it also runs in environments where neither
 Resile nor the bench is installed. A step is a pause that stands for computation
 (BENCH_STEP_SECONDS) and then a real forward, backward with all-reduce, and optimizer step; it
-counts when it is complete.
+counts when it is complete. Libraries named by BENCH_IMPORTS are imported before the first.
 """
 
+import importlib
 import json
 import os
 import time
@@ -25,6 +26,8 @@ DEFAULT_STEP_SECONDS = "0.02"
 
 
 def main() -> None:
+    for library in os.environ.get("BENCH_IMPORTS", "").split():
+        importlib.import_module(library)
     events = os.open(os.environ["BENCH_EVENTS"], os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
     pause = float(os.environ.get("BENCH_STEP_SECONDS", DEFAULT_STEP_SECONDS))
     dist.init_process_group("gloo")

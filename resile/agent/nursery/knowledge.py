@@ -36,9 +36,16 @@ class Memory(Protocol):
     def write(self, learnt: Learnt) -> None: ...
 
 
-_READ_LATER = frozenset({"KMP_DUPLICATE_LIB_OK", "KMP_INIT_AT_FORK"})
-"""Variables of Intel's OpenMP, which it reads at the first parallel region and not when it is
-loaded. scikit-learn sets both."""
+_READ_LATER = frozenset(
+    {
+        # Intel's OpenMP reads them at the first parallel region. scikit-learn sets both.
+        "KMP_DUPLICATE_LIB_OK",
+        "KMP_INIT_AT_FORK",
+        # torch reads it when it is asked for devices. Lightning sets it.
+        "PYTORCH_NVML_BASED_CUDA_CHECK",
+    }
+)
+"""Variables that the packages which mention them do not read when they are imported."""
 
 Mentioned = Callable[[str, Collection[str]], list[str]]
 
