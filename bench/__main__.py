@@ -14,7 +14,8 @@ from bench.checkpoints.catalogue import CHECKPOINTS
 from bench.checkpoints.systems import CHECKPOINT_SYSTEMS
 from bench.document import publish as write_results
 from bench.launchers import LAUNCHERS, Launcher
-from bench.many_jobs.assess import assessed_load
+from bench.many_jobs.assess import assessed_load, assessed_looks
+from bench.many_jobs.large import look_trial
 from bench.many_jobs.load import load_trial
 from bench.measures import LAUNCH, RECOVERY, STEADY, Experiment
 from bench.picture import draw_pictures
@@ -29,6 +30,7 @@ from bench.scale.systems import SYSTEMS
 from bench.shards.compare import assessed_shards, compare
 from bench.shards.systems import SHARD_SYSTEMS
 from bench.targets import OURS
+from resile.job.limits import MOST_NODES
 
 RESULTS = Path(__file__).with_name("results")
 DOCS = Path(__file__).parent.parent / "docs"
@@ -186,17 +188,30 @@ def shards(seconds: float, times: int, peers: list[str], out: Path) -> None:
 @cli.command()
 @click.option("--jobs", default=100, show_default=True, type=click.IntRange(min=1))
 @click.option("--nodes", default=4, show_default=True, type=click.IntRange(min=1))
+@click.option(
+    "--large",
+    default=5000,
+    show_default=True,
+    type=click.IntRange(1, MOST_NODES),
+    help="Nodes of the one job whose status is measured, without an API server.",
+)
 @click.option("--times", default=3, show_default=True, type=click.IntRange(min=1))
 @out_option
-def operator(jobs: int, nodes: int, times: int, out: Path) -> None:
-    """An operator with many jobs at once, against a real API server without kubelets."""
+def operator(jobs: int, nodes: int, large: int, times: int, out: Path) -> None:
+    """An operator with many jobs at once, against a real API server without kubelets, and one look
+    at a large job."""
     started, machine = now(), this_machine()
     trials = []
     with progress(console, "operator", total=times) as advance:
         for turn in range(times):
             advance(f"{jobs} jobs of {nodes} nodes, {turn + 1} of {times}")
             trials.append(load_trial(jobs=jobs, nodes=nodes))
-    run = Run("operator", started, machine, assessed_load(trials, jobs=jobs, nodes=nodes))
+    looks = [look_trial(nodes=large) for _ in range(times)]
+    measures = [
+        *assessed_load(trials, jobs=jobs, nodes=nodes),
+        *assessed_looks(looks, nodes=large),
+    ]
+    run = Run("operator", started, machine, measures)
     save(run, out / "operator.json")
     draw(run, out / "operator.png")
     print_run(run, console)

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+from bench.many_jobs.large import LookTrial
 from bench.many_jobs.load import LoadTrial
 from bench.results import MeasureResult, Outcome, Series
 from bench.targets import OURS, AtMost, Shown, Target, judged
@@ -42,5 +43,39 @@ def assessed_load(trials: Sequence[LoadTrial], *, jobs: int, nodes: int) -> list
         ),
         measure(
             "load-cpu", "CPU of the operator in all", [one.cpu for one in trials], Shown(), "s"
+        ),
+    ]
+
+
+def assessed_looks(trials: Sequence[LookTrial], *, nodes: int) -> list[MeasureResult]:
+    """What one look at a large job costs, and how long what it writes is."""
+
+    def measure(
+        name: str, title: str, values: list[float], target: Target, unit: str
+    ) -> MeasureResult:
+        series = [Series(OURS, OURS, "Resile", [Outcome(value) for value in values])]
+        return judged(name, f"a job of {nodes} nodes: {title}", series, target=target, unit=unit)
+
+    return [
+        measure(
+            "look-status",
+            "its status",
+            [one.status / 1000 for one in trials],
+            AtMost(800.0, "under 800 kB"),
+            "kB",
+        ),
+        measure(
+            "look-publication",
+            "what its master is told",
+            [one.publication / 1000 for one in trials],
+            AtMost(500.0, "under 500 kB"),
+            "kB",
+        ),
+        measure(
+            "look-time",
+            "CPU of one look of the operator",
+            [one.seconds for one in trials],
+            AtMost(1.0, "under 1 s"),
+            "s",
         ),
     ]

@@ -230,6 +230,6 @@ def _trouble(rank: NodeStatus) -> str:
 
 def _listed(sentences: Iterable[str]) -> str:
     told = list(sentences)
-    more = len(told) - _TOLD_AT_MOST
-    text = "; ".join(told[:_TOLD_AT_MOST])
-    return f"{text}; and {more} more" if more > 0 else text
+    shown = [sentence for sentence in told if sentence][:_TOLD_AT_MOST]
+    more = len(told) - len(shown)
+    return "; ".join([*shown, *([f"and {more} more"] if more > 0 else [])])

@@ -17,9 +17,10 @@ from resile.control.observed import Observed, ObservedNode
 from resile.control.orders import start_order
 from resile.control.policy import Policy
 from resile.control.resources import node_resources
+from resile.job.command import node_command
 from resile.job.exits import ExitCause
 from resile.job.node import LIVE, Node, NodePhase, node_name, serial_of
-from resile.job.role import RoleSpec
+from resile.job.role import NodeResources, RoleSpec
 from resile.job.spec import ElasticJob
 from resile.job.status import Ask, AskVerb, DecisionNote, JobStatus, NodeStatus, RoleStatus
 
@@ -27,6 +28,10 @@ __all__ = ["AT_WORK", "SUSPENDED", "Ledger"]
 
 AT_WORK = LIVE | {NodePhase.WAITING}
 """The phases of ranks that have a node or are to get one."""
+
+ROLES_REMEMBERED = 32
+"""Roles that a job does not have any more and whose names may not be used again. A status has no
+room for all that ever were; the ids of nodes take care of what is forgotten."""
 
 SUSPENDED = "Suspended"
 """The reason of ranks that were stopped only for a while."""
@@ -54,13 +59,18 @@ class Ledger:
         self.troubled_hosts = remembered(status.troubled_hosts, now=now, policy=policy)
         self.roles = {name: status.roles.get(name, RoleStatus()) for name in job.spec.roles}
         """Also those no longer in the manifest: should they come back, no name is used again."""
-        for name, known in status.roles.items():
-            if name not in job.spec.roles:
-                self.roles[name] = replace(known, wanted=0, scaling="")
+        gone = {name: one for name, one in status.roles.items() if name not in job.spec.roles}
+        for name in list(gone)[-ROLES_REMEMBERED:]:
+            self.roles[name] = replace(gone[name], wanted=0, scaling="")
+        if len(gone) >= ROLES_REMEMBERED:
+            self._begin_above_all_names()
         self.actions: list[Action] = []
         self.notes: list[DecisionNote] = []
         self._ranks = {(r.role, r.rank): r for r in status.nodes if r.role in job.spec.roles}
         self._asks = {(ask.node.id, ask.verb): ask for ask in status.asks}
+        self._left: set[tuple[str, int]] | None = None
+        self._commands: dict[str, tuple[str, ...]] = {}
+        self._given: dict[tuple[str, str | None], NodeResources] = {}
         self._wake: list[datetime] = []
         self._seen = {found.node.id: found for found in observed.nodes}
         self._live_slots = {(f.node.role, f.node.rank) for f in observed.nodes if f.live}
@@ -95,11 +105,17 @@ class Ledger:
     def occupied(self, rank: NodeStatus) -> bool:
         """Whether an older node may still be alive on the rank; one that only lingers is not."""
         slot = (rank.role, rank.rank)
-        return slot in self._live_slots or any(
-            (ask.node.role, ask.node.rank) == slot
-            for ask in self._asks.values()
-            if ask.verb is AskVerb.STOP and ask.node.id not in self._seen
-        )
+        return slot in self._live_slots or slot in self._slots_being_left()
+
+    def _slots_being_left(self) -> set[tuple[str, int]]:
+        """Of nodes that were told to stop and are not reported; kept until something is asked."""
+        if self._left is None:
+            self._left = {
+                (ask.node.role, ask.node.rank)
+                for ask in self._asks.values()
+                if ask.verb is AskVerb.STOP and ask.node.id not in self._seen
+            }
+        return self._left
 
     @property
     def stops_under_way(self) -> bool:
@@ -154,7 +170,7 @@ class Ledger:
             reason="Asked",
             message=reason,
             host="",
-            resources=node_resources(self.spec.roles[rank.role], learnt=rank.memory),
+            resources=self._resources(rank),
             seen=False,
             asked_at=self.now,
             avoids=hosts_to_avoid(self.troubled_hosts),
@@ -165,7 +181,14 @@ class Ledger:
         self.put(given)
         self.wake_at(self.now + self.policy.unseen_for)
         self.actions.append(
-            start_order(self.job, given, wanted=counters.wanted, policy=self.policy)
+            start_order(
+                self.job,
+                given,
+                wanted=counters.wanted,
+                policy=self.policy,
+                command=self._command(rank.role),
+                resources=given.resources,
+            )
         )
 
     def suspect(self, host: str, cause: ExitCause) -> None:
@@ -237,6 +260,26 @@ class Ledger:
             failed=len(self.of_role(role, {NodePhase.FAILED})),
         )
 
+    def _resources(self, rank: NodeStatus) -> NodeResources:
+        """What its next node is given; worked out once for all that are given the same."""
+        key = (rank.role, rank.memory)
+        if key not in self._given:
+            role = self.spec.roles[rank.role]
+            self._given[key] = node_resources(role, learnt=rank.memory)
+        return self._given[key]
+
+    def _command(self, role: str) -> tuple[str, ...]:
+        if role not in self._commands:
+            self._commands[role] = node_command(self.spec, role)
+        return self._commands[role]
+
+    def _begin_above_all_names(self) -> None:
+        """A new role may have been there before and be forgotten: no node of it had a number as
+        high as the ids that are to come."""
+        for name in self.spec.roles:
+            if name not in self.before.roles:
+                self.roles[name] = replace(self.roles[name], next_serial=self.before.next_id)
+
     def _never_again(self, node: Node) -> None:
         """Keep the node's id and name from being given to another one."""
         self._next_id = max(self._next_id, node.id + 1)
@@ -252,6 +295,7 @@ class Ledger:
             return False
         seen = node.id in self._seen
         self._asks[node.id, verb] = Ask(node=node, verb=verb, at=self.now, seen=seen)
+        self._left = None
         self.wake_at(self.now + self.policy.ask_again_after)
         return True
 

@@ -11,23 +11,33 @@ from resile.control.priority import priority_of
 from resile.control.resources import node_resources
 from resile.job.command import node_command
 from resile.job.node import LIVE
+from resile.job.role import NodeResources
 from resile.job.spec import ElasticJob
 from resile.job.status import JobStatus, NodeStatus
 
 __all__ = ["orders_for", "start_order", "unanswered_orders"]
 
 
-def start_order(job: ElasticJob, rank: NodeStatus, *, wanted: int, policy: Policy) -> StartNode:
-    """The order for the node that a rank was just given. ``wanted``: the size of its role."""
+def start_order(
+    job: ElasticJob,
+    rank: NodeStatus,
+    *,
+    wanted: int,
+    policy: Policy,
+    command: tuple[str, ...] | None = None,
+    resources: NodeResources | None = None,
+) -> StartNode:
+    """The order for the node that a rank was just given. ``wanted``: the size of its role;
+    ``command`` and ``resources``: if they are known already, being the same for many nodes."""
     role, node = job.spec.roles[rank.role], rank.node
     if node is None:
         raise ValueError(f"{rank.role} rank {rank.rank} was given no node")
     return StartNode(
         node=node,
-        command=node_command(job.spec, rank.role),
+        command=node_command(job.spec, rank.role) if command is None else command,
         env=role.environment,
         working_dir=role.working_dir,
-        resources=node_resources(role, learnt=rank.memory),
+        resources=resources or node_resources(role, learnt=rank.memory),
         priority=priority_of(role, rank.rank, wanted=wanted, policy=policy),
         grace_seconds=role.termination_grace_period_seconds,
         reason=rank.message,

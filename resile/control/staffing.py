@@ -128,7 +128,7 @@ def start_waiting(ledger: Ledger) -> None:
         elif rank.reason == WAITS_FOR_ROLE:
             ledger.start(rank, "the roles it waited for are running")
         else:
-            ledger.start(rank, rank.message)
+            ledger.start(rank, rank.message or f"rank {rank.rank} needs a node")
 
 
 def retire_all(
@@ -184,7 +184,7 @@ def _why_superfluous(ledger: Ledger, found: ObservedNode) -> str:
         return "its program has ended, and what runs beside it holds its room"
     holder = ledger.holder(found.node)
     if holder is not None:
-        return holder.message
+        return holder.message or "its rank is not to have a node any more"
     if found.node.role not in ledger.spec.roles:
         return f"the job has no role {found.node.role} any more"
     return "another node has taken its rank"

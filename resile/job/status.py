@@ -259,7 +259,16 @@ class TrainingStatus(_StatusStruct, frozen=True, kw_only=True):
     ] = msgspec.field(default_factory=dict)
     nodes: Annotated[
         dict[str, MemberStatus],
-        Meta(description="Each node that has joined, by name; brought up to date now and then."),
+        Meta(
+            description="Each node that has joined, by name; brought up to date now and then. Of a "
+            "large job only those that are not well.",
+            # Else an API server keeps a record of who wrote which field of each node.
+            extra_json_schema={"x-kubernetes-map-type": "atomic"},
+        ),
+    ] = msgspec.field(default_factory=dict)
+    counts: Annotated[
+        dict[str, int],
+        Meta(description="Of a large job: how many nodes are in each state, and how many away."),
     ] = msgspec.field(default_factory=dict)
 
 
@@ -281,8 +290,26 @@ class JobStatus(_StatusStruct, frozen=True, kw_only=True):
         msgspec.field(default_factory=dict)
     )
     nodes: Annotated[
-        tuple[NodeStatus, ...], Meta(description="Every rank, with its present or last node.")
+        tuple[NodeStatus, ...],
+        Meta(
+            description="Every rank, with its present or last node; of a large job only those that "
+            "are not well."
+        ),
     ] = ()
+    unlisted: Annotated[
+        int,
+        Meta(
+            description="How many ranks are not listed: of a large job only those are that are "
+            "not well."
+        ),
+    ] = 0
+    packed: Annotated[
+        str,
+        Meta(
+            description="Of a large job: what its controller remembers of every rank, compressed. "
+            "`resile describe` shows it."
+        ),
+    ] = ""
     decisions: Annotated[
         tuple[DecisionNote, ...], Meta(description="The most recent decisions, oldest first.")
     ] = ()

@@ -13,13 +13,13 @@ import logging
 import time
 from datetime import datetime, timezone
 
-import msgspec
-
 from resile.control.actions import Decision, StartNode
 from resile.control.observed import INVALID_SPEC, Observed, ObservedNode
 from resile.control.orders import orders_for, unanswered_orders
 from resile.control.reconcile import reconcile
+from resile.job.compact import compact, published
 from resile.job.node import LIVE
+from resile.job.outline import outline
 from resile.job.spec import ElasticJob
 from resile.job.status import AskVerb, ConditionType, JobStatus
 from resile.operator.attending import Attending
@@ -163,11 +163,11 @@ class Look:
             now=time.monotonic(),
             every=self._settings.refresh_seconds,
         )
-        if not (why := self._memory.why_invalid(self._generation)):
-            return status
-        return refused_status(
-            status, why, generation=self._generation, now=_now(), before=self._before
-        )
+        if why := self._memory.why_invalid(self._generation):
+            status = refused_status(
+                status, why, generation=self._generation, now=_now(), before=self._before
+            )
+        return compact(status)
 
     # --- acting -----------------------------------------------------------------------------
 
@@ -233,16 +233,8 @@ class Look:
         if line is None:
             return
         publication = Publication(
-            manifest=msgspec.to_builtins(self._job),
-            status=msgspec.structs.replace(
-                status,
-                step=None,
-                total_steps=None,
-                loss=None,
-                throughput="",
-                training=None,
-                decisions=(),
-            ),
+            manifest=outline(self._job),
+            status=published(status),
             wanted_nodes=nodes_to_come(self._job, status),
             holders=self._attending.holders(),
         )

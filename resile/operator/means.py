@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import aiohttp
 import msgspec
 
+from resile.job.compact import packed
 from resile.job.status import JobStatus
 from resile.operator.mergepatch import merge_patch
 from resile.operator.settings import OperatorSettings
@@ -49,7 +50,7 @@ class Means:
         wrote meanwhile. Returns the job as it is now."""
         metadata = job["metadata"]
         # The phase also while it is the first of all: people look for it in a column.
-        wanted = {"phase": status.phase.value, **msgspec.to_builtins(status)}
+        wanted = {"phase": status.phase.value, **msgspec.to_builtins(packed(status))}
         patch = merge_patch(job.get("status") or {}, wanted)
         try:
             written = await self.client.patch_status(

@@ -12,6 +12,7 @@ from datetime import datetime, timezone
 from resile.control.observed import INVALID_SPEC
 from resile.decoding import DecodeError, convert
 from resile.job.cluster import managed_elsewhere
+from resile.job.compact import unpacked
 from resile.job.errors import ManifestError
 from resile.job.manifest import job_from_data
 from resile.job.podneeds import kubernetes_problems
@@ -111,15 +112,15 @@ def status_of(raw: KubeObject) -> JobStatus:
     """
     written: KubeObject = raw.get("status") or {}
     try:
-        return convert(written, JobStatus)
+        return unpacked(convert(written, JobStatus))
     except DecodeError as error:
         log.warning("the status of %s is read in part: %s", raw["metadata"]["name"], error)
-    return convert({k: v for k, v in written.items() if _readable({k: v})}, JobStatus)
+    return unpacked(convert({k: v for k, v in written.items() if _readable({k: v})}, JobStatus))
 
 
 def _readable(part: KubeObject) -> bool:
     try:
-        convert(part, JobStatus)
+        unpacked(convert(part, JobStatus))
     except DecodeError:
         return False
     return True

@@ -7,12 +7,10 @@ from datetime import datetime
 from msgspec.structs import replace
 
 from resile.control.observed import INVALID_SPEC
+from resile.job.compact import compact
 from resile.job.status import Condition, ConditionStatus, ConditionType, JobStatus
 
-__all__ = ["LONGEST_COMPLAINT", "refused_status"]
-
-LONGEST_COMPLAINT = 8192
-"""Letters of what is wrong with a manifest."""
+__all__ = ["refused_status"]
 
 
 def refused_status(
@@ -35,9 +33,10 @@ def refused_status(
         type=ConditionType.CREATED,
         status=ConditionStatus.FALSE,
         reason=INVALID_SPEC,
-        message=why if len(why) <= LONGEST_COMPLAINT else f"{why[:LONGEST_COMPLAINT]}…",
+        message=why,
         last_transition_time=since,
         observed_generation=generation,
     )
     others = [one for one in status.conditions if one.type is not ConditionType.CREATED]
-    return replace(status, conditions=(refused, *others), observed_generation=generation)
+    told = replace(status, conditions=(refused, *others), observed_generation=generation)
+    return compact(told)

@@ -44,10 +44,12 @@ def with_training(
             # be told how far the job had come.
             round=training.round or status.round,
             world_size=training.world_size or None,
-            training=replace(written_training(training), nodes=_members(status)),
+            training=replace(
+                written_training(training), nodes=_members(status), counts=_counts(status)
+            ),
         )
     if job.spec.suspend and status.training is not None and not status.finished:
-        stopped = replace(status.training, phase=GATHERING, nodes={})
+        stopped = replace(status.training, phase=GATHERING, nodes={}, counts={})
         return replace(told, training=stopped)
     return told
 
@@ -55,9 +57,17 @@ def with_training(
 def with_members(status: JobStatus, seen: JobView) -> JobStatus:
     """The status with what each node does and uses; as it was if nothing worth it has changed."""
     fresh, before = written_training(seen), _members(status)
+    known = {rank.name for rank in status.nodes}
+    if known:  # a master lists whom it likes; only the job's own nodes are written down
+        ours = {name: one for name, one in fresh.nodes.items() if name in known}
+        fresh = replace(fresh, nodes=ours)
     if not _differ(before, fresh.nodes):
         fresh = replace(fresh, nodes=before)
     return replace(status, training=fresh)
+
+
+def _counts(status: JobStatus) -> dict[str, int]:
+    return {} if status.training is None else status.training.counts
 
 
 def _members(status: JobStatus) -> dict[str, MemberStatus]:

@@ -73,16 +73,29 @@ class WorkQueue(Generic[K]):
         self._in_hand: set[K] = set()
         self._alarms: dict[K, asyncio.TimerHandle] = {}
         self._failures: dict[K, int] = {}
+        self._rests_until: dict[K, float] = {}
 
     @property
     def depth(self) -> int:
         """How many keys wait to be handled."""
         return len(self._wanted)
 
+    def rest(self, key: K, seconds: float) -> None:
+        """Have it not handled before so many seconds are over, whoever adds it meanwhile: one
+        that takes much must not take all."""
+        if seconds > 0.0:
+            self._rests_until[key] = time.monotonic() + seconds
+
     def add(self, key: K) -> None:
-        """Have it handled, as soon as a worker is free and its last handler is through."""
+        """Have it handled, as soon as it has rested, a worker is free and its last handler is
+        through."""
         if key in self._wanted:
             return
+        left = self._rests_until.get(key, 0.0) - time.monotonic()
+        if left > 0.0:
+            self.add_after(key, left)
+            return
+        self._rests_until.pop(key, None)
         self._wanted[key] = time.monotonic()
         if key not in self._in_hand:
             self._ready.put_nowait(key)
@@ -119,8 +132,8 @@ class WorkQueue(Generic[K]):
                 raise
             finally:
                 self._in_hand.discard(key)
-                if key in self._wanted:
-                    self._ready.put_nowait(key)
+                if self._wanted.pop(key, None) is not None:
+                    self.add(key)
 
     async def _handle(self, key: K, handler: Callable[[K], Awaitable[None]]) -> None:
         began = time.monotonic()

@@ -14,6 +14,9 @@ from resile.wire.views import JobPicture
 __all__ = ["nodes_to_come", "verdict_of"]
 
 
+_LONGEST_REASON = 1024
+
+
 def verdict_of(seen: JobPicture) -> MasterReport | None:
     """What the master says about the training, once it is over."""
     training = seen.training
@@ -21,7 +24,7 @@ def verdict_of(seen: JobPicture) -> MasterReport | None:
         return None
     return MasterReport(
         succeeded=training.phase == Outcome.SUCCEEDED.value,
-        reason=training.reason,
+        reason=training.reason[:_LONGEST_REASON],
         at=datetime.fromtimestamp(seen.seen, timezone.utc),
     )
 

@@ -46,6 +46,10 @@ def draw_picture(
             _node(rank, seen.get(rank.name), training=training, usage=used.get(rank.name))
             for rank in status.nodes
         )
+        if status.unlisted:  # of a large job its controller tells only who is not well
+            told = {rank.name for rank in status.nodes}
+            others = (view for view in seen.values() if view.name not in told)
+            nodes = (*nodes, *(_visitor(view, training) for view in others))
         phase, message = status.phase.value, headline(status)
     return JobPicture(
         name=name,

@@ -8,10 +8,13 @@ that a cluster's job is shown as one whose master was asked.
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Iterable
 from datetime import datetime, timezone
 
 from msgspec.structs import replace
 
+from resile.job.compact import LISTED, SHOWN
 from resile.job.errors import QuantityError
 from resile.job.quantity import parse_quantity
 from resile.job.status import FirstFailure, JobStatus, MemberStatus, NodeStatus, TrainingStatus
@@ -40,9 +43,16 @@ LARGEST = 2**63
 
 MEBI = 1024**2
 
+AWAY, OTHER = "away", "other"
+_WELL = frozenset({"running", "succeeded", "spare"})
+_STATES = _WELL | {"idle", "ready", "failed"}
+
 
 def written_training(seen: JobView) -> TrainingStatus:
-    """What to write down of a master's view."""
+    """What to write down of a master's view. Of a large job: nodes that are not well, and how many
+    do what."""
+    large = len(seen.nodes) > LISTED
+    nodes = [node for node in seen.nodes if not _well(node)][:SHOWN] if large else seen.nodes
     return TrainingStatus(
         phase=_cut(seen.phase, WORD),
         reason=_cut(seen.reason, SENTENCE),
@@ -50,8 +60,20 @@ def written_training(seen: JobView) -> TrainingStatus:
         max_restarts=seen.max_restarts,
         failure=None if seen.report is None else _failure(seen.report),
         worker_failures=seen.failures,
-        nodes={node.name: _member(node) for node in seen.nodes},
+        nodes={_cut(node.name, WORD): _member(node) for node in nodes},
+        counts=_counts(seen.nodes) if large else {},
     )
+
+
+def _well(node: NodeView) -> bool:
+    return node.connected and node.state in _WELL
+
+
+def _counts(nodes: Iterable[NodeView]) -> dict[str, int]:
+    """How many nodes are in each of the states there are, and how many are away."""
+    states = Counter(node.state if node.state in _STATES else OTHER for node in nodes)
+    away = sum(not node.connected for node in nodes)
+    return {**dict(sorted(states.items())), **({AWAY: away} if away else {})}
 
 
 def with_written_training(status: JobStatus, seen: JobView | None) -> JobStatus:

@@ -15,6 +15,7 @@ from msgspec import structs
 from resile.control.actions import Action, Decision, DeleteNode, StartNode, StopNode
 from resile.control.observed import UNSCHEDULABLE, MasterReport, Observed, ObservedNode
 from resile.control.reconcile import reconcile
+from resile.job.compact import compact, packed, unpacked
 from resile.job.exits import NodeExit, NodeExitCode
 from resile.job.node import Node, NodePhase
 from resile.job.spec import ElasticJob
@@ -54,9 +55,11 @@ class SimulatedPlatform:
 
     def look(self, *, carry_out: bool = True) -> Decision:
         """One call of the controller, as after a crash: with the status read back from JSON."""
-        remembered = decode_status(encode_status(self.status))
+        remembered = unpacked(decode_status(encode_status(packed(self.status))))
+        assert remembered == self.status
         decision = reconcile(self.job, remembered, self.observed(), self.now)
-        self.status = decision.status
+        self.status = compact(decision.status)
+        assert compact(self.status) == self.status
         if carry_out:
             for action in decision.actions:
                 self.carry_out(action)

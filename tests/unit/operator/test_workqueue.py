@@ -244,3 +244,20 @@ async def test_an_observer_hears_of_waits_work_and_failures() -> None:
     async with running(queue, handler):
         await until(lambda: heard["handled"] == 2)
     assert heard == {"waited": 2, "handled": 2, "failed": 1}
+
+
+async def test_a_key_that_rests_is_handled_afterwards_however_often_it_is_added() -> None:
+    queue: WorkQueue[str] = WorkQueue()
+    handled: list[str] = []
+
+    async def handler(key: str) -> None:
+        handled.append(key)
+        queue.add(key)
+        if key == "large":
+            queue.rest(key, 0.2)
+
+    async with running(queue, handler):
+        queue.add("large")
+        queue.add("small")
+        await until(lambda: handled.count("large") == 3)
+    assert handled.count("small") > 20

@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 
 from resile.decoding import DecodeError, convert
+from resile.job.compact import unpacked
 from resile.job.errors import ManifestError
 from resile.job.manifest import job_from_data
 from resile.job.spec import ElasticJob
@@ -90,7 +91,7 @@ def status_in(raw: KubeObject) -> JobStatus | None:
     if not raw.get("status"):
         return None
     try:
-        return convert(raw["status"], JobStatus)
+        return unpacked(convert(raw["status"], JobStatus))
     except DecodeError:
         return None
 

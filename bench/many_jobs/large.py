@@ -1,0 +1,161 @@
+"""One look at a large job, without an API server: what it costs, and how long what it writes is."""
+
+import time
+from dataclasses import dataclass
+from datetime import datetime, timezone
+from typing import Any
+
+import msgspec
+
+from resile.control.observed import Observed
+from resile.control.reconcile import reconcile
+from resile.job.compact import compact, packed, published
+from resile.job.manifest import job_from_data
+from resile.job.node import Node, NodePhase
+from resile.job.outline import outline
+from resile.job.spec import ElasticJob
+from resile.job.status import JobStatus
+from resile.operator.reconciler import status_of
+from resile.operator.training import with_members, with_training
+from resile.platform.kubernetes.facts import kept_of_pod
+from resile.platform.kubernetes.labels import node_labels
+from resile.platform.kubernetes.machines import Machines
+from resile.platform.kubernetes.observing import observe_nodes
+from resile.platform.reports import nodes_to_come
+from resile.wire.messages import Progress, Usage
+from resile.wire.views import JobPicture, JobView, NodeView, Publication
+
+STARTED = "2026-01-01T00:00:00Z"
+READY: dict[str, Any] = {"status": {"conditions": [{"type": "Ready", "status": "True"}]}}
+
+
+@dataclass(frozen=True)
+class LookTrial:
+    """What one look at a job came to that has one node pending and all others running."""
+
+    seconds: float
+    """CPU time from the job and its pods, as they are remembered, to a status and a publication."""
+
+    status: int
+    """Bytes of the status, as it is written into the job."""
+
+    publication: int
+    """Bytes of what the job's master is told."""
+
+
+def look_trial(*, nodes: int) -> LookTrial:
+    """Run one."""
+    job = _job(nodes)
+    first = reconcile(job, JobStatus(), Observed(), datetime.now(timezone.utc))
+    pods = [_pod(rank.node, pending=rank.rank == 0) for rank in first.status.nodes if rank.node]
+    raw = _raw(job, _look({}, job, pods)[0])
+    began = time.process_time()
+    status, publication = _look(raw, job, pods)
+    seconds = time.process_time() - began
+    return LookTrial(seconds, len(msgspec.json.encode(status)), len(publication))
+
+
+def _look(
+    raw: dict[str, Any], job: ElasticJob, pods: list[dict[str, Any]]
+) -> tuple[dict[str, Any], bytes]:
+    before = status_of(raw) if raw else JobStatus()
+    seen = observe_nodes(
+        pods,
+        status=before,
+        machines=Machines({("", pod["spec"]["nodeName"]): READY for pod in pods}, read_until="1"),
+        refused={},
+        in_touch=frozenset(),
+        preempted={},
+    )
+    decision = reconcile(job, before, Observed(nodes=seen), datetime.now(timezone.utc))
+    picture = _picture(job, decision.status)
+    status = with_training(decision.status, job, seen=picture, generation=1)
+    if picture.training is not None:
+        status = with_members(status, picture.training)
+    status = compact(status)
+    written: dict[str, Any] = msgspec.to_builtins(packed(status))
+    publication = Publication(
+        manifest=outline(job), status=published(status), wanted_nodes=nodes_to_come(job, status)
+    )
+    return written, msgspec.json.encode(publication)
+
+
+def _job(nodes: int) -> ElasticJob:
+    worker = {
+        "replicas": {"min": 1, "max": nodes},
+        "image": "train:1",
+        "script": "train.py",
+        "resources": {"limits": {"memory": "64Gi", "nvidia.com/gpu": 8}},
+    }
+    return job_from_data(
+        {
+            "apiVersion": "resile.dev/v1alpha1",
+            "kind": "ElasticJob",
+            "metadata": {"name": "large", "namespace": "team"},
+            "spec": {"roles": {"worker": worker}},
+        }
+    )
+
+
+def _raw(job: ElasticJob, status: dict[str, Any]) -> dict[str, Any]:
+    return {**msgspec.to_builtins(job), "status": status}
+
+
+def _pod(node: Node, *, pending: bool) -> dict[str, Any]:
+    state = {"waiting": {"reason": "ContainerCreating"}}
+    running = {"running": {"startedAt": STARTED}}
+    return kept_of_pod(
+        {
+            "metadata": {
+                "name": node.name,
+                "namespace": "team",
+                "uid": node.name,
+                "resourceVersion": "1",
+                "labels": node_labels("large", node),
+            },
+            "spec": {"nodeName": _host(node), "containers": [{"name": "node"}]},
+            "status": {
+                "phase": "Pending" if pending else "Running",
+                "containerStatuses": [{"name": "node", "state": state if pending else running}],
+            },
+        }
+    )
+
+
+def _host(node: Node) -> str:
+    return f"ip-10-{node.id // 250}-{node.id % 250}-7.us-west-2.compute.internal"
+
+
+def _picture(job: ElasticJob, status: JobStatus) -> JobPicture:
+    nodes = [
+        NodeView(
+            id=rank.rank,
+            name=rank.name,
+            host=rank.host,
+            pid=1,
+            role=rank.role,
+            rank=rank.rank,
+            state="running",
+            connected=True,
+            workers=8,
+            progress=Progress(step=1000, loss=0.5),
+            usage=Usage(cpu=7.5, memory=50 * 1024**3),
+        )
+        for rank in status.nodes
+        if rank.phase is NodePhase.RUNNING
+    ]
+    training = JobView(
+        job=job.metadata.name,
+        phase="running",
+        round=3,
+        reason="",
+        min_nodes=1,
+        max_nodes=len(status.nodes),
+        world_size=8 * len(nodes),
+        restarts=0,
+        max_restarts=3,
+        step=1000,
+        nodes=nodes,
+        report=None,
+    )
+    return JobPicture(name=job.metadata.name, phase="running", training=training)

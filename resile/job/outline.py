@@ -1,0 +1,43 @@
+"""A manifest with no more in it than a job's master decides with.
+
+The master needs sizes, patience and which roles train. Templates, environments and volumes are the
+controller's, may be long, and may hold what is nobody else's business.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+from msgspec.structs import replace
+
+from resile.job.cluster import MasterSpec
+from resile.job.role import RoleSpec
+from resile.job.spec import ElasticJob, Metadata
+
+__all__ = ["outline"]
+
+_SOME = "-"
+
+
+def outline(job: ElasticJob) -> dict[str, Any]:
+    """A sound manifest of the same sizes, roles and patience."""
+    roles = {name: _role(role) for name, role in job.spec.roles.items()}
+    spec = replace(job.spec, roles=roles, master=MasterSpec())
+    metadata = Metadata(name=job.metadata.name, namespace=job.metadata.namespace)
+    data: dict[str, Any] = msgspec.to_builtins(replace(job, metadata=metadata, spec=spec))
+    return data
+
+
+def _role(role: RoleSpec) -> RoleSpec:
+    trains = bool(role.script or role.module)
+    return RoleSpec(
+        replicas=role.replicas,
+        node_unit=role.node_unit,
+        script=_SOME if role.script else None,
+        module=_SOME if role.module else None,
+        command=() if trains else (_SOME,),
+        depends_on=role.depends_on,
+        required=role.required,
+        termination_grace_period_seconds=role.termination_grace_period_seconds,
+    )

@@ -1,0 +1,29 @@
+"""The largest job that there may be, as one object of a real API server."""
+
+from __future__ import annotations
+
+import json
+
+import msgspec
+
+from resile.job.compact import compact, packed, unpacked
+from resile.job.limits import LARGEST_MANIFEST
+from resile.job.manifest import job_from_data
+from resile.job.node import NodePhase
+from resile.job.status import decode_status
+from tests.kube.crd.conftest import Cluster
+from tests.kube.crd.test_crd import as_text, job
+from tests.unit.job.test_compact import worst
+
+
+def test_the_worst_status_of_the_longest_manifest_is_taken(cluster: Cluster) -> None:
+    """Though kubectl keeps the manifest a second time, as far as an annotation may be long."""
+    data = job("largest", {"env": {f"K{n}": "x" * 200 for n in range(900)}, "image": "i"})
+    spec = job_from_data(data)
+    assert LARGEST_MANIFEST * 0.7 < len(msgspec.json.encode(spec)) <= LARGEST_MANIFEST
+    cluster.kubectl("apply", "-f", "-", stdin=as_text(data))
+    status = compact(worst(NodePhase.PENDING))
+    cluster.write_status("largest", json.loads(msgspec.json.encode(packed(status))))
+    found = cluster.get("largest")["status"]
+    assert unpacked(decode_status(msgspec.json.encode(found))) == status
+    cluster.kubectl("delete", "ej", "largest")

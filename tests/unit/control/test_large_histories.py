@@ -1,0 +1,61 @@
+"""A large job decides as a small one does, although its status has no room for everything.
+
+Here every job counts as large: any history that ``test_histories`` thinks of is gone through with a
+status that is compacted, packed and read again before each look.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from resile.job import compact
+from resile.job.node import NodePhase
+from resile.job.spec import ElasticJob
+from tests.unit.control.builders import job
+from tests.unit.control.test_histories import (
+    EVENTS,
+    MISHAPS,
+    Player,
+    histories,
+    jobs,
+    left_in_peace,
+)
+
+
+@pytest.fixture(autouse=True, scope="module")
+def every_job_is_large() -> Iterator[None]:
+    patch = pytest.MonkeyPatch()
+    patch.setattr(compact, "LISTED", -1)
+    patch.setattr(compact, "SHOWN", 1)
+    patch.setattr(compact, "HOSTS", 0)
+    yield
+    patch.undo()
+
+
+@settings(max_examples=100, deadline=None)
+@given(described=jobs(), room=st.integers(1, 8), machines=st.integers(1, 4), history=histories)
+def test_no_history_breaks_a_promise(
+    described: ElasticJob, room: int, machines: int, history: list[tuple[str, int]]
+) -> None:
+    player = Player(described, room=room, machines=machines)
+    for event, number in history:
+        EVENTS[event](player, number)
+        player.check()
+
+
+@settings(max_examples=50, deadline=None)
+@given(
+    machines=st.integers(1, 3),
+    history=st.lists(st.tuples(st.sampled_from(MISHAPS), st.integers(0, 999)), max_size=60),
+)
+def test_after_any_mishaps_it_has_all_its_nodes_again(
+    machines: int, history: list[tuple[str, int]]
+) -> None:
+    described = job({"worker": {"replicas": 3, "dependsOn": ["ps"]}, "ps": {}})
+    sim = left_in_peace(described, machines, history)
+    assert [rank.phase for rank in sim.status.nodes] == [NodePhase.RUNNING] * 4
+    assert sim.status.spent == 0
