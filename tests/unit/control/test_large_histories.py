@@ -30,27 +30,39 @@ from tests.unit.control.test_histories import (
 def every_job_is_large() -> Iterator[None]:
     patch = pytest.MonkeyPatch()
     patch.setattr(compact, "LISTED", -1)
-    patch.setattr(compact, "SHOWN", 1)
+    patch.setattr(compact, "SHOWN", 0)
     patch.setattr(compact, "HOSTS", 0)
     yield
     patch.undo()
 
 
-@settings(max_examples=100, deadline=None)
+AT_ONCE = "a_second_look_changes_nothing"
+"""Words that the first look had, and that there is no room for, are gone at the second."""
+
+
+@settings(max_examples=60, deadline=None)
 @given(described=jobs(), room=st.integers(1, 8), machines=st.integers(1, 4), history=histories)
 def test_no_history_breaks_a_promise(
     described: ElasticJob, room: int, machines: int, history: list[tuple[str, int]]
 ) -> None:
     player = Player(described, room=room, machines=machines)
     for event, number in history:
-        EVENTS[event](player, number)
-        player.check()
+        if event != AT_ONCE:
+            EVENTS[event](player, number)
+            player.check()
+    player.sim.look()
+    first = player.sim.look(carry_out=False)
+    again = player.sim.look(carry_out=False)
+    assert compact.compact(again.status) == compact.compact(first.status), "nothing is written"
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(
     machines=st.integers(1, 3),
-    history=st.lists(st.tuples(st.sampled_from(MISHAPS), st.integers(0, 999)), max_size=60),
+    history=st.lists(
+        st.tuples(st.sampled_from([one for one in MISHAPS if one != AT_ONCE]), st.integers(0, 999)),
+        max_size=60,
+    ),
 )
 def test_after_any_mishaps_it_has_all_its_nodes_again(
     machines: int, history: list[tuple[str, int]]

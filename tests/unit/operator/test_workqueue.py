@@ -252,6 +252,7 @@ async def test_a_key_that_rests_is_handled_afterwards_however_often_it_is_added(
 
     async def handler(key: str) -> None:
         handled.append(key)
+        await asyncio.sleep(0.001)
         queue.add(key)
         if key == "large":
             queue.rest(key, 0.2)
