@@ -74,9 +74,9 @@ def _whole_size(job: ElasticJob) -> Iterator[Finding]:
     if nodes > MOST_NODES:
         message = f"the roles may have {nodes} nodes together; a job has at most {MOST_NODES}"
         yield Finding(("spec", "roles"), message)
-    length = len(msgspec.json.encode(job))
+    length = len(msgspec.json.encode(job.spec))
     if length > LARGEST_MANIFEST:
-        message = f"is {length} bytes long as JSON; a manifest has at most {LARGEST_MANIFEST}"
+        message = f"is {length} bytes long as JSON; a spec has at most {LARGEST_MANIFEST}"
         yield Finding(("spec",), message)
 
 

@@ -12,6 +12,7 @@ import msgspec
 from msgspec import Meta
 
 from resile.job.limits import (
+    LONGEST_ANNOTATION,
     LONGEST_ARGUMENT,
     LONGEST_LEASE,
     LONGEST_PATH,
@@ -25,6 +26,7 @@ from resile.job.limits import (
 
 __all__ = [
     "ENTRIES",
+    "Annotation",
     "Argument",
     "Arguments",
     "Count",
@@ -67,6 +69,7 @@ LeaseSeconds: TypeAlias = Annotated[float, Meta(ge=SHORTEST_LEASE, le=LONGEST_LE
 Text: TypeAlias = Annotated[str, Meta(min_length=1, max_length=1024)]
 PathText: TypeAlias = Annotated[str, Meta(min_length=1, max_length=LONGEST_PATH)]
 Argument: TypeAlias = Annotated[str, Meta(max_length=LONGEST_ARGUMENT)]
+Annotation: TypeAlias = Annotated[str, Meta(max_length=LONGEST_ANNOTATION)]
 Arguments: TypeAlias = Annotated[tuple[Argument, ...], Meta(max_length=MOST_ENTRIES)]
 
 ENTRIES = Meta(max_length=MOST_ENTRIES)

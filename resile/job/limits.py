@@ -11,6 +11,7 @@ __all__ = [
     "DEEPEST_MANIFEST",
     "LARGEST_INTEGER",
     "LARGEST_MANIFEST",
+    "LONGEST_ANNOTATION",
     "LONGEST_ARGUMENT",
     "LONGEST_LEASE",
     "LONGEST_PATH",
@@ -57,8 +58,11 @@ LONGEST_ARGUMENT = 131_071
 (MAX_ARG_STRLEN)."""
 
 LARGEST_MANIFEST = 256 * 1024
-"""Bytes of a manifest as JSON. An object in Kubernetes has 1.5 MiB for its spec, kubectl's copy of
-it, the record of who wrote which field, and the status."""
+"""Bytes of a manifest's spec as JSON. An object in Kubernetes has 1.5 MiB for its spec, kubectl's
+copy of it, the record of who wrote which field, and the status."""
+
+LONGEST_ANNOTATION = 256 * 1024
+"""Kubernetes' own bound, for all annotations together. kubectl keeps the whole manifest in one."""
 
 DEEPEST_MANIFEST = 64
 """Mappings and lists within each other. A pod template has about ten."""

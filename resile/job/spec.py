@@ -16,6 +16,7 @@ from resile.job.cluster import GangPolicy, MasterSpec, managed_elsewhere
 from resile.job.elasticity import Elasticity
 from resile.job.fields import (
     ENTRIES,
+    Annotation,
     Argument,
     Count,
     Key,
@@ -72,7 +73,7 @@ class Metadata(ManifestStruct, frozen=True, kw_only=True):
         Annotated[dict[Key, Argument], ENTRIES], Meta(description="For your own selections.")
     ] = msgspec.field(default_factory=dict)
     annotations: Annotated[
-        Annotated[dict[Key, Argument], ENTRIES], Meta(description="For your own notes.")
+        Annotated[dict[Key, Annotation], ENTRIES], Meta(description="For your own notes.")
     ] = msgspec.field(default_factory=dict)
 
 

@@ -15,7 +15,7 @@ from resile.operator.settings import OperatorSettings
 from resile.operator.telling import Teller
 from resile.operator.world import Key, World
 from resile.platform.kubernetes.client import KubeClient
-from resile.platform.kubernetes.errors import ApiError, refuses_the_object
+from resile.platform.kubernetes.errors import ApiError, KubeError, refuses_the_object
 from resile.platform.kubernetes.kinds import ELASTIC_JOBS, KubeObject
 
 __all__ = ["Means", "StatusRefused"]
@@ -25,7 +25,7 @@ TOO_LARGE = "request is too large"
 """In the words of etcd, which the API server passes on as a fault of its own."""
 
 
-class StatusRefused(Exception):
+class StatusRefused(KubeError):
     """The API server does not take a job's status."""
 
 
