@@ -255,7 +255,12 @@ class TrainingStatus(_StatusStruct, frozen=True, kw_only=True):
         FirstFailure | None, Meta(description="Who failed first, if the training failed.")
     ] = None
     worker_failures: Annotated[
-        dict[str, int], Meta(description="How often workers failed, by node; not where none did.")
+        dict[str, int],
+        Meta(
+            description="How often workers failed, by node; not where none did. Of a large job "
+            "where it was most often.",
+            extra_json_schema={"x-kubernetes-map-type": "atomic"},
+        ),
     ] = msgspec.field(default_factory=dict)
     nodes: Annotated[
         dict[str, MemberStatus],

@@ -73,7 +73,7 @@ class JobView(msgspec.Struct, frozen=True, kw_only=True):
     source: str = ""
     """What that was restored from: memory, storage."""
 
-    failures: dict[str, int] = msgspec.field(default_factory=dict)
+    failures: dict[str, Number] = msgspec.field(default_factory=dict)
     """How often workers failed, by the name of their node; also of nodes that have left."""
 
 

@@ -9,7 +9,7 @@ that a cluster's job is shown as one whose master was asked.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from datetime import datetime, timezone
 
 from msgspec.structs import replace
@@ -59,10 +59,17 @@ def written_training(seen: JobView) -> TrainingStatus:
         restarts=seen.restarts,
         max_restarts=seen.max_restarts,
         failure=None if seen.report is None else _failure(seen.report),
-        worker_failures=seen.failures,
+        worker_failures=_most_failures(seen.failures),
         nodes={_cut(node.name, WORD): _member(node) for node in nodes},
         counts=_counts(seen.nodes) if large else {},
     )
+
+
+def _most_failures(failures: Mapping[str, int]) -> dict[str, int]:
+    """Those of the nodes with the most, as many as a status has room for, in the given order."""
+    most = sorted(failures, key=lambda name: -failures[name])[:LISTED]
+    kept = set(most)
+    return {_cut(name, WORD): count for name, count in failures.items() if name in kept}
 
 
 def _well(node: NodeView) -> bool:

@@ -125,3 +125,25 @@ def test_what_was_written_down_already_is_not_written_over() -> None:
     written = JobStatus(step=3, training=TrainingStatus(phase="running"))
     assert with_written_training(written, view(step=7)) == written
     assert with_written_training(JobStatus(step=3), None) == JobStatus(step=3)
+
+
+def test_what_a_master_tells_is_written_within_bounds_whatever_it_is() -> None:
+    names = [f"train-worker-{n}-{'x' * 500}" for n in range(20_000)]
+    told = view(
+        *(seen(name, state="y" * 9999) for name in names),
+        phase="p" * 99_999,
+        reason="r" * 99_999,
+        failures=dict.fromkeys(names, 3),
+    )
+    written = written_training(told)
+    assert len(msgspec.json.encode(written)) < 200_000
+    assert written.counts == {"other": 20_000}
+
+
+def test_of_a_large_job_those_that_are_not_well_are_written_and_the_rest_is_counted() -> None:
+    nodes = [seen(f"train-worker-{n}", state="running") for n in range(400)]
+    nodes[7] = seen("train-worker-7", state="running", connected=False)
+    nodes[9] = seen("train-worker-9", state="failed")
+    written = written_training(view(*nodes))
+    assert list(written.nodes) == ["train-worker-7", "train-worker-9"]
+    assert written.counts == {"failed": 1, "running": 399, "away": 1}
