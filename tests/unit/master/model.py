@@ -281,7 +281,7 @@ class Model:
 
     def reconnect_all(self) -> None:
         for agent in list(self.agents.values()):
-            if not agent.connected:
+            if not agent.connected and agent.name in self.agents:
                 self.connect(agent)
 
     # --- what tests ask ---------------------------------------------------------------------

@@ -259,8 +259,8 @@ def failure_of(sizes: bytes, steps: Sequence[Step]) -> str:
         for step in steps:
             history.step(*step)
         history.end()
-    except AssertionError as error:
-        return f"{error}\nafter\n  " + "\n  ".join(history.told)
+    except Exception as error:
+        return f"{error!r}\nafter\n  " + "\n  ".join(history.told)
     return ""
 
 

@@ -93,3 +93,16 @@ def test_it_is_still_known_after_a_masters_return_who_has_trained() -> None:
     model.advance(0.3)
     assert model.running == {agent.name}
     assert model.membership.job.restarts == 0
+
+
+def test_nobody_is_asked_to_save_in_a_round_that_a_newcomer_has_just_failed() -> None:
+    model, agent = one_that_trains(max_nodes=3)
+    second = model.join(saves=True)
+    model.advance(0.2)
+    model.reach(second)
+    newcomer = joined(model)
+    model.fail(newcomer)
+    model.ask_to_leave(second)
+    assert second.name not in model.agents, "it need not wait"
+    model.advance(0.3)
+    assert model.running >= {agent.name}
