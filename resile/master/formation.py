@@ -235,8 +235,8 @@ class Formation:
         """A node was asked to go and would like everybody to save before."""
         self._roster.parting.add(node.id)
         running = self._round.phase is RoundPhase.RUNNING and node.id in self._round
-        ending = self._round.succeeded or self._until.verdict is not None
-        if not running or ending:
+        breaking = self._broken or self._until.verdict is not None
+        if not running or breaking or self._round.succeeded:
             self._register.send(node.id, messages.HandoverOver(round=self._round.number))
             return
         self._handovers.begin(f"{node.label} is leaving: {reason}", now, leaving=node.id)
