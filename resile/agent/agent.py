@@ -222,7 +222,7 @@ class Agent:
     def _drain_output(self) -> None:
         """Have everything shown, however slowly it is read; one that leaves does not wait for a
         console that nobody reads."""
-        self._config.output.console.drain(
+        self._config.output.drain(
             stall=STALLED_CONSOLE, keep_waiting=lambda: not self._departure.under_way
         )
 

@@ -16,6 +16,7 @@ import select
 import threading
 import time
 from collections import deque
+from collections.abc import Callable
 from concurrent.futures import Future
 from pathlib import Path
 
@@ -39,7 +40,14 @@ PIPE_BYTES = 1024 * 1024
 """What a pipe can hold, at most: so much is read of a worker that has ended, also if the console
 is blocked, because its last words are in it."""
 
+READ_LIMIT = 30.0
+"""Seconds for which the rest of the output is read at the end of the agent. It takes milliseconds,
+seconds on a machine that has no time; a process that prints for ever would take for ever."""
+
 _CHUNK = 64 * 1024
+
+_LOOK = 0.01
+"""Seconds between two looks whether everything is read."""
 
 
 class OutputFile:
@@ -136,6 +144,11 @@ class OutputStream:
     def may_read(self) -> bool:
         return self.console is None or not self.console.is_full or self.extra > 0
 
+    @property
+    def is_holding(self) -> bool:
+        """Whether the beginning of a line waits to be shown."""
+        return bool(self.held) and self.held_since < float("inf")
+
     def take(self, data: bytes) -> None:
         """Pass on what was read."""
         if self.file is not None:
@@ -182,6 +195,8 @@ class OutputRelay:
         self._endings: deque[OutputStream] = deque()
         self._streams: dict[int, OutputStream] = {}
         self._files: list[OutputFile] = []
+        self._busy = threading.Lock()
+        """Held while bytes move from a pipe to where they go."""
         self._wake_read, self._wake_write = os.pipe()
         os.set_blocking(self._wake_read, False)
         os.set_blocking(self._wake_write, False)
@@ -198,6 +213,30 @@ class OutputRelay:
         if self._thread is None:
             self._thread = threading.Thread(target=self._run, name="relay output", daemon=True)
             self._thread.start()
+
+    def drain(self, *, stall: float, keep_waiting: Callable[[], bool]) -> None:
+        """Wait until what was written so far is read and shown; see :meth:`Console.drain`. Blocks.
+
+        A process that outlives its worker and prints without end is not waited for.
+        """
+        since = time.monotonic()
+        limit = since + (READ_LIMIT if keep_waiting() else stall)
+        while self._has_unread() and time.monotonic() < limit:
+            time.sleep(_LOOK)
+        self.console.drain(stall=stall, keep_waiting=keep_waiting)
+
+    def _has_unread(self) -> bool:
+        """Whether bytes are in a pipe, or between a pipe and the console."""
+        if not self._busy.acquire(timeout=_LOOK):
+            return True
+        try:
+            streams = [*self._arrivals, *self._streams.values()]
+            poll = select.poll()
+            for stream in streams:
+                poll.register(stream.descriptor, select.POLLIN)
+            return bool(poll.poll(0)) or any(stream.is_holding for stream in streams)
+        finally:
+            self._busy.release()
 
     def worker_ended(self, stream: OutputStream) -> None:
         """Its writer has ended: read the rest even if the console is blocked."""
@@ -222,18 +261,24 @@ class OutputRelay:
             for stream in self._streams.values():
                 if stream.may_read:
                     poll.register(stream.descriptor, select.POLLIN)
-            for descriptor, _ in poll.poll(self._pause()):
-                if descriptor == self._wake_read:
-                    with contextlib.suppress(BlockingIOError):
-                        os.read(self._wake_read, 4096)
-                else:
-                    self._read(self._streams[descriptor])
-            self._show_partial_lines()
+            ready = [descriptor for descriptor, _ in poll.poll(self._pause())]
+            with self._busy:
+                self._move(ready)
+
+    def _move(self, ready: list[int]) -> None:
+        for descriptor in ready:
+            if descriptor == self._wake_read:
+                with contextlib.suppress(BlockingIOError):
+                    os.read(self._wake_read, 4096)
+            else:
+                self._read(self._streams[descriptor])
+        self._show_partial_lines()
 
     def _update(self) -> None:
         while self._arrivals:
-            stream = self._arrivals.popleft()
-            self._streams[stream.descriptor] = stream
+            # Never in neither: whoever waits for all streams looks at both.
+            self._streams[self._arrivals[0].descriptor] = self._arrivals[0]
+            self._arrivals.popleft()
         while self._endings:
             stream = self._endings.popleft()
             if stream.console is not None and stream.console.size < MOST - PIPE_BYTES:

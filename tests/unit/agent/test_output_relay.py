@@ -106,6 +106,16 @@ def test_last_words_are_heard_also_if_nobody_reads_the_console(console: Reader) 
     assert console.writer.size >= FULL
 
 
+def test_all_that_was_written_is_waited_for_at_the_end(console: Reader) -> None:
+    relay = relay_to(console)
+    for number in range(1, 21):
+        _, write = piped(relay, console.writer)
+        os.write(write, b"x" * 2000)  # no newline, and the pipe stays open
+        relay.drain(stall=PATIENCE, keep_waiting=lambda: True)
+        assert console.writer.written >= number * 2000
+        os.close(write)
+
+
 def test_what_could_not_be_written_to_the_console_is_counted() -> None:
     writer = ConsoleWriter(os.open("/dev/full", os.O_WRONLY), "stdout")
     writer.write(LineSource(), b"lost\n")
