@@ -95,7 +95,7 @@ class Fence:
 
     def superseded(self, attempt: str, step: int) -> str:
         """Why a step of this attempt is not one to go on from; empty if it is."""
-        own = self._claim_of(attempt)
+        own = self.claim_of(attempt)
         return "" if own is None else self._passed_over(own, step)
 
     def superseded_round(self, run: str, round_: int, step: int) -> str:
@@ -109,7 +109,8 @@ class Fence:
             return ""
         return f"round {own.round} was superseded: {min(later, key=lambda c: c.step).sentence}"
 
-    def _claim_of(self, attempt: str) -> Claim | None:
+    def claim_of(self, attempt: str) -> Claim | None:
+        """The claim of the round that an attempt belongs to, if it has made one."""
         names = {attempt, _FURTHER_TRY.sub(r"\1", attempt)}
         return next((one for one in self.claims if one.attempt in names), None)
 

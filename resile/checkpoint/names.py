@@ -13,7 +13,7 @@ from __future__ import annotations
 import re
 
 __all__ = ["ENTRY_ENDING", "MANIFEST", "PART_ENDING", "TEMPORARY_ENDING"]
-__all__ += ["is_attempt", "is_ours", "step_folder", "step_of"]
+__all__ += ["attempt_of", "is_attempt", "is_ours", "step_folder", "step_of"]
 
 MANIFEST = "manifest.json"
 PART_ENDING = ".safetensors"
@@ -23,6 +23,9 @@ TEMPORARY_ENDING = ".tmp"
 _ATTEMPT = r"[A-Za-z0-9_-]+"
 _FILE = rf"manifest\.json|(rank|replica)-\d+-of-\d+\.{_ATTEMPT}\.(safetensors|json)"
 _OURS = re.compile(rf"({_FILE})|\.({_FILE})\.[0-9a-f]+\.tmp")
+_PART = re.compile(
+    rf"\.?(rank|replica)-\d+-of-\d+\.(?P<attempt>{_ATTEMPT})\.(safetensors|json)(\.[0-9a-f]+\.tmp)?"
+)
 _STEP = re.compile(r"step-(\d{9,})")
 
 
@@ -40,6 +43,12 @@ def step_of(folder: str) -> int | None:
     """The step whose checkpoint lies in a folder of this name."""
     found = _STEP.fullmatch(folder)
     return int(found.group(1)) if found else None
+
+
+def attempt_of(name: str) -> str:
+    """The attempt that a part, an entry, or a temporary file of one is of; empty for others."""
+    found = _PART.fullmatch(name)
+    return found.group("attempt") if found else ""
 
 
 def is_ours(name: str) -> bool:

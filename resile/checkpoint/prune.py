@@ -5,36 +5,28 @@ what it writes now to the steps it left behind), and always the newest that is w
 is removed manifest first: from then on it does not exist, so that a kill in the middle leaves
 remains and never a checkpoint that lacks parts.
 
-Remains (parts of attempts that were never published, temporary files) are removed only when they
-are old *and* their step is not beyond the newest checkpoint: what is beyond may be being written at
-this moment by another node. A folder whose manifest cannot be read is left alone, it may be of a
-newer Resile; so are files with names that are not ours.
+What unfinished writes left behind goes as well (:mod:`resile.checkpoint.remains`).
 """
 
 from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from resile.checkpoint.errors import (
     CheckpointError,
-    NoCheckpoint,
     NotThere,
-    PartDamaged,
-    StorageRefused,
 )
-from resile.checkpoint.names import ENTRY_ENDING, MANIFEST, PART_ENDING, is_ours, step_folder
+from resile.checkpoint.names import MANIFEST
+from resile.checkpoint.remains import REMAINS_AGE, find_remains
 from resile.checkpoint.shelf import Checkpoint, Depth, Shelf
 from resile.checkpoint.storage import Item
 
-__all__ = ["REMAINS_AGE", "Pruning", "plan_pruning", "prune", "prune_after_publishing"]
+__all__ = ["Pruning", "plan_pruning", "prune", "prune_after_publishing"]
 
 log = logging.getLogger("resile.checkpoint")
-
-REMAINS_AGE = 3600.0
-"""Seconds. No writer is silent for so long: within its patience it gives up or goes on."""
 
 
 @dataclass(frozen=True)
@@ -118,22 +110,18 @@ def plan_pruning(
     superseded = [one for one in there if fence.superseded(one.attempt, one.step)]
     lasting = [one for one in there if one not in superseded]
     doomed = [*superseded, *_doomed(shelf, lasting, keep, depth)]
+    gone = find_remains(shelf, there, fence, age=remains_age, now=now)
     manifests: list[str] = []
     files: list[str] = []
-    remains: list[str] = []
-    size = 0
-    for checkpoint, item, path in _our_files(shelf, there):
-        if not _belongs(checkpoint, item):
-            if item.modified >= now() - remains_age:
-                continue
-            remains.append(path)
-        elif checkpoint not in doomed:
-            continue
-        else:
+    size = sum(item.size for one in gone for item in one.items)
+    for checkpoint in doomed:
+        for item in _files_of(shelf, checkpoint):
+            path = f"{checkpoint.folder}/{item.name}"
             (manifests if item.name == MANIFEST else files).append(path)
-        size += item.size
+            size += item.size
     steps = tuple(checkpoint.step for checkpoint in doomed)
-    return Pruning(steps, tuple(manifests), tuple(files), tuple(remains), size)
+    remains = tuple(path for one in gone for path in one.paths)
+    return Pruning(steps, tuple(manifests), tuple(files), remains, size)
 
 
 def _doomed(shelf: Shelf, there: list[Checkpoint], keep: int, depth: Depth) -> list[Checkpoint]:
@@ -145,40 +133,9 @@ def _doomed(shelf: Shelf, there: list[Checkpoint], keep: int, depth: Depth) -> l
     return [one for one in there if one.step not in kept and one.step != whole]
 
 
-def _our_files(
-    shelf: Shelf, there: list[Checkpoint]
-) -> Iterator[tuple[Checkpoint | None, Item, str]]:
-    """Every file of ours that may be looked at, with the checkpoint of its folder if it has one."""
-    if not there:
-        return
-    by_step = {checkpoint.step: checkpoint for checkpoint in there}
-    for step in shelf.steps():
-        if step > there[0].step or (step not in by_step and not _never_published(shelf, step)):
-            continue
-        try:
-            items = shelf.storage.list(step_folder(step))
-        except NotThere:
-            continue
-        for item in items:
-            if is_ours(item.name) and not item.is_folder:
-                yield by_step.get(step), item, f"{step_folder(step)}/{item.name}"
-
-
-def _never_published(shelf: Shelf, step: int) -> bool:
+def _files_of(shelf: Shelf, checkpoint: Checkpoint) -> list[Item]:
     try:
-        shelf.at(step)
-    except NoCheckpoint:
-        return True
-    except (PartDamaged, StorageRefused):
-        pass
-    return False
-
-
-def _belongs(checkpoint: Checkpoint | None, item: Item) -> bool:
-    """Whether a file is the manifest, a part or an entry of this checkpoint."""
-    if checkpoint is None:
-        return False
-    names = {part.name for part in checkpoint.manifest.parts}
-    return item.name == MANIFEST or any(
-        item.name.removesuffix(ending) in names for ending in (PART_ENDING, ENTRY_ENDING)
-    )
+        items = shelf.storage.list(checkpoint.folder)
+    except NotThere:
+        return []
+    return [item for item in items if item.name in checkpoint.names and not item.is_folder]

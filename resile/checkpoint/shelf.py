@@ -27,7 +27,7 @@ from resile.checkpoint.errors import (
 )
 from resile.checkpoint.fence import Fence, read_fence
 from resile.checkpoint.manifest import Manifest, PartEntry, decode_manifest
-from resile.checkpoint.names import MANIFEST, PART_ENDING, step_folder, step_of
+from resile.checkpoint.names import ENTRY_ENDING, MANIFEST, PART_ENDING, step_folder, step_of
 from resile.checkpoint.storage import Storage, read_whole
 
 __all__ = ["Checkpoint", "Depth", "Shelf"]
@@ -36,6 +36,9 @@ log = logging.getLogger("resile.checkpoint")
 
 PIECE = 8 << 20
 """Bytes read and hashed at a time."""
+
+
+_ENDINGS = (PART_ENDING, ENTRY_ENDING)
 
 
 class Depth(str, Enum):
@@ -63,6 +66,12 @@ class Checkpoint:
     def attempt(self) -> str:
         """The name of the try that wrote it."""
         return self.manifest.parts[0].name.partition(".")[2] if self.manifest.parts else ""
+
+    @property
+    def names(self) -> frozenset[str]:
+        """All its files."""
+        files = (part.name + ending for part in self.manifest.parts for ending in _ENDINGS)
+        return frozenset((MANIFEST, *files))
 
     def path(self, part: PartEntry) -> str:
         """Where a part lies on its storage."""

@@ -12,8 +12,9 @@ import click
 
 from resile.checkpoint.errors import CheckpointError, NoCheckpoint, NotThere
 from resile.checkpoint.fence import Fence
-from resile.checkpoint.prune import REMAINS_AGE, Pruning, plan_pruning
+from resile.checkpoint.prune import Pruning, plan_pruning
 from resile.checkpoint.prune import prune as carry_out_pruning
+from resile.checkpoint.remains import REMAINS_AGE
 from resile.checkpoint.shelf import Checkpoint, Depth, Shelf
 from resile.checkpoint.storage import open_storage
 from resile.cli.amounts import memory

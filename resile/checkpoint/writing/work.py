@@ -16,14 +16,16 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from functools import partial
 
 from resile.checkpoint import packets
 from resile.checkpoint.commit import publish, write_part
-from resile.checkpoint.errors import CheckpointError
+from resile.checkpoint.errors import CheckpointError, PartsMissing, Superseded
 from resile.checkpoint.mapping import gather, map_memory
 from resile.checkpoint.moving import pull, push
 from resile.checkpoint.patience import Patience
 from resile.checkpoint.prune import prune_after_publishing
+from resile.checkpoint.remains import discard_attempt, with_room
 from resile.checkpoint.shelf import Shelf
 from resile.checkpoint.slots import BEGIN
 from resile.checkpoint.storage import Storage, open_storage
@@ -134,6 +136,8 @@ class Work:
 
     def _write(self, order: Write, descriptors: list[int], tell: Tell) -> None:
         well = _told(tell, lambda: _write_parts(order, descriptors, tell))
+        if not well and order.publication is not None:
+            _discard(order.target)
         publication = order.publication
         if well and publication is not None:
             self._in_thread(lambda: self._publish(order.target, publication, tell))
@@ -163,7 +167,11 @@ class Work:
         self, target: Target, publication: Publication, tell: Tell, overtaken: threading.Event
     ) -> Published:
         storage = open_storage(target.url, **target.options)
-        published = _publish(storage, target, publication, tell, overtaken)
+        try:
+            published = _publish(storage, target, publication, tell, overtaken)
+        except (PartsMissing, Superseded):
+            discard_attempt(Shelf(storage), step=target.step, attempt=target.attempt)
+            raise
         prune_after_publishing(
             Shelf(storage),
             keep=publication.keep,
@@ -191,6 +199,10 @@ def _told(tell: Tell, action: Callable[[], Finished]) -> bool:
 def _write_parts(order: Write, descriptors: list[int], tell: Tell) -> Written:
     started = time.monotonic()
     target = order.target
+
+    def say(text: str) -> None:
+        tell(Progress(text=text))
+
     try:
         storage = open_storage(target.url, **target.options)
         for descriptor, length in zip(descriptors, order.lengths, strict=True):
@@ -198,17 +210,29 @@ def _write_parts(order: Write, descriptors: list[int], tell: Tell) -> Written:
                 map_memory(descriptor, writable=False) as whole,
                 whole[BEGIN : BEGIN + length] as part,
             ):
-                write_part(
-                    storage,
-                    part,
-                    attempt=target.attempt,
-                    patience=Patience(target.patience),
-                    tell=lambda text: tell(Progress(text=text)),
+                with_room(
+                    Shelf(storage),
+                    partial(
+                        write_part,
+                        storage,
+                        part,
+                        attempt=target.attempt,
+                        patience=Patience(target.patience),
+                        tell=say,
+                    ),
+                    tell=say,
                 )
     finally:
         for descriptor in descriptors:
             os.close(descriptor)
     return Written(size=sum(order.lengths), seconds=time.monotonic() - started)
+
+
+def _discard(target: Target) -> None:
+    """The parts of a checkpoint that will not be published: nobody else would."""
+    with contextlib.suppress(CheckpointError):
+        shelf = Shelf(open_storage(target.url, **target.options))
+        discard_attempt(shelf, step=target.step, attempt=target.attempt)
 
 
 def _publish(

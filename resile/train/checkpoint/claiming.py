@@ -11,6 +11,8 @@ from collections.abc import Callable
 
 from resile.checkpoint.errors import CheckpointError
 from resile.checkpoint.fence import Claim, claim
+from resile.checkpoint.remains import remove_remains
+from resile.checkpoint.shelf import Shelf
 from resile.checkpoint.storage import Storage
 
 __all__ = ["make_claim_beside"]
@@ -22,6 +24,7 @@ def make_claim_beside(storage: Storage, mine: Claim, *, warn: Callable[[str], No
     def make() -> None:
         try:
             fence = claim(storage, mine)
+            remove_remains(Shelf(storage))  # of rounds that are over now
         except CheckpointError:
             return
         if why := fence.superseded(mine.attempt, mine.step + 1):

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 from resile.checkpoint.commit import publish, write_part
@@ -16,6 +17,7 @@ from resile.checkpoint.fence import Claim
 from resile.checkpoint.keeping import Accepted, Busy, Publication, SnapshotMemory
 from resile.checkpoint.part import PartKind
 from resile.checkpoint.prune import prune_after_publishing
+from resile.checkpoint.remains import with_room
 from resile.checkpoint.shelf import Shelf
 from resile.checkpoint.storage import Storage
 from resile.train.checkpoint.agreement import Place
@@ -187,7 +189,8 @@ class Saver:
                 if kind in self._kinds():
                     buffer = memoryview(bytearray(portion.size))
                     portion.write(buffer)
-                    write_part(self._storage, buffer, attempt=self._try)
+                    write = partial(write_part, self._storage, buffer, attempt=self._try)
+                    with_room(Shelf(self._storage), write, tell=self._warn)
             if publication := self._publication():
                 publish(
                     self._storage,

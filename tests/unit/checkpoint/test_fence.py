@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from resile.checkpoint.commit import publish, write_part
@@ -183,6 +183,7 @@ def test_old_claims_are_removed(storage: Storage) -> None:
     assert kept == list(range(11, MOST_CLAIMS + 11))
 
 
+@settings(deadline=None)
 @given(st.lists(st.integers(0, 50), min_size=1, max_size=6), st.data())
 def test_a_step_counts_if_no_later_round_went_back_behind_it(
     begins: list[int], data: st.DataObject

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from resile.checkpoint.commit import write_part
+from resile.checkpoint.errors import StorageRefused
+from resile.checkpoint.fence import Claim, claim
 from resile.checkpoint.local_storage import LocalStorage
 from resile.checkpoint.prune import plan_pruning, prune
+from resile.checkpoint.remains import discard_attempt, remove_remains, with_room
 from resile.checkpoint.shelf import Depth, Shelf
 from resile.checkpoint.storage import open_storage
 from tests.unit.checkpoint.parts import HASTY, rank_part, save
@@ -87,24 +92,89 @@ def test_old_remains_of_writes_that_never_ended_go(tmp_path: Path) -> None:
     assert not temporary.exists()
 
 
-def test_young_remains_and_those_beyond_the_newest_checkpoint_stay(tmp_path: Path) -> None:
+def test_remains_of_which_anything_changed_lately_stay(tmp_path: Path) -> None:
+    """One rank's part waits for another's, which takes hours."""
     shelf = make_shelf(tmp_path, 20)
-    write_part(shelf.storage, rank_part(10, 0), attempt="young", patience=HASTY)
-    write_part(shelf.storage, rank_part(30, 0), attempt="beyond", patience=HASTY)
-    for path in tmp_path.rglob("*beyond*"):
+    for step in (10, 30):
+        for rank in range(2):
+            write_part(shelf.storage, rank_part(step, rank), attempt="young", patience=HASTY)
+    for path in tmp_path.rglob("rank-00000*young*"):
         age(path)
     assert prune(shelf, keep=1).remains == ()
-    assert len(list(tmp_path.rglob("*young*"))) == 2
-    assert len(list(tmp_path.rglob("*beyond*"))) == 2
+    assert len(list(tmp_path.rglob("*young*"))) == 8
 
 
-def test_without_any_checkpoint_nothing_is_removed(tmp_path: Path) -> None:
-    storage = LocalStorage(tmp_path)
-    write_part(storage, rank_part(10, 0), attempt="only", patience=HASTY)
-    for path in tmp_path.rglob("*"):
+def test_old_remains_beyond_the_newest_checkpoint_go_and_where_there_is_none(
+    tmp_path: Path,
+) -> None:
+    for folder, steps in (("some", [20]), ("none", [])):
+        shelf = make_shelf(tmp_path / folder, *steps)
+        write_part(shelf.storage, rank_part(30, 0), attempt="beyond", patience=HASTY)
+        for path in tmp_path.rglob("*beyond*"):
+            age(path)
+        assert len(prune(shelf, keep=1).remains) == 2
+    assert not list(tmp_path.rglob("*beyond*"))
+
+
+def test_what_the_present_round_wrote_beyond_the_newest_checkpoint_stays(tmp_path: Path) -> None:
+    shelf = make_shelf(tmp_path, 20)
+    mine = Claim(attempt="r2-0000beef", run="a", round=2, step=20, time=0.0)
+    claim(shelf.storage, mine)
+    write_part(shelf.storage, rank_part(30, 0), attempt=mine.attempt, patience=HASTY)
+    for path in tmp_path.rglob("*beef*"):
         age(path)
-    assert prune(Shelf(storage), keep=1).remains == ()
-    assert len(list(tmp_path.rglob("*only*"))) == 2
+    assert prune(shelf, keep=1).remains == ()
+
+
+def test_what_a_round_that_is_over_can_never_publish_goes_at_once(tmp_path: Path) -> None:
+    shelf = make_shelf(tmp_path, 20)
+    for number, begin in ((1, 0), (2, 20)):
+        attempt = f"r{number}-0000beef"
+        claim(shelf.storage, Claim(attempt=attempt, run="a", round=number, step=begin, time=0.0))
+    for step in (20, 30):
+        write_part(shelf.storage, rank_part(step, 0), attempt="r1-0000beef", patience=HASTY)
+    assert remove_remains(shelf) > 0
+    assert not list((tmp_path / "step-000000030").glob("*beef*"))
+    assert len(list((tmp_path / "step-000000020").glob("*beef*"))) == 2, "may be published yet"
+
+
+class Full(LocalStorage):
+    """A disk with room for so many files."""
+
+    room = 9
+
+    def write(self, path: str, chunks: Iterable[memoryview], **settings: Any) -> None:
+        if sum(1 for one in self.root.rglob("*") if one.is_file()) >= self.room:
+            raise StorageRefused("cannot write: No space left on device")
+        super().write(path, chunks, **settings)
+
+
+def test_a_disk_that_is_full_of_remains_is_full_no_more(tmp_path: Path) -> None:
+    make_shelf(tmp_path, 20)  # seven files, and two more
+    write_part(LocalStorage(tmp_path), rank_part(30, 0), attempt="killed", patience=HASTY)
+    storage, told = Full(tmp_path), list[str]()
+
+    def write() -> object:
+        return write_part(storage, rank_part(40, 0), attempt="a2", patience=HASTY)
+
+    with pytest.raises(StorageRefused):
+        with_room(Shelf(storage), write, tell=told.append)
+    for path in tmp_path.rglob("*killed*"):
+        age(path)
+    with_room(Shelf(storage), write, tell=told.append)
+    assert told == ["removed 0 MiB that unfinished writes had left behind"]
+
+
+def test_an_attempt_that_is_given_up_is_removed_unless_it_was_published(tmp_path: Path) -> None:
+    shelf = make_shelf(tmp_path, 20)
+    for attempt in ("lost", "other"):
+        write_part(shelf.storage, rank_part(20, 0), attempt=attempt, patience=HASTY)
+    discard_attempt(shelf, step=20, attempt="lost")
+    discard_attempt(shelf, step=20, attempt="a1")
+    discard_attempt(shelf, step=99, attempt="a1")
+    assert shelf.damages(shelf.at(20)) == []
+    assert not list(tmp_path.rglob("*lost*"))
+    assert len(list(tmp_path.rglob("*other*"))) == 2
 
 
 def test_a_users_own_files_are_never_touched(tmp_path: Path) -> None:
@@ -141,6 +211,7 @@ def test_keeping_none_is_refused(tmp_path: Path) -> None:
         prune(make_shelf(tmp_path, 10), keep=0)
 
 
+@settings(deadline=None)
 @given(
     saved=st.lists(st.tuples(st.integers(0, 50), st.booleans()), min_size=1, max_size=8),
     keep=st.integers(1, 4),
