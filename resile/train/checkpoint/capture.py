@@ -70,12 +70,20 @@ class Capture:
     """Takes the state of one worker, again and again; remembers what stays the same."""
 
     def __init__(
-        self, *, rank: int = 0, world: int = 1, local_rank: int = 0, local_world: int = 1
+        self,
+        *,
+        rank: int = 0,
+        world: int = 1,
+        local_rank: int = 0,
+        local_world: int = 1,
+        trust: bool = False,
     ) -> None:
+        """``trust``: also save what can only be restored by unpickling."""
         self._rank = rank
         self._world = world
         self._local_rank = local_rank
         self._local_world = local_world
+        self._trust = trust
         self._names = Names()
         self._locator = Locator(world)
         self._sizes: dict[str, int] = {}
@@ -85,10 +93,10 @@ class Capture:
     @torch.no_grad()  # type: ignore[untyped-decorator]
     def take(self, state: Mapping[str, Any], *, step: int) -> Captured:
         """What this worker saves of ``state``. The tensors are live: write before they change."""
-        tree = StateTree(state, self._names)
+        tree = StateTree(state, self._names, trust=self._trust)
         common, own = self._located(tree.tensors)
         mine = self._share(common)
-        private = _Private(taken=tree.tensors)
+        private = _Private(taken=tree.tensors, trust=self._trust)
         values = private.encode(tree.per_rank)
         own.update(self._located(private.tensors)[0])
         tensors = {**tree.tensors, **private.tensors}
@@ -150,7 +158,8 @@ class _Private:
     """What only this rank has and no other can use as its own: random states, states of objects
     that are per rank."""
 
-    def __init__(self, *, taken: Iterable[str]) -> None:
+    def __init__(self, *, taken: Iterable[str], trust: bool) -> None:
+        self.trust = trust
         self._names = TensorNames(taken)
 
     @property

@@ -17,11 +17,10 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from typing import Any
-
-import msgspec
 
 from resile.checkpoint.commit import new_attempt
 from resile.checkpoint.errors import FolderTaken
@@ -37,6 +36,7 @@ from resile.checkpoint.keeping import (
 from resile.checkpoint.ownership import TAKE_OVER_VARIABLE, is_taken, names_a_job, refusal
 from resile.checkpoint.storage import Storage, open_storage
 from resile.train.checkpoint.agreement import Agreement, Place, connect_early, open_agreement
+from resile.train.checkpoint.arguments import check_arguments
 from resile.train.checkpoint.choosing import Source
 from resile.train.checkpoint.claiming import make_claim_beside
 from resile.train.checkpoint.confirming import confirm
@@ -89,7 +89,8 @@ class Checkpointer:
         take_over: bool = False,
         quiet: bool = False,
     ) -> None:
-        _check(every, checkpoint_every, keep, storage_options)
+        check_arguments(every, checkpoint_every, keep, storage_options)
+        self._using = threading.RLock()
         self._every = every
         self._checkpoint_every = checkpoint_every
         self._keep = keep
@@ -178,6 +179,7 @@ class Checkpointer:
             attempt=attempt,
             claim=self._claim,
             keep=self._keep,
+            trust=self._trust,
             tell=self._tell,
             warn=self._warn,
         )
@@ -210,6 +212,10 @@ class Checkpointer:
 
     def step(self, step: int, state: dict[str, Any]) -> None:
         """Say that ``step`` is done; saves ``state`` if that is due."""
+        with self._alone("step"):
+            self._step(step, state)
+
+    def _step(self, step: int, state: dict[str, Any]) -> None:
         self._claim_folder()
         done = step + 1
         _advance(state)
@@ -233,14 +239,15 @@ class Checkpointer:
         went wrong; TimeoutError if storage did not come to an end. Without a directory there is
         only the snapshot in memory, and nothing to wait for.
         """
-        self._claim_folder()
-        done = step + 1
-        self._save(done, state, durable=True)
-        if self._storage is not None:
-            self._confirmed += 1
-            topic = f"saved/{self._confirmed}"
-            saver = self._ready_saver()
-            confirm(self._agree(), saver, step=done, topic=topic, timeout=timeout)
+        with self._alone("save"):
+            self._claim_folder()
+            done = step + 1
+            self._save(done, state, durable=True)
+            if self._storage is not None:
+                self._confirmed += 1
+                topic = f"saved/{self._confirmed}"
+                saver = self._ready_saver()
+                confirm(self._agree(), saver, step=done, topic=topic, timeout=timeout)
 
     def wait(self, timeout: float = 600.0) -> None:
         """Wait until nothing is left to be written by this node; ``status()`` says how it went."""
@@ -268,6 +275,19 @@ class Checkpointer:
 
     def __exit__(self, *error: object) -> None:
         self.close()
+
+    @contextlib.contextmanager
+    def _alone(self, what: str) -> Iterator[None]:
+        """All workers make these calls in one order, which several threads do not have."""
+        if not self._using.acquire(blocking=False):
+            raise RuntimeError(
+                f"{what}() was called while another thread is saving: call step() and save() from "
+                "one thread, as all workers have to make these calls in the same order"
+            )
+        try:
+            yield
+        finally:
+            self._using.release()
 
     def _claim_folder(self) -> None:
         """Before the first step that is saved: who only restores leaves the folder as it is. All
@@ -378,35 +398,6 @@ class Checkpointer:
         if not self._quiet:
             who = f"rank {self._place.rank}: " if self._place.world > 1 else ""
             print(f"resile: {who}{text}", file=sys.stderr, flush=True)
-
-
-def _check(
-    every: int | Auto,
-    checkpoint_every: int | None,
-    keep: int,
-    storage_options: dict[str, Any] | None,
-) -> None:
-    try:
-        msgspec.msgpack.encode(storage_options)
-    except (TypeError, ValueError) as error:
-        raise ValueError(
-            f"storage_options are plain values, since another process writes to storage: {error}"
-        ) from None
-    if isinstance(every, int) and every < 1:
-        raise ValueError(f"every is a number of steps, 1 or more, or Auto(); not {every}")
-    if keep < 0:
-        raise ValueError(f"keep is how many checkpoints stay, 0 for all; not {keep}")
-    if checkpoint_every is None:
-        return
-    if checkpoint_every < 1:
-        raise ValueError(
-            f"checkpoint_every is a number of steps, 1 or more; not {checkpoint_every}"
-        )
-    if isinstance(every, int) and checkpoint_every % every:
-        raise ValueError(
-            f"checkpoint_every ({checkpoint_every}) is a multiple of every ({every}): what is "
-            "written to storage is a snapshot"
-        )
 
 
 def _advance(state: dict[str, Any]) -> None:

@@ -146,4 +146,27 @@ def _difference(target: Any, stored: Stored) -> str | None:
         return f"shape {list(target.shape)} in the state, {list(stored.shape)} in the checkpoint"
     if target.dtype != stored.dtype:
         return f"{target.dtype} in the state, {stored.dtype} in the checkpoint"
+    if _shares_elements(target.to_local() if is_dtensor(target) else target):
+        return (
+            "several of its elements are one in memory (an expanded tensor), so it cannot be "
+            "filled; give the state a .clone() of it"
+        )
     return None
+
+
+def _shares_elements(target: Any) -> bool:
+    """Whether writing one element would change another."""
+    if target.layout is not torch.strided or target.is_contiguous():
+        return False
+    reach = 0
+    """The last element that the smaller strides reach; a larger stride has to lead beyond it."""
+    for extent, stride in sorted(zip(target.shape, target.stride(), strict=True), key=_by_stride):
+        if extent > 1:
+            if stride <= reach:
+                return True
+            reach += (extent - 1) * stride
+    return False
+
+
+def _by_stride(one: tuple[int, int]) -> int:
+    return one[1]

@@ -1,25 +1,28 @@
 """A state as data for JSON: the writing half of :mod:`resile.train.checkpoint.values`.
 
 Types are told apart exactly, not by ``isinstance``: a subclass may carry more than its base, so it
-counts as a kind of its own. What cannot be read back without the user's trust is said when it is
-written, not only when it is missed.
+counts as a kind of its own. What cannot be read back without the user's trust is refused when it is
+written: a checkpoint that nobody can restore is noticed when it is needed most.
 """
 
 from __future__ import annotations
 
 import base64
 import io
-import logging
 import math
 import sys
-from collections import OrderedDict
+from collections import Counter, OrderedDict, defaultdict, deque
 from collections.abc import Callable
+from dataclasses import is_dataclass
+from enum import Enum
+from types import SimpleNamespace
 from typing import Any, Final, Protocol
 
 import torch
 
 from resile.train.checkpoint import arrays
 from resile.train.checkpoint.errors import UnsupportedState
+from resile.train.checkpoint.standard_values import WRITERS, factory_name
 from resile.train.checkpoint.values import Path, named
 
 __all__ = ["STATELESS", "Keeper", "encode"]
@@ -31,12 +34,14 @@ STATELESS: Final = object()
 """Says of a value that it is no object with a state of its own."""
 
 _INT64 = 1 << 63
-_log = logging.getLogger("resile")
 _untrusted: set[type] = set()
 
 
 class Keeper(Protocol):
     """Where tensors go while a state is encoded, and who knows about objects."""
+
+    trust: bool
+    """Whether values may be written that can only be read back with the user's trust."""
 
     def tensor(self, tensor: Any, path: Path, /) -> str | None:
         """Keep a tensor; its name, or None if it cannot be kept as one."""
@@ -51,6 +56,9 @@ def encode(value: Any, *, keeper: Keeper, path: Path = ()) -> Any:
     simple = _SIMPLE.get(kind)
     if simple is not None:
         return simple(value)
+    standard = WRITERS.get(kind)
+    if standard is not None:
+        return _write_standard(value, standard, keeper, path)
     if len(path) > DEEPEST:
         raise UnsupportedState(f"{'.'.join(path[:6])}… is nested too deeply, or contains itself")
     nested = _NESTED.get(kind)
@@ -58,7 +66,7 @@ def encode(value: Any, *, keeper: Keeper, path: Path = ()) -> Any:
         return nested(value, keeper, path)
     if isinstance(value, torch.Tensor):
         name = keeper.tensor(value, path)
-        return _write_other(value, path) if name is None else {"$tensor": name}
+        return _write_other(value, keeper, path) if name is None else {"$tensor": name}
     found = keeper.object(value, path)
     if found is not STATELESS:
         return found
@@ -67,7 +75,14 @@ def encode(value: Any, *, keeper: Keeper, path: Path = ()) -> Any:
     if "numpy" in sys.modules and arrays.is_scalar(value):
         dtype, raw = arrays.write_scalar(value)
         return {"$numpy": [dtype, _text(raw)]}
-    return _write_other(value, path)
+    return _write_other(value, keeper, path)
+
+
+def _write_standard(value: Any, write: Callable[[Any], Any], keeper: Keeper, path: Path) -> Any:
+    try:
+        return write(value)
+    except TypeError:  # a time zone of a type that is not the standard library's
+        return _write_other(value, keeper, path)
 
 
 def _write_int(value: int) -> Any:
@@ -115,11 +130,23 @@ def _write_array(value: Any, keeper: Keeper, path: Path) -> Any:
     if name is not None:
         return {"$array": name}
     raw = arrays.write_array(value)
-    return _write_other(value, path) if raw is None else {"$npy": _text(raw)}
+    return _write_other(value, keeper, path) if raw is None else {"$npy": _text(raw)}
 
 
-def _write_other(value: Any, path: Path) -> Any:
-    """By ``torch.save``; a warning, once for each type, if it will need the user's trust."""
+def _write_deque(value: deque[Any], keeper: Keeper, path: Path) -> Any:
+    return {"$deque": [_write_items(value, keeper, path), value.maxlen]}
+
+
+def _write_defaultdict(value: defaultdict[Any, Any], keeper: Keeper, path: Path) -> Any:
+    try:
+        factory = factory_name(value.default_factory)
+    except KeyError:
+        return _write_other(value, keeper, path)
+    return {"$defaultdict": [factory, _write_pairs(value, keeper, path)]}
+
+
+def _write_other(value: Any, keeper: Keeper, path: Path) -> Any:
+    """By ``torch.save``, if torch reads that back with weights_only or the user trusts it."""
     kind = f"{type(value).__module__}.{type(value).__qualname__}"
     file = io.BytesIO()
     try:
@@ -134,12 +161,26 @@ def _write_other(value: Any, path: Path) -> Any:
             torch.load(io.BytesIO(file.getvalue()), weights_only=True)
         except Exception:
             _untrusted.add(type(value))
-            _log.warning(
-                "%s is a %s: it is saved, but can only be restored with trust=True",
-                named(path),
-                kind,
-            )
+    if type(value) in _untrusted and not keeper.trust:
+        raise UnsupportedState(
+            f"{named(path)} is a {kind}, which could only be restored by unpickling. "
+            f"{_instead(value)}, or give it state_dict and load_state_dict. If whoever can write "
+            "to the storage may also run code in the workers: Checkpointer(..., trust=True)"
+        )
     return {"$torch": [kind, _text(file.getvalue())]}
+
+
+def _instead(value: Any) -> str:
+    """What to save for the kinds of values that people put into a state most."""
+    if isinstance(value, Enum):
+        return "Save its name or its value"
+    if is_dataclass(value):
+        return "Save dataclasses.asdict(...) of it"
+    if isinstance(value, tuple):
+        return "Save tuple(...) or _asdict() of it"
+    if isinstance(value, defaultdict):
+        return "Save dict(...) of it"
+    return "Save what it is made from"
 
 
 _SIMPLE: dict[type, Callable[[Any], Any]] = {
@@ -164,6 +205,12 @@ _NESTED: dict[type, Callable[[Any, Keeper, Path], Any]] = {
     frozenset: _items_writer("$frozenset"),
     dict: _write_dict,
     OrderedDict: _write_ordered,
+    deque: _write_deque,
+    defaultdict: _write_defaultdict,
+    Counter: lambda value, keeper, path: {"$counter": _write_pairs(value, keeper, path)},
+    SimpleNamespace: lambda value, keeper, path: {
+        "$namespace": _write_pairs(vars(value), keeper, path)
+    },
 }
 
 
@@ -178,6 +225,8 @@ def _is_text(value: str) -> bool:
 
 class _Keys:
     """The keeper of a dictionary's keys: tensors have no business there."""
+
+    trust = False
 
     def tensor(self, _tensor: Any, path: Path) -> str | None:
         raise UnsupportedState(f"{named(path)} has a tensor as a key")

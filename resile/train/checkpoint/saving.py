@@ -45,6 +45,7 @@ class Saver:
         attempt: str,
         claim: Claim | None,
         keep: int,
+        trust: bool,
         tell: Callable[[str], None],
         warn: Callable[[str], None],
     ) -> None:
@@ -74,6 +75,7 @@ class Saver:
             world=place.world,
             local_rank=place.local_rank,
             local_world=place.local_world,
+            trust=trust,
         )
 
     @property

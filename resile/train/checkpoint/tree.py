@@ -73,13 +73,14 @@ class StateTree:
     """A state taken apart: ``values``, ``tensors`` by name, and the objects that are ``per_rank``
     by path."""
 
-    def __init__(self, state: Mapping[str, Any], names: Names) -> None:
+    def __init__(self, state: Mapping[str, Any], names: Names, *, trust: bool = False) -> None:
         if not isinstance(state, dict):
             raise UnsupportedState(
                 "the state must be a dictionary, such as {'model': model, 'optimizer': optimizer}, "
                 f"not a {type(state).__name__}"
             )
         self.per_rank: dict[str, Any] = {}
+        self.trust = trust
         self._names = names
         self._tensors = TensorNames()
         self._modules = dict(find_modules(state))

@@ -14,14 +14,16 @@ from __future__ import annotations
 
 import base64
 import io
-from collections import OrderedDict
+from collections import Counter, OrderedDict, defaultdict, deque
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any, Protocol
 
 import torch
 
 from resile.checkpoint.errors import CheckpointError, NotTrusted, PartDamaged
 from resile.train.checkpoint import arrays
+from resile.train.checkpoint.standard_values import FACTORIES, READERS
 
 __all__ = ["Path", "Resolver", "decode", "entries", "named", "tagged"]
 
@@ -89,8 +91,9 @@ def tagged(data: Any) -> str | None:
 def entries(data: Any) -> dict[Any, Any] | None:
     """An encoded dictionary's keys, each with what is encoded under it; None for anything else."""
     tag = tagged(data)
-    if tag in ("$dict", "$ordered"):
-        return {decode(key, resolver=_NO_TENSORS): one for key, one in data[tag]}
+    if tag in ("$dict", "$ordered", "$defaultdict"):
+        pairs = data[tag][1] if tag == "$defaultdict" else data[tag]
+        return {decode(key, resolver=_NO_TENSORS): one for key, one in pairs}
     return data if isinstance(data, dict) and tag is None else None
 
 
@@ -138,6 +141,11 @@ def _read_torch(data: list[str], reading: _Reading) -> Any:
         ) from error
 
 
+def _read_defaultdict(data: list[Any], reading: _Reading) -> Any:
+    factory = None if data[0] is None else FACTORIES[data[0]]
+    return defaultdict(factory, reading.pairs(data[1]))
+
+
 _SIMPLE: dict[str, Callable[[Any], Any]] = {
     "$int": int,
     "$float": float,
@@ -152,6 +160,7 @@ _SIMPLE: dict[str, Callable[[Any], Any]] = {
     "$dtype": _read_dtype,
     "$device": torch.device,
     "$per_rank": lambda _: None,
+    **READERS,
 }
 
 _NESTED: dict[str, Callable[[Any, _Reading], Any]] = {
@@ -162,6 +171,10 @@ _NESTED: dict[str, Callable[[Any, _Reading], Any]] = {
     "$frozenset": lambda data, reading: frozenset(reading.items(data)),
     "$dict": lambda data, reading: dict(reading.pairs(data)),
     "$ordered": lambda data, reading: OrderedDict(reading.pairs(data)),
+    "$deque": lambda data, reading: deque(reading.items(data[0]), maxlen=data[1]),
+    "$defaultdict": _read_defaultdict,
+    "$counter": lambda data, reading: Counter(dict(reading.pairs(data))),
+    "$namespace": lambda data, reading: SimpleNamespace(**dict(reading.pairs(data))),
     "$torch": _read_torch,
 }
 

@@ -11,6 +11,7 @@ import torch
 
 from resile import Checkpointer
 from resile.checkpoint.errors import NotTrusted
+from resile.train.checkpoint.errors import UnsupportedState
 
 
 class Bomb:
@@ -28,6 +29,11 @@ def checkpoints(tmp_path: Path) -> Path:
     """One with a bomb in it."""
     state = {**new_state(), "extra": {"it": Bomb(tmp_path / "ran")}}
     with Checkpointer(tmp_path / "checkpoints", quiet=True) as checkpointer:
+        checkpointer.restore(state)
+        for save in (checkpointer.step, checkpointer.save):
+            with pytest.raises(UnsupportedState, match=r"extra\.it is a .*Bomb, which could only"):
+                save(6, state)
+    with Checkpointer(tmp_path / "checkpoints", quiet=True, trust=True) as checkpointer:
         checkpointer.restore(state)
         checkpointer.save(6, state, timeout=60)
     # Saving looks whether the value will need trust; that must not run it either.

@@ -39,6 +39,41 @@ def test_another_type_of_elements_is_named() -> None:
         restore({"model": net(2, 2).double()}, parts)
 
 
+@pytest.mark.parametrize(
+    "target",
+    [
+        torch.zeros(1).expand(4),
+        torch.zeros(4).as_strided((2, 2), (1, 1)).reshape(2, 2).as_strided((2, 2), (1, 1)),
+    ],
+    ids=["expanded", "overlapping"],
+)
+def test_a_tensor_that_cannot_be_filled_is_named_before_anything_is_touched(
+    target: torch.Tensor,
+) -> None:
+    parts = save({"a": torch.ones(3), "ema": torch.ones(target.shape), "z": torch.ones(3)})
+    state = {"a": torch.zeros(3), "ema": target, "z": torch.zeros(3)}
+    with pytest.raises(StateMismatch, match=r"ema: several of its elements are one in memory"):
+        restore(state, parts)
+    assert state["a"].tolist() == state["z"].tolist() == [0.0] * 3
+
+
+@pytest.mark.parametrize(
+    "target",
+    [
+        torch.zeros(4, 6)[:, ::2],
+        torch.zeros(3, 4).t(),
+        torch.zeros(2, 3, 4, 5).to(memory_format=torch.channels_last),
+        torch.zeros(1).expand(1, 1, 1),
+        torch.zeros(0, 3).t(),
+        torch.zeros(4, 4).diagonal(),
+    ],
+    ids=["every other", "transposed", "channels last", "one", "none", "diagonal"],
+)
+def test_views_whose_elements_are_apart_are_filled(target: torch.Tensor) -> None:
+    restore({"it": target}, save({"it": torch.ones(target.shape)}))
+    assert torch.equal(target, torch.ones(target.shape))
+
+
 def test_nothing_is_changed_if_something_does_not_fit() -> None:
     state, same = build(0), build(0)
     saved = build(1)

@@ -5,8 +5,16 @@ from __future__ import annotations
 import enum
 import math
 import struct
-from collections import OrderedDict, namedtuple
-from typing import Any
+from collections import Counter, OrderedDict, defaultdict, deque, namedtuple
+from dataclasses import dataclass
+from datetime import date, datetime, time, timedelta, timezone
+from decimal import Decimal
+from fractions import Fraction
+from pathlib import Path, PurePosixPath, PureWindowsPath
+from types import SimpleNamespace
+from typing import Any, NamedTuple
+from uuid import UUID
+from zoneinfo import ZoneInfo
 
 import msgspec
 import numpy as np
@@ -29,6 +37,8 @@ class Colour(enum.Enum):
 
 class Table:
     """Keeps tensors by name and gives them back."""
+
+    trust = False
 
     def __init__(self) -> None:
         self.tensors: dict[str, Any] = {}
@@ -170,11 +180,111 @@ def test_what_torch_reads_safely_needs_no_trust() -> None:
     assert torch.equal(decode(encoded, resolver=Table()).to_dense(), torch.eye(3))
 
 
-@pytest.mark.parametrize("value", [Point(1, 2), Colour.RED])
-def test_what_would_run_code_needs_trust(value: Any, caplog: pytest.LogCaptureFixture) -> None:
+class Pair(NamedTuple):
+    """A tuple with names."""
+
+    left: int
+    right: int
+
+
+@dataclass
+class Settings:
+    """Something that a script has for itself."""
+
+    rate: float = 0.1
+
+
+@pytest.mark.parametrize(
+    ("value", "instead"),
+    [
+        (Point(1, 2), "Save"),
+        (Colour.RED, "Save its name or its value"),
+        (Pair(1, 2), r"Save tuple\(...\) or _asdict\(\)"),
+        (Settings(), r"Save dataclasses.asdict\(...\)"),
+        (defaultdict(Settings), r"Save dict\(...\)"),
+    ],
+)
+def test_what_would_run_code_is_refused_when_it_is_saved(value: Any, instead: str) -> None:
+    with pytest.raises(UnsupportedState, match=rf"config\.it is a .*{instead}.*trust=True"):
+        encode({"config": {"it": value}}, keeper=Table())
+    trusting = Table()
+    trusting.trust = True
+    encoded = encode({"config": {"it": value}}, keeper=trusting)
     with pytest.raises(NotTrusted, match=r"config\.it is a .*trust=True"):
-        there_and_back({"config": {"it": value}})
-    assert there_and_back({"config": {"it": value}}, trust=True) == {"config": {"it": value}}
+        decode(encoded, resolver=trusting)
+    assert decode(encoded, resolver=trusting, trust=True) == {"config": {"it": value}}
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        Path("/data/x"),
+        Path("relative"),
+        PurePosixPath("a/b"),
+        PureWindowsPath("c:/x"),
+        datetime(2026, 3, 1, 12, 30, 5, 7),
+        datetime(2026, 10, 25, 2, 30, fold=1, tzinfo=ZoneInfo("Europe/Berlin")),
+        datetime(2026, 3, 1, tzinfo=timezone.utc),
+        datetime(2026, 3, 1, tzinfo=timezone(timedelta(hours=2, seconds=3), "here")),
+        date(1, 1, 1),
+        time(23, 59, 59, 999_999),
+        timedelta(days=-3, microseconds=5),
+        timezone.utc,
+        Decimal("1.10"),
+        Decimal("NaN"),
+        Fraction(10**30, 3),
+        UUID(int=2**127 + 1),
+        deque([1, (2, "x")], maxlen=3),
+        deque(),
+        defaultdict(list, {"a": [1], 2: []}),
+        defaultdict(None, {"a": 1}),
+        Counter("abracadabra"),
+        SimpleNamespace(a=1, b=[2]),
+        {Path("a"): date(2026, 1, 1), (1, 2): None},
+    ],
+    ids=repr,
+)
+def test_plain_values_of_the_standard_library_need_no_pickle(value: Any) -> None:
+    back = there_and_back({"it": value})["it"]
+    assert type(back) is type(value)
+    assert repr(back) == repr(value)
+    if isinstance(value, datetime):
+        assert (back.fold, back.utcoffset()) == (value.fold, value.utcoffset())
+    if isinstance(value, deque):
+        assert back.maxlen == value.maxlen
+    if isinstance(value, defaultdict):
+        assert back.default_factory is value.default_factory
+
+
+def test_tensors_in_them_are_kept_as_tensors() -> None:
+    table = Table()
+    encoded = encode({"history": deque([torch.ones(2)])}, keeper=table)
+    assert encoded == {"history": {"$deque": [[{"$tensor": "history.0"}], None]}}
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        {"$datetime": [2026, 13, 1, 0, 0, 0, 0, 0, None]},
+        {"$path": ["nowhere", "x"]},
+        {"$defaultdict": ["eval", []]},
+        {"$zone": "../../etc/passwd"},
+        {"$decimal": "x"},
+        {"$deque": 7},
+    ],
+    ids=str,
+)
+def test_nonsense_in_their_place_is_damage(data: Any) -> None:
+    with pytest.raises(PartDamaged, match="it cannot be read"):
+        decode({"it": data}, resolver=Table())
+
+
+def test_a_tree_that_is_nested_too_deeply_is_damage() -> None:
+    tree: Any = 1
+    for _ in range(5_000):
+        tree = {"$tuple": [tree]}
+    with pytest.raises(PartDamaged, match="nested too deeply"):
+        decode({"it": tree}, resolver=Table())
 
 
 def test_what_cannot_be_saved_at_all_is_named() -> None:
