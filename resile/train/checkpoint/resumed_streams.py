@@ -17,11 +17,13 @@ from collections.abc import Iterable
 from types import FrameType
 from typing import Any
 
-from torch.utils.data.dataloader import _MultiProcessingDataLoaderIter
-
 from resile.train.checkpoint.rng import random_states, set_random_states
 
 __all__ = ["ResumedStreams", "tell_random_states"]
+
+WITH_PROCESSES = "_MultiProcessingDataLoaderIter"
+"""A DataLoader's iterator with worker processes. The class is torch's own affair, so it is known by
+its name: should that change, only several loaders in one loop are no longer told apart."""
 
 
 class ResumedStreams:
@@ -50,7 +52,7 @@ def tell_random_states(objects: Iterable[Any]) -> None:
 def _is_for_loader_processes(frame: FrameType | None) -> bool:
     """Whether the indices that are asked for go to a DataLoader's processes."""
     while frame is not None:
-        if isinstance(frame.f_locals.get("self"), _MultiProcessingDataLoaderIter):
+        if type(frame.f_locals.get("self")).__name__ == WITH_PROCESSES:
             return True
         frame = frame.f_back
     return False
