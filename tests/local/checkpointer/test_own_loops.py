@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from tests.local.commands import PATIENCE, wait_for
 from tests.local.jobs import Job
 
 SCRIPT = Path(__file__).parent / "scripts" / "own_loop.py"
@@ -31,7 +32,8 @@ def trained(folder: Path, loaders: str, *, dies_at: list[int]) -> dict[str, Any]
             DIES_AT=",".join(map(str, dies_at)),
             RESULT=str(folder / "result.json"),
         )
-        assert node.wait() == 0, node.output
+        wait_for(lambda: node.process.poll() is not None, "the end", timeout=3 * PATIENCE)
+        assert node.process.returncode == 0, node.output
     result: dict[str, Any] = json.loads((folder / "result.json").read_text())
     return result
 
@@ -39,8 +41,8 @@ def trained(folder: Path, loaders: str, *, dies_at: list[int]) -> dict[str, Any]
 @pytest.mark.parametrize(
     ("loaders", "kills"),
     [
-        ("alone", [EPOCH - 2, EPOCH, EPOCH + 1, 2 * EPOCH + 3]),
-        ("lasting,alone,lists,second", [EPOCH - 2, EPOCH + 1]),
+        ("alone", [EPOCH, 2 * EPOCH + 3]),
+        ("lasting,alone,lists,second", [EPOCH + 1]),
     ],
 )
 def test_a_killed_worker_draws_what_it_would_have_drawn(
@@ -48,7 +50,7 @@ def test_a_killed_worker_draws_what_it_would_have_drawn(
 ) -> None:
     """Loaders without, with, and with lasting processes, one or several in the loop.
 
-    Killed in the middle of an epoch, after its last step, and after the next epoch's first.
+    Killed after the last step of an epoch, after the first, and in the middle.
     """
     undisturbed = trained(tmp_path / "undisturbed", loaders, dies_at=[])
     killed = trained(tmp_path / "killed", loaders, dies_at=kills)

@@ -29,7 +29,7 @@ def evaluated(folder: Path, strategy: str, dies_in: str = "") -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("strategy", "dies_in", "stops_at"),
     [
-        ("steps", "on_evaluate:10,on_save:15,on_step_begin:20", 25),
+        ("steps", "on_evaluate:10,on_save:15", 25),
         ("epoch", "on_evaluate:20,on_epoch_begin:20", 50),
     ],
 )
