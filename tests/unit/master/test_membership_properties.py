@@ -161,7 +161,7 @@ class History:
         return True
 
     def reach(self, _: int, __: int) -> bool:
-        for name in self.model.running:
+        for name in sorted(self.model.running):
             if self.model.agents[name].connected:
                 self.model.reach(self.model.agents[name])
         return bool(self.model.running)
