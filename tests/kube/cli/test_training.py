@@ -128,7 +128,7 @@ async def test_a_training_is_described_as_on_one_machine(stage: Stage, console: 
     heading, row = line(said, "NODE "), line(said, "digits-worker-1").split()
     assert heading.split() == [
         *("NODE", "ID", "ROLE", "RANK", "PHASE", "ROUND", "STEP", "RESTARTS"),
-        *("CPU", "MEMORY", "WHY"),
+        *("CPU", "MEMORY"),
     ]
     assert row[:5] == ["digits-worker-1", "1", "worker", "1", "Running"]
     assert row[5:7] == [str((await stage.status("digits"))["round"]), "running"]

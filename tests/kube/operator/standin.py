@@ -68,7 +68,8 @@ class StandIn:
                 secret = await self._client.get(SECRETS, wanted["name"], namespace)
             except NotFound:
                 secret = {}
-            if wanted["key"] not in (secret.get("data") or {}):
+            found = wanted["key"] in (secret.get("data") or {})
+            if not found and not wanted.get("optional"):
                 self._later(pod)
                 return False
         return True
