@@ -245,6 +245,11 @@ class Agent:
         self._departure.under_way = True
         log.info("%s: leaving the job", name.name)
         self._events.interrupted(f"received {name.name}")
+        if name not in IN_A_HURRY and not self._snapshots.can_hand_over:
+            # Between two rounds nobody can save, but this node may hold what others do not.
+            await self._departure.unless_asked_again(
+                self._snapshots.secured(patience=self._elasticity.handover_timeout)
+            )
         if name not in IN_A_HURRY and self._state is LocalState.RUNNING:
             await self._handover.offer(
                 self._fence(),

@@ -96,6 +96,15 @@ class Snapshots:
         whole checkpoint."""
         return self._keeper.newest_stored
 
+    async def secured(self, *, patience: float) -> None:
+        """Wait until what this node holds is copied to the next, or else is in storage; for each of
+        the two at most ``patience`` seconds."""
+        give_up = time.monotonic() + patience
+        while self._keeper.copies_pending and time.monotonic() < give_up:
+            await asyncio.sleep(_LOOK)
+        if self._keeper.copies_pending:
+            await self.flush(patience, grace=patience)
+
     async def flush(self, timeout: float, *, grace: float) -> None:
         """Wait until everything that was to be written is written, or the time is over.
 

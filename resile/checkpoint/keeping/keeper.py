@@ -173,6 +173,11 @@ class Keeper:
         return not self.neighbours.next or (copied is not None and copied >= step)
 
     @property
+    def copies_pending(self) -> bool:
+        """Whether parts of this node are still to be copied to the next one."""
+        return self.neighbours.pending
+
+    @property
     def newest_copied(self) -> int | None:
         """The newest step of which the next node has copies of all parts of this one."""
         return self.neighbours.copied

@@ -46,6 +46,11 @@ class Neighbourhood(Protocol):
         ...
 
     @property
+    def pending(self) -> bool:
+        """Whether parts of this node are still to be copied."""
+        ...
+
+    @property
     def trouble(self) -> str:
         """Why the latest copy did not come about; empty if it did."""
         ...
@@ -98,6 +103,7 @@ class NoNeighbours:
     address = ""
     next = ""
     copied = None
+    pending = False
     trouble = ""
 
     def turn_to(self, address: str) -> None:

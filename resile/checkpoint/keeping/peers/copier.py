@@ -139,6 +139,13 @@ class Copier:
         with self._changed:
             return self._progress.copied
 
+    @property
+    def pending(self) -> bool:
+        """Whether parts that are whole on this node are on their way, or wait for their turn."""
+        with self._changed:
+            sending = self._sending is not None and not self._sending.is_idle
+            return sending or bool(self._newer)
+
     def turn_to(self, address: str) -> bool:
         """Send there from now on, empty for nowhere; whether that is new."""
         with self._changed:

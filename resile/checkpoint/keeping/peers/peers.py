@@ -61,6 +61,11 @@ class Peers:
         return self._copier.copied
 
     @property
+    def pending(self) -> bool:
+        """Whether parts are still to be copied to the next node."""
+        return self._copier.pending
+
+    @property
     def trouble(self) -> str:
         """Why the latest copy did not come about."""
         return self._copier.trouble

@@ -1,0 +1,56 @@
+"""A node that is asked to leave while no round runs: what only it holds is copied first."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+
+import pytest
+
+from resile.agent.snapshots import Snapshots
+from resile.checkpoint.keeping import Hello, KeeperClient
+from tests.local.snapshots.parts import save
+from tests.unit.checkpoint.nodes import TOKEN, MakeNode, nodes
+from tests.unit.checkpoint.throttle import throttled
+
+WORKER = Hello(rank=0, local_rank=0, world=2, nproc=1, round=1)
+LARGE = 4_000_000
+
+
+@pytest.fixture
+def make() -> Iterator[MakeNode]:
+    with nodes() as make:
+        yield make
+
+
+async def test_it_leaves_when_the_next_node_has_its_parts(make: MakeNode) -> None:
+    other = make(1)
+    snapshots = Snapshots("127.0.0.1", token=TOKEN)
+    memory = await asyncio.to_thread(KeeperClient, snapshots.name, WORKER)
+    with throttled(other.peers.address, rate=4_000_000) as network:
+        memory.peers(next=network.address)
+        label = save(memory, WORKER, step=10, data=LARGE)
+        memory.close()
+        await snapshots.secured(patience=60)
+        assert other.has(label)
+    snapshots.close()
+
+
+async def test_it_does_not_wait_for_a_node_that_is_gone_for_ever(make: MakeNode) -> None:
+    other = make(1)
+    snapshots = Snapshots("127.0.0.1", token=TOKEN)
+    memory = await asyncio.to_thread(KeeperClient, snapshots.name, WORKER)
+    memory.peers(next=other.peers.address)
+    other.peers.close()
+    save(memory, WORKER, step=10)
+    memory.close()
+    async with asyncio.timeout(30):
+        await snapshots.secured(patience=0.3)
+    snapshots.close()
+
+
+async def test_a_node_that_holds_nothing_leaves_at_once() -> None:
+    snapshots = Snapshots("127.0.0.1", token=TOKEN)
+    async with asyncio.timeout(30):
+        await snapshots.secured(patience=1000)
+    snapshots.close()
