@@ -9,6 +9,7 @@ overwritten: ``begin`` waits.
 from __future__ import annotations
 
 import fcntl
+import math
 import os
 import time
 import weakref
@@ -24,6 +25,10 @@ __all__ = ["Begun", "SlotHeld", "SlotPair"]
 
 _PAUSE = 0.002
 """Between two looks whether a held slot is free: short beside any write to storage."""
+
+
+_SAY_EVERY = 0.25
+"""Seconds after which it is said again that somebody waits: another may hold the slot by then."""
 
 
 class SlotHeld(CheckpointError):
@@ -75,8 +80,8 @@ class SlotPair:
         """Memory for a part of ``size`` bytes, in the slot that is missed least.
 
         Waits while the slot is held, at most ``timeout`` seconds: then raises :class:`SlotHeld`.
-        ``waiting`` is called if it has to wait at all. What an earlier ``begin`` left incomplete is
-        given up.
+        ``waiting`` is called if it has to wait, and now and then while it does. What an earlier
+        ``begin`` left incomplete is given up.
         """
         self.abandon()
         if size > self.capacity:
@@ -106,13 +111,14 @@ class SlotPair:
 
     def _take(self, descriptor: int, timeout: float | None, waiting: Callable[[], None]) -> float:
         started = time.monotonic()
-        said = False
+        said_at = -math.inf
         while True:
             try:
                 fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
-                if not said:
-                    said = True
+                now = time.monotonic()
+                if now - said_at >= _SAY_EVERY:
+                    said_at = now
                     waiting()
                 waited = time.monotonic() - started
                 if timeout is not None and waited >= timeout:

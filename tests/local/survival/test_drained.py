@@ -82,9 +82,7 @@ def test_no_step_is_lost_without_storage_when_a_node_of_several_workers_leaves(
     trained: Trained,
 ) -> None:
     for _ in range(2):
-        trained.train(
-            *("--nnodes", "1:2", *UNHURRIED), steps=ENDLESS, CHECKPOINTS="", SHARDED="1", EVERY="1"
-        )
+        trained.train(*("--nnodes", "1:2", *UNHURRIED), steps=ENDLESS, CHECKPOINTS="", EVERY="1")
     first = trained.trains(world=4)
     trained.goes_on()
     host = next(node for node in trained.nodes if trained.master_pids()[0] in children(node))
