@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import pytest
+
+from resile.checkpoint.errors import Superseded
+from resile.checkpoint.fence import Claim, claim
 from resile.checkpoint.prune import prune
+from resile.checkpoint.remains import remove_remains
 from resile.checkpoint.shelf import Shelf
 from resile.checkpoint.storage import Storage
 from resile.checkpoint.stored_part import StoredPart
@@ -21,3 +26,18 @@ def keeps_the_protocol(storage: Storage) -> None:
             assert stored.read(0, entry.size) == part
     assert prune(shelf, keep=1).steps == (20, 10)
     assert shelf.steps() == [30]
+    fences_rounds_that_are_over(storage)
+
+
+def fences_rounds_that_are_over(storage: Storage) -> None:
+    """A later round went on from step 30: the older one publishes nothing beyond."""
+    for number, begin in ((1, 0), (2, 30)):
+        attempt = f"r{number}-0000beef"
+        claim(storage, Claim(attempt=attempt, run="a", round=number, step=begin, time=0.0))
+    with pytest.raises(Superseded, match="round 2 went on from step 30"):
+        save(storage, 40, attempt="r1-0000beef")
+    save(storage, 40, attempt="r2-0000beef")
+    shelf = Shelf(storage)
+    assert shelf.newest_whole().attempt == "r2-0000beef"
+    assert remove_remains(shelf) > 0
+    assert not [item for item in storage.list("step-000000040") if "r1-" in item.name]
