@@ -328,3 +328,15 @@ def test_the_jobs_end_is_told_to_whoever_comes_while_the_master_remembers() -> N
     assert model.membership.job.outcome is Outcome.STOPPED
     assert model.membership.next_deadline(model.now) is None
     assert model.membership.round.record == RoundRecord()
+
+
+def test_rounds_go_on_being_counted_in_the_same_run() -> None:
+    model, agents = three()
+    for agent in agents:
+        assert agent.start is not None
+        agent.start = msgspec.structs.replace(agent.start, run="0123abcd")
+    forget_and_ask(model, agents)
+    assert model.membership.round.number == 2
+    model.fail(agents[0])
+    assert {agent.start.run for agent in agents if agent.start} == {"0123abcd"}
+    assert model.membership.round.number == 3
