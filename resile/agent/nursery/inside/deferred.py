@@ -14,17 +14,32 @@ from the next start on.
 import os
 import sys
 import warnings
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from importlib.machinery import ModuleSpec
 from types import ModuleType
-from typing import Any
+from typing import Any, NamedTuple
 
+from .environment_reads import values
 from .observation import Footprint
 from .place import is_place
 from .trusted import is_trusted
 
 Tell = Callable[[str, str], None]
 """Takes a package that should not have been preloaded, and why."""
+
+
+class _Company(NamedTuple):
+    """A module with all that importing it loads.
+
+    Attributes:
+        modules: in the order of loading.
+        reads: all variables that they read, and the values they saw, as bytes.
+        doers: those that did something which has to be done again.
+    """
+
+    modules: dict[str, ModuleType]
+    reads: list[tuple[bytes, bytes | None]]
+    doers: list[str]
 
 
 class DeferredModules:
@@ -34,15 +49,27 @@ class DeferredModules:
         self._footprints = footprints
         self._filters = list(warnings.filters)
         self._modules: dict[str, ModuleType] = {}
+        self._released: set[str] = set()
+        self._companies: dict[str, _Company] = {}
         self._paths: list[list[str]] = []
         self._tell: Tell | None = None
 
-    def hold(self, baseline: set[str], *, first_path: str | None) -> None:
+    def prepare(self, baseline: set[str], names: Iterable[str]) -> None:
+        """Work out, once for all workers, what comes with these modules."""
+        self._modules = {
+            name: module
+            for name, module in sys.modules.items()
+            if name not in baseline and isinstance(module, ModuleType) and not _is_ours(name)
+        }
+        for name in names:
+            parent = self._companies.get(name.partition(".")[0])
+            if name in self._modules and (parent is None or name not in parent.modules):
+                self._companies[name] = self._company_of(name)
+
+    def hold(self, *, first_path: str | None) -> None:
         """Take what a fresh interpreter does not have out of `sys.modules`, and stand ready."""
-        for name, module in list(sys.modules.items()):
-            if name not in baseline and isinstance(module, ModuleType) and not _is_ours(name):
-                self._modules[name] = module
-                del sys.modules[name]
+        for name in self._modules:
+            sys.modules.pop(name, None)
         _set_filters(self._filters)
         self._paths = [list(sys.path), [first_path or "", *sys.path]]
         sys.meta_path.insert(0, self)
@@ -52,45 +79,64 @@ class DeferredModules:
         self._tell = tell
 
     def has(self, name: str) -> bool:
-        return name in self._modules
+        return name in self._modules and name not in self._released
 
     def find_spec(
         self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        module = self._modules.get(name)
-        if module is None:
+        if not self.has(name):
             return None
-        needed = self._needed_by(name)
-        outdated = self._outdated(needed)
-        if outdated and self._drop(outdated):
-            return self.find_spec(name, path, target)
-        original = vars(module).get("__spec__")
+        company = self._companies.get(name) or self._company_of(name)
+        if not self._is_current(company):
+            outdated = self._outdated([each for each in company.modules if self.has(each)])
+            if outdated and self._drop(outdated):
+                return self.find_spec(name, path, target)
         # Those who only look for a spec find the module's own, but for its loader. Copied by hand:
         # nothing here may import anything, or it would come back here without end.
+        original = vars(self._modules[name]).get("__spec__")
         spec = ModuleSpec(name, None)
         vars(spec).update(vars(original) if original is not None else {})
-        spec.loader = _Handover(self, needed, spec.loader)  # type: ignore[assignment]
+        spec.loader = _Handover(self, company, spec.loader)  # type: ignore[assignment]
         return spec
 
-    def release(self, needed: Iterable[str]) -> None:
+    def release(self, company: _Company) -> None:
         """Put modules into `sys.modules`, and do what importing them would have done."""
-        released = {each: self._modules.pop(each) for each in needed if each in self._modules}
-        sys.modules.update(released)
-        for each in released:
-            footprint = self._footprints.get(each)
-            if footprint is not None:
-                _repeat(footprint)
+        again = [self._footprints[each] for each in company.doers if self.has(each)]
+        if self._released.isdisjoint(company.modules):
+            sys.modules.update(company.modules)
+        else:
+            sys.modules.update(
+                {each: self._modules[each] for each in company.modules if self.has(each)}
+            )
+        self._released.update(company.modules)
+        for footprint in again:
+            _repeat(footprint)
 
-    def _needed_by(self, name: str) -> list[str]:
-        """Return a module and all it needs that are still kept here, in the order of loading."""
+    def _company_of(self, name: str) -> _Company:
         found = set()
         pending = [name]
         while pending:
             each = pending.pop()
-            if each not in found and each in self._modules:
+            if each not in found and self.has(each):
                 found.add(each)
                 pending.extend(self._needs(each))
-        return [each for each in self._modules if each in found]
+        modules = {each: module for each, module in self._modules.items() if each in found}
+        reads = {}
+        doers = []
+        for each in modules:
+            footprint = self._footprints.get(each)
+            if footprint is not None:
+                reads.update(_relevant_reads(each, footprint))
+                if footprint.writes or footprint.filters:
+                    doers.append(each)
+        return _Company(modules, list(_encoded(reads)), doers)
+
+    def _is_current(self, company: _Company) -> bool:
+        """Whether nothing has changed that any of these depends on."""
+        variables = values()
+        if any(variables.get(name) != value for name, value in company.reads):
+            return False
+        return sys.path in self._paths
 
     def _needs(self, name: str) -> list[str]:
         footprint = self._footprints.get(name)
@@ -109,18 +155,20 @@ class DeferredModules:
             return outdated
         for package in {name.partition(".")[0] for name in names}:
             if self._is_found_elsewhere(package):
-                below = [name for name in self._modules if name.partition(".")[0] == package]
+                below = [
+                    name
+                    for name in self._modules
+                    if name.partition(".")[0] == package and self.has(name)
+                ]
                 outdated.update(dict.fromkeys(below, "sys.path, which the script changes"))
         return outdated
 
     def _reads_other_value(self, name: str) -> str:
         footprint = self._footprints.get(name)
-        if footprint is None or not footprint.reads:
-            return ""
-        trusted = is_trusted(name)
-        for variable, value in footprint.reads.items():
-            if os.environ.get(variable) != value and not (trusted and is_place(variable)):
-                return f"${variable}, which the script sets before"
+        if footprint is not None:
+            for variable, value in _relevant_reads(name, footprint).items():
+                if os.environ.get(variable) != value:
+                    return f"${variable}, which the script sets before"
         return ""
 
     def _is_found_elsewhere(self, package: str) -> bool:
@@ -144,8 +192,8 @@ class DeferredModules:
             for package in native:
                 self._say(package, f"depends on {next(iter(outdated.values()))}")
             return False
-        for name in dropped:
-            del self._modules[name]
+        self._released.update(dropped)
+        self._companies.clear()
         return True
 
     def _say(self, package: str, reason: str) -> None:
@@ -156,7 +204,11 @@ class DeferredModules:
         found = set(names)
         grown = True
         while grown:
-            more = {name for name in self._modules if not found.isdisjoint(self._needs(name))}
+            more = {
+                name
+                for name in self._modules
+                if self.has(name) and not found.isdisjoint(self._needs(name))
+            }
             grown = not more <= found
             found |= more
         return found
@@ -173,9 +225,9 @@ class _Handover:
     afterwards is what it returns. Nobody touches the real one, which may be a lazy one.
     """
 
-    def __init__(self, modules: DeferredModules, needed: list[str], loader: Any) -> None:
+    def __init__(self, modules: DeferredModules, company: _Company, loader: Any) -> None:
         self._modules = modules
-        self._needed = needed
+        self._company = company
         self._loader = loader
 
     def __getattr__(self, name: str) -> Any:
@@ -185,7 +237,20 @@ class _Handover:
         return None
 
     def exec_module(self, module: ModuleType) -> None:
-        self._modules.release(self._needed)
+        self._modules.release(self._company)
+
+
+def _relevant_reads(name: str, footprint: Footprint) -> dict[str, str | None]:
+    """Return the variables on which a module depends. Of a trusted one its place is not held
+    against it (see `trusted`)."""
+    if not is_trusted(name):
+        return footprint.reads
+    return {name: value for name, value in footprint.reads.items() if not is_place(name)}
+
+
+def _encoded(reads: dict[str, str | None]) -> Iterator[tuple[bytes, bytes | None]]:
+    for name, value in reads.items():
+        yield os.fsencode(name), None if value is None else os.fsencode(value)
 
 
 def _repeat(footprint: Footprint) -> None:

@@ -42,7 +42,7 @@ class WatchedVariables(dict[bytes, bytes]):
 
 def watch(observer: Any) -> None:
     """Tell an observer of every access from now on."""
-    variables = WatchedVariables(_values())
+    variables = WatchedVariables(values())
     variables.on_read = observer.on_read
     variables.on_read_all = observer.on_read_all
     variables.on_write = observer.on_write
@@ -50,12 +50,12 @@ def watch(observer: Any) -> None:
 
 
 def stop_watching() -> None:
-    _replace(dict(_values().items()))
+    _replace(dict(values().items()))
 
 
 def changed_since(before: dict[bytes, bytes]) -> list[str]:
     """Return the variables that are not what they were, in order of their names."""
-    now = _values()
+    now = values()
     if now == before:
         return []
     names = {*before, *now}
@@ -64,12 +64,13 @@ def changed_since(before: dict[bytes, bytes]) -> list[str]:
 
 def current() -> dict[bytes, bytes]:
     """Return a copy of all variables."""
-    return dict(_values().items())
+    return dict(values().items())
 
 
-def _values() -> dict[bytes, bytes]:
-    values: dict[bytes, bytes] = getattr(os.environ, "_data")  # noqa: B009
-    return values
+def values() -> dict[bytes, bytes]:
+    """Return the dictionary in which `os.environ` keeps its values."""
+    kept: dict[bytes, bytes] = getattr(os.environ, "_data")  # noqa: B009
+    return kept
 
 
 def _replace(values: dict[bytes, bytes]) -> None:

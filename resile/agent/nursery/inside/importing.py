@@ -49,11 +49,13 @@ class Warmth:
                     self._import(name)
                 (loaded if name in sys.modules else passed_over).append(name)
         unfit, culprits = self._judge()
+        if not unfit:
+            self._deferred.prepare(self._baseline, loaded)
         return Ready(loaded, passed_over, "torch" in sys.modules, unfit, culprits)
 
     def defer(self) -> DeferredModules:
         """Keep in a worker what was imported until the script asks for it."""
-        self._deferred.hold(self._baseline, first_path=self._first_path)
+        self._deferred.hold(first_path=self._first_path)
         return self._deferred
 
     def reason_against(self) -> str:
