@@ -22,7 +22,7 @@ from .command import WorkerCommand
 from .companions import companions
 from .inside.messages import Ready
 from .inside.place import is_place
-from .inside.trusted import is_trusted
+from .inside.trusted import is_trusted, may_be_preloaded_at_once
 from .preload import Preload, PreloadMode
 from .scan import Scan, scan
 from .settings import is_installed, mentioned
@@ -112,7 +112,9 @@ class Knowledge:
         """What is known to be fit to preload, in this order."""
         if self._every:
             return self.wanted
-        return [name for name in self.wanted if name in self._approved or is_trusted(name)]
+        return [
+            name for name in self.wanted if name in self._approved or may_be_preloaded_at_once(name)
+        ]
 
     @property
     def mentions_torch(self) -> bool:

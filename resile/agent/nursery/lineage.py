@@ -140,13 +140,18 @@ class Lineage:
     async def _bring_up(self) -> Reign:
         """Bring up a process that serves in any case, warm if it can be."""
         why_cold = self._why_never_warm
-        if not why_cold:
+        for attempts_left in (1, 0) if not why_cold else ():
             process, ready = await self._warm(self.knowledge.certain, share=1.0)
             if not ready.unfit:
                 return Reign(process, "", ready.has_torch)
             why_cold = _blame(ready)
+            if attempts_left and ready.culprits:
+                # To import the rest once more takes no longer than a cold worker would.
+                _log.info("%s; workers import it themselves", why_cold)
+                continue
             if ready.culprits:
                 self._succession = asyncio.create_task(self._succeed())
+            break
         _log.info("workers start cold: %s", why_cold)
         process = self._launch(COLD_ARGV, preload=None, share=1.0)
         await process.ready(self._policy.warm_up_limit)

@@ -135,6 +135,13 @@ ENDINGS = {
         "def function(kept=Last('default')): pass\n"
         "colorsys.kept = Last('in a module')"
     ),
+    "an object that lives to the end beside multiprocessing": (
+        "import multiprocessing, os, sys\n"
+        "class Last:\n"
+        "    def __del__(self): os.write(1, b'gone\\n')\n"
+        "last = Last(); last.itself = last\n"
+        "print(sys.modules['__mp_main__'] is sys.modules['__main__'])"
+    ),
     "a stdout that is full": (
         "import os, sys\nos.dup2(os.open('/dev/full', os.O_WRONLY), 1); sys.stdout.write('no room')"
     ),

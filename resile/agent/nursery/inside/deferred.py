@@ -28,16 +28,20 @@ Tell = Callable[[str, str], None]
 """Takes a package that should not have been preloaded, and why."""
 
 
+_MAIN_ALIAS = "__mp_main__"
+"""Under this name `multiprocessing` lists the main module a second time."""
+
+
 class _Company(NamedTuple):
     """A module with all that importing it loads.
 
     Attributes:
-        modules: in the order of loading.
+        names: in the order of loading.
         reads: all variables that they read, and the values they saw, as bytes.
         doers: those that did something which has to be done again.
     """
 
-    modules: dict[str, ModuleType]
+    names: list[str]
     reads: list[tuple[bytes, bytes | None]]
     doers: list[str]
 
@@ -49,8 +53,8 @@ class DeferredModules:
         self._footprints = footprints
         self._filters = list(warnings.filters)
         self._modules: dict[str, ModuleType] = {}
-        self._released: set[str] = set()
         self._companies: dict[str, _Company] = {}
+        self._alias = False
         self._paths: list[list[str]] = []
         self._tell: Tell | None = None
 
@@ -61,14 +65,16 @@ class DeferredModules:
             for name, module in sys.modules.items()
             if name not in baseline and isinstance(module, ModuleType) and not _is_ours(name)
         }
+        # Nobody but `sys.modules` may hold on to the main module, or it would outlive its time.
+        self._alias = self._modules.pop(_MAIN_ALIAS, None) is not None
         for name in names:
             parent = self._companies.get(name.partition(".")[0])
-            if name in self._modules and (parent is None or name not in parent.modules):
+            if name in self._modules and (parent is None or name not in parent.names):
                 self._companies[name] = self._company_of(name)
 
     def hold(self, *, first_path: str | None) -> None:
         """Take what a fresh interpreter does not have out of `sys.modules`, and stand ready."""
-        for name in self._modules:
+        for name in (*self._modules, *([_MAIN_ALIAS] if self._alias else [])):
             sys.modules.pop(name, None)
         _set_filters(self._filters)
         self._paths = [list(sys.path), [first_path or "", *sys.path]]
@@ -79,7 +85,7 @@ class DeferredModules:
         self._tell = tell
 
     def has(self, name: str) -> bool:
-        return name in self._modules and name not in self._released
+        return name in self._modules
 
     def find_spec(
         self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
@@ -88,7 +94,7 @@ class DeferredModules:
             return None
         company = self._companies.get(name) or self._company_of(name)
         if not self._is_current(company):
-            outdated = self._outdated([each for each in company.modules if self.has(each)])
+            outdated = self._outdated([each for each in company.names if self.has(each)])
             if outdated and self._drop(outdated):
                 return self.find_spec(name, path, target)
         # Those who only look for a spec find the module's own, but for its loader. Copied by hand:
@@ -102,13 +108,12 @@ class DeferredModules:
     def release(self, company: _Company) -> None:
         """Put modules into `sys.modules`, and do what importing them would have done."""
         again = [self._footprints[each] for each in company.doers if self.has(each)]
-        if self._released.isdisjoint(company.modules):
-            sys.modules.update(company.modules)
-        else:
-            sys.modules.update(
-                {each: self._modules[each] for each in company.modules if self.has(each)}
-            )
-        self._released.update(company.modules)
+        # No reference may be left here: at its end the interpreter takes modules down in an order
+        # that depends on who holds on to them.
+        modules = self._modules
+        sys.modules.update({each: modules.pop(each) for each in company.names if each in modules})
+        if self._alias and "multiprocessing" in sys.modules:
+            sys.modules.setdefault(_MAIN_ALIAS, sys.modules["__main__"])
         for footprint in again:
             _repeat(footprint)
 
@@ -120,16 +125,16 @@ class DeferredModules:
             if each not in found and self.has(each):
                 found.add(each)
                 pending.extend(self._needs(each))
-        modules = {each: module for each, module in self._modules.items() if each in found}
+        names = [each for each in self._modules if each in found]
         reads = {}
         doers = []
-        for each in modules:
+        for each in names:
             footprint = self._footprints.get(each)
             if footprint is not None:
                 reads.update(_relevant_reads(each, footprint))
                 if footprint.writes or footprint.filters:
                     doers.append(each)
-        return _Company(modules, list(_encoded(reads)), doers)
+        return _Company(names, list(_encoded(reads)), doers)
 
     def _is_current(self, company: _Company) -> bool:
         """Whether nothing has changed that any of these depends on."""
@@ -192,7 +197,8 @@ class DeferredModules:
             for package in native:
                 self._say(package, f"depends on {next(iter(outdated.values()))}")
             return False
-        self._released.update(dropped)
+        for name in dropped:
+            self._modules.pop(name, None)
         self._companies.clear()
         return True
 

@@ -30,8 +30,17 @@ _NOT_INERT = frozenset({"antigravity", "idlelib", "test", "this", "tkinter", "tu
 """Parts of the standard library that print, open windows or are no library at all."""
 
 
+def may_be_preloaded_at_once(module: str) -> bool:
+    """Whether a module may be preloaded before anybody has observed it.
+
+    Of Resile only the package itself: its parts import what users have installed for them, such as
+    clients of object stores.
+    """
+    return is_trusted(module) and not module.startswith("resile.")
+
+
 def is_trusted(module: str) -> bool:
-    """Whether a module may be preloaded before it was ever observed."""
+    """Whether what a module does when it is imported is not held against it."""
     package = module.partition(".")[0]
     if package in _PACKAGES:
         return True
