@@ -6,10 +6,11 @@ fingerprint of the installed packages: what was learnt before an installation is
 it. A cache that cannot be read or written costs a log line at debug level and nothing else.
 """
 
+import contextlib
 import hashlib
 import json
 import logging
-import os
+import secrets
 import sys
 import sysconfig
 from collections.abc import Mapping
@@ -112,13 +113,16 @@ class PreloadCache:
             "changed": dict(learnt.changed),
             "mentions": dict(learnt.mentions),
         }
-        draft = self.path.with_suffix(f".{os.getpid()}")
+        # Several threads write, and agents in other pid namespaces may share the folder.
+        draft = self.path.with_suffix(f".{secrets.token_hex(8)}")
         try:
             self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             draft.write_text(json.dumps(content))
             draft.replace(self.path)
         except OSError as error:
             _log.debug("cannot write the preload cache %s: %s", self.path, error)
+            with contextlib.suppress(OSError):
+                draft.unlink()
 
 
 def _strings(values: Any) -> list[str]:
