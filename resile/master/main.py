@@ -31,7 +31,7 @@ from resile.master.register import Register
 from resile.master.service import MasterService
 from resile.master.shards import ShardBook
 from resile.master.shards_desk import ShardDesk
-from resile.master.stores import Store, StoreOfOtherJob
+from resile.master.stores import Store, StoreOfOtherJob, StoreUnusable
 from resile.wire.client import AGENT_PATH
 from resile.wire.doorkeeper import Doorkeeper
 from resile.wire.endpoint import Endpoint
@@ -120,10 +120,21 @@ async def run_master(
         await store.close()
 
 
+async def _stored_memory(store: Store) -> Memory | None:
+    """What the store holds; raises StoreUnusable for records that no master has written."""
+    try:
+        return decode_memory(await store.load())
+    except (ValueError, KeyError, TypeError) as error:
+        raise StoreUnusable(
+            f"the records in the store are damaged ({error}); to begin without them, "
+            f"{store.how_to_forget}"
+        ) from None
+
+
 async def _service(config: MasterConfig, store: Store) -> MasterService:
     """A service that goes on from what the store holds, or begins."""
     wall_offset = time.time() - time.monotonic()
-    memory = decode_memory(await store.load())
+    memory = await _stored_memory(store)
     if memory is not None and config.job not in (None, memory.job.job):
         if memory.job.outcome is None:
             raise StoreOfOtherJob(_other_job(memory, config, store))
