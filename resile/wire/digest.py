@@ -20,7 +20,7 @@ import struct
 import time
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Callable
-from urllib.request import parse_http_list, parse_keqv_list
+from urllib.request import parse_http_list
 
 __all__ = ["PROOF_PATH", "Credentials", "Verifier"]
 
@@ -177,4 +177,5 @@ def _parameters(header: str) -> dict[str, str]:
     scheme, _, rest = header.partition(" ")
     if scheme.lower() != "digest":
         return {}
-    return parse_keqv_list([one for one in parse_http_list(rest) if "=" in one])
+    pairs = (one.partition("=") for one in parse_http_list(rest))
+    return {name: value.strip('"') for name, _, value in pairs}

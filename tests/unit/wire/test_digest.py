@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from resile.wire.digest import NONCE_LIFETIME, Credentials, Verifier
@@ -102,6 +102,8 @@ def test_other_schemes_are_no_challenge_of_ours() -> None:
     assert not client.challenged('Digest realm="resile", algorithm=SHA-256')
 
 
+@example("=", "")
+@example("a=", "Digest ")
 @given(st.text(), st.sampled_from(["", "Digest ", 'Digest username="resile", uri="/v1/job", ']))
 def test_headers_of_any_text_are_refused_without_a_fault(text: str, before: str) -> None:
     master = Verifier(TOKEN)
