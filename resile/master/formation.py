@@ -397,7 +397,8 @@ class Formation:
 
     def _wait_for_nodes(self, now: float) -> None:
         self._until.last_call = None
-        if self._job.resting:
+        nobody_yet = self._job.next_node == 0
+        if self._job.resting or nobody_yet:
             self._until.join = None
         elif self._until.join is None:
             self._until.join = now + self._elasticity.join_timeout

@@ -12,7 +12,7 @@ from resile.master.board import Board, NoController, NotNow, Unusable, WrongSize
 from resile.master.membership import Membership
 from resile.master.records import BOARD_KEY, BoardRecord, JobRecord
 from resile.master.register import Register
-from resile.wire.messages import Hello, NodeInfo, Welcome
+from resile.wire.messages import Fence, Hello, NodeInfo, Welcome
 from resile.wire.views import Publication
 from tests.unit.control.builders import START, job
 
@@ -40,6 +40,14 @@ def note(sentence: str, reason: str = "Noted") -> DecisionNote:
     return DecisionNote(time=START, reason=reason, sentence=sentence)
 
 
+def join(membership: Membership) -> int:
+    info = NodeInfo(name="n", host="h", address="a", nproc=1)
+    hello = Hello(job="train", info=info, elasticity=membership.elasticity)
+    node = membership.hello(hello, now=0.5)
+    assert isinstance(node, int)
+    return node
+
+
 def story(membership: Membership) -> list[str]:
     return [event.text for event in membership.journal.since(0)]
 
@@ -61,9 +69,7 @@ def suspended(wish: bool) -> Publication:
 def test_sizes_that_are_changed_while_the_job_runs_count_from_then_on(
     board: Board, membership: Membership
 ) -> None:
-    info = NodeInfo(name="n", host="h", address="a", nproc=1)
-    hello = Hello(job="train", info=info, elasticity=membership.elasticity)
-    assert isinstance(membership.hello(hello, now=0.5), int)
+    join(membership)
     larger = job({"worker": {**WORKER, "replicas": {"min": 2, "max": 9}}}, maxRestarts=7)
     board.publish(publication(manifest=msgspec.to_builtins(larger)), now=1.0)
     found = membership.elasticity
@@ -99,6 +105,7 @@ def test_only_a_job_that_is_not_over_and_has_a_controller_is_suspended(board: Bo
 
 def test_in_a_suspended_job_nobody_is_waited_for(membership: Membership) -> None:
     board, patience = Board(membership, BoardRecord()), membership.elasticity.join_timeout
+    membership.left(Fence(node=join(membership), round=0), "it was asked to", now=0.6)
     board.publish(suspended(True), now=1.0)
     membership.tick(1.0 + 2 * patience)
     assert membership.job.outcome is None

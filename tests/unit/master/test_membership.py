@@ -45,6 +45,16 @@ def test_a_job_below_min_says_for_what_it_waits_and_gives_up() -> None:
     assert "gave up after 10 s" in agent.told[-1].reason
 
 
+def test_the_patience_of_a_job_begins_with_its_first_node() -> None:
+    model = Model(min_nodes=2, max_nodes=2, join_timeout=10)
+    model.advance(100)
+    assert model.membership.job.outcome is None
+    agent = model.join()
+    model.advance(10.1)
+    assert isinstance(agent.told[-1], JobDone)
+    assert "gave up after 10 s" in agent.told[-1].reason
+
+
 def test_a_job_that_is_suspended_while_it_waits_does_not_give_up() -> None:
     model = Model(min_nodes=2, max_nodes=2, join_timeout=10)
     first, second = model.join(), model.join()
