@@ -13,7 +13,6 @@ from __future__ import annotations
 import errno
 import logging
 import os
-import select
 import threading
 import time
 from collections import deque
@@ -21,6 +20,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from resile.agent.lines import LineMerger, LineSource
+from resile.readiness import wait_writable
 
 __all__ = ["Console", "ConsoleHandler", "ConsoleWriter", "Loss"]
 
@@ -138,7 +138,7 @@ class ConsoleWriter:
                 left = left[count:]
             except BlockingIOError:
                 # Somebody who shares the terminal has put it into non-blocking mode.
-                select.select([], [self._descriptor], [])
+                wait_writable(self._descriptor)
             except OSError as error:
                 if error.errno in _CLOSED:
                     self._closed = True

@@ -20,8 +20,10 @@ def rehearse_unless(line: Line) -> None:
     # everything among them is a module: None keeps one from being imported.
     modules = [one for one in list(sys.modules.values()) if isinstance(one, ModuleType)]
     found = [vars(module).get(NAME) for module in modules]
+    orders = select.poll()
+    orders.register(line, select.POLLIN)
     for deed in filter(callable, found):
-        if select.select([line], [], [], 0)[0]:
+        if orders.poll(0):
             return
         with contextlib.suppress(Exception):
             deed()

@@ -8,7 +8,6 @@ hear only so many at once.
 
 from __future__ import annotations
 
-import select
 import socket
 import threading
 import time
@@ -19,6 +18,7 @@ from contextlib import contextmanager
 from resile.checkpoint.keeping.errors import PeerTrouble
 from resile.checkpoint.keeping.peers.proof import introduce
 from resile.checkpoint.moving import IDLE_LIMIT
+from resile.readiness import is_readable
 
 __all__ = ["Calls", "call"]
 
@@ -76,7 +76,7 @@ class Calls:
             kept = self._idle[address]
             while kept:
                 connection = kept.pop()
-                if not select.select([connection], [], [], 0)[0]:
+                if not is_readable(connection):
                     return connection
                 connection.close()
         return None
