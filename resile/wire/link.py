@@ -173,7 +173,7 @@ class Link:
             away = time.monotonic() - since
             if away > self._patience():
                 raise MasterGone(f"{why} (tried for {away:.0f} s)")
-            if away > PATIENCE_BEFORE_NEWS and not told:
+            if away > PATIENCE_BEFORE_NEWS and not told and not taken.told:
                 log.warning("the master is away (%s); trying again", why)
                 told = True
             await asyncio.sleep(retry * random.uniform(0.5, 1.0))
