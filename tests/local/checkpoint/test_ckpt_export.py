@@ -70,10 +70,10 @@ def trained_state(model: Tied) -> dict[str, Any]:
     }
 
 
-def save(folder: Path, state: dict[str, Any]) -> None:
+def save(folder: Path, state: dict[str, Any], *, trust: bool = False) -> None:
     storage = LocalStorage(folder)
     for rank in range(WORLD):
-        capture = Capture(rank=rank, world=WORLD, local_rank=rank, local_world=WORLD)
+        capture = Capture(rank=rank, world=WORLD, local_rank=rank, local_world=WORLD, trust=trust)
         captured = capture.take(state, step=7)
         for portion in (captured.replica, captured.rank):
             buffer = memoryview(bytearray(portion.size))
@@ -130,7 +130,7 @@ def test_a_safetensors_file_holds_every_tensor_once(tmp_path: Path, model: Tied)
 def test_what_torch_would_refuse_to_load_is_refused_now_and_leaves_no_file(
     tmp_path: Path, model: Tied
 ) -> None:
-    save(tmp_path / "c", {"model": model, "odd": Opaque()})
+    save(tmp_path / "c", {"model": model, "odd": Opaque()}, trust=True)
     done = export(tmp_path / "c", tmp_path / "state.pt")
     assert done.exit_code == 1
     assert "odd is a " in done.stderr

@@ -79,10 +79,15 @@ def test_a_place_where_no_controller_is_handed_on_is_not_used(delegated: Delegat
 def test_what_a_crashed_run_left_is_removed_with_its_processes(delegated: Delegated) -> None:
     own = delegated.folder / "own"
     own.mkdir()
-    stale = delegated.folder / "resile.here.4194305.1"
+    namespace = Path("/proc/self/ns/pid").stat().st_ino
+    stale = delegated.folder / f"resile.here.{namespace}.4194305.1"
     (stale / "node").mkdir(parents=True)
-    other = delegated.folder / "resile.there.4194305.1"
-    other.mkdir()
+    others = [
+        delegated.folder / f"resile.there.{namespace}.4194305.1",
+        delegated.folder / f"resile.here.{namespace + 1}.4194305.1",
+    ]
+    for other in others:
+        other.mkdir()
     with subprocess.Popen(["sleep", "1000"]) as left:
         try:
             (stale / "node" / "cgroup.procs").write_text(str(left.pid))
@@ -91,4 +96,4 @@ def test_what_a_crashed_run_left_is_removed_with_its_processes(delegated: Delega
         finally:
             left.kill()
     assert not stale.exists()
-    assert other.exists()
+    assert all(other.exists() for other in others), "another job's, and another pid namespace's"

@@ -146,5 +146,5 @@ def homes_of(job: str, pid: int) -> list[Path]:
     hierarchy = find_hierarchy("memory")
     assert hierarchy is not None
     return [
-        found for parent in hierarchy.upwards() for found in parent.glob(f"resile.{job}.{pid}.*")
+        found for parent in hierarchy.upwards() for found in parent.glob(f"resile.{job}.*.{pid}.*")
     ]
