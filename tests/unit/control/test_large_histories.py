@@ -51,6 +51,7 @@ def test_no_history_breaks_a_promise(
             EVENTS[event](player, number)
             player.check()
     player.sim.look()
+    player.sim.look(carry_out=False)  # decides what the actions before made possible, in words
     first = player.sim.look(carry_out=False)
     again = player.sim.look(carry_out=False)
     assert compact.compact(again.status) == compact.compact(first.status), "nothing is written"
