@@ -44,7 +44,7 @@ def main() -> int:
     if os.environ.get("CI") == "true":
         check_machine()
         ensure_binaries(layout, progress=Progress(partial(print, flush=True)))
-    words = ("-n", "3", "--dist", "loadfile", "--ignore", oncluster.TESTS)
+    words = ("-n", "3", "--dist", "loadfile", "--durations=40", "--ignore", oncluster.TESTS)
     code = run_twice(words)
     built = all((layout.binaries / name).is_file() for name in BINARIES)
     obstacle = "" if NAMED_CLUSTER else _obstacle(built=built)

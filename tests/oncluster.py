@@ -36,7 +36,7 @@ def main(words: Sequence[str] = ()) -> int:
 
 
 def _run(words: Sequence[str]) -> int:
-    command = [sys.executable, "-m", "pytest", TESTS, *words]
+    command = [sys.executable, "-m", "pytest", TESTS, "--durations=25", *words]
     return subprocess.run(command, check=False).returncode
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import shutil
 import tempfile
 from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, contextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -18,6 +18,7 @@ import yaml
 from devcluster import Cluster
 from devcluster.errors import NotFound as NoCluster
 from resile.platform.kubernetes.client import KubeClient
+from resile.platform.kubernetes.errors import NotFound
 from resile.platform.kubernetes.kinds import CUSTOM_RESOURCES, ELASTIC_JOBS, NAMESPACES, PODS
 from tests.kube.cluster.target import MASTER_IMAGE, NAMED_CLUSTER
 from tests.kube.cluster.training import ClusterJob
@@ -68,6 +69,11 @@ async def passing_namespace(kubeconfig: str) -> AsyncIterator[str]:
         await eventually(lambda: client.list(ELASTIC_JOBS), "the cluster to know ElasticJobs")
         yield name
         await client.delete(NAMESPACES, name)
+
+        # No pod has anything left to prove that it would need its grace for.
+        for pod in (await client.list(PODS, namespace=name)).items:
+            with suppress(NotFound):
+                await client.delete(PODS, pod["metadata"]["name"], name, grace_seconds=1)
 
         async def no_pods() -> bool:
             return not (await client.list(PODS, namespace=name)).items
