@@ -51,7 +51,7 @@ def absorb_leftovers(ledger: Ledger) -> None:
             continue
         found = ledger.seen(rank)
         if found is None:
-            if rank.seen or _overdue(ledger, rank):
+            if ledger.was_there(rank) or _overdue(ledger, rank):
                 ledger.put(replace(rank, phase=NodePhase.STOPPED, message="no longer there"))
         elif found.live:
             ledger.put(_told_patiently(ledger, _refreshed(rank, found)))
@@ -113,7 +113,7 @@ def _exit_of(found: ObservedNode) -> NodeExit:
 
 def _absent(ledger: Ledger, rank: NodeStatus) -> str:
     """A live node is not reported: deleted if it ever was, otherwise on its way for a while."""
-    if rank.seen:
+    if ledger.was_there(rank):
         return _ended(ledger, rank, end=_DELETED, at=None)
     if not _overdue(ledger, rank):
         return ""

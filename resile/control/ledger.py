@@ -95,7 +95,13 @@ class Ledger:
 
     def seen(self, rank: NodeStatus) -> ObservedNode | None:
         """What the platform reports of the rank's present node."""
-        return None if rank.id is None else self._seen.get(rank.id)
+        if rank.id is None or rank.id in self.observed.gone:
+            return None
+        return self._seen.get(rank.id)
+
+    def was_there(self, rank: NodeStatus) -> bool:
+        """Whether there ever was the rank's present node: only then can it be gone."""
+        return rank.seen or rank.id in self.observed.gone
 
     def holder(self, node: Node) -> NodeStatus | None:
         """The rank that the node holds or held last; None if another one has it."""
@@ -201,7 +207,8 @@ class Ledger:
             replace(rank, phase=NodePhase.STOPPED, reason=reason, message=message, relaunch_at=None)
         )
         node = rank.node
-        under_way = rank.phase in LIVE and not rank.seen and self.seen(rank) is None
+        missing = self.seen(rank) is None and not self.was_there(rank)
+        under_way = rank.phase in LIVE and missing
         if node is not None and under_way:
             self.stop(node, message)  # it may yet appear, after nobody looks for it any more
 

@@ -4,7 +4,8 @@ A report is a level, not an event: it says how things are now, whatever came bef
 late, repeated or skip states. A platform keeps these promises:
 
 - A node is listed from the moment it exists until its record is gone; ended nodes stay listed for
-  as long as the platform keeps them. A node listed once and then not any more was deleted.
+  as long as the platform keeps them. A node listed once and then not any more was deleted. One that
+  came and went between two reports is named as ``gone``, if the platform noticed.
 - A node that cannot be placed is PENDING with reason ``UNSCHEDULABLE``; other reasons (an image
   being pulled, a refused quota) are free text. One that could not be started at all is FAILED with
   the exit reason ``NeverStarted``.
@@ -101,6 +102,10 @@ class Observed:
     """Everything seen of one job at one moment."""
 
     nodes: tuple[ObservedNode, ...] = ()
+    gone: frozenset[int] = frozenset()
+    """Ids of nodes that were there and were deleted lately, whether or not a report ever listed
+    them. What is listed under such an id was made a second time, and is not the rank's."""
+
     master: MasterReport | None = None
     wanted: Mapping[str, int] = field(default_factory=lambda: _NONE)
     """Sizes asked for by scale requests, by role; they override the manifest's wanted size."""

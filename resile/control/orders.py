@@ -55,7 +55,8 @@ def unanswered_orders(
     """Orders that were written down and of which no effect was ever seen.
 
     A controller may be killed between the two. Giving them once more is harmless, because an id
-    that is there already is not started again.
+    that is there already is not started again; and of one that is there no more, as far as the
+    platform noticed, the status does not speak after ``reconcile``.
     """
     seen = {found.node.id for found in nodes}
     lost = {rank.id for rank in status.nodes if not rank.seen and rank.id not in seen}

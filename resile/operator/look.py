@@ -75,10 +75,11 @@ class Look:
     async def carry_out(self) -> float | None:
         """Returns in how many seconds to look again even if nothing happens."""
         await self._learn_of_preemptions()
-        nodes = self._observe()
+        gone = self._means.world.departed.of(self._key, self._uid)
+        nodes = self._observe(gone)
         if not self._has_heard_master(nodes):
             return None  # and once more when it has answered, or was given time enough
-        decision = self._decide(nodes)
+        decision = self._decide(nodes, gone)
         status = self._completed(decision)
         orders = self._orders(status, nodes)
         if status != self._before or orders:
@@ -113,9 +114,13 @@ class Look:
         learnt = dict(zip(new, found, strict=True))
         memory.preempted = {**known, **learnt, **dict.fromkeys(others, "")}
 
-    def _observe(self) -> tuple[ObservedNode, ...]:
+    def _observe(self, gone: frozenset[int]) -> tuple[ObservedNode, ...]:
+        pods = self._means.world.nodes_of(self._key, self._uid)
+        if self._memory.refused:
+            there = {node.id for pod in pods if (node := node_of(pod)) is not None}
+            self._memory.were_made(there | gone, self._before)
         return observe_nodes(
-            self._means.world.nodes_of(self._key, self._uid),
+            pods,
             status=self._before,
             machines=self._means.world.machines,
             refused=self._memory.refused,
@@ -140,9 +145,12 @@ class Look:
 
     # --- deciding ---------------------------------------------------------------------------
 
-    def _decide(self, nodes: tuple[ObservedNode, ...]) -> Decision:
+    def _decide(self, nodes: tuple[ObservedNode, ...], gone: frozenset[int]) -> Decision:
         observed = Observed(
-            nodes=nodes, master=self._memory.verdict, no_master=self._attending.no_master()
+            nodes=nodes,
+            gone=gone,
+            master=self._memory.verdict,
+            no_master=self._attending.no_master(),
         )
         return reconcile(self._job, self._before, observed, _now(), policy=self._settings.policy)
 

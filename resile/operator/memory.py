@@ -83,6 +83,12 @@ class JobMemory:
             return frozenset()
         return frozenset(node.name for node in training.nodes if node.connected)
 
+    def were_made(self, ids: Set[int], status: JobStatus) -> None:
+        """Nodes whose pods are there, or were, have been taken after all: the answer got lost, or
+        another operator was luckier. They are not offered again."""
+        made = ids | {rank.id for rank in status.nodes if rank.seen}
+        self.refused = {number: one for number, one in self.refused.items() if number not in made}
+
     def offers(self, status: JobStatus, now: float) -> set[int]:
         """Ids of nodes that are still wanted and may be tried again; the others are forgotten."""
         wanted = {rank.id for rank in status.nodes if rank.phase in LIVE}

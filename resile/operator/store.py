@@ -93,10 +93,13 @@ class Store(Mapping[Key, KubeObject]):
     def wrote(self, obj: KubeObject) -> None:
         """The API server's answer to a write of ours.
 
-        One that is not known, though the history was read past it, has been deleted meanwhile.
+        One that is not known, though the history was read past it, has been deleted meanwhile. Its
+        end is told, because nobody may have been told that it was there.
         """
         if key_of(obj) in self._objects or not is_older(_version(obj), self.resource_version):
             self._take(obj)
+        else:
+            self._changed(self._kept(obj), None)
 
     def _take(self, obj: KubeObject) -> None:
         key = key_of(obj)

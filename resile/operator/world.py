@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from resile.operator.departed import Departed
 from resile.operator.reflector import Reflector
 from resile.platform.kubernetes.client import KubeClient
 from resile.platform.kubernetes.facts import kept_of_pod
@@ -26,12 +27,19 @@ class World:
     jobs: Reflector
     pods: Reflector
     hosts: Reflector
+    departed: Departed
 
     @classmethod
     def watched(
         cls, client: KubeClient, *, namespace: str | None, changed: Callable[[Key], None]
     ) -> World:
         """``changed`` hears of each job of which something may have changed."""
+        departed = Departed()
+
+        def pod_changed(old: KubeObject | None, new: KubeObject | None) -> None:
+            departed.changed(old, new)
+            _pod_changed(old, new, changed)
+
         pods = Reflector(
             client,
             PODS,
@@ -39,7 +47,7 @@ class World:
             labels=JOB,
             index=job_of,
             kept=kept_of_pod,
-            changed=lambda old, new: _pod_changed(old, new, changed),
+            changed=pod_changed,
         )
         return cls(
             jobs=Reflector(
@@ -55,6 +63,7 @@ class World:
                 kept=readiness_alone,
                 changed=lambda old, new: _host_changed(old, new, pods=pods, changed=changed),
             ),
+            departed=departed,
         )
 
     @property

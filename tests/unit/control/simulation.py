@@ -34,6 +34,7 @@ class SimulatedPlatform:
         self.status = JobStatus()
         self.now: datetime = START
         self.nodes: dict[int, ObservedNode] = {}
+        self.gone: set[int] = set()
         self.used_ids: set[int] = set()
         self.used_names: set[str] = set()
         self.started: list[StartNode] = []
@@ -47,6 +48,7 @@ class SimulatedPlatform:
     def observed(self) -> Observed:
         return Observed(
             nodes=tuple(self.nodes.values()),
+            gone=frozenset(self.gone),
             master=self.master,
             wanted=dict(self.wanted),
             deleting=self.deleting,

@@ -8,6 +8,7 @@ from msgspec.structs import replace
 
 from resile.control.actions import StartNode
 from resile.control.observed import UNSCHEDULABLE, Observed
+from resile.control.orders import unanswered_orders
 from resile.control.reconcile import reconcile
 from resile.job.exits import NodeExit
 from resile.job.node import Node, NodePhase
@@ -105,6 +106,40 @@ def test_a_node_that_is_gone_from_the_report_was_deleted_and_is_replaced_for_not
     assert sim.node("worker", 1).id == 2
     assert sim.status.spent == 0
     assert "was deleted" in sim.status.decisions[-1].sentence
+
+
+def test_a_node_that_came_and_went_between_two_looks_is_replaced_under_another_id() -> None:
+    sim = SimulatedPlatform(job({"worker": {"replicas": 2}}))
+    sim.look()
+    sim.vanish(sim.node("worker", 1))
+    sim.gone.add(1)
+    assert not sim.rank("worker", 1).seen
+    sim.look()
+    assert sim.node("worker", 1).id == 2
+    assert sim.status.spent == 0
+    assert "train-worker-1 (rank 1) was deleted" in sim.status.decisions[-1].sentence
+    assert unanswered_orders(sim.job, sim.status, sim.nodes.values()) == ()
+
+
+def test_a_node_that_was_made_twice_is_stopped_before_its_rank_gets_another() -> None:
+    sim = running(job({"worker": {"replicas": 2}}))
+    sim.gone.add(1)
+    sim.look()
+    assert sim.nodes[1].stopping
+    assert sim.rank("worker", 1).phase is NodePhase.WAITING
+    sim.let_stop()
+    sim.settle()
+    assert sim.node("worker", 1).id == 2
+
+
+def test_nobody_waits_for_a_node_to_appear_that_is_known_to_be_gone() -> None:
+    sim = SimulatedPlatform(job({"worker": {"replicas": 2}}))
+    sim.look()
+    for rank in (0, 1):
+        sim.vanish(sim.node("worker", rank))
+    sim.gone |= {0, 1}
+    sim.deleting = True
+    assert sim.look().removable
 
 
 def test_failures_spend_the_budget_until_the_rank_is_given_up_and_the_job_fails() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from msgspec import structs
+
 from resile.job.node import Node, NodePhase
 from resile.job.status import JobStatus, NodeStatus
 from resile.operator.memory import JobMemory
@@ -44,6 +46,15 @@ def test_what_is_wrong_is_said_of_the_manifest_that_it_is_wrong_with() -> None:
     said = memory().why_invalid(4)
     assert said.startswith("spec.roles.worker: the API server refuses its pods: spec.containers[0]")
     assert memory().why_invalid(5) == ""
+
+
+def test_nodes_that_were_made_after_all_are_not_offered_again() -> None:
+    known = memory()
+    known.were_made({LATER}, status(5))
+    assert known.offers(status(5), now=1e9) == {NEVER}
+    seen = tuple(structs.replace(rank, seen=True) for rank in status(5).nodes)
+    known.were_made(set(), structs.replace(status(5), nodes=seen))
+    assert known.refused == {}
 
 
 def test_nodes_that_are_not_wanted_any_more_are_forgotten() -> None:

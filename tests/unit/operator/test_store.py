@@ -86,7 +86,14 @@ def test_an_answer_that_comes_after_the_objects_end_does_not_bring_it_back(seen:
     seen.store.saw_end(obj("a", 6))
     seen.store.wrote(obj("a", 5))
     assert len(seen.store) == 0
-    assert seen.changes[-1] == ("a", "1", None)
+    assert seen.changes[1:] == [("a", "1", None), ("a", "5", None)]
+
+
+def test_what_was_made_and_deleted_between_two_lists_is_told_to_have_ended(seen: Seen) -> None:
+    seen.store.replace([], "9")
+    seen.store.wrote(obj("a", 5))
+    assert len(seen.store) == 0
+    assert seen.changes == [("a", "5", None)]
 
 
 def test_the_end_of_an_object_does_not_end_its_successor(seen: Seen) -> None:
