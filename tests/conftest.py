@@ -15,7 +15,11 @@ settings.load_profile("resile")
 # and against a Google Storage server on this machine, which does not speak it, that waits minutes.
 os.environ["GCSFS_EXPERIMENTAL_ZB_HNS_SUPPORT"] = "false"
 
-# A background shell (`make test &`) and some services start programs with SIGINT ignored, and every
-# process that a test starts would inherit that.
+# A background shell (`make test &`), nohup and some services start programs with signals ignored,
+# and every process that a test starts would inherit that. A handler is not inherited, and this one
+# does nothing: pytest itself ignores them still.
+for number in (signal.SIGHUP, signal.SIGQUIT):
+    if signal.getsignal(number) is signal.SIG_IGN:
+        signal.signal(number, lambda *_: None)
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -82,7 +82,6 @@ async def test_a_terminals_signal_reaches_what_a_worker_started(
         "train.py",
         """
         import signal, subprocess, time
-        signal.signal(signal.SIGHUP, signal.SIG_DFL)  # nohup would have it ignored
         child = subprocess.Popen(["sleep", "600"])
         signal.signal(signal.SIGHUP, lambda *_: print("told", child.wait(), flush=True))
         print("up", child.pid, flush=True)
