@@ -1,4 +1,4 @@
-"""Train a small network on scikit-learn's bundled digits, with DistributedDataParallel.
+"""Train a small network on handwritten digits, with DistributedDataParallel.
 
 Runs under torchrun and under `resile run` alike. Four lines make it survive: a Checkpointer, the
 state it looks after, `restore` before the first step and `step` after each. Each step has the same
@@ -17,19 +17,20 @@ from pathlib import Path
 import numpy as np
 import torch
 import torch.distributed as dist
-from sklearn.datasets import load_digits
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 from torch.utils.data import DataLoader, TensorDataset
 
 from resile import Checkpointer, ElasticBatchSampler, report
 
+DATA = Path(__file__).with_name("digits.npz")
 TEST_SAMPLES = 360
 
 
 def digits() -> tuple[torch.Tensor, torch.Tensor]:
     """1,797 images of 8 x 8 pixels and their labels, shuffled the same way everywhere."""
-    images, labels = load_digits(return_X_y=True)
+    with np.load(DATA) as file:
+        images, labels = file["images"], file["labels"]
     order = np.random.default_rng(0).permutation(len(labels))
     return (
         torch.tensor(images[order] / 16.0, dtype=torch.float32),

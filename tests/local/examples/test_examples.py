@@ -53,7 +53,6 @@ def goes_on_alone(run: Run, name: str, checkpoints: Path) -> str:
 
 
 def test_digits_are_learned(run: Run, tmp_path: Path) -> None:
-    pytest.importorskip("sklearn")
     folder = tmp_path / "checkpoints"
     output = run("digits", "--checkpoints", str(folder), nproc=2)
     accuracy = re.search(r"accuracy = ([\d.]+) after 300 steps", output)
