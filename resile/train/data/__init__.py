@@ -1,4 +1,13 @@
-"""Data: each sample of each epoch is trained once, whatever happens to the workers."""
+"""Data: each sample of each epoch is trained once, whatever happens to the workers.
+
+What leases shards talks to the master. It is imported when it is first asked for, so that a script
+with a sampler does not pay for a network client each time one of its workers is started again.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING
 
 from resile.train.data.batches import ElasticBatchSampler
 from resile.train.data.errors import (
@@ -10,9 +19,11 @@ from resile.train.data.errors import (
 )
 from resile.train.data.readers import open_dataset
 from resile.train.data.sampler import ElasticSampler
-from resile.train.data.shardclient import ShardClient
-from resile.train.data.sharded import Pace, ShardedDataset
-from resile.train.data.sharded_line import LeaseLost, MasterGone, ShardError, ShardsRefused
+
+if TYPE_CHECKING:
+    from resile.train.data.shardclient import ShardClient
+    from resile.train.data.sharded import Pace, ShardedDataset
+    from resile.train.data.sharded_line import LeaseLost, MasterGone, ShardError, ShardsRefused
 
 __all__ = [
     "DataError",
@@ -31,3 +42,19 @@ __all__ = [
     "ShardsRefused",
     "open_dataset",
 ]
+
+_HOMES = {
+    "LeaseLost": "resile.train.data.sharded_line",
+    "MasterGone": "resile.train.data.sharded_line",
+    "Pace": "resile.train.data.sharded",
+    "ShardClient": "resile.train.data.shardclient",
+    "ShardError": "resile.train.data.sharded_line",
+    "ShardedDataset": "resile.train.data.sharded",
+    "ShardsRefused": "resile.train.data.sharded_line",
+}
+
+
+def __getattr__(name: str) -> object:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'resile.train.data' has no attribute '{name}'")
+    return getattr(importlib.import_module(_HOMES[name]), name)
