@@ -41,6 +41,7 @@ class Learnt:
         approved: modules that a nursery has imported without any effect.
         changed: the variables that a worker had changed when it imported a package first.
         mentions: whether the files of a package mention a variable.
+        needs: packages that a module imports, where that has mattered.
     """
 
     modules: tuple[str, ...] = ()
@@ -49,6 +50,7 @@ class Learnt:
     approved: frozenset[str] = frozenset()
     changed: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     mentions: Mapping[str, Mapping[str, bool]] = field(default_factory=dict)
+    needs: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
 
 class PreloadCache:
@@ -95,6 +97,10 @@ class PreloadCache:
                     str(package): {str(name): bool(there) for name, there in names.items()}
                     for package, names in content["mentions"].items()
                 },
+                needs={
+                    str(module): tuple(_strings(packages))
+                    for module, packages in content["needs"].items()
+                },
             )
         except FileNotFoundError:
             return None
@@ -112,6 +118,7 @@ class PreloadCache:
             "approved": sorted(learnt.approved),
             "changed": dict(learnt.changed),
             "mentions": dict(learnt.mentions),
+            "needs": dict(learnt.needs),
         }
         # Several threads write, and agents in other pid namespaces may share the folder.
         draft = self.path.with_suffix(f".{secrets.token_hex(8)}")

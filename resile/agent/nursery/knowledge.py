@@ -14,7 +14,7 @@ and the text sets no variable that the package mentions.
 """
 
 import sys
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import Protocol
 
 from .cache import Learnt, PreloadCache
@@ -85,7 +85,8 @@ class Knowledge:
         self._approved = set(learnt.approved)
         self._changed = {package: set(names) for package, names in learnt.changed.items()}
         self._mentions = {package: dict(names) for package, names in learnt.mentions.items()}
-        self._uncertain = self._find_uncertain()
+        self._needs = {module: set(packages) for module, packages in learnt.needs.items()}
+        self._awaited, self._doubtful = self._find_uncertain()
 
     @classmethod
     def gather(
@@ -105,7 +106,17 @@ class Knowledge:
     @property
     def wanted(self) -> list[str]:
         """What to try to preload, in this order."""
-        return [name for name in self._possible() if name.partition(".")[0] not in self._uncertain]
+        uncertain = self._awaited | self._doubtful
+        return [
+            name
+            for name in self._possible()
+            if name.partition(".")[0] not in uncertain and not self._is_held_back(name)
+        ]
+
+    @property
+    def awaited(self) -> set[str]:
+        """The packages that may depend on a variable that the script sets before."""
+        return set(self._awaited)
 
     @property
     def certain(self) -> list[str]:
@@ -144,7 +155,7 @@ class Knowledge:
         was not done before, which may take a second or two.
         """
         guilty = self._mentions_of(package, self._changed.get(package, set()))
-        self._uncertain = self._find_uncertain()
+        self._awaited, self._doubtful = self._find_uncertain()
         self._remember()
         return guilty
 
@@ -159,6 +170,13 @@ class Knowledge:
         self._unfit[module] = reason
         self._remember()
 
+    def hold_back(self, awaiting: Mapping[str, str]) -> None:
+        """Keep modules off the list for as long as the packages that they import are awaited."""
+        for module, package in awaiting.items():
+            self._needs.setdefault(module, set()).add(package)
+        if awaiting:
+            self._remember()
+
     def _possible(self) -> list[str]:
         return [
             name
@@ -168,15 +186,21 @@ class Knowledge:
 
     def _is_blocked(self, name: str) -> bool:
         """Whether a module or one of its parents must not be imported ahead."""
-        parts = name.split(".")
-        return any(".".join(parts[:count]) in self._unfit for count in range(1, len(parts) + 1))
+        return any(each in self._unfit for each in _with_parents(name))
+
+    def _is_held_back(self, name: str) -> bool:
+        """Whether a module or one of its parents imports a package that is awaited."""
+        return any(
+            not self._awaited.isdisjoint(self._needs.get(e, ())) for e in _with_parents(name)
+        )
 
     def _is_own(self, name: str) -> bool:
         return name.partition(".")[0] in self._own or name in self._own
 
-    def _find_uncertain(self) -> set[str]:
-        """Return the packages whose import may depend on what the script does before it."""
-        uncertain = set()
+    def _find_uncertain(self) -> tuple[set[str], set[str]]:
+        """Return the packages that may depend on a variable that the script sets before, and those
+        that the text imports after something that may set any."""
+        awaited, doubtful = set(), set()
         after_strangers = self._imported_after_strangers()
         for package in dict.fromkeys(name.partition(".")[0] for name in self._modules):
             if package in sys.stdlib_module_names:
@@ -184,14 +208,14 @@ class Knowledge:
                 continue
             changed = self._changed.get(package)
             if changed is None:
-                doubtful = package in after_strangers
                 settings = self._settings
+                if package in after_strangers:
+                    doubtful.add(package)
             else:
-                doubtful = False
                 settings = changed | self._unresolved()
-            if doubtful or self._mentions_of(package, settings):
-                uncertain.add(package)
-        return uncertain
+            if self._mentions_of(package, settings):
+                awaited.add(package)
+        return awaited, doubtful
 
     def _imported_after_strangers(self) -> set[str]:
         """Return the packages that the text imports after one that may do anything."""
@@ -223,6 +247,7 @@ class Knowledge:
                 approved=frozenset(self._approved),
                 changed={package: tuple(sorted(names)) for package, names in self._changed.items()},
                 mentions=self._mentions,
+                needs={module: tuple(sorted(names)) for module, names in self._needs.items()},
             )
             self._memory.write(learnt)
 
@@ -235,6 +260,12 @@ def _candidates(command: WorkerCommand, text: Scan) -> list[str]:
     target = command.target
     names = [*text.libraries, *companions(text)]
     return [name for name in names if name not in (target, f"{target}.__main__")]
+
+
+def _with_parents(name: str) -> Iterator[str]:
+    while name:
+        yield name
+        name = name.rpartition(".")[0]
 
 
 def _of_interest(variables: Iterable[str]) -> set[str]:

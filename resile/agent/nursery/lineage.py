@@ -145,11 +145,11 @@ class Lineage:
             if not ready.unfit:
                 return Reign(process, "", ready.has_torch)
             why_cold = _blame(ready)
-            if attempts_left and ready.culprits:
+            if attempts_left and (ready.culprits or ready.awaiting):
                 # To import the rest once more takes no longer than a cold worker would.
                 _log.info("%s; workers import it themselves", why_cold)
                 continue
-            if ready.culprits:
+            if ready.culprits or ready.awaiting:
                 self._succession = asyncio.create_task(self._succeed())
             break
         _log.info("workers start cold: %s", why_cold)
@@ -164,6 +164,7 @@ class Lineage:
         if ready.unfit:
             for culprit, reason in ready.culprits.items():
                 self.knowledge.blame(culprit, reason)
+            self.knowledge.hold_back(ready.awaiting)
             await process.close(0.0)
         else:
             self.knowledge.confirm(ready)
@@ -186,7 +187,7 @@ class Lineage:
                 await self._take_over(Reign(process, "", ready.has_torch))
                 return
             _log.debug("a nursery could not serve: %s", _blame(ready))
-            if not ready.culprits:
+            if not (ready.culprits or ready.awaiting):
                 return
 
     async def _take_over(self, reign: Reign) -> None:
@@ -253,6 +254,7 @@ class Lineage:
             preload=preload,
             libraries_only=self._preload.mode is PreloadMode.AUTO,
             trusted=[_OURS],
+            awaited=sorted(self.knowledge.awaited),
             first_path=self._command.first_path(cwd=self._cwd, env=self._env),
             report_fd=report_fd,
             share=share,

@@ -194,7 +194,7 @@ class NurseryProcess:
 
     def _unready(self, reason: str) -> Ready:
         culprits = {self._importing: reason} if self._importing else {}
-        return Ready([], [], False, reason, culprits)
+        return Ready([], [], False, reason, culprits, {})
 
 
 def _reason(answer: Message) -> str:

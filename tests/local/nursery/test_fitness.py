@@ -76,6 +76,30 @@ async def test_a_library_that_cannot_be_forked_is_left_to_the_workers(
     assert said in cached(tmp_path, "unfit")[min(cached(tmp_path, "unfit"))]
 
 
+async def test_one_attempt_tells_of_all_that_import_what_must_stay_out(
+    tmp_path: Path, write: Write, caplog: pytest.LogCaptureFixture
+) -> None:
+    """However many there are: a nursery tries a few times only."""
+    caplog.set_level(logging.INFO, logger="resile")
+    write("site-packages/whole/__init__.py", "import os; os.environ.get('RANK')")
+    write("site-packages/whole/part.py", "")
+    importers = [f"importer{number}" for number in range(2 * EAGER.successor_attempts)]
+    for name in importers:
+        write(f"site-packages/{name}.py", "import whole.part")
+    write("site-packages/further.py", f"import {importers[-1]}")
+    write("site-packages/harmless.py", "")
+    write("train.py", f"import {', '.join(importers)}, further, harmless; print('trained')")
+    env = installed(tmp_path)
+    async with cradle_for(tmp_path, script("train.py"), env=env, policy=EAGER) as cradle:
+        assert (await cradle.run()).stdout == "trained\n"
+        await cradle.nursery.learn()
+        assert "workers start warm from now on" in caplog.text
+    assert "harmless" in cached(tmp_path, "approved")
+    unfit = cached(tmp_path, "unfit")
+    assert set(unfit) == {"whole", "further", *importers}
+    assert unfit["further"] == "it imports whole, which reads $RANK"
+
+
 def _indented(text: str) -> str:
     return "\n".join("    " + line for line in text.splitlines())
 

@@ -146,6 +146,36 @@ async def test_a_setting_before_torch_has_its_effect(tmp_path: Path, write: Writ
             assert (await running.outcome()).stdout == "2\n", "the environment says 1"
 
 
+async def test_a_setting_before_torch_has_its_effect_whoever_imports_torch(
+    tmp_path: Path, write: Write
+) -> None:
+    write("site-packages/wrapper/__init__.py", "import torch")
+    write("site-packages/wrapper/part.py", "")
+    write("site-packages/harmless.py", "")
+    write(
+        "train.py",
+        """
+        import os
+        os.environ["OMP_NUM_THREADS"] = "2"
+        import harmless, wrapper.part, torch
+        print(torch.get_num_threads())
+        """,
+    )
+    env = {"PYTHONPATH": str(tmp_path / "work" / "site-packages")}
+    for _ in range(2):
+        async with cradle_for(tmp_path, script("train.py"), env=env) as cradle:
+            for _ in range(2):
+                (running,) = await cradle.spawn()
+                assert running.worker.warm
+                assert (await running.outcome()).stdout == "2\n", "the environment says 1"
+                await cradle.nursery.learn()
+    (file,) = (tmp_path / "cache" / "resile" / "preload").glob("*.json")
+    learnt = json.loads(file.read_text())
+    assert "harmless" in learnt["approved"]
+    assert learnt["needs"]["wrapper"] == ["torch"]
+    assert "wrapper" not in learnt["unfit"], "it is fit as soon as torch is"
+
+
 async def test_a_spec_can_be_looked_up_without_importing(tmp_path: Path, write: Write) -> None:
     write(
         "train.py",

@@ -182,7 +182,7 @@ def test_knowledge_grows_and_leaves_out_what_cannot_be_preloaded(tmp_path: Path)
     assert knowledge.wanted == ["a", "b", "c"]
     assert knowledge.certain == []
     knowledge.blame("a", "it runs a thread")
-    knowledge.confirm(Ready(["b"], ["c"], False, "", {}))
+    knowledge.confirm(Ready(["b"], ["c"], False, "", {}, {}))
     assert knowledge.wanted == knowledge.certain == ["b"]
     assert knowledge.learn(["a.part", "c", "d"]) == 1, "what is below a goes with it"
     later = Knowledge(modules=["a", "e"], memory=cache_in(tmp_path))

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator, Sequence
 from importlib.machinery import ModuleSpec
 from types import ModuleType
 
-from . import fitness
+from . import fitness, importers
 from .deferred import DeferredModules
 from .messages import Prepare, Ready
 from .observation import Observer
@@ -31,6 +31,7 @@ class Warmth:
         self._baseline = baseline
         self._first_path = prepare.first_path
         self._libraries_only = prepare.libraries_only
+        self._awaited = [*prepare.awaited] if prepare.libraries_only else []
         self._origins = Origins(trusted=prepare.trusted, first_path=prepare.first_path)
         self._observer = Observer(self._origins if prepare.libraries_only else None)
         self._deferred = DeferredModules(self._observer.footprints)
@@ -48,10 +49,10 @@ class Warmth:
                     announce(name)
                     self._import(name)
                 (loaded if name in sys.modules else passed_over).append(name)
-        unfit, culprits = self._judge()
+        unfit, culprits, awaiting = self._judge()
         if not unfit:
             self._deferred.prepare(self._baseline, loaded)
-        return Ready(loaded, passed_over, "torch" in sys.modules, unfit, culprits)
+        return Ready(loaded, passed_over, "torch" in sys.modules, unfit, culprits, awaiting)
 
     def defer(self) -> DeferredModules:
         """Keep in a worker what was imported until the script asks for it."""
@@ -78,8 +79,9 @@ class Warmth:
             pass
         self.seeds.note()
 
-    def _judge(self) -> tuple[str, dict[str, str]]:
-        """Return why this process cannot be forked and the modules to blame, or nothing."""
+    def _judge(self) -> tuple[str, dict[str, str], dict[str, str]]:
+        """Return why this process cannot be forked and the modules to blame, or nothing; and those
+        that have imported a package which only the script may."""
         self._top_levels = top_levels(set(sys.modules) - self._baseline)
         unfit, culprits = "", {}
         try:
@@ -89,9 +91,12 @@ class Warmth:
             culprits = dict.fromkeys(self._observer.threads.get(error.thread, ()), unfit)
         if self._libraries_only:
             effects = {name: f"it {deed}" for name, deed in self._observer.effects.items()}
-            culprits = {**culprits, **effects}
+            culprits = importers.with_importers({**culprits, **effects}, self._observer.footprints)
             unfit = unfit or next(iter(effects.values()), "")
-        return unfit, culprits
+        awaiting = importers.awaiting(self._awaited, self._observer.footprints)
+        for module, package in awaiting.items():
+            unfit = unfit or f"{module} imports {package}, which the script has to import itself"
+        return unfit, culprits, awaiting
 
     def _is_wanted(self, name: str) -> bool:
         if not self._libraries_only:

@@ -17,6 +17,8 @@ class Prepare(NamedTuple):
         libraries_only: pass over modules that do not belong to the interpreter or to an installed
             package (in `trusted` roots or a site-packages folder).
         trusted: further folders whose modules count as installed.
+        awaited: packages that only the script may import, since they may depend on a variable that
+            it sets before.
         first_path: what the interpreter will put at the front of `sys.path` in a worker, if
             anything: modules found there are the user's own.
         report_fd: a pipe on which workers report what they import, or -1.
@@ -28,6 +30,7 @@ class Prepare(NamedTuple):
     preload: list[str] | None
     libraries_only: bool
     trusted: list[str]
+    awaited: list[str]
     first_path: str | None
     report_fd: int
     share: float
@@ -88,7 +91,8 @@ class Ready(NamedTuple):
     """The nursery has imported what it could.
 
     `unfit` is empty, or says why no worker may be forked from this process; `culprits` are then
-    the modules that must not be imported ahead, each with what it does, as far as that is known.
+    the modules that must not be imported ahead, each with what it does, as far as that is known,
+    and `awaiting` those that must not be for as long as the package that they import is awaited.
     """
 
     loaded: list[str]
@@ -96,6 +100,7 @@ class Ready(NamedTuple):
     has_torch: bool
     unfit: str
     culprits: dict[str, str]
+    awaiting: dict[str, str]
 
 
 class Born(NamedTuple):

@@ -73,7 +73,7 @@ class Server:
 
     def _warm_up(self, prepare: Prepare, baseline: set[str]) -> Warmth | None:
         if prepare.preload is None:
-            self._line.send(Ready([], [], False, "", {}))
+            self._line.send(Ready([], [], False, "", {}, {}))
             return None
         # An import may take for ever; until there are workers to look after, the kernel watches.
         linux.die_with(os.getppid())
