@@ -18,6 +18,7 @@ from resile.checkpoint.part import PartHeader, PartKind, PartLayout, Slice, lay_
 from resile.train.checkpoint.dtypes import TYPES
 from resile.train.checkpoint.encoding import STATELESS, encode
 from resile.train.checkpoint.rng import random_states
+from resile.train.checkpoint.script_classes import ScriptClasses
 from resile.train.checkpoint.sharding import Locator, is_dtensor, is_storable
 from resile.train.checkpoint.shares import share_out
 from resile.train.checkpoint.tree import Names, StateTree, TensorNames, has_state
@@ -77,13 +78,16 @@ class Capture:
         local_rank: int = 0,
         local_world: int = 1,
         trust: bool = False,
+        classes: ScriptClasses | None = None,
     ) -> None:
-        """``trust``: also save what can only be restored by unpickling."""
+        """``trust``: also save what can only be restored by unpickling. ``classes``: of the script,
+        those whose values are kept."""
         self._rank = rank
         self._world = world
         self._local_rank = local_rank
         self._local_world = local_world
         self._trust = trust
+        self._classes = classes or ScriptClasses()
         self._names = Names()
         self._locator = Locator(world)
         self._sizes: dict[str, int] = {}
@@ -93,10 +97,10 @@ class Capture:
     @torch.no_grad()  # type: ignore[untyped-decorator]
     def take(self, state: Mapping[str, Any], *, step: int) -> Captured:
         """What this worker saves of ``state``. The tensors are live: write before they change."""
-        tree = StateTree(state, self._names, trust=self._trust)
+        tree = StateTree(state, self._names, classes=self._classes, trust=self._trust)
         common, own = self._located(tree.tensors)
         mine = self._share(common)
-        private = _Private(taken=tree.tensors, trust=self._trust)
+        private = _Private(taken=tree.tensors, classes=self._classes, trust=self._trust)
         values = private.encode(tree.per_rank)
         own.update(self._located(private.tensors)[0])
         tensors = {**tree.tensors, **private.tensors}
@@ -158,8 +162,9 @@ class _Private:
     """What only this rank has and no other can use as its own: random states, states of objects
     that are per rank."""
 
-    def __init__(self, *, taken: Iterable[str], trust: bool) -> None:
+    def __init__(self, *, taken: Iterable[str], classes: ScriptClasses, trust: bool) -> None:
         self.trust = trust
+        self.classes = classes
         self._names = TensorNames(taken)
 
     @property

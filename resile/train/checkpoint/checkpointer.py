@@ -45,6 +45,7 @@ from resile.train.checkpoint.policy import Auto, Choice, Costs, choose_interval
 from resile.train.checkpoint.resumed_streams import tell_random_states
 from resile.train.checkpoint.resuming import Resumed, resume
 from resile.train.checkpoint.saving import Saver
+from resile.train.checkpoint.script_classes import ScriptClasses
 from resile.train.progress import report_resumed, report_unasked
 
 __all__ = ["Checkpointer"]
@@ -120,6 +121,7 @@ class Checkpointer:
         self._handover: Handover | None = None
         self._claim: Claim | None = None
         self._claimed = False
+        self._classes = ScriptClasses()
         self.resumed = Resumed(Source.NOWHERE)
         """Where the last :meth:`restore` found its state."""
 
@@ -135,6 +137,8 @@ class Checkpointer:
         self._agreement = open_agreement(self._place, self._store)
         record = {"seconds": 0.0, "failures": 0}
         whole = {**state, RECORD: record}
+        # As the script has it now: this is what the next worker will know.
+        self._classes = ScriptClasses(state)
         self.resumed = resume(
             whole,
             agreement=self._agreement,
@@ -180,6 +184,7 @@ class Checkpointer:
             claim=self._claim,
             keep=self._keep,
             trust=self._trust,
+            classes=self._classes,
             tell=self._tell,
             warn=self._warn,
         )

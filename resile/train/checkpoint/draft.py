@@ -9,7 +9,8 @@ the middle leaves tensors half filled: then another step fills all of them, or n
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+import contextlib
+from collections.abc import Callable, Iterable, Iterator
 from enum import IntEnum
 from typing import TYPE_CHECKING, Any
 
@@ -18,9 +19,10 @@ from torch.nn.parameter import is_lazy
 
 from resile.checkpoint.errors import CheckpointError
 from resile.train.checkpoint.errors import StateMismatch
+from resile.train.checkpoint.script_classes import Rebuilding
 from resile.train.checkpoint.sharding import is_dtensor
 from resile.train.checkpoint.sources import Chunk, Sources, Stored, bring
-from resile.train.checkpoint.values import Path, named
+from resile.train.checkpoint.values import Path, Resolver, decode, named
 
 if TYPE_CHECKING:
     from resile.train.checkpoint.resharding import Resharding
@@ -41,8 +43,11 @@ class Turn(IntEnum):
 class Draft:
     """Wanted tensors, later deeds, and what does not fit."""
 
-    def __init__(self, sources: Sources, *, strict: bool, trust: bool) -> None:
+    def __init__(
+        self, sources: Sources, state: dict[str, Any], *, strict: bool, trust: bool
+    ) -> None:
         self.sources = sources
+        self.builder = Rebuilding(state, self.compare)
         self.strict = strict
         self.trust = trust
         self.problems: list[str] = []
@@ -63,6 +68,18 @@ class Draft:
         for key in theirs:
             if key not in ours:
                 self.problem((*path, str(key)), "in the checkpoint, but not in the state")
+
+    def decode(self, saved: Any, *, resolver: Resolver, path: Path) -> Any:
+        """A value; raises StateMismatch if it is one that the state cannot have."""
+        return decode(saved, resolver=resolver, path=path, trust=self.trust, builder=self.builder)
+
+    @contextlib.contextmanager
+    def leaving_alone(self) -> Iterator[None]:
+        """What is to be done with a value that does not fit is left out, and its problem noted."""
+        try:
+            yield
+        except StateMismatch as error:
+            self.problems += error.problems
 
     def fill(self, target: Any, name: str, path: Path) -> bool:
         """Have a live tensor filled; False, and a problem noted, if the saved one does not fit."""

@@ -13,7 +13,6 @@ import math
 import sys
 from collections import Counter, OrderedDict, defaultdict, deque
 from collections.abc import Callable
-from dataclasses import is_dataclass
 from enum import Enum
 from types import SimpleNamespace
 from typing import Any, Final, Protocol
@@ -22,8 +21,16 @@ import torch
 
 from resile.train.checkpoint import arrays
 from resile.train.checkpoint.errors import UnsupportedState
+from resile.train.checkpoint.script_classes import (
+    ScriptClasses,
+    check_whole,
+    class_name,
+    fields_of,
+    member_names,
+    sort_of,
+)
 from resile.train.checkpoint.standard_values import WRITERS, factory_name
-from resile.train.checkpoint.values import Path, named
+from resile.train.checkpoint.values import Path, Sort, named
 
 __all__ = ["STATELESS", "Keeper", "encode"]
 
@@ -42,6 +49,9 @@ class Keeper(Protocol):
 
     trust: bool
     """Whether values may be written that can only be read back with the user's trust."""
+
+    classes: ScriptClasses
+    """The script's own classes whose values can be read back."""
 
     def tensor(self, tensor: Any, path: Path, /) -> str | None:
         """Keep a tensor; its name, or None if it cannot be kept as one."""
@@ -75,6 +85,8 @@ def encode(value: Any, *, keeper: Keeper, path: Path = ()) -> Any:
     if "numpy" in sys.modules and arrays.is_scalar(value):
         dtype, raw = arrays.write_scalar(value)
         return {"$numpy": [dtype, _text(raw)]}
+    if keeper.classes.has(kind):
+        return _write_own(value, keeper, path)
     return _write_other(value, keeper, path)
 
 
@@ -109,8 +121,12 @@ def _items_writer(tag: str) -> Callable[[Any, Keeper, Path], Any]:
 
 def _write_dict(value: dict[Any, Any], keeper: Keeper, path: Path) -> Any:
     if all(type(key) is str and key[:1] != "$" and _is_text(key) for key in value):
-        return {key: encode(one, keeper=keeper, path=(*path, key)) for key, one in value.items()}
+        return _write_values(value, keeper, path)
     return {"$dict": _write_pairs(value, keeper, path)}
+
+
+def _write_values(value: dict[str, Any], keeper: Keeper, path: Path) -> dict[str, Any]:
+    return {key: encode(one, keeper=keeper, path=(*path, key)) for key, one in value.items()}
 
 
 def _write_ordered(value: OrderedDict[Any, Any], keeper: Keeper, path: Path) -> Any:
@@ -118,8 +134,9 @@ def _write_ordered(value: OrderedDict[Any, Any], keeper: Keeper, path: Path) -> 
 
 
 def _write_pairs(value: dict[Any, Any], keeper: Keeper, path: Path) -> list[list[Any]]:
+    keys = _Keys(keeper.classes)
     return [
-        [encode(key, keeper=_KEYS, path=path), encode(one, keeper=keeper, path=(*path, str(key)))]
+        [encode(key, keeper=keys, path=path), encode(one, keeper=keeper, path=(*path, str(key)))]
         for key, one in value.items()
     ]
 
@@ -145,16 +162,32 @@ def _write_defaultdict(value: defaultdict[Any, Any], keeper: Keeper, path: Path)
     return {"$defaultdict": [factory, _write_pairs(value, keeper, path)]}
 
 
+def _write_own(value: Any, keeper: Keeper, path: Path) -> Any:
+    """A value of a class of the script's: the class's name and what the value consists of."""
+    name = class_name(type(value))
+    if isinstance(value, Enum):
+        members = member_names(value)
+        if members is None:  # bits that no flag of the class has
+            return _write_other(value, keeper, path)
+        return {Sort.MEMBER.value: [name, members]}
+    check_whole(value, path)
+    if isinstance(value, tuple):
+        # By index, as in any other tuple: the same tensors have the same names.
+        kind: Any = type(value)
+        return {Sort.NAMED.value: [name, list(kind._fields), _write_items(value, keeper, path)]}
+    return {Sort.RECORD.value: [name, _write_values(fields_of(value), keeper, path)]}
+
+
 def _write_other(value: Any, keeper: Keeper, path: Path) -> Any:
     """By ``torch.save``, if torch reads that back with weights_only or the user trusts it."""
     kind = f"{type(value).__module__}.{type(value).__qualname__}"
+    instead = f"{_instead(value, keeper.classes)}, or give it state_dict and load_state_dict"
     file = io.BytesIO()
     try:
         torch.save(value, file)
     except Exception as error:
         raise UnsupportedState(
-            f"{named(path)} is a {kind}, which cannot be saved ({error}); "
-            "give it state_dict and load_state_dict, or save what it is made from"
+            f"{named(path)} is a {kind}, which cannot be saved ({error}). {instead}"
         ) from error
     if type(value) not in _untrusted:
         try:
@@ -163,25 +196,35 @@ def _write_other(value: Any, keeper: Keeper, path: Path) -> Any:
             _untrusted.add(type(value))
     if type(value) in _untrusted and not keeper.trust:
         raise UnsupportedState(
-            f"{named(path)} is a {kind}, which could only be restored by unpickling. "
-            f"{_instead(value)}, or give it state_dict and load_state_dict. If whoever can write "
-            "to the storage may also run code in the workers: Checkpointer(..., trust=True)"
+            f"{named(path)} is a {kind}, which could only be restored by unpickling. {instead}. If "
+            "whoever can write to the storage may also run code in the workers: "
+            "Checkpointer(..., trust=True)"
         )
     return {"$torch": [kind, _text(file.getvalue())]}
 
 
-def _instead(value: Any) -> str:
+def _instead(value: Any, classes: ScriptClasses) -> str:
     """What to save for the kinds of values that people put into a state most."""
-    if isinstance(value, Enum):
-        return "Save its name or its value"
-    if is_dataclass(value):
-        return "Save dataclasses.asdict(...) of it"
-    if isinstance(value, tuple):
-        return "Save tuple(...) or _asdict() of it"
+    sort = sort_of(type(value))
+    if sort is not None:
+        unknown = classes.of_a_state and not classes.has(type(value))
+        return f"{_UNKNOWN if unknown else ''}Save {_ORDINARY[sort]}"
     if isinstance(value, defaultdict):
         return "Save dict(...) of it"
     return "Save what it is made from"
 
+
+_UNKNOWN = (
+    "The state given to restore has nothing of that class, so a new worker would not know it: "
+    "give that state one, anywhere in it. Or: "
+)
+
+_ORDINARY = {
+    Sort.MEMBER: "its name or its value",
+    Sort.RECORD: "dataclasses.asdict(...) of it",
+    Sort.NAMED: "tuple(...) or _asdict() of it",
+}
+"""What to save in place of values of the script's own classes."""
 
 _SIMPLE: dict[type, Callable[[Any], Any]] = {
     type(None): lambda value: value,
@@ -228,11 +271,11 @@ class _Keys:
 
     trust = False
 
+    def __init__(self, classes: ScriptClasses) -> None:
+        self.classes = classes
+
     def tensor(self, _tensor: Any, path: Path) -> str | None:
         raise UnsupportedState(f"{named(path)} has a tensor as a key")
 
     def object(self, _value: Any, _path: Path) -> Any:
         return STATELESS
-
-
-_KEYS = _Keys()

@@ -18,7 +18,7 @@ from resile.train.checkpoint.draft import Draft, Turn
 from resile.train.checkpoint.optimizers import parameters_of
 from resile.train.checkpoint.resolvers import Made
 from resile.train.checkpoint.sharding import is_dtensor
-from resile.train.checkpoint.values import Path, decode, entries
+from resile.train.checkpoint.values import Path, entries
 
 __all__ = ["draft_optimizer"]
 
@@ -38,12 +38,7 @@ def draft_optimizer(
         draft.problem(path, "an optimizer in the state, but something else in the checkpoint")
         return
     resolver = Made(draft, {})
-    groups = decode(
-        parts["param_groups"],
-        resolver=resolver,
-        path=(*path, "param_groups"),
-        trust=draft.trust,
-    )
+    groups = draft.decode(parts["param_groups"], resolver=resolver, path=(*path, "param_groups"))
     known = [name for group in groups for name in group["params"]]
     if known and isinstance(known[0], str) != isinstance(names[0] if names else "", str):
         # One of the two was saved or is restored without its model: their order is all there is.
@@ -87,7 +82,7 @@ def _state_of(
 ) -> Any:
     live = optimizer.state.get(parameter, {})
     text = tuple(map(str, path))
-    return decode(saved, resolver=_StateOf(draft, parameter, live), path=text, trust=draft.trust)
+    return draft.decode(saved, resolver=_StateOf(draft, parameter, live), path=text)
 
 
 class _StateOf:

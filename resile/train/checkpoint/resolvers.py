@@ -16,6 +16,7 @@ from resile.checkpoint.errors import PartDamaged
 from resile.train.checkpoint import arrays
 from resile.train.checkpoint.draft import Draft
 from resile.train.checkpoint.dtypes import TYPES
+from resile.train.checkpoint.script_classes import fields_of, is_record
 from resile.train.checkpoint.sources import OpenPart, read_elements
 from resile.train.checkpoint.values import Path
 
@@ -88,7 +89,7 @@ class OfRank:
 
 
 def tensors_by_path(value: Any, path: Path = ()) -> Iterator[tuple[Path, Any]]:
-    """The tensors and arrays in dictionaries, lists and tuples."""
+    """The tensors and arrays in dictionaries, lists, tuples and dataclasses."""
     if isinstance(value, torch.Tensor) or ("numpy" in sys.modules and arrays.is_array(value)):
         yield path, value
     elif isinstance(value, dict):
@@ -97,3 +98,5 @@ def tensors_by_path(value: Any, path: Path = ()) -> Iterator[tuple[Path, Any]]:
     elif isinstance(value, (list, tuple)):
         for index, one in enumerate(value):
             yield from tensors_by_path(one, (*path, str(index)))
+    elif is_record(value):
+        yield from tensors_by_path(fields_of(value), path)

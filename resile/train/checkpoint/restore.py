@@ -8,7 +8,7 @@ dictionary. Random streams come last, so that nothing in between moves them.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -21,9 +21,10 @@ from resile.train.checkpoint.draft import Draft, Turn
 from resile.train.checkpoint.optimizer_loading import draft_optimizer
 from resile.train.checkpoint.resolvers import InPlace, Made, OfRank, tensors_by_path
 from resile.train.checkpoint.rng import Stream, is_generator, set_random_states
+from resile.train.checkpoint.script_classes import class_name, fields_of, is_record, put_back
 from resile.train.checkpoint.sources import OpenPart, Sources
 from resile.train.checkpoint.tree import PER_RANK, Names, find_modules, has_state, is_per_rank
-from resile.train.checkpoint.values import Path, decode, entries, named, tagged
+from resile.train.checkpoint.values import Path, Sort, decode, entries, named, record, tagged
 
 __all__ = ["Restored", "restore"]
 
@@ -54,7 +55,7 @@ def restore(
     nothing is changed), NotTrusted for values that need ``trust``, PartDamaged for broken ones.
     """
     sources = Sources(parts)
-    draft = Draft(sources, strict=strict, trust=trust)
+    draft = Draft(sources, state, strict=strict, trust=trust)
     random = _random_states(sources, rank)
     _Restoration(draft, state, rank).draft_all(state)
     draft.carry_out()
@@ -91,13 +92,13 @@ class _Restoration:
 
     def draft_all(self, state: dict[str, Any]) -> None:
         saved = self._draft.sources.values
-        if entries(saved) is None:
+        if self._entries(saved) is None:
             raise PartDamaged("the checkpoint has no tree of values")
         self._container(state, saved, ())
 
     def _container(self, live: Any, saved: Any, path: Path) -> None:
         """A dictionary or list with objects in it: both sides have the same keys."""
-        found = entries(saved) if isinstance(live, dict) else _elements(saved)
+        found = self._entries(saved) if isinstance(live, dict) else _elements(saved)
         if found is None:
             self._draft.problem(path, f"a {type(live).__name__} in the state, not so when saved")
             return
@@ -105,7 +106,8 @@ class _Restoration:
         self._draft.compare(ours, found, path)
         for key, value in ours.items():
             if key in found:
-                self._one(live, key, value=value, saved=found[key], path=(*path, str(key)))
+                with self._draft.leaving_alone():
+                    self._one(live, key, value=value, saved=found[key], path=(*path, str(key)))
 
     def _one(self, container: Any, key: Any, *, value: Any, saved: Any, path: Path) -> None:
         if is_per_rank(value):
@@ -120,11 +122,31 @@ class _Restoration:
         elif isinstance(value, tuple) and _has_objects(value):
             items = list(value)
             self._container(items, saved, path)
-            self._draft.later(Turn.VALUE, path, lambda: container.__setitem__(key, tuple(items)))
+            kind = type(value)  # it may be a named one
+            self._set_later(container, key, lambda: tuple.__new__(kind, items), path)
+        elif is_record(value) and _has_objects(value):
+            self._record(container, key, value=value, saved=saved, path=path)
         elif _has_objects(value):
             self._container(value, saved, path)
         else:
             self._plain(container, key, value=value, saved=saved, path=path)
+
+    def _record(self, container: Any, key: Any, *, value: Any, saved: Any, path: Path) -> None:
+        """A dataclass with objects in it: the same fields on both sides."""
+        kind = type(value)
+        found = record(saved)
+        if found is None or self._draft.builder.kind(found[0], Sort.RECORD, path) is not kind:
+            self._draft.problem(path, f"a {class_name(kind)} in the state, not so when saved")
+            return
+        fields = fields_of(value)
+        self._container(fields, found[1], path)
+        self._set_later(container, key, lambda: put_back(value, fields), path)
+
+    def _set_later(self, container: Any, key: Any, make: Callable[[], Any], path: Path) -> None:
+        self._draft.later(Turn.VALUE, path, lambda: container.__setitem__(key, make()))
+
+    def _entries(self, saved: Any) -> dict[Any, Any] | None:
+        return entries(saved, builder=self._draft.builder)
 
     def _module(self, module: nn.Module, saved: Any, path: Path) -> None:
         found = entries(saved)
@@ -169,26 +191,30 @@ class _Restoration:
         objects = _values_of(part, "objects")
         if path not in objects:
             raise PartDamaged(f"{part.header.name} has no state of {path}")
-        return decode(objects[path], resolver=OfRank(part), trust=self._draft.trust)
+        return self._draft.decode(objects[path], resolver=OfRank(part), path=(path,))
 
     def _plain(self, container: Any, key: Any, *, value: Any, saved: Any, path: Path) -> None:
         live = dict(tensors_by_path(value, path))
-        resolver = InPlace(self._draft, live)
-        new = decode(saved, resolver=resolver, path=path, trust=self._draft.trust)
+        new = self._draft.decode(saved, resolver=InPlace(self._draft, live), path=path)
         if isinstance(value, dict) and isinstance(new, dict):
             self._draft.later(Turn.VALUE, path, partial(_refill_dict, value, new))
         elif isinstance(value, list) and isinstance(new, list):
             self._draft.later(Turn.VALUE, path, partial(value.__setitem__, slice(None), new))
+        elif is_record(value) and type(new) is type(value):
+            self._set_later(container, key, lambda: put_back(value, fields_of(new)), path)
         else:
-            self._draft.later(Turn.VALUE, path, partial(container.__setitem__, key, new))
+            self._set_later(container, key, lambda: new, path)
 
     def _decode_new(self, saved: Any, live: dict[Path, Any], path: Path) -> Any:
-        resolver = Made(self._draft, live)
-        return decode(saved, resolver=resolver, path=path, trust=self._draft.trust)
+        return self._draft.decode(saved, resolver=Made(self._draft, live), path=path)
 
 
 def _elements(saved: Any) -> dict[int, Any] | None:
-    items = saved["$tuple"] if tagged(saved) == "$tuple" else saved
+    items = saved
+    if tagged(saved) == "$tuple":
+        items = saved["$tuple"]
+    elif tagged(saved) == Sort.NAMED.value:
+        items = saved[Sort.NAMED.value][-1]
     return dict(enumerate(items)) if isinstance(items, list) else None
 
 
@@ -197,7 +223,9 @@ def _has_objects(value: Any) -> bool:
         return any(_has_objects(one) for one in value.values())
     if isinstance(value, (list, tuple)):
         return any(_has_objects(one) for one in value)
-    return has_state(value) or is_per_rank(value)
+    if has_state(value) or is_per_rank(value):
+        return True
+    return is_record(value) and _has_objects(fields_of(value))
 
 
 def _refill_dict(live: dict[Any, Any], new: dict[Any, Any]) -> None:

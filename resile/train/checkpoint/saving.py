@@ -22,6 +22,7 @@ from resile.checkpoint.shelf import Shelf
 from resile.checkpoint.storage import Storage
 from resile.train.checkpoint.agreement import Place
 from resile.train.checkpoint.capture import Capture, Captured, Portion
+from resile.train.checkpoint.script_classes import ScriptClasses
 
 __all__ = ["Saver"]
 
@@ -46,12 +47,14 @@ class Saver:
         claim: Claim | None,
         keep: int,
         trust: bool,
+        classes: ScriptClasses,
         tell: Callable[[str], None],
         warn: Callable[[str], None],
     ) -> None:
         """``options``: with which the process that writes opens the storage. ``claim``: that this
-        round trains in the folder; comes with every order to publish. ``tell``: something
-        that one worker says for all; ``warn``: that each says for itself."""
+        round trains in the folder; comes with every order to publish. ``classes``: of the script,
+        those that a restore will know. ``tell``: something that one worker says for all; ``warn``:
+        that each says for itself."""
         self._place = place
         self._memory = memory
         self._storage = storage
@@ -76,6 +79,7 @@ class Saver:
             local_rank=place.local_rank,
             local_world=place.local_world,
             trust=trust,
+            classes=classes,
         )
 
     @property

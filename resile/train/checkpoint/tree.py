@@ -1,10 +1,10 @@
 """A script's state taken apart: every tensor under a name, everything else as a tree of values.
 
-The state is a dictionary that holds, at any depth of dictionaries, lists and tuples: modules,
-optimizers, anything with ``state_dict`` and ``load_state_dict``, tensors, arrays and plain values.
-A tensor's name is the path to it; one that occurs twice (tied weights) is kept once and named twice
-in the tree. An object with ``resile_per_rank = True`` and a generator of random numbers are only
-noted: their state differs from rank to rank.
+The state is a dictionary that holds, at any depth of dictionaries, lists, tuples and dataclasses:
+modules, optimizers, anything with ``state_dict`` and ``load_state_dict``, tensors, arrays and plain
+values. A tensor's name is the path to it; one that occurs twice (tied weights) is kept once and
+named twice in the tree. An object with ``resile_per_rank = True`` and a generator of random numbers
+are only noted: their state differs from rank to rank.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from resile.train.checkpoint.errors import UnsupportedState
 from resile.train.checkpoint.modules import ModuleNames
 from resile.train.checkpoint.optimizers import ParameterNames, optimizer_state
 from resile.train.checkpoint.rng import Stream, is_generator
+from resile.train.checkpoint.script_classes import ScriptClasses, fields_of, is_record
 from resile.train.checkpoint.sharding import is_storable
 from resile.train.checkpoint.values import Path, named
 
@@ -73,7 +74,9 @@ class StateTree:
     """A state taken apart: ``values``, ``tensors`` by name, and the objects that are ``per_rank``
     by path."""
 
-    def __init__(self, state: Mapping[str, Any], names: Names, *, trust: bool = False) -> None:
+    def __init__(
+        self, state: Mapping[str, Any], names: Names, *, classes: ScriptClasses, trust: bool = False
+    ) -> None:
         if not isinstance(state, dict):
             raise UnsupportedState(
                 "the state must be a dictionary, such as {'model': model, 'optimizer': optimizer}, "
@@ -81,6 +84,7 @@ class StateTree:
             )
         self.per_rank: dict[str, Any] = {}
         self.trust = trust
+        self.classes = classes
         self._names = names
         self._tensors = TensorNames()
         self._modules = dict(find_modules(state))
@@ -126,6 +130,8 @@ def find_modules(value: Any, path: Path = ()) -> Iterator[tuple[str, nn.Module]]
     elif isinstance(value, (list, tuple)):
         for index, one in enumerate(value):
             yield from find_modules(one, (*path, str(index)))
+    elif is_record(value) and not has_state(value):
+        yield from find_modules(fields_of(value), path)
 
 
 def has_state(value: Any) -> bool:

@@ -8,6 +8,9 @@ that are not text, is written as pairs (``$dict``), so the two never mix.
 Tensors are not written here: whoever encodes keeps them under a name. What is of no known kind is
 written with ``torch.save`` (``$torch``) and read with torch's weights_only; what that refuses is
 read only when the user trusts the checkpoint, because reading it runs code that it names.
+
+Values of the script's own classes (:class:`Sort`) have the class's name beside their content. Who
+decodes says what becomes of them (:class:`Builder`); here nothing is ever imported by name.
 """
 
 from __future__ import annotations
@@ -16,6 +19,8 @@ import base64
 import io
 from collections import Counter, OrderedDict, defaultdict, deque
 from collections.abc import Callable
+from dataclasses import dataclass, replace
+from enum import Enum
 from types import SimpleNamespace
 from typing import Any, Protocol
 
@@ -25,9 +30,33 @@ from resile.checkpoint.errors import CheckpointError, NotTrusted, PartDamaged
 from resile.train.checkpoint import arrays
 from resile.train.checkpoint.standard_values import FACTORIES, READERS
 
-__all__ = ["Path", "Resolver", "decode", "entries", "named", "tagged"]
+__all__ = [
+    "Builder",
+    "Fields",
+    "Path",
+    "Resolver",
+    "Sort",
+    "decode",
+    "entries",
+    "named",
+    "record",
+    "tagged",
+]
 
 Path = tuple[str, ...]
+
+
+class Sort(Enum):
+    """The sorts of classes of a script whose values are kept; each with its tag."""
+
+    MEMBER = "$member"
+    """Of an enum: its name; of a combination of flags, theirs."""
+
+    RECORD = "$record"
+    """An object of a dataclass: its fields by name."""
+
+    NAMED = "$named"
+    """A named tuple: the same."""
 
 
 class Resolver(Protocol):
@@ -40,44 +69,111 @@ class Resolver(Protocol):
         """The same as a numpy array."""
 
 
-def decode(data: Any, *, resolver: Resolver, path: Path = (), trust: bool = False) -> Any:
+Fields = Callable[[], dict[str, Any]]
+"""Reads fields, by name, once it is known what they are for."""
+
+
+class Builder(Protocol):
+    """What becomes of values of the script's own classes."""
+
+    @property
+    def for_keys(self) -> Builder:
+        """For what is a key of a dictionary or lies in a set, and has to be hashable."""
+
+    def member(self, name: str, members: list[str], path: Path, /) -> Any:
+        """A member of the enum of a name, or several flags together."""
+
+    def record(self, name: str, fields: Fields, path: Path, /) -> Any:
+        """An object of the dataclass of a name."""
+
+    def named_tuple(self, name: str, fields: Fields, path: Path, /) -> Any:
+        """A named tuple."""
+
+
+class _Plain:
+    """Values that everybody can read, whatever classes they have: text, dictionaries, tuples."""
+
+    @property
+    def for_keys(self) -> Builder:
+        return _HASHABLE
+
+    def member(self, _name: str, members: list[str], _path: Path) -> Any:
+        return "|".join(members)
+
+    def record(self, _name: str, fields: Fields, _path: Path) -> Any:
+        return fields()
+
+    def named_tuple(self, _name: str, fields: Fields, _path: Path) -> Any:
+        return tuple(fields().values())
+
+
+class _Hashable(_Plain):
+    def record(self, _name: str, fields: Fields, _path: Path) -> Any:
+        return tuple(fields().items())
+
+
+_PLAIN = _Plain()
+_HASHABLE = _Hashable()
+
+
+def decode(
+    data: Any,
+    *,
+    resolver: Resolver,
+    path: Path = (),
+    trust: bool = False,
+    builder: Builder = _PLAIN,
+) -> Any:
     """What :func:`encode` was given.
 
-    Raises :class:`NotTrusted` for what needs ``trust``, :class:`PartDamaged` for nonsense.
+    Raises :class:`NotTrusted` for what needs ``trust``, :class:`PartDamaged` for nonsense, and what
+    ``builder`` raises.
     """
     try:
-        return _decode(data, resolver=resolver, path=path, trust=trust)
+        return _decode(data, _Reading(resolver, trust, builder), path)
     except RecursionError:
         raise PartDamaged(f"{named(path)} is nested too deeply") from None
 
 
-def _decode(data: Any, *, resolver: Resolver, path: Path = (), trust: bool = False) -> Any:
+def _decode(data: Any, reading: _Reading, path: Path) -> Any:
     if isinstance(data, list):
-        if set(map(type, data)) == {int}:
-            return data  # a random state has hundreds
-        return [
-            _decode(one, resolver=resolver, path=(*path, str(index)), trust=trust)
-            for index, one in enumerate(data)
-        ]
+        return _items(data, reading, path)
     if not isinstance(data, dict):
         return data
     tag = tagged(data)
     if tag is None:
-        return {
-            key: _decode(one, resolver=resolver, path=(*path, key), trust=trust)
-            for key, one in data.items()
-        }
+        return _values(data, reading, path)
     simple, nested = _SIMPLE.get(tag), _NESTED.get(tag)
     try:
         if simple is not None:
             return simple(data[tag])
         if nested is not None:
-            return nested(data[tag], _Reading(resolver, path, trust))
+            return nested(data[tag], reading, path)
     except (CheckpointError, RecursionError):
         raise
     except Exception as error:
         raise PartDamaged(f"{named(path)} cannot be read: {error!r}") from error
     raise PartDamaged(f"{named(path)} is of a kind this version does not know: {tag}")
+
+
+def _items(data: list[Any], reading: _Reading, path: Path) -> list[Any]:
+    if not isinstance(data, list):
+        raise TypeError(f"a {type(data).__name__} in place of a list")
+    if set(map(type, data)) == {int}:
+        return data  # a random state has hundreds
+    return [_decode(one, reading, (*path, str(index))) for index, one in enumerate(data)]
+
+
+def _values(data: dict[str, Any], reading: _Reading, path: Path) -> dict[str, Any]:
+    return {key: _decode(one, reading, (*path, key)) for key, one in data.items()}
+
+
+def _pairs(data: list[list[Any]], reading: _Reading, path: Path) -> list[tuple[Any, Any]]:
+    found = []
+    for encoded, one in data:
+        key = _decode(encoded, reading.for_keys, path)
+        found.append((key, _decode(one, reading, (*path, str(key)))))
+    return found
 
 
 def tagged(data: Any) -> str | None:
@@ -88,13 +184,21 @@ def tagged(data: Any) -> str | None:
     return first if isinstance(first, str) and first.startswith("$") else None
 
 
-def entries(data: Any) -> dict[Any, Any] | None:
+def entries(data: Any, *, builder: Builder = _PLAIN) -> dict[Any, Any] | None:
     """An encoded dictionary's keys, each with what is encoded under it; None for anything else."""
     tag = tagged(data)
     if tag in ("$dict", "$ordered", "$defaultdict"):
         pairs = data[tag][1] if tag == "$defaultdict" else data[tag]
-        return {decode(key, resolver=_NO_TENSORS): one for key, one in pairs}
+        return {decode(key, resolver=_NO_TENSORS, builder=builder): one for key, one in pairs}
     return data if isinstance(data, dict) and tag is None else None
+
+
+def record(data: Any) -> tuple[str, dict[str, Any]] | None:
+    """An encoded dataclass's name and fields; None for anything else."""
+    if tagged(data) != Sort.RECORD.value:
+        return None
+    name, found = data[Sort.RECORD.value]
+    return name, found
 
 
 def named(path: Path) -> str:
@@ -102,23 +206,21 @@ def named(path: Path) -> str:
     return ".".join(path) or "the state"
 
 
+@dataclass(frozen=True)
 class _Reading:
-    def __init__(self, resolver: Resolver, path: Path, trust: bool) -> None:
-        self.resolver = resolver
-        self.path = path
-        self.trust = trust
+    """How a tree is read; the same at every place in it."""
 
-    def items(self, data: list[Any]) -> list[Any]:
-        read: list[Any] = _decode(data, resolver=self.resolver, path=self.path, trust=self.trust)
-        return read
+    resolver: Resolver
+    trust: bool
+    builder: Builder
 
-    def pairs(self, data: list[list[Any]]) -> list[tuple[Any, Any]]:
-        return [self._pair(key, one) for key, one in data]
+    @property
+    def for_keys(self) -> _Reading:
+        return _Reading(_NO_TENSORS, trust=False, builder=self.builder.for_keys)
 
-    def _pair(self, encoded_key: Any, one: Any) -> tuple[Any, Any]:
-        key = _decode(encoded_key, resolver=_NO_TENSORS)
-        path = (*self.path, str(key))
-        return key, _decode(one, resolver=self.resolver, path=path, trust=self.trust)
+    @property
+    def for_sets(self) -> _Reading:
+        return replace(self, builder=self.builder.for_keys)
 
 
 def _read_dtype(name: str) -> torch.dtype:
@@ -128,7 +230,7 @@ def _read_dtype(name: str) -> torch.dtype:
     return found
 
 
-def _read_torch(data: list[str], reading: _Reading) -> Any:
+def _read_torch(data: list[str], reading: _Reading, path: Path) -> Any:
     kind, raw = data[0], io.BytesIO(base64.b64decode(data[1]))
     if reading.trust:
         return torch.load(raw, weights_only=False)
@@ -136,14 +238,33 @@ def _read_torch(data: list[str], reading: _Reading) -> Any:
         return torch.load(raw, weights_only=True)
     except Exception as error:
         raise NotTrusted(
-            f"{named(reading.path)} is a {kind}: reading it can run code that the checkpoint "
+            f"{named(path)} is a {kind}: reading it can run code that the checkpoint "
             "brings along; if you trust where it comes from, restore with trust=True"
         ) from error
 
 
-def _read_defaultdict(data: list[Any], reading: _Reading) -> Any:
+def _read_defaultdict(data: list[Any], reading: _Reading, path: Path) -> Any:
     factory = None if data[0] is None else FACTORIES[data[0]]
-    return defaultdict(factory, reading.pairs(data[1]))
+    return defaultdict(factory, _pairs(data[1], reading, path))
+
+
+def _read_member(data: list[Any], reading: _Reading, path: Path) -> Any:
+    name, members = data
+    return reading.builder.member(name, members, path)
+
+
+def _read_record(data: list[Any], reading: _Reading, path: Path) -> Any:
+    name, found = data
+    return reading.builder.record(name, lambda: _values(found, reading, path), path)
+
+
+def _read_named(data: list[Any], reading: _Reading, path: Path) -> Any:
+    name, names, values = data
+
+    def fields() -> dict[str, Any]:
+        return dict(zip(names, _items(values, reading, path), strict=True))
+
+    return reading.builder.named_tuple(name, fields, path)
 
 
 _SIMPLE: dict[str, Callable[[Any], Any]] = {
@@ -163,19 +284,22 @@ _SIMPLE: dict[str, Callable[[Any], Any]] = {
     **READERS,
 }
 
-_NESTED: dict[str, Callable[[Any, _Reading], Any]] = {
-    "$tensor": lambda data, reading: reading.resolver.tensor(data, reading.path),
-    "$array": lambda data, reading: reading.resolver.array(data, reading.path),
-    "$tuple": lambda data, reading: tuple(reading.items(data)),
-    "$set": lambda data, reading: set(reading.items(data)),
-    "$frozenset": lambda data, reading: frozenset(reading.items(data)),
-    "$dict": lambda data, reading: dict(reading.pairs(data)),
-    "$ordered": lambda data, reading: OrderedDict(reading.pairs(data)),
-    "$deque": lambda data, reading: deque(reading.items(data[0]), maxlen=data[1]),
+_NESTED: dict[str, Callable[[Any, _Reading, Path], Any]] = {
+    "$tensor": lambda data, reading, path: reading.resolver.tensor(data, path),
+    "$array": lambda data, reading, path: reading.resolver.array(data, path),
+    "$tuple": lambda data, reading, path: tuple(_items(data, reading, path)),
+    "$set": lambda data, reading, path: set(_items(data, reading.for_sets, path)),
+    "$frozenset": lambda data, reading, path: frozenset(_items(data, reading.for_sets, path)),
+    "$dict": lambda data, reading, path: dict(_pairs(data, reading, path)),
+    "$ordered": lambda data, reading, path: OrderedDict(_pairs(data, reading, path)),
+    "$deque": lambda data, reading, path: deque(_items(data[0], reading, path), maxlen=data[1]),
     "$defaultdict": _read_defaultdict,
-    "$counter": lambda data, reading: Counter(dict(reading.pairs(data))),
-    "$namespace": lambda data, reading: SimpleNamespace(**dict(reading.pairs(data))),
+    "$counter": lambda data, reading, path: Counter(dict(_pairs(data, reading, path))),
+    "$namespace": lambda data, reading, path: SimpleNamespace(**dict(_pairs(data, reading, path))),
     "$torch": _read_torch,
+    Sort.MEMBER.value: _read_member,
+    Sort.RECORD.value: _read_record,
+    Sort.NAMED.value: _read_named,
 }
 
 

@@ -25,7 +25,7 @@ def written(portion: Portion) -> MemoryPart:
     return MemoryPart(buffer)
 
 
-def save(state: dict[str, Any], *, step: int = 1, **place: int) -> list[MemoryPart]:
+def save(state: dict[str, Any], *, step: int = 1, **place: Any) -> list[MemoryPart]:
     """Both parts of one worker; alone in the world unless ``place`` says otherwise."""
     captured = Capture(**place).take(state, step=step)
     return [written(captured.replica), written(captured.rank)]

@@ -26,6 +26,7 @@ from hypothesis import strategies as st
 from resile.checkpoint.errors import NotTrusted, PartDamaged
 from resile.train.checkpoint.encoding import STATELESS, encode
 from resile.train.checkpoint.errors import UnsupportedState
+from resile.train.checkpoint.script_classes import ScriptClasses
 from resile.train.checkpoint.values import decode
 
 Point = namedtuple("Point", "x y")
@@ -39,6 +40,7 @@ class Table:
     """Keeps tensors by name and gives them back."""
 
     trust = False
+    classes = ScriptClasses()
 
     def __init__(self) -> None:
         self.tensors: dict[str, Any] = {}
@@ -205,7 +207,7 @@ class Settings:
     ],
 )
 def test_what_would_run_code_is_refused_when_it_is_saved(value: Any, instead: str) -> None:
-    with pytest.raises(UnsupportedState, match=rf"config\.it is a .*{instead}.*trust=True"):
+    with pytest.raises(UnsupportedState, match=rf"config\.it is a .*\. {instead}.*trust=True"):
         encode({"config": {"it": value}}, keeper=Table())
     trusting = Table()
     trusting.trust = True
