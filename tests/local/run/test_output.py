@@ -13,13 +13,17 @@ import termios
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from pathlib import Path
 from typing import IO
 
 import psutil
 import pytest
 
+from tests.local.checkpoint.disks import small_disk
 from tests.local.commands import wait_for
 from tests.local.jobs import SCRIPTS, Job, NodeProcess
+
+__all__ = ["small_disk"]
 
 SAYS = str(SCRIPTS / "says.py")
 
@@ -98,6 +102,17 @@ def test_a_teed_file_that_cannot_grow_is_named_and_training_goes_on(job: Job) ->
         end.touch()
         assert node.wait() == 85, node.output
     assert f"bytes of output could not be written to {file}" in node.output
+
+
+def test_a_worker_whose_own_file_is_on_a_full_disk_has_that_said_of_it(
+    small_disk: Path, job: Job
+) -> None:
+    """What it prints goes straight there, and so would the reason of its end."""
+    flags = ("--redirects", "3", "--log-dir", str(small_disk), "--max-restarts", "0")
+    node = job.start(*flags, script="says.py", args=("flood", "never"), endpoint=False)
+    assert node.wait() == 1, node.output
+    (file,) = small_disk.rglob("stdout.log")
+    assert f"The disk of {file.parent} is full." in node.output
 
 
 def test_the_order_of_stdout_and_stderr_is_kept(job: Job) -> None:
