@@ -10,10 +10,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import time
 from collections import deque
+from contextlib import suppress
 
-from rich.console import Console, Group
+from rich.console import Console, ConsoleDimensions, Group
 from rich.live import Live
 from rich.text import Text
 
@@ -51,10 +53,12 @@ class LiveView:
     async def run(self, job: LocalJob) -> None:
         """Draw the job again and again."""
         logging.getLogger("resile").handlers[:] = [_ToEvents(self._events)]
+        self._measure()
         live, size = self._begun(), self._console.size
         try:
             while True:
                 picture = await job.picture()
+                self._measure()
                 if self._console.size != size:
                     live.stop()
                     self._console.clear()
@@ -64,6 +68,14 @@ class LiveView:
         finally:
             live.update(self.draw(await job.picture()), refresh=True)
             live.stop()
+
+    def _measure(self) -> None:
+        """Ask the terminal for its size: $COLUMNS and $LINES, where a parent process has exported
+        them, are what it once was."""
+        with suppress(OSError, ValueError):
+            columns, lines = os.get_terminal_size(self._console.file.fileno())
+            if columns and lines:
+                self._console.size = ConsoleDimensions(columns, lines)
 
     def _begun(self) -> Live:
         live = Live(console=self._console, auto_refresh=False, transient=False)
