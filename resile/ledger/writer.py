@@ -16,6 +16,7 @@ import logging
 import os
 import re
 import time
+import weakref
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -60,6 +61,8 @@ class Ledger:
         self._process_round = round_name(os.environ) if round is None else round
         self._begun = 0
         self._file: int | None = None
+        self._closing: weakref.finalize[..., Ledger] | None = None
+        """Gives the file back with this object: a script may make one every epoch."""
         self._owner = 0
         self._failed = False
 
@@ -100,9 +103,9 @@ class Ledger:
 
     def close(self) -> None:
         """Give the file back."""
-        if self._file is not None and self._owner == os.getpid():
-            os.close(self._file)
-        self._file = None
+        if self._closing is not None:
+            self._closing()
+        self._file = self._closing = None
 
     def _append(self, line: Line) -> None:
         if self._failed:
@@ -126,7 +129,9 @@ class Ledger:
             stream = re.sub(r"[^A-Za-z0-9._-]+", "_", self._stream)
             name = f"{stream}-{time.time_ns()}-rank{self._rank}-{os.getpid()}{ENDING}"
             flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_CLOEXEC
+            self.close()
             self._file = os.open(self._folder / name, flags, 0o644)
+            self._closing = weakref.finalize(self, os.close, self._file)
             self._owner = os.getpid()
         return self._file
 

@@ -6,7 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from resile.ledger import check, read_ledger
+from resile.ledger import Ledger, check, read_ledger
 
 WORKER = """
 import resource, signal, sys
@@ -35,3 +35,10 @@ def test_a_worker_whose_ledger_cannot_grow_trains_on(tmp_path: Path) -> None:
     assert not stream.sound
     assert 10 < stream.steps < 50
     assert "step 11 trained 8 samples of epoch 0, but 4 are recorded (by ranks 0)" in stream.faults
+
+
+def test_a_ledger_that_nobody_holds_any_more_gives_its_file_back(tmp_path: Path) -> None:
+    before = len(list(Path("/proc/self/fd").iterdir()))
+    for epoch in range(20):
+        Ledger(tmp_path, rank=0, world=1).record(0, epoch, [0])
+    assert len(list(Path("/proc/self/fd").iterdir())) == before
