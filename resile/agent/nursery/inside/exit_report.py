@@ -43,7 +43,7 @@ def _write(path: str, pid: int) -> None:
         "open descriptors": _descriptors(),
         "random generators": _generators(),
         "logging": _logging(),
-        "warning filters": [_plain(entry) for entry in getattr(_there("warnings"), "filters", ())],
+        "warning filters": [_plain(entry) for entry in _warning_filters()],
         "signal handlers": _signals(),
         "garbage collector": [str(gc.isenabled()), str(gc.get_threshold())],
         "finders of modules": [_plain(each) for each in sys.meta_path if not _is_ours(each)],
@@ -54,6 +54,13 @@ def _write(path: str, pid: int) -> None:
 
 def _there(name: str) -> Any:
     return sys.modules.get(name)
+
+
+def _warning_filters() -> list[Any]:
+    """Those in force, also where nobody has imported ``warnings`` yet."""
+    import _warnings
+
+    return list((_there("warnings") or _warnings).filters)
 
 
 def _origin(module: Any) -> str:
