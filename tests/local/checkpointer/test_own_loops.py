@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
@@ -16,6 +18,13 @@ SCRIPT = Path(__file__).parent / "scripts" / "own_loop.py"
 
 EPOCH = 6
 """Steps of one."""
+
+
+@pytest.fixture
+def folder() -> Iterator[Path]:
+    """With a short name: processes of loaders make sockets in it, whose paths have 107 bytes."""
+    with TemporaryDirectory(prefix="resile-") as name:
+        yield Path(name)
 
 
 def trained(folder: Path, loaders: str, *, dies_at: list[int]) -> dict[str, Any]:
@@ -46,13 +55,13 @@ def trained(folder: Path, loaders: str, *, dies_at: list[int]) -> dict[str, Any]
     ],
 )
 def test_a_killed_worker_draws_what_it_would_have_drawn(
-    tmp_path: Path, loaders: str, kills: list[int]
+    folder: Path, loaders: str, kills: list[int]
 ) -> None:
     """Loaders without, with, and with lasting processes, one or several in the loop.
 
     Killed after the last step of an epoch, after the first, and in the middle.
     """
-    undisturbed = trained(tmp_path / "undisturbed", loaders, dies_at=[])
-    killed = trained(tmp_path / "killed", loaders, dies_at=kills)
+    undisturbed = trained(folder / "undisturbed", loaders, dies_at=[])
+    killed = trained(folder / "killed", loaders, dies_at=kills)
     assert (undisturbed.pop("rounds"), killed.pop("rounds")) == (1, len(kills) + 1)
     assert killed == undisturbed
