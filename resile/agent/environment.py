@@ -13,7 +13,7 @@ from string import Template
 
 from resile.agent.nursery import WorkerCommand
 from resile.wire.endpoint import is_loopback
-from resile.wire.messages import Start
+from resile.wire.messages import RolePlace, Start
 
 PER_WORKER = ("RANK", "LOCAL_RANK", "ROLE_RANK", "TORCHELASTIC_ERROR_FILE")
 
@@ -55,17 +55,18 @@ def worker_environment(
     """The complete environment of one worker in one round."""
     rank = str(start.first_rank + local_rank)
     world = str(start.world_size)
+    among = start.role_place or RolePlace(start.first_rank, start.world_size)
     environment = {
         **node,
         "LOCAL_RANK": "0" if virtual_local_rank else str(local_rank),
         "RANK": rank,
         "GROUP_RANK": str(start.group_rank),
-        "ROLE_RANK": rank,
+        "ROLE_RANK": str(among.first_rank + local_rank),
         "ROLE_NAME": role,
         "LOCAL_WORLD_SIZE": str(nproc),
         "WORLD_SIZE": world,
         "GROUP_WORLD_SIZE": str(start.group_world_size),
-        "ROLE_WORLD_SIZE": world,
+        "ROLE_WORLD_SIZE": str(among.world_size),
         "MASTER_ADDR": start.store.host,
         "MASTER_PORT": str(start.store.port),
         "TORCHELASTIC_RESTART_COUNT": str(start.restart_count),

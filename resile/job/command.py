@@ -39,7 +39,7 @@ def _run_flags(spec: JobSpec, role_name: str) -> list[str]:
         f"--max-restarts={spec.max_restarts}",
         f"--role={role_name}",
     ]
-    if role.node_unit > 1:
+    if role.node_unit > 1 and (alone or not elasticity.roles):
         flags.append(f"--node-unit={role.node_unit}")
     return flags
 

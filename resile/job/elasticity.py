@@ -7,6 +7,8 @@ Users set them with flags or in the manifest; nothing else in the code invents a
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
+from typing import Annotated
 
 import msgspec
 
@@ -15,12 +17,45 @@ from resile.job.limits import (
     LONGEST_SECONDS,
     MOST_NODES,
     MOST_RESTARTS,
+    MOST_ROLES,
     SHORTEST_LEASE,
 )
+
+ANY_ROLE = ""
+"""The name of the one role of a job that does not tell its nodes apart."""
 
 
 class ElasticityError(ValueError):
     """The user asked for a size or a timeout that cannot be."""
+
+
+class RoleSize(msgspec.Struct, frozen=True, kw_only=True):
+    """How many nodes of one role a world needs, and how many it may have."""
+
+    name: Annotated[str, msgspec.Meta(max_length=255)]
+    min_nodes: int = 1
+    max_nodes: int = 1
+    node_unit: int = 1
+    """Nodes of this role train in multiples of this."""
+
+    def __post_init__(self) -> None:
+        """Refuse what no set of nodes could satisfy."""
+        if not 0 <= self.min_nodes <= self.max_nodes <= MOST_NODES:
+            raise ElasticityError(
+                f"role {self.name}: MIN ({self.min_nodes}) and MAX ({self.max_nodes}) must be "
+                f"0 <= MIN <= MAX <= {MOST_NODES}"
+            )
+        if self.node_unit < 1:
+            raise ElasticityError(f"role {self.name}: node_unit must be at least 1")
+
+    def usable(self, present: int) -> int:
+        """How many of ``present`` nodes may train; they may be fewer than MIN."""
+        return min(present, self.max_nodes) // self.node_unit * self.node_unit
+
+    @property
+    def smallest(self) -> int:
+        """MIN rounded up to the unit."""
+        return -(-self.min_nodes // self.node_unit) * self.node_unit
 
 
 class Elasticity(msgspec.Struct, frozen=True, kw_only=True):
@@ -30,6 +65,9 @@ class Elasticity(msgspec.Struct, frozen=True, kw_only=True):
     max_nodes: int = 1
     node_unit: int = 1
     """The world is always a multiple of this many nodes."""
+
+    roles: Annotated[tuple[RoleSize, ...], msgspec.Meta(max_length=MOST_ROLES)] = ()
+    """Sizes of each role, in the order of ranks. Empty: nodes of all roles count alike."""
 
     max_restarts: int = 3
     """How many rounds may break through a worker's own failure. Lost nodes cost nothing."""
@@ -91,6 +129,9 @@ class Elasticity(msgspec.Struct, frozen=True, kw_only=True):
             raise ElasticityError(
                 f"node_unit ({self.node_unit}) is greater than MAX nodes ({self.max_nodes})"
             )
+        names = [role.name for role in self.roles]
+        if len(set(names)) < len(names):
+            raise ElasticityError(f"roles must have different names, not {', '.join(names)}")
         if not 0 <= self.max_restarts <= MOST_RESTARTS:
             raise ElasticityError(
                 f"max_restarts must be between 0 and {MOST_RESTARTS}, not {self.max_restarts}"
@@ -130,10 +171,54 @@ class Elasticity(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def smallest_world(self) -> int:
-        """The fewest nodes that can train: MIN rounded up to the unit."""
-        return -(-self.min_nodes // self.node_unit) * self.node_unit
+        """The fewest nodes that can train: MIN rounded up to the unit, of each role."""
+        least = sum(role.smallest for role in self._sizes)
+        return max(least, -(-self.min_nodes // self.node_unit) * self.node_unit)
 
-    def world_of(self, present: int) -> int:
-        """How many of ``present`` nodes may train now; 0 when they are too few."""
-        usable = min(present, self.max_nodes) // self.node_unit * self.node_unit
-        return usable if usable >= self.smallest_world else 0
+    @property
+    def _sizes(self) -> tuple[RoleSize, ...]:
+        """The roles, or the one that stands for all."""
+        if self.roles:
+            return self.roles
+        return (
+            RoleSize(
+                name=ANY_ROLE,
+                min_nodes=self.min_nodes,
+                max_nodes=self.max_nodes,
+                node_unit=self.node_unit,
+            ),
+        )
+
+    def role_of(self, name: str) -> str:
+        """As what a node of this role counts."""
+        return name if self.roles else ANY_ROLE
+
+    def order_of(self, name: str) -> int:
+        """The place of a role in the order of ranks."""
+        return next((n for n, role in enumerate(self.roles) if role.name == name), len(self.roles))
+
+    def knows(self, name: str) -> bool:
+        """Whether nodes of this role can train here."""
+        return not self.roles or self.order_of(name) < len(self.roles)
+
+    def world(self, present: Mapping[str, int]) -> dict[str, int]:
+        """How many nodes of each role may train now, given how many are present; empty when any
+        role has too few."""
+        sizes = {role.name: role.usable(present.get(role.name, 0)) for role in self._sizes}
+        enough = all(sizes[role.name] >= role.smallest for role in self._sizes)
+        return sizes if enough and sum(sizes.values()) >= self.smallest_world else {}
+
+    def largest_world(self, expected: int) -> int:
+        """How many nodes can train once ``expected`` of them are there."""
+        most = sum(role.usable(role.max_nodes) for role in self._sizes)
+        return min(most, max(expected, self.smallest_world) // self.node_unit * self.node_unit)
+
+    def shortage(self, present: Mapping[str, int]) -> str:
+        """What is missing, for people."""
+        if not self.roles:
+            return f"{sum(present.values())} of at least {self.smallest_world} are here"
+        return ", ".join(
+            f"role {role.name}: {present.get(role.name, 0)} of at least {role.smallest} are here"
+            for role in self.roles
+            if present.get(role.name, 0) < role.smallest
+        )

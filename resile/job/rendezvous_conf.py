@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from resile.decoding import DecodeError, convert
-from resile.job.elasticity import Elasticity, ElasticityError
+from resile.job.elasticity import Elasticity, ElasticityError, RoleSize
 
 SYNONYMS = {
     "last_call_timeout": "last_call",
@@ -52,6 +52,9 @@ WITHOUT_MEANING = frozenset(
 SURELY_MEANT = 0.75
 """How alike (by difflib's measure) an unknown key and one of ours are when it is a slip."""
 
+ROLES = "roles"
+"""Not a number: the sizes of each role."""
+
 WHOLE_NUMBERS = frozenset({"max_restarts", "node_unit"})
 
 
@@ -61,6 +64,7 @@ class RendezvousConf:
 
     settings: dict[str, float]
     ignored: tuple[str, ...]
+    roles: tuple[RoleSize, ...] = ()
 
 
 def read_conf(pairs: Mapping[str, str]) -> RendezvousConf:
@@ -70,6 +74,7 @@ def read_conf(pairs: Mapping[str, str]) -> RendezvousConf:
     that is nearly a key of ours is the user's mistake (:class:`ElasticityError`).
     """
     known = [name for name in Elasticity.__struct_fields__ if not name.endswith("_nodes")]
+    roles: tuple[RoleSize, ...] = ()
     settings: dict[str, float] = {}
     synonyms: dict[str, float] = {}
     ignored = []
@@ -78,6 +83,9 @@ def read_conf(pairs: Mapping[str, str]) -> RendezvousConf:
         name = SYNONYMS.get(underscored, underscored)
         if not underscored:
             raise ElasticityError(f"--rdzv-conf {key}={value}: write KEY=VALUE,KEY=VALUE")
+        if name == ROLES:
+            roles = read_roles(value)
+            continue
         if name in known:
             read = settings if name == underscored else synonyms
             read[name] = read_number(key, value, whole=name in WHOLE_NUMBERS)
@@ -86,7 +94,31 @@ def read_conf(pairs: Mapping[str, str]) -> RendezvousConf:
             _refuse_slips(key, value, name, known)
         ignored.append(name)
     # torch's `timeout` means less than a `join_timeout` beside it.
-    return RendezvousConf({**synonyms, **settings}, tuple(ignored))
+    return RendezvousConf({**synonyms, **settings}, tuple(ignored), roles)
+
+
+def read_roles(text: str) -> tuple[RoleSize, ...]:
+    """The sizes of each role, in the order of ranks: ``chief:1:1/worker:1:4``, and a third number
+    for a role's unit."""
+    return tuple(_read_role(part) for part in text.split("/") if part)
+
+
+def write_roles(roles: tuple[RoleSize, ...]) -> str:
+    """The text that :func:`read_roles` reads."""
+    return "/".join(
+        f"{role.name}:{role.min_nodes}:{role.max_nodes}:{role.node_unit}" for role in roles
+    )
+
+
+def _read_role(text: str) -> RoleSize:
+    name, *numbers = text.split(":")
+    if not name or len(numbers) not in (2, 3) or not all(n.isdecimal() for n in numbers):
+        raise ElasticityError(
+            f"--rdzv-conf {ROLES}={text}: write NAME:MIN:MAX, or NAME:MIN:MAX:UNIT, "
+            "several with '/' between them"
+        )
+    least, most, unit = (int(n) for n in (*numbers, "1")[:3])
+    return RoleSize(name=name, min_nodes=least, max_nodes=most, node_unit=unit)
 
 
 def _refuse_slips(key: str, value: str, name: str, known: list[str]) -> None:
@@ -121,7 +153,7 @@ def elasticity_of(
     node_unit: int | None = None,
 ) -> Elasticity:
     """All that was said together, or an :class:`ElasticityError` that names what does not fit."""
-    values: dict[str, object] = dict(conf.settings)
+    values: dict[str, object] = {**conf.settings, ROLES: conf.roles}
     values["min_nodes"], values["max_nodes"] = nnodes
     values.setdefault("max_restarts", max_restarts)
     if node_unit is not None:

@@ -13,7 +13,7 @@ import msgspec
 from msgspec import Meta
 
 from resile.job.cluster import GangPolicy, MasterSpec, managed_elsewhere
-from resile.job.elasticity import Elasticity
+from resile.job.elasticity import Elasticity, RoleSize
 from resile.job.fields import (
     ENTRIES,
     Annotation,
@@ -48,6 +48,9 @@ API_VERSION = "resile.dev/v1alpha1"
 KIND = "ElasticJob"
 
 CHIEF, WORKER, PS, EVALUATOR = "chief", "worker", "ps", "evaluator"
+LEADERS = (CHIEF, "master")
+"""Roles whose nodes have the first ranks of a world that they share with others."""
+
 HELPERS = frozenset({PS, EVALUATOR})
 """Roles that serve the training and have no end of their own."""
 
@@ -247,22 +250,28 @@ class JobSpec(ManifestStruct, frozen=True, kw_only=True):
         return said if said is not None else role != EVALUATOR
 
     def training_roles(self) -> tuple[str, ...]:
-        """The roles whose nodes meet in one rendezvous: those that run `resile run` to train."""
-        return tuple(
+        """The roles whose nodes meet in one rendezvous, in the order of their ranks: those that run
+        `resile run` to train.
+
+        Leaders first, then by name: a Kubernetes API server does not keep the order of a map.
+        """
+        training = [
             name
             for name, role in self.roles.items()
             if (role.script or role.module) and name not in HELPERS
-        )
+        ]
+        return tuple(sorted(training, key=lambda name: (name not in LEADERS, name)))
 
     def elasticity(self) -> Elasticity:
-        """What the job's master decides with: the training roles taken together."""
+        """What the job's master decides with."""
         roles = [self.roles[name] for name in self.training_roles()]
-        units = {role.node_unit for role in roles}
+        shared = len(roles) > 1
         patience = self.rendezvous
         return Elasticity(
             min_nodes=max(1, sum(role.size.min for role in roles)),
             max_nodes=max(1, sum(role.size.max for role in roles)),
-            node_unit=units.pop() if len(roles) == 1 else 1,
+            node_unit=roles[0].node_unit if len(roles) == 1 else 1,
+            roles=tuple(map(self._role_size, self.training_roles())) if shared else (),
             max_restarts=self.max_restarts,
             last_call=patience.last_call_seconds,
             join_timeout=patience.join_timeout_seconds,
@@ -274,6 +283,15 @@ class JobSpec(ManifestStruct, frozen=True, kw_only=True):
             forming_timeout=patience.forming_timeout_seconds,
             start_timeout=patience.start_timeout_seconds,
             handover_timeout=patience.handover_timeout_seconds,
+        )
+
+    def _role_size(self, name: str) -> RoleSize:
+        role = self.roles[name]
+        return RoleSize(
+            name=name,
+            min_nodes=role.size.min,
+            max_nodes=role.size.max,
+            node_unit=role.node_unit,
         )
 
 

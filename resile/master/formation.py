@@ -8,9 +8,10 @@ the echo of a lost node does not.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections import Counter
+from collections.abc import Collection, Mapping
 
-from resile.job.elasticity import Elasticity
+from resile.job.elasticity import ANY_ROLE, Elasticity
 from resile.master.attribution import is_newcomers_own, restarts_used_up, why_hopeless
 from resile.master.deadlines import Deadlines, is_over
 from resile.master.failures import Failures, describe_failures
@@ -19,7 +20,7 @@ from resile.master.records import JobRecord, RoundPhase, RoundRecord
 from resile.master.register import Register
 from resile.master.roster import Node
 from resile.master.rounds import Round
-from resile.master.selection import assign_slots, choose_members
+from resile.master.selection import choose_members, in_rank_order
 from resile.master.stagnation import FREE_LOSSES, Stagnation
 from resile.wire import messages
 from resile.wire.messages import FailureReport, JobDone, LocalState, Outcome, WorkerFailure
@@ -253,7 +254,7 @@ class Formation:
             return False
         out = {node.id for node in nodes}
         others = [n for n in self._roster.staying() if n.connected and n.id not in out]
-        return not self._elasticity.world_of(len(others))
+        return not self._world_of(others)
 
     @property
     def handing_over(self) -> bool:
@@ -364,8 +365,16 @@ class Formation:
 
     def _has_grown(self) -> bool:
         """Whether the job could train with more nodes than it does."""
-        present = len(self._candidates())
-        return self._elasticity.world_of(present) > len(self._round.members)
+        return sum(self._world_of(self._candidates()).values()) > len(self._round.members)
+
+    def _world_of(self, nodes: Collection[Node]) -> dict[str, int]:
+        """How many of these may train, by role; empty when they are too few."""
+        return self._elasticity.world(self._count(nodes))
+
+    def _count(self, nodes: Collection[Node]) -> Mapping[str, int]:
+        if not self._elasticity.roles:
+            return {ANY_ROLE: len(nodes)}
+        return Counter(node.record.info.role for node in nodes)
 
     def _tell_spares(self) -> None:
         if len(self._roster) <= len(self._round.members):
@@ -378,18 +387,18 @@ class Formation:
         """A round closes as soon as it can: nobody in limbo, enough nodes, no last call open."""
         if self._roster.limbo:
             return
-        size = self._elasticity.world_of(len(self._candidates()))
-        if not size:
+        world = self._world_of(self._candidates())
+        if not world:
             self._wait_for_nodes(now)
             return
         self._until.join = None
-        if self._round.number > 0 or self._last_call_over(size, now):
-            self._close(size, now)
+        if self._round.number > 0 or self._last_call_over(sum(world.values()), now):
+            self._close(world, now)
 
     def _last_call_over(self, size: int, now: float) -> bool:
         """First round only: everyone who can come is here, or the window is over."""
         known = self._job.wanted if self._job.wanted is not None else self._elasticity.max_nodes
-        if size >= self._elasticity.world_of(max(known, self._elasticity.smallest_world)):
+        if size >= self._elasticity.largest_world(known):
             return True
         if self._until.last_call is None:
             self._until.last_call = now + self._elasticity.last_call
@@ -423,27 +432,28 @@ class Formation:
         if self._round.number == 0 or not self._roster.cold:
             return staying
         warm = [node for node in staying if node.warm]
-        return warm if self._elasticity.world_of(len(warm)) else staying
+        return warm if self._world_of(warm) else staying
 
     def _shortage(self) -> str:
-        return f"{len(self._roster)} of at least {self._elasticity.smallest_world} are here"
+        return self._elasticity.shortage(self._count(self._roster))
 
-    def _close(self, size: int, now: float) -> None:
+    def _close(self, world: Mapping[str, int], now: float) -> None:
         """Choose the members of a new round and have them prepare."""
-        records = [node.record for node in self._candidates()]
-        slots = assign_slots(choose_members(records, self._round.members, size=size))
-        for node_id, slot in slots.items():
+        candidates = [node.record for node in self._candidates()]
+        chosen = choose_members(candidates, self._round.members, self._elasticity, sizes=world)
+        members = in_rank_order(chosen, self._elasticity)
+        for node_id, slot in members.items():
             self._register.set_slot(self._roster[node_id], slot)
         record = RoundRecord(
             number=max(self._round.number, self._job.floor) + 1,
             phase=RoundPhase.FORMING,
-            members=tuple(sorted(slots, key=slots.__getitem__)),
+            members=tuple(members),
             reason=self._broken or "first round",
         )
         self._register.open_round(record)
         self._broken, self._by_workers = "", False
         self._until = Deadlines(forming=now + self._elasticity.forming_timeout)
-        text = f"round {record.number} forms with {size} nodes: {record.reason}"
+        text = f"round {record.number} forms with {len(members)} nodes: {record.reason}"
         self._register.tell("RoundForming", text, now)
         for node in self._roster:
             node.state, node.told, node.missing = LocalState.IDLE, "", ()

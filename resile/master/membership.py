@@ -153,6 +153,10 @@ class Membership:
         if hello.job != self.job.job:
             reason = f"this master serves the job '{self.job.job}', not '{hello.job}'"
             return Refused(reason=reason, final=True)
+        if not self.elasticity.knows(hello.info.role):
+            names = ", ".join(role.name for role in self.elasticity.roles)
+            reason = f"no node of role '{hello.info.role}' trains in this job, only {names}"
+            return Refused(reason=reason, final=True)
         if done := self._register.done():
             return self._too_late(hello, done)
         if (seen := newest_round(hello)) > max(self.round.number, self.job.floor):

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 
 import msgspec
 
+from resile.job.elasticity import Elasticity
 from resile.master.records import JobRecord, Memory, NodeRecord, RoundPhase, RoundRecord
 from resile.master.rounds import Round
 from resile.wire.messages import Hello, LocalState, NodeInfo, Refused, Start
@@ -87,7 +88,8 @@ class Recall:
     def memory(self, job: JobRecord) -> Memory:
         """The records that a store would have kept, as far as they can be known."""
         heard = self._heard.values()
-        nodes = {member.node: _record(member, slot) for member, slot in _slots(self._in_order())}
+        slots = _slots(self._in_order(), job.elasticity)
+        nodes = {member.node: _record(member, slot) for member, slot in slots}
         for holding in heard:
             nodes.setdefault(holding.node, _record(holding, None))
         restarts = max(holding.restarts for holding in heard)
@@ -141,17 +143,19 @@ class Recall:
             members=tuple(member.node for member, _ in members),
             store=members[0][1].store,
         )
-        round = Round(record, {member.node: member.info.nproc for member, _ in members})
+        round = Round(record, {member.node: member.info for member, _ in members})
         return all(
-            part
-            == round.start_for(
-                member.node,
-                run=members[0][1].run,
-                restarts=part.restart_count,
-                max_restarts=part.max_restarts,
-                neighbour=part.neighbour,
-            )
+            _as_told(part) == _as_told(self._told_by(round, member, part))
             for member, part in members
+        )
+
+    def _told_by(self, round: Round, member: Holding, part: Start) -> Start:
+        return round.start_for(
+            member.node,
+            run=self._in_order()[0][1].run,
+            restarts=part.restart_count,
+            max_restarts=part.max_restarts,
+            neighbour=part.neighbour,
         )
 
     def _round_record(self) -> RoundRecord:
@@ -176,6 +180,11 @@ class Recall:
         return f"this master has lost its memory and asks what its nodes hold: {self._shortage()}"
 
 
+def _as_told(start: Start) -> Start:
+    """Without what follows from the rest, and what agents of older versions were not told."""
+    return msgspec.structs.replace(start, role_place=None)
+
+
 def _holding_of(hello: Hello) -> Holding | None:
     held, start = hello.held, hello.start
     if held is None or max(held.node, held.round) > BELIEVED:
@@ -194,15 +203,21 @@ def _record(holding: Holding, slot: int | None) -> NodeRecord:
     return NodeRecord(id=holding.node, info=holding.info, slot=slot)
 
 
-def _slots(members: Iterable[tuple[Holding, Start]]) -> Iterable[tuple[Holding, int]]:
-    """A slot for each, in the order of their ranks: the wished one where that is possible.
+def _slots(
+    members: Iterable[tuple[Holding, Start]], elasticity: Elasticity
+) -> Iterable[tuple[Holding, int]]:
+    """A slot in its role for each, in the order of their ranks: the wished one where that is
+    possible.
 
     Slots are not told to agents. What matters of them is their order, and that a replacement that
     names its slot finds its predecessor there; a lost member's place stays free.
     """
-    following = 0
+    first: dict[str, int] = {}
+    following: dict[str, int] = {}
     for member, part in members:
-        wish = part.group_rank if member.info.rank is None else member.info.rank
-        slot = max(following, wish)
-        following = slot + 1
+        role = elasticity.role_of(member.info.role)
+        place = part.group_rank - first.setdefault(role, part.group_rank if role else 0)
+        wish = place if member.info.rank is None else member.info.rank
+        slot = max(following.get(role, 0), wish)
+        following[role] = slot + 1
         yield member, slot

@@ -85,7 +85,7 @@ class Register:
 
     def _take_over(self, memory: Memory, now: float) -> None:
         self.job = memory.job
-        self.round = Round(memory.round, {n.id: n.info.nproc for n in memory.nodes})
+        self.round = Round(memory.round, {n.id: n.info for n in memory.nodes})
         proof_at = now + memory.job.elasticity.lease
         for record in memory.nodes:
             self.roster.add(
@@ -109,7 +109,7 @@ class Register:
 
     def open_round(self, record: RoundRecord) -> None:
         """Begin a new round."""
-        self.round = Round(record, {node.id: node.record.info.nproc for node in self.roster})
+        self.round = Round(record, {node.id: node.record.info for node in self.roster})
         self.journal.keep(ROUND_KEY, record)
 
     def add(self, node: Node) -> None:

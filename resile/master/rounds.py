@@ -7,24 +7,25 @@ from collections.abc import Mapping
 import msgspec
 
 from resile.master.records import RoundPhase, RoundRecord
-from resile.master.selection import first_ranks
-from resile.wire.messages import Prepare, Start, StoreAddress
+from resile.master.selection import first_ranks, role_places
+from resile.wire.messages import NodeInfo, Prepare, Start, StoreAddress
 
 
 class Round:
     """The latest round. ``record`` is what survives the master; the sets are asked for again."""
 
-    def __init__(self, record: RoundRecord, nproc: Mapping[int, int]) -> None:
-        """``nproc``: how many workers each member runs, lost members that finished included."""
+    def __init__(self, record: RoundRecord, nodes: Mapping[int, NodeInfo]) -> None:
+        """``nodes``: what is known of each member, lost members that finished included."""
         self.record = record
         self.ready: set[int] = set()
         self.succeeded: set[int] = set()
         self.reached: set[int] = set()
         self.late: set[int] = set()
         self._group_ranks = {node: rank for rank, node in enumerate(record.members)}
-        known = {node: nproc.get(node, 0) for node in record.members}
-        self._first_ranks = first_ranks(record.members, known)
-        self._world_size = sum(known.values())
+        nproc = {node: nodes[node].nproc if node in nodes else 0 for node in record.members}
+        self._first_ranks = first_ranks(record.members, nproc)
+        self._world_size = sum(nproc.values())
+        self._places = role_places(record.members, nproc, nodes)
 
     @property
     def number(self) -> int:
@@ -90,6 +91,7 @@ class Round:
             round=self.number,
             group_rank=self._group_ranks[node],
             group_world_size=len(self.members),
+            role_place=self._places[node],
             first_rank=self._first_ranks[node],
             world_size=self._world_size,
             store=self.record.store,

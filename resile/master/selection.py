@@ -2,22 +2,49 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
 from itertools import count
 
+from resile.job.elasticity import Elasticity
 from resile.master.records import NodeRecord
+from resile.wire.messages import NodeInfo, RolePlace
 
 
 def choose_members(
-    nodes: Collection[NodeRecord], previous: Collection[int], *, size: int
+    nodes: Collection[NodeRecord],
+    previous: Collection[int],
+    elasticity: Elasticity,
+    *,
+    sizes: Mapping[str, int],
 ) -> list[NodeRecord]:
-    """``size`` nodes: those who trained already stay, then the longest waiting."""
+    """So many nodes of each role: those who trained already stay, then the longest waiting."""
     before = set(previous)
-    return sorted(nodes, key=lambda node: (node.id not in before, node.id))[:size]
+    left = dict(sizes)
+    chosen = []
+    for node in sorted(nodes, key=lambda node: (node.id not in before, node.id)):
+        role = elasticity.role_of(node.info.role)
+        if left.get(role, 0) > 0:
+            left[role] -= 1
+            chosen.append(node)
+    return chosen
+
+
+def in_rank_order(members: Iterable[NodeRecord], elasticity: Elasticity) -> dict[int, int]:
+    """The slot of each node id, the first role's nodes first, and each role's by their slots."""
+    by_role: dict[str, list[NodeRecord]] = {}
+    for node in members:
+        by_role.setdefault(elasticity.role_of(node.info.role), []).append(node)
+    ordered: dict[int, int] = {}
+    for role in sorted(by_role, key=elasticity.order_of):
+        slots = assign_slots(by_role[role])
+        ordered.update(sorted(slots.items(), key=lambda item: item[1]))
+    return ordered
 
 
 def assign_slots(members: Iterable[NodeRecord]) -> dict[int, int]:
-    """A slot for each node id: kept if held, the wished one if free, else the lowest free.
+    """A slot for each node id of one role: kept if held, the wished one if free, else the lowest
+    free.
 
     Holders go first, so that a newcomer's wish never moves a node that trains; a spare that takes
     a lost node's place gets the place's rank.
@@ -44,3 +71,16 @@ def first_ranks(members: Iterable[int], nproc: Mapping[int, int]) -> dict[int, i
         ranks[node] = total
         total += nproc[node]
     return ranks
+
+
+def role_places(
+    members: Iterable[int], nproc: Mapping[int, int], nodes: Mapping[int, NodeInfo]
+) -> dict[int, RolePlace]:
+    """Where each node's workers are among those of its role, in the order of ranks."""
+    role_of = {node: nodes[node].role if node in nodes else "" for node in members}
+    totals: Counter[str] = Counter()
+    firsts: dict[int, int] = {}
+    for node, role in role_of.items():
+        firsts[node] = totals[role]
+        totals[role] += nproc[node]
+    return {node: RolePlace(firsts[node], totals[role]) for node, role in role_of.items()}

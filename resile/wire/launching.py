@@ -14,6 +14,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from resile.job.elasticity import Elasticity
+from resile.job.rendezvous_conf import ROLES, write_roles
 from resile.wire.endpoint import Endpoint
 
 __all__ = [
@@ -121,9 +122,11 @@ def master_command(endpoint: Endpoint, *, run_id: str, elasticity: Elasticity) -
 
 def conf_text(elasticity: Elasticity) -> str:
     """All that ``--nnodes`` and ``--max-restarts`` do not say, as ``--rdzv-conf`` takes it."""
-    said = {"min_nodes", "max_nodes", "max_restarts"}
+    said = {"min_nodes", "max_nodes", "max_restarts", ROLES}
     names = [name for name in Elasticity.__struct_fields__ if name not in said]
-    return ",".join(f"{name}={getattr(elasticity, name)}" for name in names)
+    numbers = [f"{name}={getattr(elasticity, name)}" for name in names]
+    roles = [f"{ROLES}={write_roles(elasticity.roles)}"] if elasticity.roles else []
+    return ",".join([*numbers, *roles])
 
 
 def _read_announcement(descriptor: int) -> Endpoint | None:

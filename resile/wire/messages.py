@@ -309,6 +309,13 @@ class Prepare(Message, frozen=True, kw_only=True):
     reason: str
 
 
+class RolePlace(msgspec.Struct, frozen=True):
+    """Where a node's workers are among those of the same role."""
+
+    first_rank: Number
+    world_size: Number
+
+
 class Start(Message, frozen=True, kw_only=True):
     """The round is agreed: start your workers. Agents keep it, and tell it in their Hello."""
 
@@ -320,6 +327,7 @@ class Start(Message, frozen=True, kw_only=True):
     group_world_size: Number
     first_rank: Number
     world_size: Number
+    role_place: RolePlace | None = None
     store: StoreAddress
     restart_count: Number
     max_restarts: Number

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from resile.job.elasticity import Elasticity, ElasticityError
-from resile.job.rendezvous_conf import elasticity_of, read_conf
+from resile.job.elasticity import Elasticity, ElasticityError, RoleSize
+from resile.job.rendezvous_conf import elasticity_of, read_conf, read_roles, write_roles
 
 
 def test_our_own_keys_and_those_of_other_backends_mean_the_same() -> None:
@@ -75,3 +75,18 @@ def test_any_text_is_read_or_refused(pairs: dict[str, str]) -> None:
         return
     assert set(conf.settings) <= set(Elasticity.__struct_fields__)
     assert not set(conf.ignored) & set(Elasticity.__struct_fields__)
+
+
+def test_sizes_of_roles_are_written_and_read() -> None:
+    roles = read_conf({"roles": "chief:1:1/worker:1:4:2"}).roles
+    assert roles == (
+        RoleSize(name="chief", min_nodes=1, max_nodes=1),
+        RoleSize(name="worker", min_nodes=1, max_nodes=4, node_unit=2),
+    )
+    assert read_roles(write_roles(roles)) == roles
+
+
+@pytest.mark.parametrize("text", ["chief", "chief:1", "chief:1:x", ":1:2", "chief:1:2:3:4"])
+def test_what_is_no_size_of_a_role_is_named(text: str) -> None:
+    with pytest.raises(ElasticityError, match="write NAME:MIN:MAX"):
+        read_conf({"roles": text})

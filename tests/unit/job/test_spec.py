@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from resile.job.command import node_command
-from resile.job.elasticity import Elasticity
+from resile.job.elasticity import Elasticity, RoleSize
 from resile.job.errors import PriorityError
 from resile.job.manifest import job_from_data
 from resile.job.node import node_name, serial_of
@@ -168,6 +168,24 @@ def test_the_masters_numbers_come_from_the_manifest() -> None:
     numbers = described.elasticity()
     assert (numbers.min_nodes, numbers.max_nodes, numbers.node_unit) == (2, 8, 2)
     assert (numbers.max_restarts, numbers.last_call, numbers.lease) == (9, 1, 2)
+
+
+def test_roles_that_train_together_keep_their_sizes_and_leaders_come_first() -> None:
+    described = spec(
+        {
+            "worker": {**RUN, "replicas": {"min": 2, "max": 8}, "nodeUnit": 2},
+            "actor": {**RUN, "replicas": {"min": 0, "max": 3}},
+            "chief": RUN,
+            "evaluator": RUN,
+        }
+    )
+    numbers = described.elasticity()
+    assert (numbers.min_nodes, numbers.max_nodes, numbers.node_unit) == (3, 12, 1)
+    assert numbers.roles == (
+        RoleSize(name="chief", min_nodes=1, max_nodes=1),
+        RoleSize(name="actor", min_nodes=0, max_nodes=3),
+        RoleSize(name="worker", min_nodes=2, max_nodes=8, node_unit=2),
+    )
 
 
 def test_every_timeout_of_the_rendezvous_can_be_set_and_has_the_same_default() -> None:

@@ -439,6 +439,7 @@ class Model:
             assert len(current.members) % elasticity.node_unit == 0
             assert elasticity.min_nodes <= len(current.members) <= elasticity.max_nodes
             assert len(set(current.members)) == len(current.members)
+            self._check_roles()
         starts = [
             agent.start
             for agent in self.agents.values()
@@ -453,6 +454,18 @@ class Model:
             assert len({s.group_rank for s in starts}) == len(starts)
             assert len({s.first_rank for s in starts}) == len(starts)
         assert 0 <= self.membership.job.restarts <= elasticity.max_restarts
+
+    def _check_roles(self) -> None:
+        """Each role has its nodes in the round, and the first one has the first ranks."""
+        records = [self.membership.roster.get(node) for node in self.membership.round.members]
+        roles = [node.record.info.role for node in records if node is not None]
+        order = [self.elasticity.order_of(role) for role in roles]
+        assert order == sorted(order)
+        if None not in records:
+            for role in self.elasticity.roles:
+                count = roles.count(role.name)
+                assert role.smallest <= count <= role.max_nodes
+                assert count % role.node_unit == 0
 
     def check_holding(self) -> None:
         """When everything is said: nobody's workers stand still without the master's knowing."""

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import os
 import random
+from collections import Counter
 from collections.abc import Callable, Sequence
 
 import pytest
@@ -21,6 +22,7 @@ from tests.unit.master.model import Model, PretendAgent
 
 HISTORIES = int(os.environ.get("RESILE_HISTORIES", "2000"))
 STEPS = 60
+ROLES = ("chief", "worker")
 WAITS = (0.01, 0.06, 0.3, 1.0, 6.0)
 
 Step = tuple[int, ...]
@@ -35,14 +37,7 @@ class History:
     """
 
     def __init__(self, sizes: bytes) -> None:
-        low, unit = 1 + sizes[0] % 3, 1 + sizes[2] % 2
-        self.model = Model(
-            min_nodes=low,
-            max_nodes=max(low + sizes[1] % 4, unit),
-            node_unit=unit,
-            max_restarts=1000,
-            join_timeout=1e8,
-        )
+        self.model = Model(**_nodes(sizes), max_restarts=1000, join_timeout=1e8)
         self.told: list[str] = []
         self._steps: list[Callable[[int, int], bool]] = [
             *(self.join, self.join, self.join, self.wait, self.wait, self.wait, self.wait),
@@ -77,7 +72,8 @@ class History:
         if model.ended:
             return
         events = model.membership.journal.events
-        expected = model.elasticity.world_of(len(model.agents))
+        here = Counter(model.elasticity.role_of(one.role) for one in model.agents.values())
+        expected = sum(model.elasticity.world(here).values())
         assert len(model.running) == expected, (expected, events)
 
     # --- what may happen; False if it cannot now --------------------------------------------
@@ -96,6 +92,7 @@ class History:
             return False
         self.model.join(
             nproc=1 + about % 3,
+            role=ROLES[about % 5 > 1],
             rank=rank % 4 if rank % 2 else None,
             warm=bool(about & 48),
             saves=bool(about & 192),
@@ -239,8 +236,24 @@ class History:
             return False
         old.stubborn = bool(about & 1)
         generation = (old.generation or 0) + 1
-        self.model.join(rank=old.rank or 0, generation=generation, saves=bool(about & 2))
+        self.model.join(
+            role=old.role, rank=old.rank or 0, generation=generation, saves=bool(about & 2)
+        )
         return True
+
+
+def _nodes(sizes: bytes) -> dict[str, object]:
+    """Sizes of all nodes together, or, in every second job, of each role."""
+    low, unit = 1 + sizes[0] % 3, 1 + sizes[2] % 2
+    most = max(low + sizes[1] % 4, unit)
+    if sizes[0] & 64:
+        return {"min_nodes": low, "max_nodes": most, "node_unit": unit}
+    chief, worker = ROLES
+    roles = [
+        {"name": chief, "min_nodes": 1, "max_nodes": 1 + sizes[2] // 2 % 2},
+        {"name": worker, "min_nodes": low - 1, "max_nodes": most, "node_unit": unit},
+    ]
+    return {"min_nodes": low, "max_nodes": most + 2, "roles": roles}
 
 
 def test_whatever_happens_the_job_recovers() -> None:
