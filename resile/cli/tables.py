@@ -9,6 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from resile.cli.amounts import count, used_cpu, used_memory
+from resile.job.events import Severity, severity_of
 from resile.wire.views import EventView, JobPicture, NodePicture
 
 __all__ = ["event_line", "new_console", "new_table", "nodes_table", "phase_text"]
@@ -140,16 +141,15 @@ def _why(node: NodePicture) -> Text:
 def event_line(event: EventView, *, when: str) -> Text:
     """One event: when, what, why."""
     line = Text().append(f"{when}  ", style="dim")
-    line.append(f"{event.kind:<18}", style=_event_colour(event.kind))
+    line.append(f"{event.kind:<18}", style=_SEVERITY_COLOURS[severity_of(event.kind)])
     return line.append(f" {event.text}")
 
 
-def _event_colour(kind: str) -> str:
-    if kind.endswith(("Failed", "Lost", "GivenUp")):
-        return "red"
-    if kind.endswith(("Relaunched", "Pending", "Left", "Forming", "Interrupted")):
-        return "yellow"
-    return "green" if kind.endswith(("Running", "Succeeded", "Started")) else "cyan"
+_SEVERITY_COLOURS = {
+    Severity.WARNING: "red",
+    Severity.NOTICE: "yellow",
+    Severity.NORMAL: "green",
+}
 
 
 _COLUMNS: dict[str, Callable[[NodePicture], Text | str]] = {

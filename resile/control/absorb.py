@@ -14,6 +14,7 @@ from msgspec.structs import replace
 from resile.control.ledger import Ledger
 from resile.control.observed import UNSCHEDULABLE, ObservedNode
 from resile.control.relaunch import Ended, Fate, Outcome, Spent, decide_fate
+from resile.job.events import EventKind
 from resile.job.exits import ExitCause, NodeExit, classify, describe
 from resile.job.node import LIVE, NodePhase
 from resile.job.status import NodeStatus
@@ -76,7 +77,9 @@ def _adopt(ledger: Ledger) -> None:
                 role=node.role, rank=node.rank, id=node.id, name=node.name, phase=found.phase
             )
             ledger.put(rank)
-            ledger.note("Adopted", f"{node.name} is running already and is kept", node.name)
+            ledger.note(
+                EventKind.NODE_ADOPTED, f"{node.name} is running already and is kept", node.name
+            )
 
 
 def _refreshed(rank: NodeStatus, found: ObservedNode) -> NodeStatus:
@@ -175,10 +178,10 @@ _PHASE = {
     Outcome.FAIL_JOB: NodePhase.FAILED,
 }
 _NOTE = {
-    Outcome.DONE: "NodeSucceeded",
-    Outcome.RELAUNCH: "NodeRelaunched",
-    Outcome.GIVE_UP: "NodeGivenUp",
-    Outcome.FAIL_JOB: "NodeGivenUp",
+    Outcome.DONE: EventKind.NODE_SUCCEEDED,
+    Outcome.RELAUNCH: EventKind.NODE_RELAUNCHED,
+    Outcome.GIVE_UP: EventKind.NODE_GIVEN_UP,
+    Outcome.FAIL_JOB: EventKind.NODE_GIVEN_UP,
 }
 
 

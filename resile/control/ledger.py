@@ -18,6 +18,7 @@ from resile.control.orders import start_order
 from resile.control.policy import Policy
 from resile.control.resources import node_resources
 from resile.job.command import node_command
+from resile.job.events import EventKind
 from resile.job.exits import ExitCause
 from resile.job.node import LIVE, Node, NodePhase, node_name, serial_of
 from resile.job.role import NodeResources, RoleSpec
@@ -147,9 +148,11 @@ class Ledger:
         """Replace what is known of a rank."""
         self._ranks[rank.role, rank.rank] = rank
 
-    def note(self, reason: str, sentence: str, node: str = "") -> None:
+    def note(self, kind: EventKind, sentence: str, node: str = "") -> None:
         """Remember a decision."""
-        self.notes.append(DecisionNote(time=self.now, reason=reason, sentence=sentence, node=node))
+        self.notes.append(
+            DecisionNote(time=self.now, reason=kind.value, sentence=sentence, node=node)
+        )
 
     def wake_at(self, when: datetime) -> None:
         """Ask to be called again by then."""

@@ -25,6 +25,7 @@ from resile.control.staffing import (
     sweep,
     widen_search,
 )
+from resile.job.events import EventKind
 from resile.job.node import NodePhase
 from resile.job.spec import CleanPolicy, ElasticJob
 from resile.job.status import JobPhase, JobStatus
@@ -81,7 +82,8 @@ def _carry_on(ledger: Ledger) -> None:
 
 def _finish(ledger: Ledger, verdict: Verdict) -> None:
     ledger.completion_time = ledger.now
-    ledger.note(f"Job{verdict.phase.value}", verdict.message)
+    ended_well = verdict.phase is JobPhase.SUCCEEDED
+    ledger.note(EventKind.JOB_SUCCEEDED if ended_well else EventKind.JOB_FAILED, verdict.message)
     keep_running = ledger.spec.clean_pod_policy is CleanPolicy.NONE
     retire_all(
         ledger,
@@ -94,13 +96,13 @@ def _finish(ledger: Ledger, verdict: Verdict) -> None:
 def _suspend(ledger: Ledger) -> None:
     ledger.start_time = None
     if ledger.before.phase is not JobPhase.SUSPENDED:
-        ledger.note("JobSuspended", "all nodes are stopped because spec.suspend is true")
+        ledger.note(EventKind.JOB_SUSPENDED, "all nodes are stopped because spec.suspend is true")
     retire_all(ledger, SUSPENDED, "the job is suspended")
 
 
 def _note_resumption(ledger: Ledger) -> None:
     if ledger.before.phase is JobPhase.SUSPENDED:
-        ledger.note("JobResumed", "the job goes on because spec.suspend is false")
+        ledger.note(EventKind.JOB_RESUMED, "the job goes on because spec.suspend is false")
 
 
 def _expire(ledger: Ledger) -> None:
@@ -109,7 +111,7 @@ def _expire(ledger: Ledger) -> None:
         ledger.wake_at(ledger.expires_at)
     if ledger.expired and any(rank.phase in AT_WORK for rank in ledger.ranks):
         why = _time_is_over(ledger)
-        ledger.note("JobExpired", f"{why}: what still runs is stopped")
+        ledger.note(EventKind.JOB_EXPIRED, f"{why}: what still runs is stopped")
         retire_all(ledger, "JobExpired", why)
 
 

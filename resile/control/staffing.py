@@ -17,6 +17,7 @@ from resile.control.ledger import AT_WORK, Ledger
 from resile.control.observed import ObservedNode
 from resile.control.ordering import nodes_up, what_it_waits_for
 from resile.control.scaling import Ranks, asked_size, new_ranks, settle, surplus_ranks
+from resile.job.events import EventKind
 from resile.job.node import LIVE, Node, NodePhase
 from resile.job.spec import CleanPolicy
 from resile.job.status import FINISHED, NodeStatus
@@ -32,7 +33,7 @@ __all__ = [
 ]
 
 WAITS_FOR_ROLE = "WaitsForRole"
-NOWHERE_TO_GO = "NowhereToGo"
+NOWHERE_TO_GO = EventKind.NOWHERE_TO_GO.value
 """The reason of ranks whose node had no machine left to run on."""
 
 _UNSETTLED = frozenset({NodePhase.WAITING, NodePhase.PENDING, NodePhase.STOPPED})
@@ -47,10 +48,12 @@ def settle_sizes(ledger: Ledger) -> None:
         known = ledger.roles[name]
         scaling = known.scaling
         if name in ledger.before.roles and settled.size != known.wanted:
-            scaling = "ScalingUp" if settled.size > known.wanted else "ScalingDown"
+            grows = settled.size > known.wanted
+            kind = EventKind.SCALING_UP if grows else EventKind.SCALING_DOWN
+            scaling = kind.value
             limit = f" ({settled.why})" if settled.why else ""
             change = f"from {known.wanted} to {settled.size} nodes"
-            ledger.note(scaling, f"role {name}: {change}{limit}")
+            ledger.note(kind, f"role {name}: {change}{limit}")
         ledger.roles[name] = replace(known, wanted=settled.size, scaling=scaling)
 
 
@@ -89,7 +92,7 @@ def widen_search(ledger: Ledger) -> None:
         ledger.count(rank.role, spends=False)
     others = f" and {len(cornered) - 1} more" if len(cornered) > 1 else ""
     advice = "cordon a machine that is broken"
-    ledger.note(NOWHERE_TO_GO, f"{cornered[0].name}{others}: {why}; {advice}")
+    ledger.note(EventKind.NOWHERE_TO_GO, f"{cornered[0].name}{others}: {why}; {advice}")
 
 
 def _cornered(ledger: Ledger, rank: NodeStatus) -> bool:

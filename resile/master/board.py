@@ -19,16 +19,15 @@ from collections.abc import Mapping
 import msgspec
 
 from resile.job.errors import JobError
+from resile.job.events import EventKind
 from resile.job.manifest import job_from_data
 from resile.job.role import RoleSpec
 from resile.job.spec import ElasticJob, JobSpec
 from resile.job.status import DecisionNote
 from resile.master.membership import Membership
-from resile.master.records import BOARD_KEY, BoardRecord
+from resile.master.records import BOARD_KEY, ENDINGS, BoardRecord
 from resile.wire.picture import draw_picture
 from resile.wire.views import JobPicture, JobView, Publication, Usage
-
-ENDINGS = frozenset({"JobSucceeded", "JobFailed"})
 
 
 class BoardError(Exception):
@@ -85,10 +84,11 @@ class Board:
         self._membership.rest(job.spec.suspend, now=now)
 
     def _tell(self, note: DecisionNote, now: float) -> None:
-        echo = note.reason in ENDINGS and note.sentence == self._membership.job.reason
-        if not echo:  # the master told of the job's end itself
-            round_number = self._membership.round.number
-            self._membership.journal.tell(note.reason, note.sentence, now, round=round_number)
+        ending = any(note.reason == kind.value for kind in ENDINGS.values())
+        if ending and self._membership.job.outcome is not None:
+            return  # the master told of the job's end itself
+        journal, number = self._membership.journal, self._membership.round.number
+        journal.write(note.reason, note.sentence, now, round=number)
 
     # --- people -----------------------------------------------------------------------------
 
@@ -104,7 +104,7 @@ class Board:
         wishes = {**self.record.wishes, **sizes}
         self._keep(msgspec.structs.replace(self.record, wishes=wishes))
         asked = ", ".join(f"{role}={size}" for role, size in sizes.items())
-        self._say("ScaleRequested", f"a user asked for {asked}", now)
+        self._say(EventKind.SCALE_REQUESTED, f"a user asked for {asked}", now)
 
     def suspend(self, wish: bool, *, now: float) -> None:
         """Ask for the job to be without nodes for a while, or to go on."""
@@ -112,7 +112,7 @@ class Board:
         self._steerable(what)
         if self.record.suspend is not wish:
             self._keep(msgspec.structs.replace(self.record, suspend=wish))
-            kind = "SuspendRequested" if wish else "ResumeRequested"
+            kind = EventKind.SUSPEND_REQUESTED if wish else EventKind.RESUME_REQUESTED
             self._say(kind, f"a user asked for the job to be {what}", now)
 
     def delete(self, *, now: float) -> None:
@@ -121,7 +121,7 @@ class Board:
             raise NoController("this job has no controller; stop it where it was started")
         if not self.record.deleting:
             self._keep(msgspec.structs.replace(self.record, deleting=True))
-            self._say("DeletionRequested", "a user asked for the job to be deleted", now)
+            self._say(EventKind.DELETION_REQUESTED, "a user asked for the job to be deleted", now)
 
     def picture(self, training: JobView, *, now: float) -> JobPicture:
         """Everything there is to see. ``now`` is Unix time."""
@@ -153,7 +153,7 @@ class Board:
         self.record = record
         self._membership.journal.keep(BOARD_KEY, record)
 
-    def _say(self, kind: str, text: str, now: float) -> None:
+    def _say(self, kind: EventKind, text: str, now: float) -> None:
         self._membership.journal.tell(kind, text, now, round=self._membership.round.number)
 
 

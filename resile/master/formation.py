@@ -12,11 +12,12 @@ from collections import Counter
 from collections.abc import Collection, Mapping
 
 from resile.job.elasticity import ANY_ROLE, Elasticity
+from resile.job.events import EventKind
 from resile.master.attribution import is_newcomers_own, restarts_used_up, why_hopeless
 from resile.master.deadlines import Deadlines, is_over
 from resile.master.failures import Failures, describe_failures
 from resile.master.handovers import Handovers
-from resile.master.records import JobRecord, RoundPhase, RoundRecord
+from resile.master.records import ENDINGS, JobRecord, RoundPhase, RoundRecord
 from resile.master.register import Register
 from resile.master.roster import Node
 from resile.master.rounds import Round
@@ -130,23 +131,25 @@ class Formation:
             return  # an echo of the newcomer's failure
         needed = self.cannot_do_without([node])
         if hopeless := why_hopeless(self._register, failures, needed=needed):
-            self._register.tell("WorkersFailed", text, now)
+            self._register.tell(EventKind.WORKERS_FAILED, text, now)
             self._fail(hopeless, now)
         elif self._broken or not is_newcomers_own(self._register, node):
             self._worker_failure(text, now)
         elif node.killed_early or any(failure.exit_code > 0 for failure in failures):
-            self._register.tell("WorkersFailed", text, now)
+            self._register.tell(EventKind.WORKERS_FAILED, text, now)
             self._blamed = node.id
             self._until.verdict = now + self._elasticity.verdict_window
         else:
             node.killed_early = True
-            self._register.tell("WorkersFailed", text, now)
+            self._register.tell(EventKind.WORKERS_FAILED, text, now)
             self.spoilt(text, now)
 
     def _dismiss(self, node: Node, now: float) -> None:
         """Go on without a newcomer that cannot run the script: no restart of the job would help."""
         why = "its workers failed before they ever reached the process group"
-        self._register.tell("NodeDismissed", f"{node.label} is out: {why}", now, node=node.id)
+        self._register.tell(
+            EventKind.NODE_DISMISSED, f"{node.label} is out: {why}", now, node=node.id
+        )
         done = JobDone(
             outcome=Outcome.FAILED,
             reason=why,
@@ -190,7 +193,7 @@ class Formation:
             return
         if self._blamed is not None:
             self._blamed = self._until.verdict = None
-        self._register.tell("WorkersFailed", reason, now)
+        self._register.tell(EventKind.WORKERS_FAILED, reason, now)
         self._by_workers = True
         if self._roster.limbo.intersection(self._round.members):
             self._broken = reason
@@ -454,7 +457,7 @@ class Formation:
         self._broken, self._by_workers = "", False
         self._until = Deadlines(forming=now + self._elasticity.forming_timeout)
         text = f"round {record.number} forms with {len(members)} nodes: {record.reason}"
-        self._register.tell("RoundForming", text, now)
+        self._register.tell(EventKind.ROUND_FORMING, text, now)
         for node in self._roster:
             node.state, node.told, node.missing = LocalState.IDLE, "", ()
         for member in record.members:
@@ -470,7 +473,7 @@ class Formation:
         self._register.set_phase(RoundPhase.RUNNING, reason=self._round.record.reason)
         nodes, world = len(self._round.members), self._round.world_size
         text = f"round {self._round.number}: {nodes} nodes, {world} workers"
-        self._register.tell("RoundRunning", text, now)
+        self._register.tell(EventKind.ROUND_RUNNING, text, now)
         for member in self._round.members:
             self._roster[member].state = LocalState.RUNNING
             self._register.send_start(member)
@@ -482,9 +485,7 @@ class Formation:
         """The job is over, for whatever reason."""
         self._register.set_job(outcome=outcome, reason=reason, report=report)
         self._until = Deadlines()
-        self._register.tell(
-            f"Job{outcome.value.capitalize()}", f"the job {outcome.value}: {reason}", now
-        )
+        self._register.tell(ENDINGS[outcome], f"the job {outcome.value}: {reason}", now)
         if done := self._register.done():
             for node in self._roster:
                 self._register.send(node.id, done)

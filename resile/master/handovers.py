@@ -8,6 +8,7 @@ always ends: the round breaks, or every member is told that it is cancelled.
 
 from __future__ import annotations
 
+from resile.job.events import EventKind
 from resile.master.handover import Handover, Stage
 from resile.master.register import Register
 from resile.wire import messages
@@ -151,7 +152,7 @@ class Handovers:
             labels = {node.id: node.label for node in self._register.roster}
             leaving = {*self._leaving(), *(node for node in handover.members if node == also)}
             outcome = handover.outcome(leaving, labels)
-            self._register.tell("HandedOver", f"{handover.reason}: {outcome}", now)
+            self._register.tell(EventKind.HANDED_OVER, f"{handover.reason}: {outcome}", now)
 
     def _ask(self, handover: Handover, member: int) -> None:
         ask = messages.Handover(

@@ -11,6 +11,7 @@ from itertools import takewhile
 
 import msgspec
 
+from resile.job.events import EventKind
 from resile.master.records import EventRecord, event_key
 from resile.wire.messages import FromMaster
 
@@ -67,9 +68,15 @@ class Journal:
         return now + self.wall_offset
 
     def tell(
-        self, kind: str, text: str, now: float, *, round: int, node: int | None = None
+        self, kind: EventKind, text: str, now: float, *, round: int, node: int | None = None
     ) -> None:
         """Note what happened, for people."""
+        self.write(kind.value, text, now, round=round, node=node)
+
+    def write(
+        self, kind: str, text: str, now: float, *, round: int, node: int | None = None
+    ) -> None:
+        """As :meth:`tell`, for somebody of another version, who may have other kinds."""
         seq = self.last_seq + 1
         event = EventRecord(
             seq=seq, time=self.wall(now), kind=kind, text=text, node=node, round=round

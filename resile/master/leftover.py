@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from resile.job.elasticity import Elasticity
+from resile.job.events import EventKind
 from resile.master.register import Register
 from resile.master.roster import Node
 from resile.wire.messages import Wait
@@ -69,7 +70,7 @@ class Leftover:
             f"the nodes that left the job '{register.job.job}' at round {number} are gone: it goes "
             "on with the settings of those who are here, and with all restarts"
         )
-        register.tell("JobContinued", text, now)
+        register.tell(EventKind.JOB_CONTINUED, text, now)
         if self._how_to_forget:
             text += f"; to forget it, {self._how_to_forget}"
         for present in register.roster:

@@ -254,8 +254,7 @@ def _is_over(service: MasterService) -> bool:
     empty_for = time.monotonic() - service.emptied_at
     if not service.ever_joined:
         return empty_for > LONELY
-    last = service.membership.journal.events[-1].kind if service.membership.journal.events else ""
-    return last == "NodeLeft" or empty_for > ABANDONED
+    return service.membership.job.left_on_purpose or empty_for > ABANDONED
 
 
 def _allow_many_connections() -> None:

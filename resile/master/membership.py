@@ -13,6 +13,7 @@ when the lease is over. What follows for the round is decided in ``formation``.
 from __future__ import annotations
 
 from resile.job.elasticity import Elasticity
+from resile.job.events import EventKind
 from resile.master.formation import Formation
 from resile.master.journal import Instructions, Journal
 from resile.master.leftover import Leftover
@@ -316,8 +317,10 @@ class Membership:
     def left(self, fence: Fence, reason: str, *, now: float) -> None:
         """A node goes on purpose."""
         if node := self.roster.get(fence.node):
-            self._register.tell("NodeLeft", f"{node.label} left: {reason}", now, node=node.id)
+            text = f"{node.label} left: {reason}"
+            self._register.tell(EventKind.NODE_LEFT, text, now, node=node.id)
             self._formation.leaves_early(node, now)
+            self._register.went(on_purpose=True)
             self._remove(node, f"{node.label} left", now)
             self._formation.consider(now)
 
@@ -337,7 +340,7 @@ class Membership:
         if elasticity != self.elasticity and not self.job.outcome:
             note = _difference(elasticity, self.elasticity)
             self._register.set_job(elasticity=elasticity)
-            self._register.tell("JobChanged", f"{note} from now on", now)
+            self._register.tell(EventKind.JOB_CHANGED, f"{note} from now on", now)
             for node in self.roster:
                 self._register.welcome(node, self.round.number if node.id in self.round else 0)
             self._formation.consider(now)
@@ -417,7 +420,7 @@ class Membership:
     def _resume(self, sentence: str, now: float) -> None:
         self._formation.resume(now)
         if self.job.outcome is None:
-            self._register.tell("MasterReturned", sentence, now)
+            self._register.tell(EventKind.MASTER_RETURNED, sentence, now)
 
     # --- coming and going -------------------------------------------------------------------
 
@@ -430,7 +433,10 @@ class Membership:
         node = Node(record=record, lease_until=lease_until, warm=hello.warm)
         self._register.add(node)
         self._register.tell(
-            "NodeJoined", f"{node.label} joined{_from_where(hello.info)}", now, node=node.id
+            EventKind.NODE_JOINED,
+            f"{node.label} joined{_from_where(hello.info)}",
+            now,
+            node=node.id,
         )
         self._register.welcome(node, 0, note=_difference(self.elasticity, hello.elasticity))
         self._leftover.joined(node, hello.elasticity)
@@ -481,8 +487,11 @@ class Membership:
 
     def _evict(self, node: Node, why: str, now: float) -> None:
         self._register.send(node.id, Fenced(reason=why))
-        self._register.tell("NodeLost", f"{node.label} was put out: {why}", now, node=node.id)
+        self._register.tell(
+            EventKind.NODE_LOST, f"{node.label} was put out: {why}", now, node=node.id
+        )
         self._formation.evicted(node, why, now)
+        self._register.went(on_purpose=False)
         self._remove(node, f"{node.label} was lost", now)
 
     def _remove(self, node: Node, reason: str, now: float) -> None:

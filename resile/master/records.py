@@ -13,9 +13,17 @@ import msgspec
 
 from resile.decoding import decode_msgpack
 from resile.job.elasticity import Elasticity
+from resile.job.events import EventKind
 from resile.job.status import JobStatus
 from resile.master.shards_records import DatasetRecords, decode_shards
 from resile.wire.messages import FailureReport, NodeInfo, Outcome, StoreAddress
+
+ENDINGS = {
+    Outcome.SUCCEEDED: EventKind.JOB_SUCCEEDED,
+    Outcome.FAILED: EventKind.JOB_FAILED,
+    Outcome.STOPPED: EventKind.JOB_STOPPED,
+}
+"""What is told when a job ends."""
 
 
 class RoundPhase(Enum):
@@ -59,6 +67,9 @@ class JobRecord(msgspec.Struct, frozen=True, kw_only=True):
 
     recalled: int = 0
     """The round that was taken over from what agents hold, if a master ever lost its memory."""
+
+    left_on_purpose: bool = False
+    """Whether the last node that is out of the job said that it goes."""
 
     outcome: Outcome | None = None
     reason: str = ""

@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 
 from resile.job.elasticity import Elasticity
+from resile.job.events import EventKind
 from resile.master.journal import Journal
 from resile.master.records import (
     JOB_KEY,
@@ -131,6 +132,11 @@ class Register:
             node.record = msgspec.structs.replace(node.record, reached_in=self.round.number)
             self.journal.keep(node_key(node.id), node.record)
 
+    def went(self, *, on_purpose: bool) -> None:
+        """How the latest node went that is out of the job."""
+        if self.job.left_on_purpose is not on_purpose:
+            self.set_job(left_on_purpose=on_purpose)
+
     def remove(self, node: Node) -> None:
         """A node is out of the job."""
         self.roster.remove(node)
@@ -173,6 +179,6 @@ class Register:
             node.told = reason
             self.send(node.id, Wait(reason=reason, stop_workers=True))
 
-    def tell(self, kind: str, text: str, now: float, *, node: int | None = None) -> None:
+    def tell(self, kind: EventKind, text: str, now: float, *, node: int | None = None) -> None:
         """Note what happened, for people."""
         self.journal.tell(kind, text, now, round=self.round.number, node=node)

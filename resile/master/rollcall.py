@@ -7,6 +7,7 @@ until another node can take its place, or as long as a missing node is waited fo
 
 from __future__ import annotations
 
+from resile.job.events import EventKind
 from resile.master.formation import Formation
 from resile.master.register import Register
 from resile.master.roster import Node
@@ -51,4 +52,4 @@ class RollCall:
                 f"{node.label} has given no sign of life for {self._register.elasticity.lease:g} "
                 "s; it is not put out, because nobody could take its place"
             )
-            self._register.tell("NodeSilent", text, now, node=node.id)
+            self._register.tell(EventKind.NODE_SILENT, text, now, node=node.id)

@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from resile.job.events import EventKind
 from resile.master.journal import Journal
 from resile.master.shards_dataset import Client, Dataset
 from resile.master.shards_records import BegunRecord, DatasetRecords
@@ -173,7 +174,7 @@ class ShardBook:
         self.datasets[begin.dataset] = dataset
         left = "no end" if dataset.pool.left is None else f"{dataset.pool.left:,} records left"
         text = f"'{begin.dataset}' begins epoch {begin.epoch} with {left}"
-        self._journal.tell("DatasetBegun", text, now, round=taker.round or 0)
+        self._journal.tell(EventKind.DATASET_BEGUN, text, now, round=taker.round or 0)
         return Begun(epoch=begin.epoch)
 
     def _join(self, taker: Taker, begin: Begin, dataset: Dataset) -> Begun | NotAccepted:
@@ -260,13 +261,13 @@ class ShardBook:
             if count := dataset.release(client):
                 name = dataset.begun.dataset
                 text = f"{client} is gone: {count} shards of '{name}' can be taken again"
-                self._journal.tell("ShardsReturned", text, now, round=0)
+                self._journal.tell(EventKind.SHARDS_RETURNED, text, now, round=0)
 
     def _expire(self, now: float) -> None:
         for dataset in self._roundless():
             if count := dataset.expire(now):
                 text = f"{count} leases of '{dataset.begun.dataset}' ran out of time"
-                self._journal.tell("ShardsReturned", text, now, round=0)
+                self._journal.tell(EventKind.SHARDS_RETURNED, text, now, round=0)
 
 
 def _why_malformed(begin: Begin) -> str | None:

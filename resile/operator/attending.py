@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 
 from resile.control.observed import ObservedNode
+from resile.job.events import EventKind
 from resile.job.spec import ElasticJob
 from resile.job.status import JobStatus
 from resile.operator.attendants import Attendants, Unattended
@@ -63,7 +64,7 @@ class Attending:
         master = current_master(self._masters, self._means.world.machines)
         why = self._memory.unattended or master_trouble(master)
         if why and why != self._memory.no_master:
-            self._means.teller.tell_job(self._raw, "NoMaster", why, warning=True)
+            self._means.teller.tell_job(self._raw, EventKind.NO_MASTER, why)
         self._memory.no_master = why
         return why
 
@@ -136,7 +137,7 @@ class Attending:
         secret = await self._secret(known)
         await self._attendants.serve()
         if not await self._attendants.group() and memory.line is None:
-            self._means.teller.tell_job(self._raw, "NoPodGroups", NO_POD_GROUPS, warning=True)
+            self._means.teller.tell_job(self._raw, EventKind.NO_POD_GROUPS, NO_POD_GROUPS)
         if memory.line is not None and memory.line.secret != secret:
             await memory.close()
         if memory.line is None:
@@ -174,4 +175,4 @@ class Attending:
             self._means.world.pods.put(pod)
             what = "another master is started" if self._masters else "the master is started"
             text = f"{what}: {pod['metadata']['name']}"
-            self._means.teller.tell_job(self._raw, "MasterStarted", text)
+            self._means.teller.tell_job(self._raw, EventKind.MASTER_STARTED, text)

@@ -18,6 +18,7 @@ from resile.control.observed import INVALID_SPEC, Observed, ObservedNode
 from resile.control.orders import orders_for, unanswered_orders
 from resile.control.reconcile import reconcile
 from resile.job.compact import compact, published
+from resile.job.events import EventKind
 from resile.job.node import LIVE
 from resile.job.outline import outline
 from resile.job.spec import ElasticJob
@@ -233,7 +234,7 @@ class Look:
         if refused is not None and refused.reason == INVALID_SPEC:
             known = self._before.condition(ConditionType.CREATED)
             if known is None or known.message != refused.message:
-                self._means.teller.tell_job(self._raw, INVALID_SPEC, refused.message)
+                self._means.teller.tell_job(self._raw, EventKind.INVALID_SPEC, refused.message)
 
     def _publish(self, status: JobStatus) -> None:
         """Have the master told whom to expect."""

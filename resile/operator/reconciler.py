@@ -9,11 +9,11 @@ import asyncio
 import logging
 from datetime import datetime, timezone
 
-from resile.control.observed import INVALID_SPEC
 from resile.decoding import DecodeError, convert
 from resile.job.cluster import managed_elsewhere
 from resile.job.compact import unpacked
 from resile.job.errors import ManifestError
+from resile.job.events import EventKind
 from resile.job.manifest import job_from_data
 from resile.job.podneeds import kubernetes_problems
 from resile.job.spec import ElasticJob
@@ -93,7 +93,7 @@ class Reconciler:
         after = refused_status(before, why, generation=generation, now=datetime.now(timezone.utc))
         if after != before:
             await self._means.write(raw, after)
-            self._means.teller.tell_job(raw, INVALID_SPEC, why, warning=True)
+            self._means.teller.tell_job(raw, EventKind.INVALID_SPEC, why)
 
 
 def _sound_job(raw: KubeObject) -> ElasticJob:

@@ -6,6 +6,7 @@ import logging
 from collections.abc import Iterable
 
 from resile.control.pods import one_line
+from resile.job.events import EventKind, Severity, severity_of
 from resile.job.status import DecisionNote
 from resile.operator.recorder import EventRecorder
 from resile.operator.world import Key, World
@@ -16,11 +17,6 @@ __all__ = ["Teller"]
 
 log = logging.getLogger("resile.operator")
 
-TROUBLE = frozenset(
-    {"NodeGivenUp", "JobFailed", "InvalidSpec", "NodeRelaunched", "NodeLost", "NowhereToGo"}
-)
-"""What `kubectl describe` should show as a warning."""
-
 
 class Teller:
     """Tells people."""
@@ -29,35 +25,34 @@ class Teller:
         self._recorder = recorder
         self._world = world
 
-    def tell_job(
-        self,
-        job: KubeObject,
-        reason: str,
-        text: str,
-        *,
-        warning: bool = False,
-        at: float | None = None,
-    ) -> None:
-        """Something about a job as a whole; ``at``: when it happened, if not now."""
-        metadata = job["metadata"]
-        if self._recorder.record(job, reason, text, warning=warning or reason in TROUBLE, at=at):
-            name = f"{metadata['namespace']}/{metadata['name']}"
-            log.info("%s: %s: %s", name, reason, one_line(text))
+    def tell_job(self, job: KubeObject, kind: EventKind, text: str) -> None:
+        """Something about a job as a whole."""
+        self._tell(job, kind.value, text)
 
     def tell_notes(self, job: KubeObject, notes: Iterable[DecisionNote]) -> None:
         """What was decided; also on the pod that it concerns."""
         namespace = job["metadata"]["namespace"]
         for note in notes:
-            self.tell_job(job, note.reason, note.sentence)
+            self._tell(job, note.reason, note.sentence)
             pod = self._world.pods.store.get((namespace, note.node)) if note.node else None
             if pod is not None:
                 self._recorder.record(
-                    pod, note.reason, note.sentence, warning=note.reason in TROUBLE
+                    pod, note.reason, note.sentence, warning=_is_warning(note.reason)
                 )
 
     def tell_training(self, key: Key, events: Iterable[EventView]) -> None:
-        """What the master tells of the training."""
+        """What the master tells of the training; one of another version may have other kinds."""
         job = self._world.jobs.store.get(key)
         if job is not None:
             for event in events:
-                self.tell_job(job, one_line(event.kind), event.text, at=event.time)
+                self._tell(job, one_line(event.kind), event.text, at=event.time)
+
+    def _tell(self, job: KubeObject, kind: str, text: str, *, at: float | None = None) -> None:
+        """``at``: when it happened, if not now."""
+        if self._recorder.record(job, kind, text, warning=_is_warning(kind), at=at):
+            name = f"{job['metadata']['namespace']}/{job['metadata']['name']}"
+            log.info("%s: %s: %s", name, kind, one_line(text))
+
+
+def _is_warning(kind: str) -> bool:
+    return severity_of(kind) is Severity.WARNING

@@ -9,6 +9,7 @@ from __future__ import annotations
 from datetime import datetime
 
 from resile.control.observed import UNSCHEDULABLE
+from resile.job.events import EventKind
 from resile.job.node import NodePhase
 from resile.job.status import DecisionNote, JobStatus, NodeStatus
 
@@ -22,18 +23,23 @@ def told_by(before: JobStatus, after: JobStatus, *, now: datetime) -> tuple[Deci
     for rank in after.nodes:
         told = _change(known.get((rank.role, rank.rank)), rank)
         if told is not None:
-            reason, sentence = told
-            notes.append(DecisionNote(time=now, reason=reason, sentence=sentence, node=rank.name))
+            kind, sentence = told
+            notes.append(
+                DecisionNote(time=now, reason=kind.value, sentence=sentence, node=rank.name)
+            )
     return tuple(notes)
 
 
-def _change(before: NodeStatus | None, after: NodeStatus) -> tuple[str, str] | None:
+def _change(before: NodeStatus | None, after: NodeStatus) -> tuple[EventKind, str] | None:
     same = before is not None and before.id == after.id
     if _unschedulable(after) and not (same and before is not None and _unschedulable(before)):
-        return "NodePending", f"{after.name} (rank {after.rank}) is pending: {after.message}"
+        return (
+            EventKind.NODE_PENDING,
+            f"{after.name} (rank {after.rank}) is pending: {after.message}",
+        )
     runs = after.phase is NodePhase.RUNNING
     if runs and not (same and before is not None and before.phase is NodePhase.RUNNING):
-        return "NodeStarted", f"{after.name} (rank {after.rank}) is running"
+        return EventKind.NODE_STARTED, f"{after.name} (rank {after.rank}) is running"
     return None
 
 

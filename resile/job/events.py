@@ -1,0 +1,116 @@
+"""Everything that can happen to a job and is told to people, each with a name and a severity.
+
+Masters, controllers and the operator tell of the same kinds, so that a dashboard, a filter and
+`kubectl get events` can rely on one list. On the wire and in stores a kind is its text: readers of
+another version may meet one that they do not know.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+
+__all__ = ["EventKind", "Severity", "severity_of"]
+
+
+class Severity(Enum):
+    """How much an event wants to be looked at."""
+
+    NORMAL = "Normal"
+    NOTICE = "Notice"
+    """Nothing is wrong, but the job does not train as it did."""
+
+    WARNING = "Warning"
+
+
+class EventKind(Enum):
+    """What happened. The value is the reason of a Kubernetes Event."""
+
+    # Nodes, as the master sees them
+    NODE_JOINED = "NodeJoined"
+    NODE_LEFT = "NodeLeft"
+    NODE_LOST = "NodeLost"
+    NODE_SILENT = "NodeSilent"
+    NODE_DISMISSED = "NodeDismissed"
+
+    # Nodes, as the controller and the platform see them
+    NODE_ADOPTED = "Adopted"
+    NODE_PENDING = "NodePending"
+    NODE_STARTED = "NodeStarted"
+    NODE_SUCCEEDED = "NodeSucceeded"
+    NODE_RELAUNCHED = "NodeRelaunched"
+    NODE_GIVEN_UP = "NodeGivenUp"
+    NOWHERE_TO_GO = "NowhereToGo"
+
+    # The training
+    ROUND_FORMING = "RoundForming"
+    ROUND_RUNNING = "RoundRunning"
+    WORKERS_FAILED = "WorkersFailed"
+    HANDED_OVER = "HandedOver"
+    DATASET_BEGUN = "DatasetBegun"
+    SHARDS_RETURNED = "ShardsReturned"
+
+    # The job as a whole
+    JOB_SUCCEEDED = "JobSucceeded"
+    JOB_FAILED = "JobFailed"
+    JOB_STOPPED = "JobStopped"
+    JOB_CONTINUED = "JobContinued"
+    JOB_CHANGED = "JobChanged"
+    JOB_SUSPENDED = "JobSuspended"
+    JOB_RESUMED = "JobResumed"
+    JOB_EXPIRED = "JobExpired"
+    SCALING_UP = "ScalingUp"
+    SCALING_DOWN = "ScalingDown"
+    INVALID_SPEC = "InvalidSpec"
+    NO_POD_GROUPS = "NoPodGroups"
+
+    # Its master
+    MASTER_STARTED = "MasterStarted"
+    MASTER_RETURNED = "MasterReturned"
+    NO_MASTER = "NoMaster"
+
+    # What users asked for
+    SCALE_REQUESTED = "ScaleRequested"
+    SUSPEND_REQUESTED = "SuspendRequested"
+    RESUME_REQUESTED = "ResumeRequested"
+    DELETION_REQUESTED = "DeletionRequested"
+
+    @property
+    def severity(self) -> Severity:
+        """How much it wants to be looked at."""
+        if self in _WARNINGS:
+            return Severity.WARNING
+        return Severity.NOTICE if self in _NOTICES else Severity.NORMAL
+
+
+_WARNINGS = frozenset(
+    {
+        EventKind.NODE_LOST,
+        EventKind.NODE_RELAUNCHED,
+        EventKind.NODE_GIVEN_UP,
+        EventKind.NOWHERE_TO_GO,
+        EventKind.WORKERS_FAILED,
+        EventKind.JOB_FAILED,
+        EventKind.INVALID_SPEC,
+        EventKind.NO_POD_GROUPS,
+        EventKind.NO_MASTER,
+    }
+)
+_NOTICES = frozenset(
+    {
+        EventKind.NODE_LEFT,
+        EventKind.NODE_SILENT,
+        EventKind.NODE_DISMISSED,
+        EventKind.NODE_PENDING,
+        EventKind.ROUND_FORMING,
+        EventKind.JOB_EXPIRED,
+        EventKind.JOB_STOPPED,
+    }
+)
+
+
+def severity_of(kind: str) -> Severity:
+    """The severity of a kind by its text; of one that is not known, normal."""
+    try:
+        return EventKind(kind).severity
+    except ValueError:
+        return Severity.NORMAL
