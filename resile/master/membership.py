@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from resile.job.elasticity import Elasticity
 from resile.job.events import EventKind
+from resile.job.rendezvous_conf import write_roles
 from resile.master.formation import Formation
 from resile.master.journal import Instructions, Journal
 from resile.master.leftover import Leftover
@@ -505,9 +506,14 @@ def _from_where(info: NodeInfo) -> str:
     return "" if info.host == info.name else f" from {info.host}"
 
 
+def _readable(setting: object) -> str:
+    """A setting as ``--rdzv-conf`` takes it."""
+    return write_roles(setting) if isinstance(setting, tuple) else str(setting)
+
+
 def _difference(ours: Elasticity, theirs: Elasticity) -> str:
     """What a newcomer asked for and does not get, because the job was agreed on otherwise."""
     fields = Elasticity.__struct_fields__
     names = [name for name in fields if getattr(ours, name) != getattr(theirs, name)]
-    changed = ", ".join(f"{name}={getattr(ours, name)}" for name in names)
+    changed = ", ".join(f"{name}={_readable(getattr(ours, name))}" for name in names)
     return f"the job runs with {changed}" if changed else ""

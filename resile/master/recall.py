@@ -144,18 +144,10 @@ class Recall:
             store=members[0][1].store,
         )
         round = Round(record, {member.node: member.info for member, _ in members})
+        run = members[0][1].run
         return all(
-            _as_told(part) == _as_told(self._told_by(round, member, part))
+            _comparable(part) == _comparable(_start_in(round, member, part, run=run))
             for member, part in members
-        )
-
-    def _told_by(self, round: Round, member: Holding, part: Start) -> Start:
-        return round.start_for(
-            member.node,
-            run=self._in_order()[0][1].run,
-            restarts=part.restart_count,
-            max_restarts=part.max_restarts,
-            neighbour=part.neighbour,
         )
 
     def _round_record(self) -> RoundRecord:
@@ -180,8 +172,19 @@ class Recall:
         return f"this master has lost its memory and asks what its nodes hold: {self._shortage()}"
 
 
-def _as_told(start: Start) -> Start:
-    """Without what follows from the rest, and what agents of older versions were not told."""
+def _start_in(round: Round, member: Holding, part: Start, *, run: str) -> Start:
+    """The Start that a member would get in ``round``, with the counts of the one it holds."""
+    return round.start_for(
+        member.node,
+        run=run,
+        restarts=part.restart_count,
+        max_restarts=part.max_restarts,
+        neighbour=part.neighbour,
+    )
+
+
+def _comparable(start: Start) -> Start:
+    """A Start without ``role_place``: it follows from the rest, and older agents do not hold it."""
     return msgspec.structs.replace(start, role_place=None)
 
 

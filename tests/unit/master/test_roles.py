@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
 from resile.job.elasticity import ElasticityError, RoleSize
@@ -104,6 +105,16 @@ def test_a_role_that_does_not_train_here_is_refused_by_name() -> None:
     assert isinstance(refusal, Refused)
     assert refusal.final
     assert refusal.reason == "no node of role 'evaluator' trains in this job, only chief, worker"
+
+
+def test_changed_sizes_are_told_as_they_are_written() -> None:
+    job = model()
+    larger = msgspec.convert({**WORKER, "max_nodes": 5}, RoleSize)
+    chief = job.elasticity.roles[0]
+    changed = msgspec.structs.replace(job.elasticity, max_nodes=6, roles=(chief, larger))
+    job.membership.adapt(changed, now=job.now)
+    told = job.membership.journal.events[-1].text
+    assert told == ("the job runs with max_nodes=6, roles=chief:1:1:1/worker:1:5:1 from now on")
 
 
 def test_a_master_that_lost_its_memory_has_the_same_ranks_again() -> None:
