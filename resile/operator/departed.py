@@ -36,7 +36,7 @@ class _Gone:
 
 
 class Departed:
-    """Of all jobs."""
+    """Remembers deleted pods of all jobs for a while, by their jobs and uids."""
 
     def __init__(
         self, *, kept_for: float = KEPT_FOR, clock: Callable[[], float] = time.monotonic

@@ -14,12 +14,13 @@ and the text sets no variable that the package mentions.
 """
 
 import sys
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Protocol
 
 from .cache import Learnt, PreloadCache
 from .command import WorkerCommand
 from .companions import companions
+from .inside.importers import with_parents
 from .inside.messages import Ready
 from .inside.place import is_place
 from .inside.trusted import is_trusted, may_be_preloaded_at_once
@@ -186,13 +187,11 @@ class Knowledge:
 
     def _is_blocked(self, name: str) -> bool:
         """Whether a module or one of its parents must not be imported ahead."""
-        return any(each in self._unfit for each in _with_parents(name))
+        return any(each in self._unfit for each in with_parents(name))
 
     def _is_held_back(self, name: str) -> bool:
         """Whether a module or one of its parents imports a package that is awaited."""
-        return any(
-            not self._awaited.isdisjoint(self._needs.get(e, ())) for e in _with_parents(name)
-        )
+        return any(not self._awaited.isdisjoint(self._needs.get(e, ())) for e in with_parents(name))
 
     def _is_own(self, name: str) -> bool:
         return name.partition(".")[0] in self._own or name in self._own
@@ -260,12 +259,6 @@ def _candidates(command: WorkerCommand, text: Scan) -> list[str]:
     target = command.target
     names = [*text.libraries, *companions(text)]
     return [name for name in names if name not in (target, f"{target}.__main__")]
-
-
-def _with_parents(name: str) -> Iterator[str]:
-    while name:
-        yield name
-        name = name.rpartition(".")[0]
 
 
 def _of_interest(variables: Iterable[str]) -> set[str]:

@@ -1,4 +1,4 @@
-"""Who imports whom: what is held against a module is held against all that import it.
+"""The graph of imports: what is held against a module is held against all that import it.
 
 A module that was there already when another asked for it did nothing at that time. Yet if it stays
 out, importing the other would load it. So blame goes along every import that was seen, and one
@@ -44,13 +44,14 @@ def _importers(footprints: Mapping[str, Footprint]) -> dict[str, dict[str, None]
     importers: dict[str, dict[str, None]] = {}
     for name, footprint in footprints.items():
         for need in footprint.needs:
-            for each in _with_parents(need):
+            for each in with_parents(need):
                 if each != name:
                     importers.setdefault(each, {})[name] = None
     return importers
 
 
-def _with_parents(name: str) -> Iterator[str]:
+def with_parents(name: str) -> Iterator[str]:
+    """Yield a module and the packages that it is in, the outermost last."""
     while name:
         yield name
         name = name.rpartition(".")[0]
