@@ -42,8 +42,8 @@ class RoleSize(msgspec.Struct, frozen=True, kw_only=True):
         """Refuse what no set of nodes could satisfy."""
         if not 0 <= self.min_nodes <= self.max_nodes <= MOST_NODES:
             raise ElasticityError(
-                f"role {self.name}: MIN ({self.min_nodes}) and MAX ({self.max_nodes}) must be "
-                f"0 <= MIN <= MAX <= {MOST_NODES}"
+                f"role {self.name}: MIN nodes must be 0 to MAX, and MAX at most {MOST_NODES}, "
+                f"not {self.min_nodes} and {self.max_nodes}"
             )
         if self.node_unit < 1:
             raise ElasticityError(f"role {self.name}: node_unit must be at least 1")

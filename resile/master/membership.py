@@ -157,7 +157,10 @@ class Membership:
             return Refused(reason=reason, final=True)
         if not self.elasticity.knows(hello.info.role):
             names = ", ".join(role.name for role in self.elasticity.roles)
-            reason = f"no node of role '{hello.info.role}' trains in this job, only {names}"
+            reason = (
+                f"no node of role '{hello.info.role}' trains in this job, only {names}: "
+                "give one of these with --role"
+            )
             return Refused(reason=reason, final=True)
         if done := self._register.done():
             return self._too_late(hello, done)

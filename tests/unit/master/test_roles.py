@@ -104,7 +104,10 @@ def test_a_role_that_does_not_train_here_is_refused_by_name() -> None:
     refusal = stray.told[-1]
     assert isinstance(refusal, Refused)
     assert refusal.final
-    assert refusal.reason == "no node of role 'evaluator' trains in this job, only chief, worker"
+    assert refusal.reason == (
+        "no node of role 'evaluator' trains in this job, only chief, worker: "
+        "give one of these with --role"
+    )
 
 
 def test_changed_sizes_are_told_as_they_are_written() -> None:
