@@ -13,7 +13,7 @@ __all__ = ["EventKind", "Severity", "severity_of"]
 
 
 class Severity(Enum):
-    """How much an event wants to be looked at."""
+    """The severity of an event: a Warning becomes a Kubernetes Event of type Warning."""
 
     NORMAL = "Normal"
     NOTICE = "Notice"
@@ -23,7 +23,7 @@ class Severity(Enum):
 
 
 class EventKind(Enum):
-    """What happened. The value is the reason of a Kubernetes Event."""
+    """A kind of event. The value is the reason of a Kubernetes Event."""
 
     # Nodes, as the master sees them
     NODE_JOINED = "NodeJoined"
@@ -76,7 +76,7 @@ class EventKind(Enum):
 
     @property
     def severity(self) -> Severity:
-        """How much it wants to be looked at."""
+        """The severity of every event of this kind."""
         if self in _WARNINGS:
             return Severity.WARNING
         return Severity.NOTICE if self in _NOTICES else Severity.NORMAL

@@ -74,7 +74,7 @@ Fields = Callable[[], dict[str, Any]]
 
 
 class Builder(Protocol):
-    """What becomes of values of the script's own classes."""
+    """Makes values of the script's own classes from their names and contents."""
 
     @property
     def for_keys(self) -> Builder:

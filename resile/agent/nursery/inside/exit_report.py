@@ -1,4 +1,4 @@
-"""What a process has become by its end, written to a file: for comparing warm and cold workers.
+"""The state of a process at its end, written to a file: for comparing warm and cold workers.
 
 Asked for by a variable, which nobody sees later. The report is made by the first function that was
 registered to be called at exit, which is the last one to run. Values that are alike in any two
