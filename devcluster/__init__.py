@@ -11,6 +11,7 @@ How the rooms fit together:
     machine         can this machine do it;  packages: what Debian adds
     build           Kubernetes' binaries, from source (apt_sources: where the source is, repairs:
                     what a newer Go needs changed in it)
+    release         which Kubernetes a cluster runs, and what differs between versions
     credentials     keys, certificates (certificates: how they are signed) and kubeconfigs
     daemons         processes that stay;  identity: who they are;  detach: how they begin
     control_plane   command lines of what runs once

@@ -4,6 +4,7 @@ import functools
 import signal
 import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import ParamSpec
 
 import click
@@ -51,11 +52,16 @@ def cli() -> None: ...
     show_default=True,
     help="How many nodes; a running cluster gets those it lacks and keeps those it has.",
 )
+@click.option(
+    "--binaries",
+    type=click.Path(exists=True, file_okay=False, path_type=Path),
+    help="A folder with Kubernetes' binaries, of any version; otherwise those built here.",
+)
 @command
-def up(nodes: int) -> None:
+def up(nodes: int, binaries: Path | None) -> None:
     """Bring the cluster up, or mend it."""
     progress = Progress(click.echo)
-    cluster = Cluster.up(nodes=nodes, progress=progress)
+    cluster = Cluster.up(nodes=nodes, binaries=binaries, progress=progress)
     click.echo(f"\nThe cluster is up. To use it:\n\n  export KUBECONFIG={cluster.kubeconfig}")
 
 
@@ -81,7 +87,7 @@ def build() -> None:
     check_machine()
     layout = Layout.default()
     ensure_binaries(layout, progress=Progress(click.echo))
-    click.echo(f"The binaries are in {layout.binaries}.")
+    click.echo(f"The binaries are in {layout.built.folder}.")
 
 
 @cli.command("node-stop")

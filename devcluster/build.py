@@ -20,9 +20,8 @@ from devcluster.lock import exclusive
 from devcluster.machine import architecture
 from devcluster.packages import TO_BUILD, install, missing
 from devcluster.progress import Progress
+from devcluster.release import BINARIES, missing_binaries
 from devcluster.repairs import REPAIRS, repaired
-
-BINARIES = ("kube-apiserver", "kube-controller-manager", "kube-proxy", "kube-scheduler", "kubelet")
 
 _APT = Path("/etc/apt")
 _STILL_AT_IT = 30.0
@@ -32,21 +31,22 @@ def ensure_binaries(
     layout: Layout, *, progress: Progress, binaries: Sequence[str] = BINARIES
 ) -> None:
     """Build what is missing; several callers at once build once."""
-    if _are_there(layout.binaries, binaries):
+    folder = layout.built.folder
+    if not missing_binaries(folder, binaries):
         return
     lock = layout.cache / "kubernetes-build.lock"
     with exclusive(lock, waiting=lambda: progress.reached("waiting for another build to end")):
-        if _are_there(layout.binaries, binaries):
+        if not missing_binaries(folder, binaries):
             return
         if packages := missing(TO_BUILD):
             progress.reached(f"installing with apt-get: {' '.join(packages)}")
             install(packages)
         work = _new_work_folder(layout)
         _build(work, binaries, progress)
-        shutil.rmtree(layout.binaries, ignore_errors=True)
-        (work / "done").rename(layout.binaries)
+        shutil.rmtree(folder, ignore_errors=True)
+        (work / "done").rename(folder)
         shutil.rmtree(work)
-        progress.reached(f"Kubernetes {KUBERNETES_VERSION} is in {layout.binaries}")
+        progress.reached(f"Kubernetes {KUBERNETES_VERSION} is in {folder}")
 
 
 def _new_work_folder(layout: Layout) -> Path:
@@ -58,10 +58,6 @@ def _new_work_folder(layout: Layout) -> Path:
     for leftover in layout.cache.glob(f"{prefix}*"):
         shutil.rmtree(leftover, ignore_errors=True)
     return Path(tempfile.mkdtemp(prefix=prefix, dir=layout.cache))
-
-
-def _are_there(folder: Path, binaries: Sequence[str]) -> bool:
-    return all((folder / name).is_file() for name in binaries)
 
 
 def _build(work: Path, binaries: Sequence[str], progress: Progress) -> None:

@@ -29,14 +29,20 @@ class Cluster:
         return cls(layout)
 
     @classmethod
-    def up(cls, *, nodes: int = 2, progress: Progress | None = None) -> "Cluster":
-        """The cluster, brought up or mended if need be, with at least this many nodes."""
+    def up(
+        cls, *, nodes: int = 2, binaries: Path | None = None, progress: Progress | None = None
+    ) -> "Cluster":
+        """The cluster, brought up or mended if need be, with at least this many nodes.
+
+        With ``binaries``, a folder, Kubernetes is the one in there; otherwise the one that the
+        cluster runs already, or for a new cluster the one that is built here.
+        """
         layout = Layout.default()
         progress = progress or Progress()
         with exclusive(
             layout.lock, waiting=lambda: progress.reached("waiting for another command")
         ):
-            bring_up(layout, count=nodes, progress=progress)
+            bring_up(layout, count=nodes, binaries=binaries, progress=progress)
         return cls(layout)
 
     @staticmethod

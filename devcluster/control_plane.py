@@ -61,7 +61,7 @@ def apiserver(layout: Layout) -> Daemon:
     return _daemon(
         layout,
         "apiserver",
-        str(layout.binaries / "kube-apiserver"),
+        layout.release.program("kube-apiserver"),
         *("--bind-address", CONTROL_ADDRESS, "--advertise-address", CONTROL_ADDRESS),
         *("--secure-port", str(API_PORT), "--etcd-servers", ETCD_URL),
         *("--service-cluster-ip-range", SERVICE_NETWORK),
@@ -87,7 +87,7 @@ def controller_manager(layout: Layout) -> Daemon:
     return _daemon(
         layout,
         "controller-manager",
-        str(layout.binaries / "kube-controller-manager"),
+        layout.release.program("kube-controller-manager"),
         *_client_flags(layout, "controller-manager"),
         *("--root-ca-file", str(layout.certificates / "ca.crt")),
         *("--service-account-private-key-file", str(layout.certificates / "service-account.key")),
@@ -102,7 +102,7 @@ def scheduler(layout: Layout) -> Daemon:
     return _daemon(
         layout,
         "scheduler",
-        str(layout.binaries / "kube-scheduler"),
+        layout.release.program("kube-scheduler"),
         *_client_flags(layout, "scheduler"),
     )
 
@@ -112,7 +112,7 @@ def proxy(layout: Layout) -> Daemon:
     return _daemon(
         layout,
         "proxy",
-        str(layout.binaries / "kube-proxy"),
+        layout.release.program("kube-proxy"),
         *("--kubeconfig", str(layout.component_kubeconfig("proxy"))),
         *("--hostname-override", layout.node(1).name, "--proxy-mode", "iptables"),
         *("--cluster-cidr", CLUSTER_NETWORK, "--nodeport-addresses", CLUSTER_NETWORK),
@@ -165,7 +165,8 @@ def _client_flags(layout: Layout, name: str) -> tuple[str, ...]:
     """Common to scheduler and controller manager; only one of each runs, so none is elected."""
     return (
         *("--kubeconfig", str(layout.component_kubeconfig(name)), "--leader-elect=false"),
-        *("--bind-address", CONTROL_LOOPBACK, "--port", "0"),
+        *("--bind-address", CONTROL_LOOPBACK),
+        *(("--port", "0") if layout.release.has_insecure_ports else ()),
         *("--cert-dir", str(layout.state / "served" / name)),
         *("--kube-api-qps", "100", "--kube-api-burst", "200"),
     )

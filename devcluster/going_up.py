@@ -5,6 +5,8 @@ empty machine, from a cluster that lost processes, and from an `up` that was kil
 """
 
 from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
 
 from devcluster import control_plane, node_life, nodes
 from devcluster.api import Api
@@ -21,6 +23,7 @@ from devcluster.network import ensure_control_bridge
 from devcluster.packages import TO_RUN, install, missing
 from devcluster.pause import ensure_pause_image
 from devcluster.progress import Progress
+from devcluster.release import Release, release_in, remember
 from devcluster.waiting import holds_within
 
 # Six seconds on a quiet machine with two cores; a busy one may need ten times as long.
@@ -28,10 +31,12 @@ _API_WITHIN = 90.0
 _NODES_WITHIN = 180.0
 
 
-def bring_up(layout: Layout, *, count: int, progress: Progress) -> None:
+def bring_up(
+    layout: Layout, *, count: int, progress: Progress, binaries: Path | None = None
+) -> None:
     """Bring up a cluster with at least `count` nodes; all are Ready when this returns."""
     ensure_machine(progress)
-    ensure_binaries(layout, progress=progress)
+    _choose_release(layout, binaries, progress=progress)
     ensure_pause_image(layout)
     _prepare(layout)
     members = [layout.node(index + 1) for index in range(max(count, len(layout.nodes())))]
@@ -91,10 +96,25 @@ def wait_for_nodes(layout: Layout, members: Sequence[Node]) -> None:
         for daemon in others:
             daemon.require()
         account = api.get("/api/v1/namespaces/default/serviceaccounts/default")
-        return bool(account and account.get("secrets")) and not late()
+        return pods_can_use(account, release=layout.release) and not late()
 
     if not holds_within(_NODES_WITHIN, ready, pause=0.3):
         raise ClusterError(f"not Ready after {_NODES_WITHIN:g} s: {late()}; logs: {layout.logs}")
+
+
+def pods_can_use(account: dict[str, Any] | None, *, release: Release) -> bool:
+    """Whether a service account is complete: a pod that names one that is not is refused."""
+    if account is None:
+        return False
+    return bool(account.get("secrets")) or not release.makes_account_secrets
+
+
+def _choose_release(layout: Layout, binaries: Path | None, *, progress: Progress) -> None:
+    """Settle which Kubernetes runs: the one named, else the cluster's, else the one built here."""
+    release = release_in(binaries) if binaries else layout.release
+    if release == layout.built:
+        ensure_binaries(layout, progress=progress)
+    remember(release, layout.release_note)
 
 
 def _prepare(layout: Layout) -> None:

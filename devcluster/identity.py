@@ -11,9 +11,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 
-# Fields of /proc/<pid>/stat, counted after the program's name.
-_STATE = 0
-_START_TIME = 19
+from resile.system.processes import boot_id, start_time
 
 
 @dataclass(frozen=True)
@@ -26,7 +24,7 @@ class Identity:
 
     def is_running(self) -> bool:
         """Whether this very process exists and has not ended."""
-        return self.boot == this_boot() and start_time(self.pid) == self.start_time
+        return self.boot == boot_id() and start_time(self.pid) == self.start_time
 
     def started_at(self) -> datetime:
         """When it was started, in whole seconds, rounded down."""
@@ -65,18 +63,3 @@ def read(pid_file: Path) -> Identity | None:
         return parse(pid_file.read_text())
     except FileNotFoundError:
         return None
-
-
-def start_time(pid: int) -> int | None:
-    """When a process was started, in clock ticks since boot; None when it is gone or a zombie."""
-    try:
-        stat = Path(f"/proc/{pid}/stat").read_text(errors="replace")
-    except (FileNotFoundError, ProcessLookupError):
-        return None
-    fields = stat.rpartition(")")[2].split()
-    return None if fields[_STATE] in "ZX" else int(fields[_START_TIME])
-
-
-def this_boot() -> str:
-    """Different after every reboot."""
-    return Path("/proc/sys/kernel/random/boot_id").read_text().strip()

@@ -1,4 +1,4 @@
-"""Where everything is: folders, names, addresses and ports. Pure, so that all parts agree.
+"""Where everything is: folders, names, addresses and ports. All parts agree because they ask here.
 
 Two folders. The *cache* outlives clusters: binaries, the pause image, the registry's images. The
 *state* is one cluster and is gone after `down`.
@@ -15,6 +15,8 @@ import os
 import string
 from dataclasses import dataclass
 from pathlib import Path
+
+from devcluster.release import Release, remembered
 
 KUBERNETES_VERSION = "1.20.2"
 
@@ -128,8 +130,15 @@ class Layout:
         return cls(default_cache())
 
     @property
-    def binaries(self) -> Path:
-        return self.cache / f"kubernetes-{KUBERNETES_VERSION}"
+    def built(self) -> Release:
+        """Kubernetes as it is built here."""
+        folder = self.cache / f"kubernetes-{KUBERNETES_VERSION}"
+        return Release(folder, KUBERNETES_VERSION)
+
+    @property
+    def release(self) -> Release:
+        """Kubernetes as the cluster runs it, or would."""
+        return remembered(self.release_note) or self.built
 
     @property
     def registry(self) -> Path:
@@ -157,6 +166,11 @@ class Layout:
     @property
     def kubeconfig(self) -> Path:
         return self.state / "kubeconfig"
+
+    @property
+    def release_note(self) -> Path:
+        """Which Kubernetes the cluster was brought up with."""
+        return self.state / "kubernetes.json"
 
     @property
     def certificates(self) -> Path:

@@ -30,11 +30,12 @@ def containerd(layout: Layout, node: Node) -> Daemon:
 
 
 def kubelet(layout: Layout, node: Node) -> Daemon:
+    release = layout.release
     argv = (
-        *(str(layout.binaries / "kubelet"), "--config", str(node.kubelet_config)),
+        *(release.program("kubelet"), "--config", str(node.kubelet_config)),
         *("--kubeconfig", str(node.kubeconfig)),
         *("--hostname-override", node.name, "--node-ip", node.address),
-        *("--container-runtime", "remote"),
+        *(("--container-runtime", "remote") if release.has_dockershim else ()),
         *("--container-runtime-endpoint", f"unix://{node.containerd_socket}"),
     )
     # Else it asks a cloud's metadata service for credentials, outside this machine.
@@ -116,6 +117,7 @@ def kubelet_config(layout: Layout, node: Node) -> dict[str, Any]:
         "cgroupDriver": "cgroupfs",
         "cgroupRoot": f"/{node.cgroup}",
         "failSwapOn": False,
+        **({"failCgroupV1": False} if layout.release.judges_cgroups else {}),
         "oomScoreAdj": 0,
         "clusterDNS": [CONTROL_ADDRESS],
         "clusterDomain": CLUSTER_DOMAIN,

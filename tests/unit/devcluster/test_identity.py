@@ -13,8 +13,9 @@ import pytest
 from devcluster import identity
 from devcluster.daemons import Daemon, start_all, stop_all
 from devcluster.errors import DaemonFailed
-from devcluster.identity import Identity, parse, start_time, this_boot
+from devcluster.identity import Identity, parse
 from devcluster.waiting import holds_within
+from resile.system.processes import boot_id, start_time
 
 SLEEP = ("/bin/sleep", "60")
 
@@ -34,13 +35,13 @@ def daemon(folder: Path, *argv: str) -> Daemon:
 def test_this_process_is_running() -> None:
     mine = start_time(os.getpid())
     assert mine is not None
-    assert Identity(os.getpid(), mine, this_boot()).is_running()
+    assert Identity(os.getpid(), mine, boot_id()).is_running()
 
 
 def test_a_reused_pid_is_somebody_else(stranger: subprocess.Popen[bytes]) -> None:
     began = start_time(stranger.pid)
     assert began is not None
-    earlier = Identity(stranger.pid, began - 1, this_boot())
+    earlier = Identity(stranger.pid, began - 1, boot_id())
     assert not earlier.is_running()
     assert not earlier.send(signal.SIGKILL)
     assert stranger.poll() is None
@@ -56,7 +57,7 @@ def test_a_process_of_another_boot_is_gone(stranger: subprocess.Popen[bytes]) ->
 def test_a_process_was_started_at_a_time(stranger: subprocess.Popen[bytes]) -> None:
     began = start_time(stranger.pid)
     assert began is not None
-    started = Identity(stranger.pid, began, this_boot()).started_at()
+    started = Identity(stranger.pid, began, boot_id()).started_at()
     age = (datetime.now(timezone.utc) - started).total_seconds()
     assert 0 <= age < 30
 
