@@ -1,10 +1,8 @@
 """What can be asked of a Kubernetes API server, with objects as plain dicts.
 
-The paths and bodies are ours, on lightkube's connection. Its own resources are not used: the typed
-ones forget fields newer than the models they were generated from, and the generic ones know no
-precondition on a delete and no logs, and cut a watch event in two where a string holds a line
-separator that is none in JSON (U+0085). What comes back is what the server sent, decoded and
-otherwise untouched.
+Paths and bodies are written here, and what comes back is what the server sent, decoded and
+otherwise untouched. The generated types of client libraries forget fields that are newer than they
+are, and would break the pods of users who set them.
 
 Nothing is retried here, because only the caller knows whether that is safe and how long it may
 take. Every failure is one of :mod:`resile.platform.kubernetes.errors`.
@@ -18,9 +16,8 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Literal
 
-from lightkube.config.kubeconfig import SingleConfig
-
 from resile.platform.kubernetes.connection import REQUEST_TIMEOUT, Connection
+from resile.platform.kubernetes.entries import ClusterConfig
 from resile.platform.kubernetes.errors import Gone, refusal_of
 from resile.platform.kubernetes.kinds import PODS, Kind, KubeObject
 from resile.platform.kubernetes.kubeconfig import find_cluster
@@ -63,7 +60,7 @@ class KubeClient:
     means all of them.
     """
 
-    def __init__(self, config: SingleConfig, *, namespace: str | None = None) -> None:
+    def __init__(self, config: ClusterConfig, *, namespace: str | None = None) -> None:
         self.namespace: str = namespace or config.namespace
         self._connection = Connection(config, agent=FIELD_OWNER)
 
@@ -272,18 +269,22 @@ class KubeClient:
         container: str | None = None,
         follow: bool = False,
         tail: int | None = None,
-        since_seconds: int | None = None,
+        since: str | None = None,
+        timestamps: bool = False,
         previous: bool = False,
     ) -> AsyncGenerator[bytes, None]:
         """What a container wrote, in pieces as they come; with ``follow`` until it ends.
 
+        ``since``: only lines of that second and later, as RFC 3339 has it. ``timestamps``: each
+        line after the time at which it was written.
         Has to be closed by who leaves earlier, as a watch.
         """
         query = {
             "container": container or "",
             "follow": "true" if follow else "",
             "tailLines": "" if tail is None else str(tail),
-            "sinceSeconds": "" if since_seconds is None else str(since_seconds),
+            "sinceTime": since or "",
+            "timestamps": "true" if timestamps else "",
             "previous": "true" if previous else "",
         }
         path = self._path(PODS, pod, namespace, subresource="log")

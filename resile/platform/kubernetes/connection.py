@@ -1,84 +1,78 @@
 """The HTTP underneath: a request in, a decoded answer or one of our errors out.
 
-lightkube finds out how to authenticate and whom to trust; nothing else of it is used, and no error
-of it or of the HTTP client leaves this module. What it does not know of a kubeconfig is added
-here: whom to impersonate, proxies, the name that a server's certificate has, and credential
-plugins (``credentials``).
+On aiohttp, as everything else here that speaks HTTP; no error of it leaves this module. One pool of
+connections is shared by all requests and made with the first of them, because it belongs to the
+event loop that runs then.
+
+A GET or DELETE goes out a second time, by aiohttp itself, if the kept connection that it was sent
+on turns out to be closed. Anything else is sent once.
 """
 
 from __future__ import annotations
 
+import asyncio
+import os
 import ssl
 from collections.abc import AsyncGenerator, Iterator, Mapping
 from contextlib import aclosing, contextmanager
-from pathlib import Path
-from typing import Any
 from urllib.parse import quote
 
-import httpx2
+import aiohttp
 import msgspec
-from lightkube.config.client_adapter import ConnectionParams
-from lightkube.config.kubeconfig import SingleConfig
-from lightkube.config.models import Cluster, User
-from lightkube.core.exceptions import ConfigError as LightkubeConfigError
+from multidict import CIMultiDict
+from yarl import URL
 
 from resile.decoding import DecodeError, decode_json
-from resile.platform.kubernetes.credentials import PluginAuth, PluginEntry
+from resile.platform.kubernetes.authentication import Credential, authentication_of
+from resile.platform.kubernetes.credentials import PluginAuth
+from resile.platform.kubernetes.entries import ClusterConfig, UserEntry
 from resile.platform.kubernetes.errors import ConfigError, Invalid, Unreachable, refusal
 from resile.platform.kubernetes.kinds import KubeObject
+from resile.platform.kubernetes.proxies import proxy_for
+from resile.platform.kubernetes.tls import tls_context
 
-__all__ = ["REQUEST_TIMEOUT", "ClusterEntry", "Connection", "UserEntry"]
+__all__ = ["REQUEST_TIMEOUT", "Connection"]
 
 REQUEST_TIMEOUT = 10.0
 """An API server under load answers within seconds; one that takes longer is as good as away."""
 
+CONNECTIONS = 100
+"""At the same time. All jobs of an operator share them; watches and followed logs hold one each."""
+
 IN_A_HEADER = "!#$&'*+.^_`|~"
 """What may stand in a header's name, beside what never needs quoting."""
 
-
-class ClusterEntry(Cluster):
-    """A kubeconfig's cluster, with what lightkube leaves out."""
-
-    proxy_url: str | None = msgspec.field(name="proxy-url", default=None)
-    tls_server_name: str | None = msgspec.field(name="tls-server-name", default=None)
-
-
-class UserEntry(User):
-    """A kubeconfig's user, likewise."""
-
-    exec: PluginEntry | None = None
-    as_user: str | None = msgspec.field(name="as", default=None)
-    as_uid: str | None = msgspec.field(name="as-uid", default=None)
-    as_groups: list[str] | None = msgspec.field(name="as-groups", default=None)
-    as_extra: dict[str, list[str]] | None = msgspec.field(name="as-user-extra", default=None)
+UNAUTHORIZED = 401
 
 
 class Connection:
     """The way to one API server, as one user. Nothing is sent before the first request."""
 
-    def __init__(self, config: SingleConfig, *, agent: str) -> None:
+    def __init__(self, config: ClusterConfig, *, agent: str) -> None:
         self.server: str = config.cluster.server
-        name = getattr(config.cluster, "tls_server_name", None)
-        self._extensions = {"sni_hostname": name} if name else {}
         try:
-            self._http = _client(config)
-        except (LightkubeConfigError, ssl.SSLError, OSError, ValueError, ImportError) as error:
+            self._tls = tls_context(config.cluster, config.user)
+        except (ssl.SSLError, OSError, ValueError) as error:
             raise ConfigError(
                 f"the credentials of context {config.context_name!r} cannot be used: {error}"
             ) from None
-        self._http.headers["User-Agent"] = agent
+        self._auth = authentication_of(config.user, tls=self._tls)
+        self._proxy = proxy_for(config)
+        self._tls_name = config.cluster.tls_server_name or None
+        self._headers = _headers(config.user, agent=agent)
+        self._session: aiohttp.ClientSession | None = None
 
     @property
     def awaited(self) -> str:
         """Who has to answer at the moment, in words: a plugin is asked before the server is."""
-        auth = self._http.auth
-        if isinstance(auth, PluginAuth) and auth.asking:
-            return str(auth)
+        if isinstance(self._auth, PluginAuth) and self._auth.asking:
+            return str(self._auth)
         return f"the API server at {self.server}"
 
     async def aclose(self) -> None:
         """Hang up."""
-        await self._http.aclose()
+        if self._session is not None:
+            await self._session.close()
 
     async def ask(
         self,
@@ -90,36 +84,30 @@ class Connection:
         content: str = "application/json",
     ) -> KubeObject:
         """The answer to one request. Values of ``query`` that are empty are left out."""
-        content_sent = None if body is None else _encoded(body)
+        request = _Request(
+            method,
+            self._url(path, query or {}),
+            body=None if body is None else _encoded(body),
+            content=content,
+            silence=REQUEST_TIMEOUT,
+        )
+        answer = await self._send(request)
         with self._plain_errors():
-            answer = await self._http.request(
-                method,
-                path,
-                params=_given(query or {}),
-                content=content_sent,
-                headers={} if body is None else {"Content-Type": content},
-                extensions=self._extensions,
-            )
-        if not answer.is_success:
-            raise refusal(answer.status_code, answer.content)
-        return self.decoded(answer.content)
+            received = await answer.read()
+        if not _is_success(answer):
+            raise refusal(answer.status, received)
+        return self.decoded(received)
 
     async def stream(
         self, path: str, *, query: Mapping[str, str], silence: float | None
     ) -> AsyncGenerator[bytes, None]:
         """An answer that goes on and on, in pieces; Unreachable after ``silence`` seconds of it."""
-        timeout = httpx2.Timeout(REQUEST_TIMEOUT, read=silence)
+        answer = await self._send(_Request("GET", self._url(path, query), silence=silence))
         with self._plain_errors():
-            async with self._http.stream(
-                "GET",
-                path,
-                params=_given(query),
-                timeout=timeout,
-                extensions=self._extensions,
-            ) as answer:
-                if not answer.is_success:
-                    raise refusal(answer.status_code, await answer.aread())
-                async for chunk in answer.aiter_bytes():
+            async with answer:
+                if not _is_success(answer):
+                    raise refusal(answer.status, await answer.read())
+                async for chunk in answer.content.iter_any():
                     yield chunk
 
     async def lines(
@@ -142,69 +130,89 @@ class Connection:
                 f"what answers at {self.server} is no Kubernetes API server: {error}"
             ) from None
 
+    def _url(self, path: str, query: Mapping[str, str]) -> URL:
+        """Of a path that is quoted; a server's own address may have a path, too."""
+        url = URL(self.server.rstrip("/") + path, encoded=True)
+        return url.with_query({name: value for name, value in query.items() if value})
+
+    async def _send(self, request: _Request) -> aiohttp.ClientResponse:
+        """The beginning of the answer. Credentials that are refused are renewed, once."""
+        credential = await self._auth.credential()
+        answer = await self._send_as(credential, request)
+        if answer.status == UNAUTHORIZED:
+            with self._plain_errors():
+                await answer.read()  # which gives the connection back
+            renewed = await self._auth.credential(refused=credential)
+            if renewed != credential:
+                answer = await self._send_as(renewed, request)
+        return answer
+
+    async def _send_as(self, credential: Credential, request: _Request) -> aiohttp.ClientResponse:
+        headers = CIMultiDict[str]()
+        if request.body is not None:
+            headers["Content-Type"] = request.content
+        if credential.authorization is not None:
+            headers["Authorization"] = _sendable("Authorization", credential.authorization)
+        with self._plain_errors():
+            return await self._opened().request(
+                request.method,
+                request.url,
+                data=request.body,
+                headers=headers,
+                timeout=aiohttp.ClientTimeout(connect=REQUEST_TIMEOUT, sock_read=request.silence),
+                allow_redirects=False,
+                proxy=self._proxy,
+                server_hostname=self._tls_name,
+            )
+
+    def _opened(self) -> aiohttp.ClientSession:
+        if self._session is None:
+            self._session = aiohttp.ClientSession(
+                connector=aiohttp.TCPConnector(limit=CONNECTIONS, ssl=self._tls),
+                headers=self._headers,
+                cookie_jar=aiohttp.DummyCookieJar(),
+            )
+        return self._session
+
     @contextmanager
     def _plain_errors(self) -> Iterator[None]:
-        """Say the libraries' errors in ours."""
+        """Say the library's errors in ours."""
         try:
             yield
-        except (httpx2.HTTPError, httpx2.InvalidURL) as error:
+        except (aiohttp.ClientError, asyncio.TimeoutError, OSError) as error:
             raise Unreachable(
                 f"the API server at {self.server} does not answer: {_why(error)}"
             ) from None
-        except (LightkubeConfigError, OSError) as error:
-            # Troubles of connections were above: only a file with a token gets here.
-            raise ConfigError(f"no credentials for {self.server}: {error}") from None
 
 
-def _client(config: SingleConfig) -> httpx2.AsyncClient:
-    cluster, user = config.cluster, config.user
-    assert user is not None, "where nobody is named there is an empty user"
-    _look_at_files(cluster, user)
-    proxy = getattr(cluster, "proxy_url", None) or None
-    parameters = ConnectionParams(timeout=httpx2.Timeout(REQUEST_TIMEOUT), proxy=proxy)
-    settings: dict[str, Any] = parameters.httpx_params(config)
-    if isinstance(user, UserEntry):
-        settings["headers"] = _impersonating(user)
-        # As kubectl has it: a plugin is asked only where there are no other credentials.
-        if user.exec and not (user.token or user.token_file):
-            settings["auth"] = PluginAuth(user.exec, trust=settings["verify"])
-    try:
-        return httpx2.AsyncClient(**settings)
-    except (ValueError, ImportError) as error:
-        if proxy is None:
-            raise
-        raise ConfigError(
-            f"the 'proxy-url' in {config.fname} (context {config.context_name!r}) "
-            f"cannot be used: {error}"
-        ) from None
+class _Request(msgspec.Struct, frozen=True):
+    """A request; it may have to be sent twice. ``silence``: seconds without a byte of answer."""
+
+    method: str
+    url: URL
+    silence: float | None
+    body: bytes | None = None
+    content: str = ""
 
 
-def _look_at_files(cluster: Cluster, user: User) -> None:
-    """The library that reads them does not say which of them is missing."""
-    named = {
-        "certificate-authority": cluster.certificate_auth,
-        "client-certificate": None if user.client_cert_data else user.client_cert,
-        "client-key": None if user.client_key_data else user.client_key,
-    }
-    for key, path in named.items():
-        if path is None:
-            continue
-        try:
-            Path(path).open("rb").close()
-        except OSError as error:
-            raise ConfigError(
-                f"the {key!r} that the kubeconfig names cannot be read: {path}: {error.strerror}"
-            ) from None
-
-
-def _impersonating(user: UserEntry) -> list[tuple[bytes, bytes]]:
-    """The headers that make requests another's. Go's client sends UTF-8, too."""
+def _headers(user: UserEntry, *, agent: str) -> CIMultiDict[str]:
+    """The headers of all requests: among them those that make requests another's."""
     told = [("Impersonate-User", user.as_user), ("Impersonate-Uid", user.as_uid)]
     told += [("Impersonate-Group", group) for group in user.as_groups or ()]
-    for key, values in (user.as_extra or {}).items():
+    for key, values in (user.as_user_extra or {}).items():
         header = f"Impersonate-Extra-{quote(key, safe=IN_A_HEADER)}"
         told += [(header, value) for value in values]
-    return [(name.encode(), text.encode()) for name, text in told if text]
+    headers = CIMultiDict({"User-Agent": agent})
+    for name, text in told:
+        if text:
+            headers.add(name, _sendable(name, text))
+    return headers
+
+
+def _sendable(header: str, text: str) -> str:
+    if any(end in text for end in "\r\n\0"):
+        raise ConfigError(f"the credentials hold a line break, which no {header} header can")
+    return text
 
 
 def _encoded(body: object) -> bytes:
@@ -215,11 +223,30 @@ def _encoded(body: object) -> bytes:
         raise Invalid(422, "Invalid", message=f"it cannot be sent: {error}") from None
 
 
-def _given(query: Mapping[str, str]) -> Mapping[str, str]:
-    return {name: value for name, value in query.items() if value}
+def _is_success(answer: aiohttp.ClientResponse) -> bool:
+    return 200 <= answer.status < 300
 
 
 def _why(error: Exception) -> str:
-    if isinstance(error, httpx2.TimeoutException):
+    """aiohttp's sentences name its own objects, and several causes of one failure."""
+    if isinstance(error, asyncio.TimeoutError):
         return "it took too long"
-    return str(error) or "it hung up"
+    if isinstance(error, aiohttp.ClientHttpProxyError):
+        return f"the proxy says {error.status} {error.message}"
+    if isinstance(error, aiohttp.ClientResponseError):
+        return "its answer is no HTTP"
+    if isinstance(error, aiohttp.ClientConnectorCertificateError):
+        cause = error.certificate_error
+        return f"its certificate is not trusted: {getattr(cause, 'verify_message', cause)}"
+    if isinstance(error, aiohttp.ServerDisconnectedError | aiohttp.ClientPayloadError):
+        return "it hung up"
+    if isinstance(error, aiohttp.ClientConnectorError):
+        whom = "the proxy: " if isinstance(error, aiohttp.ClientProxyConnectionError) else ""
+        return whom + _in_words(error.os_error)
+    return _in_words(error) if isinstance(error, OSError) else str(error) or "it hung up"
+
+
+def _in_words(error: OSError) -> str:
+    if isinstance(error, ssl.SSLError) or not error.errno or error.errno < 0:
+        return error.strerror or str(error) or "it hung up"
+    return os.strerror(error.errno)

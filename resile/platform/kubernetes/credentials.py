@@ -1,7 +1,7 @@
 """Credential plugins: programs that a kubeconfig names to be asked who somebody is.
 
-lightkube runs them without a time limit and hides what they say. Here they have one, and their
-complaints and questions are seen: a plugin may open a browser, or want a code typed in.
+They have a time limit, and their complaints and questions are seen: a plugin may open a browser, or
+want a code typed in.
 """
 
 from __future__ import annotations
@@ -11,19 +11,19 @@ import os
 import ssl
 import sys
 import tempfile
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from datetime import datetime, timezone
 from typing import IO
 
-import httpx2
 import msgspec
-from lightkube.config.models import UserExec
 
 from resile.decoding import DecodeError, decode_json
+from resile.platform.kubernetes.entries import PluginEntry
 from resile.platform.kubernetes.errors import ConfigError
+from resile.platform.kubernetes.tls import show_certificate
 
-__all__ = ["PluginAuth", "PluginEntry"]
+__all__ = ["PluginAuth"]
 
 PLUGIN_TIMEOUT = 180.0
 """A credential plugin may open a browser to log in; kubelogin, a common one, waits so long."""
@@ -32,20 +32,16 @@ PLUGIN_APIS = frozenset(
     f"client.authentication.k8s.io/{version}" for version in ("v1", "v1beta1", "v1alpha1")
 )
 
-UNAUTHORIZED = 401
 
-
-class PluginEntry(UserExec):
-    """A user's credential plugin, with what lightkube leaves out."""
-
-    interactive_mode: str | None = msgspec.field(name="interactiveMode", default=None)
-
-
-class _Credential(msgspec.Struct, rename="camel"):
+class _Credential(msgspec.Struct, frozen=True, rename="camel"):
     token: str | None = None
     client_certificate_data: str | None = None
     client_key_data: str | None = None
     expiration_timestamp: datetime | None = None
+
+    @property
+    def authorization(self) -> str | None:
+        return f"Bearer {self.token}" if self.token else None
 
     @property
     def usable(self) -> bool:
@@ -59,21 +55,21 @@ class _PluginAnswer(msgspec.Struct):
     status: _Credential
 
 
-class PluginAuth(httpx2.Auth):
+class PluginAuth:
     """Asks a program for credentials: at first, when they have expired, and when they are refused.
 
     It writes to our stderr, and where a person sits at the terminal it may ask them.
     """
 
-    def __init__(self, plugin: PluginEntry, *, trust: ssl.SSLContext) -> None:
-        """``trust``: what connections are made with; a certificate is added to it."""
-        if plugin.apiVersion not in PLUGIN_APIS:
+    def __init__(self, plugin: PluginEntry, *, tls: ssl.SSLContext) -> None:
+        """``tls``: the settings of all connections; a certificate is added to them."""
+        if plugin.api_version not in PLUGIN_APIS:
             raise ConfigError(
-                f"the credential plugin {plugin.command!r} speaks {plugin.apiVersion!r}; "
+                f"the credential plugin {plugin.command!r} speaks {plugin.api_version!r}; "
                 f"known are: {', '.join(sorted(PLUGIN_APIS))}"
             )
         self._plugin = plugin
-        self._trust = trust
+        self._tls = tls
         self._credential: _Credential | None = None
         self._asking = asyncio.Lock()
 
@@ -86,16 +82,8 @@ class PluginAuth(httpx2.Auth):
         """Whether requests wait for the program."""
         return self._asking.locked()
 
-    async def async_auth_flow(
-        self, request: httpx2.Request
-    ) -> AsyncGenerator[httpx2.Request, httpx2.Response]:
-        """Part of the HTTP client's protocol: yield a request, get its answer."""
-        credential = await self._valid(refused=None)
-        answer = yield _signed(request, credential)
-        if answer.status_code == UNAUTHORIZED:
-            yield _signed(request, await self._valid(refused=credential))
-
-    async def _valid(self, *, refused: _Credential | None) -> _Credential:
+    async def credential(self, *, refused: object = None) -> _Credential:
+        """The last answer, unless it has expired or is the one that was ``refused``."""
         async with self._asking:
             known = self._credential
             if known is None or known is refused or not known.usable:
@@ -106,20 +94,23 @@ class PluginAuth(httpx2.Auth):
         plugin = self._plugin
         interactive = plugin.interactive_mode != "Never" and sys.stdin.isatty()
         info = {
-            "apiVersion": plugin.apiVersion,
+            "apiVersion": plugin.api_version,
             "kind": "ExecCredential",
             "spec": {"interactive": interactive},
         }
         told = {variable.name: variable.value for variable in plugin.env or ()}
         told["KUBERNETES_EXEC_INFO"] = msgspec.json.encode(info).decode()
         environment = {**os.environ, **told}
-        # A file and no pipe: what the plugin leaves running may keep that open for ever.
-        with tempfile.TemporaryFile() as printed:
-            code = await self._run(environment, printed, interactive=interactive)
-            if code:
-                raise self._failed(f"ended with code {code}")
-            printed.seek(0)
-            return printed.read()
+        try:
+            # A file and no pipe: what the plugin leaves running may keep that open for ever.
+            with tempfile.TemporaryFile() as printed:
+                code = await self._run(environment, printed, interactive=interactive)
+                if code:
+                    raise self._failed(f"ended with code {code}")
+                printed.seek(0)
+                return printed.read()
+        except OSError as error:
+            raise self._failed(f"cannot be asked: {error}") from None
 
     async def _run(
         self, environment: Mapping[str, str], printed: IO[bytes], *, interactive: bool
@@ -133,7 +124,7 @@ class PluginAuth(httpx2.Auth):
                 stdout=printed,
             )
         except (OSError, ValueError) as error:
-            hint = " ".join((self._plugin.installHint or "").split())
+            hint = " ".join((self._plugin.install_hint or "").split())
             raise self._failed(f"cannot be run: {error}{hint and '; ' + hint}") from None
         try:
             return await asyncio.wait_for(process.wait(), PLUGIN_TIMEOUT)
@@ -159,20 +150,11 @@ class PluginAuth(httpx2.Auth):
         return credential
 
     def _present(self, certificate: str, key: str) -> None:
-        """From now on to every server; ssl takes it from a file only."""
-        with tempfile.NamedTemporaryFile() as file:
-            file.write(f"{certificate}\n{key}\n".encode())
-            file.flush()
-            try:
-                self._trust.load_cert_chain(file.name)
-            except ssl.SSLError as error:
-                raise self._failed(f"printed a certificate that is none: {error}") from None
+        """From now on to every server."""
+        try:
+            show_certificate(self._tls, certificate.encode(), key.encode())
+        except OSError as error:
+            raise self._failed(f"printed a certificate that cannot be used: {error}") from None
 
     def _failed(self, how: str) -> ConfigError:
         return ConfigError(f"{self} {how}")
-
-
-def _signed(request: httpx2.Request, credential: _Credential) -> httpx2.Request:
-    if credential.token:
-        request.headers["Authorization"] = f"Bearer {credential.token}"
-    return request

@@ -3,80 +3,20 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import os
 import subprocess
 import sys
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+from urllib.parse import parse_qs, urlsplit
 
 import pytest
-import yaml
-
-pytest.importorskip("lightkube")
 
 from resile.platform.kubernetes import credentials
 from resile.platform.kubernetes.client import KubeClient
-from resile.platform.kubernetes.errors import ApiError, ConfigError
+from resile.platform.kubernetes.errors import ApiError, ConfigError, Unreachable
 from resile.platform.kubernetes.kinds import PODS
-
-EMPTY = json.dumps({"items": [], "metadata": {"resourceVersion": "1"}}).encode()
-
-
-@dataclass
-class Listener:
-    """An HTTP server, or a proxy to any, that answers every list with nothing."""
-
-    url: str = ""
-    refused: set[str] = field(default_factory=set)
-    """Tokens that it does not take any more."""
-    heads: list[list[str]] = field(default_factory=list)
-    """The lines of each request."""
-
-    def values(self, header: str) -> list[str]:
-        split = [line.partition(": ") for line in self.heads[-1]]
-        return [text for name, _, text in split if name.lower() == header.lower()]
-
-    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        head = await reader.readuntil(b"\r\n\r\n")
-        self.heads.append(head.decode().split("\r\n"))
-        known = not self.refused.intersection(self.values("Authorization"))
-        status = "200 OK" if known else "401 Unauthorized"
-        length = f"Content-Length: {len(EMPTY)}\r\nConnection: close\r\n\r\n"
-        writer.write(f"HTTP/1.1 {status}\r\n{length}".encode() + EMPTY)
-        await writer.drain()
-        writer.close()
-
-
-@asynccontextmanager
-async def listening() -> AsyncIterator[Listener]:
-    listener = Listener()
-    server = await asyncio.start_server(listener.serve, "127.0.0.1", 0)
-    listener.url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
-    async with server:
-        yield listener
-
-
-def written(
-    folder: Path, url: str, *, user: dict[str, Any], cluster: dict[str, Any] | None = None
-) -> str:
-    config = {
-        "clusters": [{"name": "c", "cluster": {"server": url, **(cluster or {})}}],
-        "users": [{"name": "u", "user": user}],
-        "contexts": [{"name": "one", "context": {"cluster": "c", "user": "u"}}],
-        "current-context": "one",
-    }
-    path = folder / "config"
-    path.write_text(yaml.safe_dump(config))
-    return str(path)
-
-
-async def ask(kubeconfig: str) -> None:
-    async with KubeClient.connect(kubeconfig=kubeconfig) as client:
-        await client.list(PODS)
+from tests.unit.platform.kubernetes.listener import ask, listening, written
 
 
 async def test_requests_are_made_as_somebody_else(tmp_path: Path) -> None:
@@ -114,6 +54,80 @@ async def test_a_proxy_of_an_unknown_kind_is_a_mistake(tmp_path: Path) -> None:
     path = written(tmp_path, "https://one.example", user={}, cluster=cluster)
     with pytest.raises(ConfigError, match=r"the 'proxy-url' in .*config .*gopher"):
         KubeClient.connect(kubeconfig=path)
+
+
+async def test_a_server_behind_tls_is_reached_through_the_proxy(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The proxy is asked for a connection; what it says where it makes none is told."""
+    async with listening() as proxy:
+        monkeypatch.setenv("HTTPS_PROXY", proxy.url.replace("//", "//me:secret@"))
+        monkeypatch.setenv("NO_PROXY", "")
+        proxy.status = "407 Who are you"
+        with pytest.raises(Unreachable, match=r"the proxy says 407 Who are you$"):
+            await ask(written(tmp_path, "https://one.example:6443", user={"token": "t"}))
+    assert proxy.heads[0][0].startswith("CONNECT one.example:6443 ")
+    assert proxy.values("Proxy-Authorization") == ["Basic bWU6c2VjcmV0"]
+    assert proxy.values("Authorization") == [], "the proxy is not to know who we are"
+
+
+async def test_a_server_may_have_a_path(tmp_path: Path) -> None:
+    async with listening() as listener:
+        path = written(tmp_path, f"{listener.url}/k8s/clusters/one/", user={})
+        async with KubeClient.connect(kubeconfig=path) as client:
+            await client.list(PODS, namespace="a", labels="x=a b,y")
+    line = listener.heads[0][0]
+    assert line.startswith("GET /k8s/clusters/one/api/v1/namespaces/a/pods?labelSelector=")
+    query = parse_qs(urlsplit(line.split()[1]).query)
+    assert query == {"labelSelector": ["x=a b,y"], "limit": ["500"]}
+
+
+@pytest.mark.parametrize(
+    "server", ["one.example:6443", "ftp://one.example", "https://", "https://["]
+)
+async def test_an_address_that_is_none_is_a_mistake(tmp_path: Path, server: str) -> None:
+    path = written(tmp_path, server, user={})
+    with pytest.raises(ConfigError, match=r"cluster 'c' has the 'server' .* no address such as"):
+        KubeClient.connect(kubeconfig=path)
+
+
+async def test_a_password_is_sent(tmp_path: Path) -> None:
+    async with listening() as listener:
+        await ask(written(tmp_path, listener.url, user={"username": "zoë", "password": "p"}))
+    assert listener.values("Authorization") == ["Basic em/Dqzpw"]
+
+
+@pytest.mark.parametrize("user", [{"token": "a\nb"}, {"token": "t", "as": "a\r\nHost: b"}])
+async def test_a_line_break_in_credentials_is_a_mistake(
+    tmp_path: Path, user: dict[str, Any]
+) -> None:
+    with pytest.raises(ConfigError, match="hold a line break"):
+        await ask(written(tmp_path, "http://127.0.0.1:1", user=user))
+
+
+async def test_a_token_file_is_read_again_when_its_token_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "token").write_text("old\n")
+    user = {"tokenFile": "token", "token": "another"}
+    async with (
+        listening() as listener,
+        KubeClient.connect(kubeconfig=written(tmp_path, listener.url, user=user)) as client,
+    ):
+        await client.list(PODS)
+        (tmp_path / "token").write_text("new\n")
+        await client.list(PODS)
+        assert listener.values("Authorization") == ["Bearer old"], "not read for every request"
+        listener.refused.add("Bearer old")
+        await client.list(PODS)
+        assert listener.values("Authorization") == ["Bearer new"]
+        listener.refused.add("Bearer new")
+        requests = len(listener.heads)
+        with pytest.raises(ApiError) as refused:
+            await client.list(PODS)
+        assert refused.value.status == 401
+        assert len(listener.heads) == requests + 1, "the same token would be refused again"
+        (tmp_path / "token").unlink()
+        with pytest.raises(ConfigError, match=r"token file .*/token cannot be read: No such file"):
+            await client.list(PODS)
 
 
 # --- credential plugins ---------------------------------------------------------------------
@@ -218,7 +232,7 @@ def test_a_plugin_nobody_waits_for_is_ended_and_named_in_one_line(tmp_path: Path
     [
         ("print('hello')\n", "printed no ExecCredential"),
         ("answer()\n", "printed neither a token nor a certificate with its key"),
-        ("answer(clientCertificateData='x', clientKeyData='y')\n", "a certificate that is none"),
+        ("answer(clientCertificateData='x', clientKeyData='y')\n", "that cannot be used"),
     ],
 )
 async def test_an_answer_that_is_none_is_told(tmp_path: Path, body: str, sentence: str) -> None:
