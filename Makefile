@@ -4,7 +4,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: install check test test-cluster demo bench clean
+.PHONY: install check quick test test-cluster demo bench clean
 
 install: $(STAMP)
 
@@ -21,10 +21,15 @@ check: $(STAMP)
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
+# Before each commit: checks and unit tests, in less than two minutes on two cores.
+quick: check
+	$(BIN)/python -m pytest -q -n 2 tests/unit
+
+# Everything, and at the end what took longest; how long each test took is in build/durations.
 test: check
 	$(BIN)/python -m tests.everything
 
-# On a whole cluster with two nodes, as root: about a quarter of an hour. See docs/cluster.md.
+# On a whole cluster with two nodes, as root. See docs/cluster.md.
 test-cluster: $(STAMP)
 	$(BIN)/python -m tests.oncluster
 
@@ -50,10 +55,12 @@ image: $(STAMP)
 
 # A real Kubernetes on this machine, as root; see docs/cluster.md.
 NODES ?= 2
+# A folder with the binaries of another version of Kubernetes; empty for those that are built here.
+BINARIES ?=
 
 .PHONY: cluster cluster-down cluster-status
 cluster: $(STAMP)
-	$(BIN)/python -m devcluster up --nodes $(NODES)
+	$(BIN)/python -m devcluster up --nodes $(NODES) $(if $(BINARIES),--binaries $(BINARIES))
 
 cluster-down: $(STAMP)
 	$(BIN)/python -m devcluster down

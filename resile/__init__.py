@@ -6,11 +6,14 @@ for, so that the command line does not pay for it.
 
 from __future__ import annotations
 
-import importlib
 from typing import TYPE_CHECKING
+
+from resile.homes import HOMES
+from resile.lazy_exports import lazy_exports
 
 if TYPE_CHECKING:
     from resile.platform.kubernetes.jobs import submit, wait
+    from resile.train.addresses import addresses
     from resile.train.batch import ElasticTrainer
     from resile.train.checkpoint.checkpointer import Checkpointer
     from resile.train.checkpoint.policy import Auto
@@ -37,6 +40,7 @@ __all__ = [
     "MigratableVariable",
     "ShardClient",
     "ShardedDataset",
+    "addresses",
     "migrator",
     "open_dataset",
     "report",
@@ -44,24 +48,4 @@ __all__ = [
     "wait",
 ]
 
-_HOMES = {
-    "Auto": "resile.train.checkpoint.policy",
-    "Checkpointer": "resile.train.checkpoint.checkpointer",
-    "ElasticBatchSampler": "resile.train.data",
-    "ElasticSampler": "resile.train.data",
-    "ElasticTrainer": "resile.train.batch",
-    "MigratableVariable": "resile.train.migrate.variable",
-    "ShardClient": "resile.train.data",
-    "ShardedDataset": "resile.train.data",
-    "migrator": "resile.train.migrate.migrator",
-    "open_dataset": "resile.train.data",
-    "report": "resile.train.progress",
-    "submit": "resile.platform.kubernetes.jobs",
-    "wait": "resile.platform.kubernetes.jobs",
-}
-
-
-def __getattr__(name: str) -> object:
-    if name not in _HOMES:
-        raise AttributeError(f"module 'resile' has no attribute '{name}'")
-    return getattr(importlib.import_module(_HOMES[name]), name)
+__getattr__ = lazy_exports(__name__, HOMES)

@@ -7,6 +7,10 @@ import signal
 
 from hypothesis import settings
 
+from tests.durations import pytest_addoption, pytest_terminal_summary
+
+__all__ = ["pytest_addoption", "pytest_terminal_summary"]
+
 # How long an example takes says more about what else the machine does than about the code.
 settings.register_profile("resile", deadline=None)
 settings.load_profile("resile")

@@ -1,5 +1,7 @@
-"""The tests that need a whole cluster, one by one, as `make test-cluster` runs them.
+"""The tests that need a whole cluster, as `make test-cluster` runs them.
 
+Two at a time, each in a namespace of its own; then, one by one, those that take machines or the API
+server away, or count on all the room there is (`alone`).
 The cluster and the images are made ready first, and a cluster that was not up before is taken down
 afterwards; with RESILE_TEST_KUBECONFIG, that cluster is used as it is. Words after the command go
 to pytest: `python -m tests.oncluster -k suspended`.
@@ -16,8 +18,10 @@ from devcluster import Cluster
 from devcluster.layout import Layout
 from devcluster.progress import Progress
 from tests.kube.cluster.target import NAMED_CLUSTER
+from tests.running import run_tests
 
 TESTS = "tests/kube/cluster"
+AT_ONCE = ("-n", "2")
 
 
 def main(words: Sequence[str] = ()) -> int:
@@ -36,8 +40,7 @@ def main(words: Sequence[str] = ()) -> int:
 
 
 def _run(words: Sequence[str]) -> int:
-    command = [sys.executable, "-m", "pytest", TESTS, "--durations=25", *words]
-    return subprocess.run(command, check=False).returncode
+    return run_tests("cluster", at_once=AT_ONCE, where=(TESTS, *words))
 
 
 if __name__ == "__main__":

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import signal
+import socket
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,7 +16,7 @@ from resile.agent.relay import OutputRelay
 from resile.job.elasticity import Elasticity
 from resile.wire.client import Access
 from resile.wire.endpoint import Endpoint
-from resile.wire.messages import Usage
+from resile.wire.messages import NodeInfo, Usage
 
 
 @dataclass(frozen=True)
@@ -35,6 +37,9 @@ class AgentConfig:
 
     fixed_store: Endpoint | None = None
     """Where the store of every round listens, where the user chose it (static rendezvous)."""
+
+    group: str = ""
+    """The group of nodes that it shares a world with; empty for the job's main group."""
 
     role: str = "default"
     node_rank: int | None = None
@@ -88,3 +93,18 @@ class AgentConfig:
         """How long a worker of a broken round that handles SIGTERM may take to save something: the
         node has to be ready for the next round well before it counts as one that hangs."""
         return min(self.shutdown_timeout, self.elasticity.forming_timeout / 2)
+
+    def node_info(self, *, door: str) -> NodeInfo:
+        """The node as the master and the other nodes see it. ``door``: where their agents reach
+        this one's."""
+        return NodeInfo(
+            name=self.name,
+            host=socket.gethostname(),
+            address=self.address,
+            nproc=self.nproc,
+            role=self.role,
+            rank=self.node_rank,
+            generation=self.generation,
+            pid=os.getpid(),
+            door=door,
+        )

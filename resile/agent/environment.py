@@ -12,14 +12,13 @@ from pathlib import Path
 from string import Template
 
 from resile.agent.nursery import WorkerCommand
+from resile.groupname import GROUP_VARIABLE
 from resile.wire.endpoint import is_loopback
 from resile.wire.messages import RolePlace, Start
 
-PER_WORKER = ("RANK", "LOCAL_RANK", "ROLE_RANK", "TORCHELASTIC_ERROR_FILE")
-
 
 def node_environment(
-    inherited: Mapping[str, str], *, nproc: int, address: str, master: str
+    inherited: Mapping[str, str], *, nproc: int, address: str, master: str, group: str = ""
 ) -> dict[str, str]:
     """What all workers of a node share in all rounds; the nursery imports under it.
 
@@ -28,6 +27,8 @@ def node_environment(
     get large pages where the kernel has them: building a model and restoring it costs much less.
     """
     environment = {**inherited, "RESILE_MASTER": master}
+    if group:
+        environment[GROUP_VARIABLE] = group
     if nproc > 1:
         environment.setdefault("OMP_NUM_THREADS", "1")
     environment.setdefault("PYTHONUNBUFFERED", "1")

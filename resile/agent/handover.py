@@ -13,20 +13,24 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import signal
 import time
 from collections.abc import Callable
 
 from resile.agent.snapshots import Snapshots
+from resile.wire.instructions import HandoverInstruction
 from resile.wire.messages import (
     Fence,
     FromAgent,
     HandedOver,
     Handover,
+    HandoverCancelled,
+    HandoverOver,
+    HandoverPublish,
     HandoverPublished,
+    HandoverStep,
     HandoverTold,
-    Leaving,
 )
+from resile.wire.session import NodeSession
 
 __all__ = ["HandoverPart"]
 
@@ -50,11 +54,13 @@ class HandoverPart:
         self,
         snapshots: Snapshots,
         *,
+        session: NodeSession,
         say: Callable[[FromAgent], None],
         connected: Callable[[], bool] = lambda: True,
     ) -> None:
         """``connected``: whether there is a connection to the master."""
         self._snapshots = snapshots
+        self._session = session
         self._say = say
         self._connected = connected
         self._released = asyncio.Event()
@@ -63,19 +69,25 @@ class HandoverPart:
         """That tell the master how far this node is."""
         self._number = 0
         """The handover that the workers are asked for; 0 for none."""
-        self.newest = 0
-        """The newest that they ever were asked for."""
-        self.offered = ""
-        """Why this node wants to leave, while it waits for the others: a master that comes back
-        meanwhile has to hear it again."""
 
-    def asked(self, fence: Fence, ask: Handover, *, patience: float) -> None:
-        """A change is planned: tell the workers, and the master whether they can save.
+    def carry_out(self, instruction: HandoverInstruction) -> None:
+        """Do what the master says about a planned change."""
+        match instruction:
+            case Handover():
+                self._asked(instruction)
+            case HandoverStep(round=round, handover=number):
+                self._may_choose(number, round=round)
+            case HandoverPublish(handover=number):
+                self._publish(number)
+            case HandoverOver():
+                self.released()
+            case HandoverCancelled(reason=reason):
+                self.called_off(reason)
 
-        ``patience``: for how many seconds workers hold at most.
-        """
-        number = ask.handover
-        self.newest = max(self.newest, number)
+    def _asked(self, ask: Handover) -> None:
+        """A change is planned: tell the workers, and the master whether they can save."""
+        fence, number = self._session.fence, ask.handover
+        patience = self._session.elasticity.longest_hold
         able = self._snapshots.ask_handover(number, round=fence.round, patience=patience)
         self._say(HandoverTold(fence=fence, able=able, handover=number))
         self.forget()
@@ -87,15 +99,16 @@ class HandoverPart:
                 asyncio.create_task(self._watch(patience)),
             ]
 
-    def may_choose(self, number: int, *, round: int) -> None:
+    def _may_choose(self, number: int, *, round: int) -> None:
         """Everybody was asked: the worker of rank 0 may choose the step."""
         if number == self._number:
             self._snapshots.let_choose(number, round=round)
 
-    def publish(self, fence: Fence, number: int, *, patience: float) -> None:
+    def _publish(self, number: int) -> None:
         """Copies alone may not do: say when what was saved is in storage."""
         if number == self._number:
-            telling = self._tell_published(fence, number, patience)
+            patience = self._session.elasticity.handover_timeout
+            telling = self._tell_published(self._session.fence, number, patience)
             self._tasks.append(asyncio.create_task(telling))
 
     def under_way(self, number: int) -> None:
@@ -121,32 +134,34 @@ class HandoverPart:
             task.cancel()
         self._tasks.clear()
 
-    async def offer(
-        self,
-        fence: Fence,
-        reason: str,
-        *,
-        patience: float,
-        unless: asyncio.Task[int],
-        again: asyncio.Queue[signal.Signals],
-    ) -> None:
-        """Let everybody save before this node goes, if its workers can.
+    async def before_leaving(self, reason: str, *, unless: asyncio.Task[int]) -> None:
+        """Have what this node holds saved elsewhere before it goes.
 
-        Ends early when the node's work does, or when it is told a second time to go.
+        Ends early when ``unless``, the node's work, does. May be cancelled: then the node goes
+        without.
         """
         if not self._snapshots.can_hand_over:
-            return
-        self.offered = reason
+            # Between two rounds nobody can save, but this node may hold what others do not.
+            await self._snapshots.secured(patience=self._session.elasticity.handover_timeout)
+        if self._snapshots.can_hand_over and self._session.runs:
+            await self._offer(reason, unless=unless)
+
+    async def _offer(self, reason: str, *, unless: asyncio.Task[int]) -> None:
+        """Let everybody save, and wait for it."""
         self._released.clear()  # of an earlier life of this node
-        self._say(Leaving(fence=fence, reason=reason))
+        leaving = self._session.offer_to_leave(reason)
+        if leaving is None:
+            return
+        self._say(leaving)
         released = asyncio.create_task(self._released.wait())
-        impatient = asyncio.create_task(again.get())
-        await asyncio.wait(
-            [released, impatient, unless], timeout=patience, return_when=asyncio.FIRST_COMPLETED
-        )
-        for task in (released, impatient):
-            task.cancel()
-        self.offered = ""
+        patience = self._session.elasticity.leave_timeout
+        try:
+            await asyncio.wait(
+                [released, unless], timeout=patience, return_when=asyncio.FIRST_COMPLETED
+            )
+        finally:
+            released.cancel()
+            self._session.offer_ended()
 
     async def _tell(self, fence: Fence, number: int) -> None:
         step = await self._snapshots.handed_over()

@@ -29,9 +29,10 @@ class MasterKeeper:
         folder: Path,
         *,
         run_id: str,
-        elasticity: Elasticity,
+        elasticity: Elasticity | None,
         token: str,
     ) -> None:
+        """``elasticity``: the main group's; None where this agent is of another."""
         self._endpoint = endpoint
         self._folder = folder
         self._run_id = run_id

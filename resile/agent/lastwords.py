@@ -12,7 +12,7 @@ from pathlib import Path
 from resile.agent.logs import read_end
 from resile.decoding import decode_python_json
 
-__all__ = ["ErrorFile", "message_of", "read_error_file", "sendable"]
+__all__ = ["ErrorFile", "read_error_file", "sendable"]
 
 LONGEST_ERROR_FILE = 1024 * 1024
 """Bytes. A real one holds a traceback; of a longer one the worker's output has to do."""
@@ -42,11 +42,6 @@ def read_error_file(path: Path) -> ErrorFile:
         return ErrorFile(words, content.decode())
     except (ValueError, KeyError, TypeError, AttributeError):
         return ErrorFile()
-
-
-def message_of(error_file: Path) -> str:
-    """The message in an error file of torch's format; empty if there is none."""
-    return read_error_file(error_file).message
 
 
 def sendable(text: str, longest: int) -> str:

@@ -1,7 +1,8 @@
 """Steps reported by workers: datagrams on a Unix socket, read by the agent, never waited for.
 
 A worker that trains sends a small JSON datagram and goes on; if nobody reads, it is dropped. What
-the agent saw last travels to the master with the lease.
+the agent saw last travels to the master with the lease: of each worker for itself, to tell who is
+slow, and of all together, for people.
 
 An abstract socket has no permissions: every user of the machine can write to it. So the kernel is
 asked who sent each datagram, and only those of the node's own workers, and of processes in their
@@ -18,13 +19,16 @@ import os
 import secrets
 import socket
 import struct
-from collections.abc import Collection
+import time
+from collections.abc import Callable, Collection, Mapping
 from typing import Annotated
 
 import msgspec
 
+from resile.agent.pace import Pace, begun
 from resile.decoding import DecodeError, JsonDecoder
-from resile.wire.messages import Progress
+from resile.job.limits import MOST_WORKERS
+from resile.wire.messages import Progress, RankProgress
 
 __all__ = ["ProgressSocket"]
 
@@ -39,8 +43,9 @@ BATCH = 64
 PAUSE = 0.05
 """Seconds without reading, after datagrams of strangers."""
 
-SENDERS = 256
-"""Processes whose latest report is kept until it is known whether they are workers."""
+SENDERS = MOST_WORKERS + 256
+"""Processes whose latest report is kept until it is known whether they are workers: room for all of
+a node's, and for some that are none."""
 
 _CREDENTIALS = struct.Struct("3i")
 _LARGEST = 4096
@@ -77,15 +82,19 @@ _decoder = JsonDecoder[Report](Report)
 
 
 class ProgressSocket:
-    """Receives reports of the current round."""
+    """Receives reports of the current round. ``clock`` is monotonic."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, clock: Callable[[], float] = time.monotonic) -> None:
         self.name = f"@resile-{secrets.token_hex(8)}"
         """For RESILE_PROGRESS_SOCKET. ``@`` stands for Linux' abstract namespace: no file is left
         behind, however this process ends."""
+        self._clock = clock
         self._round = 0
         self._reports: dict[int, Progress] = {}
         """The latest report of each session, the newest last. A worker leads a session."""
+        self._paces: dict[int, Pace] = {}
+        """Of each session that reported a step. Read by another thread, so never without one that
+        was there."""
         self._latest: Progress | None = None
         self._refused = False
         self._loop = asyncio.get_running_loop()
@@ -98,7 +107,7 @@ class ProgressSocket:
 
     def new_round(self, number: int) -> None:
         """Reports of older rounds no longer count."""
-        self._round, self._reports = number, {}
+        self._round, self._reports, self._paces = number, {}, {}
 
     def latest(self, workers: Collection[int]) -> Progress | None:
         """What workers reported last; ``workers`` are the process ids of the current ones.
@@ -110,6 +119,26 @@ class ProgressSocket:
         if told:
             self._latest = functools.reduce(_added, told)
         return self._latest
+
+    def ranks(self, workers: Mapping[int, int]) -> tuple[RankProgress, ...]:
+        """How far each worker has come that reported a step in this round; ``workers``: the global
+        rank of each by its process id, in the order of their local ranks."""
+        now = self._clock()
+        told = [
+            (local_rank, rank, self._paces.get(pid))
+            for local_rank, (pid, rank) in enumerate(workers.items())
+        ]
+        return tuple(
+            RankProgress(
+                local_rank=local_rank,
+                rank=rank,
+                step=pace.step,
+                age=max(0.0, now - pace.stepped_at),
+                step_time=pace.step_time,
+            )
+            for local_rank, rank, pace in told
+            if pace is not None
+        )
 
     def close(self) -> None:
         """Stop listening."""
@@ -157,6 +186,12 @@ class ProgressSocket:
         known = self._reports.pop(leader, None)
         if known or len(self._reports) < SENDERS:
             self._reports[leader] = report.after(known or Progress())
+            if report.step is not None:
+                self._note_step(leader, report.step)
+
+    def _note_step(self, leader: int, step: int) -> None:
+        now, pace = self._clock(), self._paces.get(leader)
+        self._paces[leader] = begun(step, now) if pace is None else pace.after(step, now=now)
 
 
 def _added(earlier: Progress, later: Progress) -> Progress:

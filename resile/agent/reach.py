@@ -7,9 +7,15 @@ the rule that uses it never fires. The kernel walks all of its table to list a n
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+import asyncio
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
+
+from resile.agent.workers import WorkerGroup
+
+REACH_INTERVAL = 1.0
+"""How often it is looked whether workers have reached the process group, until all have."""
 
 ESTABLISHED = "01"
 
@@ -35,6 +41,29 @@ class Told:
         return replace(
             self, reached=tuple(sorted({*self.reached, *(pids[pid] for pid in connected)}))
         )
+
+
+async def watch_reach(
+    running: Callable[[], WorkerGroup | None],
+    report: Callable[[tuple[int, ...], tuple[int, ...]], None],
+) -> None:
+    """Report the ranks that have reached the process group and those that have not, as it changes.
+
+    Not in the first moments of a round, in which workers restore and need the machine.
+    """
+    told = Told()
+    while True:
+        await asyncio.sleep(REACH_INTERVAL)
+        group = running()
+        if group is None or not group.pids:
+            continue
+        if told.round != group.round:
+            told = Told(group.round)
+            continue
+        now = told.looked(group.pids, group.store_port)
+        if now != told:
+            told = now
+            report(told.reached, tuple(sorted(told.unreached(group.pids).values())))
 
 
 def connected_pids(pids: Iterable[int], port: int) -> set[int]:

@@ -1,17 +1,36 @@
-"""The last thing a failed job prints: which worker failed first, where, when, and its own words."""
+"""How a job ended, for the user and for whoever started this agent.
+
+The last thing a failed job prints: which worker failed first, where, when, and its own words.
+"""
 
 from __future__ import annotations
 
 import json
 import logging
-import signal
 from datetime import datetime
 from pathlib import Path
 
 from resile.decoding import decode_python_json
-from resile.wire.messages import FailureReport, JobDone, WorkerFailure
+from resile.job.exits import NodeExitCode
+from resile.system.exit_status import describe_exit
+from resile.wire.messages import FailureReport, JobDone, Outcome, WorkerFailure
 
 log = logging.getLogger("resile.agent")
+
+
+def conclude(done: JobDone, *, error_file: Path | None) -> int:
+    """Say how the job ended; returns this node's exit code. A failure goes to ``error_file`` too,
+    where there is one."""
+    if done.outcome is Outcome.SUCCEEDED:
+        log.info("the job succeeded")
+        return 0
+    if done.outcome is Outcome.STOPPED:
+        log.info("the job was stopped: %s", done.reason)
+        return NodeExitCode.DRAINED
+    log.error("%s", failure_text(done))
+    if error_file and done.report:
+        pass_on(error_file, done.report)
+    return NodeExitCode.JOB_FAILED
 
 
 def failure_text(done: JobDone) -> str:
@@ -48,16 +67,7 @@ def _first_failure(report: FailureReport) -> list[str]:
 
 def ending(failure: WorkerFailure) -> str:
     """How a worker ended, in words."""
-    code = failure.exit_code
-    if code < 0:
-        try:
-            name = signal.Signals(-code).name
-        except ValueError:
-            name = f"signal {-code}"
-        return f"killed by {name} (exit code {128 - code})"
-    if code == 0:
-        return failure.message
-    return f"exit code {code}"
+    return describe_exit(failure.exit_code) if failure.exit_code else failure.message
 
 
 def pass_on(path: Path, report: FailureReport) -> None:

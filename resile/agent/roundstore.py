@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable
 
 from resile.agent.nursery import Nursery, StoreHost, StoreUnavailable
+from resile.system.exit_status import describe_exit
 from resile.wire.endpoint import Endpoint, free_port, is_this_machine
 from resile.wire.messages import StoreAddress
 
@@ -82,4 +83,4 @@ class RoundStore:
     async def _follow(self, host: StoreHost) -> None:
         code = await host.wait()
         if host is self._host:
-            self._lost(f"the round's store (pid {host.pid}) ended with {code}", code)
+            self._lost(f"the round's store (pid {host.pid}) {describe_exit(code)}", code)

@@ -30,6 +30,9 @@ UNHEARD_GRACE = 1.0
 """Seconds from a signal to SIGKILL for a worker without a handler for it: it ends at once, or it
 ignores the signal and would take any grace to its end."""
 
+LAST_WORDS_WAIT = 0.05
+"""A dead worker's output is read to its end within this, or a grandchild holds the pipe."""
+
 WORDS_LIMIT = 1.0
 """Seconds for which a disk may keep the report of a failure waiting for a worker's last words."""
 
@@ -188,7 +191,8 @@ class WorkerGroup:
         )
 
     async def hear_last_words(self) -> None:
-        """Find out why those failed that did, from their files, within a moment."""
+        """Find out why those failed that did, from their output and files, within a moment."""
+        await asyncio.wait([asyncio.ensure_future(self._read_all())], timeout=LAST_WORDS_WAIT)
         failed = [r for r in self._running if r.exit_code not in (None, 0)]
 
         def read() -> list[tuple[str, str]]:
@@ -200,7 +204,7 @@ class WorkerGroup:
             for running, found in zip(failed, words, strict=True):
                 running.last_words, running.recorded = found
 
-    async def read_all(self) -> None:
+    async def _read_all(self) -> None:
         """Wait until the output of ended workers is read, for the sake of their last words."""
         await asyncio.gather(*(r.log.finish() for r in self._running if r.exit_code is not None))
 
@@ -227,7 +231,7 @@ class WorkerGroup:
     async def _stop(self, grace: float | None, number: signal.Signals) -> None:
         pairs = zip(self._running, self._watchers, strict=True)
         await asyncio.gather(*(self._end(each, watch, grace, number) for each, watch in pairs))
-        await self.read_all()
+        await self._read_all()
 
     async def _end(
         self,

@@ -13,23 +13,13 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import product
 from math import prod
-from typing import Protocol
 
 from resile.checkpoint.errors import PartDamaged
-from resile.checkpoint.part import ITEM_SIZES, PartHeader, PartKind, PartLayout, Placed
+from resile.checkpoint.part import PartKind, Placed
+from resile.checkpoint.readable_part import ReadablePart
+from resile.checkpoint.safetensors_header import ITEM_SIZES
 
-__all__ = ["Piece", "ReadablePart", "WholeTensor", "runs", "whole_tensors"]
-
-
-class ReadablePart(Protocol):
-    """A part, wherever it lies."""
-
-    header: PartHeader
-    layout: PartLayout
-
-    def read(self, begin: int, end: int) -> memoryview:
-        """Bytes from the part's beginning."""
-        ...
+__all__ = ["Piece", "WholeTensor", "runs", "whole_tensors"]
 
 
 @dataclass(frozen=True)

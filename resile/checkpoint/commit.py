@@ -42,12 +42,13 @@ from resile.checkpoint.errors import (
 )
 from resile.checkpoint.fence import Claim, Fence, check, read_fence
 from resile.checkpoint.fence import claim as make_claim
-from resile.checkpoint.manifest import FORMAT, Manifest, PartEntry, encode_manifest
+from resile.checkpoint.manifest import Manifest, PartEntry, encode_manifest, format_for
 from resile.checkpoint.names import ENTRY_ENDING, MANIFEST, PART_ENDING, is_attempt, step_folder
 from resile.checkpoint.part import PartKind, part_name, read_header
 from resile.checkpoint.patience import Patience, insist
 from resile.checkpoint.storage import Storage, read_whole
 from resile.decoding import DecodeError, decode_json
+from resile.groupname import MAIN_GROUP
 
 __all__ = ["new_attempt", "publish", "write_part"]
 
@@ -77,8 +78,8 @@ def write_part(
     """Write one part and then the entry that says it is complete; both are durable on return.
 
     ``part`` may be followed by other bytes (a slot is larger than its part): its header says where
-    it ends. Raises :class:`StorageTrouble` when storage did not come back within the patience, and
-    at once if it is full or not ours to write.
+    it ends, and which group's folder it goes to. Raises :class:`StorageTrouble` when storage did
+    not come back within the patience, and at once if it is full or not ours to write.
     """
     patience = patience or Patience()
     _check_attempt(attempt)
@@ -89,7 +90,7 @@ def write_part(
             f"{len(part)} bytes of {layout.size}"
         )
     name = f"{header.name}.{attempt}"
-    path = f"{step_folder(header.step)}/{name}"
+    path = f"{step_folder(header.step, header.group)}/{name}"
     with part[: layout.size] as exact:
         checksum = insist(
             lambda: _write_hashed(storage, path + PART_ENDING, exact), patience, tell=tell
@@ -131,6 +132,7 @@ def publish(
     world: int,
     replicas: int,
     attempt: str,
+    group: str = MAIN_GROUP,
     job: str = "",
     round: int = 0,
     claim: Claim | None = None,
@@ -140,10 +142,10 @@ def publish(
 ) -> Manifest:
     """Wait until all parts of this attempt are there, then make the checkpoint exist.
 
-    ``world``: of how many rank parts it consists; ``replicas``: of how many replica parts. One
-    writer calls this, after its own parts. ``claim``: the round's, which is made if it was not yet.
-    Raises :class:`PartsMissing` when the patience is over, :class:`Superseded` if another round
-    went on from an earlier step.
+    ``world``: of how many rank parts it consists; ``replicas``: of how many replica parts;
+    ``group``: whose they are. One writer calls this, after its own parts. ``claim``: the round's,
+    which is made if it was not yet. Raises :class:`PartsMissing` when the patience is over,
+    :class:`Superseded` if another round of the group went on from an earlier step.
     """
     patience = patience or Patience()
     _check_attempt(attempt)
@@ -152,7 +154,7 @@ def publish(
 
     def look() -> None:
         nonlocal fence
-        fence = read_fence(storage, known=fence, tell=tell)
+        fence = read_fence(storage, group, known=fence, tell=tell)
         check(fence, attempt=attempt, step=step, storage=storage)
 
     if claim is not None:
@@ -160,18 +162,20 @@ def publish(
     insist(look, patience, tell=tell)  # waiting for parts would be in vain
     wanted = [f"{part_name(PartKind.RANK, k, world)}.{attempt}" for k in range(world)]
     wanted += [f"{part_name(PartKind.REPLICA, k, replicas)}.{attempt}" for k in range(replicas)]
-    entries = _gather(storage, step_folder(step), wanted, patience=patience, tell=tell)
+    folder = step_folder(step, group)
+    entries = _gather(storage, folder, wanted, patience=patience, tell=tell)
     manifest = Manifest(
-        format=FORMAT,
+        format=format_for(group),
         step=step,
         world=world,
         created=now(),
         job=job,
         round=round,
         parts=tuple(entries[name] for name in wanted),
+        written_group=group or msgspec.UNSET,
     )
     text = memoryview(encode_manifest(manifest))
-    path = f"{step_folder(step)}/{MANIFEST}"
+    path = f"{folder}/{MANIFEST}"
     insist(lambda: storage.write(path, [text], just_before=look), patience, tell=tell)
     with suppress(StorageTrouble):
         look()  # a claim made meanwhile: whoever restores passes this checkpoint over

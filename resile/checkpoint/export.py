@@ -9,18 +9,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 
-import msgspec
-
 from resile.checkpoint.assemble import WholeTensor
 from resile.checkpoint.errors import NoCheckpoint
-from resile.checkpoint.part import ITEM_SIZES
+from resile.checkpoint.safetensors_header import encode_header
 from resile.checkpoint.shelf import Checkpoint, Shelf
 from resile.checkpoint.storage import Storage
 from resile.checkpoint.stored_part import StoredPart
 
 __all__ = ["only_below", "open_parts", "write_safetensors"]
 
-ALIGNMENT = 64
 PIECE = 8 << 20
 
 
@@ -58,22 +55,9 @@ def write_safetensors(
     progress: Callable[[int], None] = lambda _: None,
 ) -> None:
     """Write them as one file; it appears when it is complete."""
-    order = sorted(tensors, key=lambda name: (-ITEM_SIZES[tensors[name].dtype], name))
-    header = _header([(name, tensors[name]) for name in order], step)
-    storage.write(path, _chunks(header, [tensors[name] for name in order], progress))
-
-
-def _header(tensors: list[tuple[str, WholeTensor]], step: int) -> bytes:
     # "format" is what Hugging Face's loaders look for before they take a file.
-    described: dict[str, object] = {"__metadata__": {"format": "pt", "step": str(step)}}
-    offset = 0
-    for name, tensor in tensors:
-        span = (offset, offset + tensor.size)
-        described[name] = {"dtype": tensor.dtype, "shape": tensor.shape, "data_offsets": span}
-        offset = span[1]
-    text = msgspec.json.encode(described)
-    text += b" " * (-(8 + len(text)) % ALIGNMENT)
-    return len(text).to_bytes(8, "little") + text
+    header, entries = encode_header(tensors, metadata={"format": "pt", "step": str(step)})
+    storage.write(path, _chunks(header, [tensors[name] for name in entries], progress))
 
 
 def _chunks(

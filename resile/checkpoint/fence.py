@@ -13,6 +13,9 @@ it belongs to a training that nobody goes on with: publishing it is refused, and
 published all the same (the last look at the fence and the publication are two operations) restoring
 passes it over and pruning removes it.
 
+Each group of a job has a fence of its own, in its own folder (:mod:`resile.checkpoint.names`): its
+rounds are counted by themselves, so that round 5 of one says nothing about round 3 of another.
+
 Nothing here is ever overwritten by another round, so claims need no lock and no compare-and-swap.
 Claims of one run are in the order of their rounds. Between runs (a job that was started anew counts
 its rounds from one) the time decides, which each claim puts after all that it finds.
@@ -31,15 +34,14 @@ import msgspec
 from msgspec import Meta
 
 from resile.checkpoint.errors import NotAFile, NotThere, PartDamaged, Superseded
-from resile.checkpoint.names import ENTRY_ENDING, is_attempt
+from resile.checkpoint.names import ENTRY_ENDING, fence_folder, is_attempt
 from resile.checkpoint.storage import Storage, read_whole
 from resile.decoding import DecodeError, decode_json
+from resile.groupname import MAIN_GROUP, told_group
 
-__all__ = ["FOLDER", "Claim", "Fence", "check", "claim", "read_fence"]
+__all__ = ["Claim", "Fence", "check", "claim", "read_fence"]
 
 log = logging.getLogger("resile.checkpoint")
-
-FOLDER = "fence"
 
 MOST_CLAIMS = 64
 """Older ones are removed: a writer that is so many rounds late does not exist."""
@@ -50,7 +52,7 @@ _AFTER = 0.001
 _FURTHER_TRY = re.compile(r"(r\d+-[0-9a-f]+)-\d+")
 
 
-class Claim(msgspec.Struct, frozen=True, kw_only=True):
+class Claim(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One round's word that it trains in the folder."""
 
     attempt: str
@@ -65,6 +67,8 @@ class Claim(msgspec.Struct, frozen=True, kw_only=True):
 
     job: str = ""
     time: Annotated[float, Meta(ge=0, le=253_402_300_799)]
+    group: str = MAIN_GROUP
+    """Whose rounds these are; a claim of another group's counts for nothing."""
 
     def follows(self, other: Claim) -> bool:
         """Whether this one supersedes the other."""
@@ -76,12 +80,13 @@ class Claim(msgspec.Struct, frozen=True, kw_only=True):
     def sentence(self) -> str:
         """For people."""
         job = f" of job '{self.job}'" if self.job else ""
-        return f"round {self.round}{job} went on from step {self.step}"
+        group = f" of {told_group(self.group)}" if self.group else ""
+        return f"round {self.round}{group}{job} went on from step {self.step}"
 
 
 @dataclass(frozen=True)
 class Fence:
-    """All claims of a folder."""
+    """All claims of a group in a folder."""
 
     claims: tuple[Claim, ...] = ()
 
@@ -116,14 +121,19 @@ class Fence:
 
 
 def read_fence(
-    storage: Storage, *, known: Fence | None = None, tell: Callable[[str], None] = log.warning
+    storage: Storage,
+    group: str = MAIN_GROUP,
+    *,
+    known: Fence | None = None,
+    tell: Callable[[str], None] = log.warning,
 ) -> Fence:
-    """All claims there are; ``tell`` hears of those that cannot be read, which count as none.
+    """All claims of a group's; ``tell`` hears of those that cannot be read, which count as none.
 
     ``known``: read before. A claim does not change, so it is not read again.
     """
+    folder = fence_folder(group)
     try:
-        items = storage.list(FOLDER)
+        items = storage.list(folder)
     except NotThere:
         return Fence()
     read_before = {one.attempt + ENTRY_ENDING: one for one in known.claims} if known else {}
@@ -132,9 +142,9 @@ def read_fence(
         if item.name.endswith(ENTRY_ENDING) and not item.name.startswith("."):
             try:
                 again = read_before.get(item.name)
-                claims.append(again or _read(storage, f"{FOLDER}/{item.name}"))
+                claims.append(again or _read(storage, f"{folder}/{item.name}", group))
             except (NotThere, NotAFile, PartDamaged, DecodeError) as error:
-                tell(f"{storage.address}/{FOLDER}/{item.name} is passed over: {error}")
+                tell(f"{storage.address}/{folder}/{item.name} is passed over: {error}")
     return Fence(tuple(claims))
 
 
@@ -149,13 +159,13 @@ def claim(
     a claim that is there already is not changed."""
     if not is_attempt(mine.attempt):
         raise ValueError(f"an attempt's name is letters, digits, '-' and '_', not {mine.attempt!r}")
-    fence = read_fence(storage, tell=tell)
+    fence = read_fence(storage, mine.group, tell=tell)
     if any(one.attempt == mine.attempt for one in fence.claims):
         return fence
     latest = max((one.time for one in fence.claims), default=0.0)
     timed = msgspec.structs.replace(mine, time=max(now(), latest + _AFTER))
     text = memoryview(msgspec.json.encode(timed))
-    storage.write(f"{FOLDER}/{mine.attempt}{ENTRY_ENDING}", [text])
+    storage.write(_path(timed), [text])
     claims = (*fence.claims, timed)
     _remove_old(storage, claims)
     return Fence(claims)
@@ -167,10 +177,17 @@ def check(fence: Fence, *, attempt: str, step: int, storage: Storage) -> None:
         raise Superseded(f"step {step} is not published in {storage.address}: {why}")
 
 
-def _read(storage: Storage, path: str) -> Claim:
-    return decode_json(read_whole(storage, path), Claim)
+def _path(claim: Claim) -> str:
+    return f"{fence_folder(claim.group)}/{claim.attempt}{ENTRY_ENDING}"
+
+
+def _read(storage: Storage, path: str, group: str) -> Claim:
+    found = decode_json(read_whole(storage, path), Claim)
+    if found.group != group:
+        raise PartDamaged(f"it is a claim of {told_group(found.group)}")
+    return found
 
 
 def _remove_old(storage: Storage, claims: Sequence[Claim]) -> None:
     oldest = sorted(claims, key=lambda one: one.time)[:-MOST_CLAIMS]
-    storage.delete(f"{FOLDER}/{one.attempt}{ENTRY_ENDING}" for one in oldest)
+    storage.delete(_path(one) for one in oldest)

@@ -17,11 +17,16 @@ from resile.checkpoint.errors import PartDamaged
 from resile.checkpoint.names import PART_ENDING, is_ours
 from resile.checkpoint.part import PartKind
 from resile.decoding import DecodeError, decode_json
+from resile.groupname import MAIN_GROUP
 
-__all__ = ["FORMAT", "Manifest", "PartEntry", "decode_manifest", "encode_manifest"]
+__all__ = ["FORMAT", "Manifest", "PartEntry", "decode_manifest", "encode_manifest", "format_for"]
 
 FORMAT = 2
 """A field more or less is another format: the checksum is one of all fields."""
+
+_WITH_GROUP = 3
+"""The format of a group other than the main one. The main group's has not changed, so that an older
+Resile reads it."""
 
 _WITHOUT_CHECKSUM = 1
 """The format before this one, which had no checksum of its own."""
@@ -58,10 +63,23 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     checksum: str = ""
     """XXH3 of 128 bits over all other fields, in hexadecimal; see :func:`_checksum`."""
 
+    written_group: str | msgspec.UnsetType = msgspec.field(name="group", default=msgspec.UNSET)
+    """Absent for the main group."""
+
+    @property
+    def group(self) -> str:
+        """The group whose state it is."""
+        return MAIN_GROUP if self.written_group is msgspec.UNSET else self.written_group
+
     @property
     def size(self) -> int:
         """Bytes of all parts."""
         return sum(part.size for part in self.parts)
+
+
+def format_for(group: str) -> int:
+    """The format in which a group's manifests are written."""
+    return _WITH_GROUP if group else FORMAT
 
 
 def encode_manifest(manifest: Manifest) -> bytes:
@@ -76,12 +94,12 @@ def decode_manifest(data: bytes, *, source: str) -> Manifest:
         manifest = decode_json(data, Manifest)
     except DecodeError as error:
         raise PartDamaged(f"{source} is not a manifest: {error}") from None
-    if manifest.format not in (FORMAT, _WITHOUT_CHECKSUM):
+    if manifest.format not in (_WITHOUT_CHECKSUM, FORMAT, _WITH_GROUP):
         raise PartDamaged(
             f"{source} has format {manifest.format}; this version of Resile reads "
-            f"{_WITHOUT_CHECKSUM} and {FORMAT}"
+            f"{_WITHOUT_CHECKSUM} to {_WITH_GROUP}"
         )
-    if manifest.format == FORMAT and manifest.checksum != _checksum(manifest):
+    if manifest.format != _WITHOUT_CHECKSUM and manifest.checksum != _checksum(manifest):
         raise PartDamaged(f"{source} is not as it was written (checksum)")
     for part in manifest.parts:
         # A name that leads out of the folder must not be followed.

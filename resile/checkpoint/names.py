@@ -6,14 +6,29 @@
                        .rank-00003-of-….safetensors.8d2e41f0.tmp       being written, or left behind
 
 Whatever has another name is the user's own and is never touched.
+
+That is the main group's. Every other group of a job has a folder of its own beside the steps, and
+in it all of this again, with its own fence:
+
+    DIR/group-evaluate/step-000000040/manifest.json
+                       fence/r5-77ab01c2.json
+    DIR/group-ps.0/step-000000120/…                                    group ps/0
+
+So two groups never write to one file and never look at each other's claims, a checkpoint appears
+with one rename as ever, and to list a group is one list of its folder, however many others there
+are. Names with the group in them would have made every list, every publication and every pruning
+sort out what is whose. A Resile from before there were groups sees the main group alone.
 """
 
 from __future__ import annotations
 
 import re
 
+from resile.groupname import MAIN_GROUP, is_group
+
 __all__ = ["ENTRY_ENDING", "MANIFEST", "PART_ENDING", "TEMPORARY_ENDING"]
-__all__ += ["attempt_of", "is_attempt", "is_ours", "step_folder", "step_of"]
+__all__ += ["attempt_of", "fence_folder", "group_folder", "group_of", "is_attempt", "is_ours"]
+__all__ += ["step_folder", "step_of"]
 
 MANIFEST = "manifest.json"
 PART_ENDING = ".safetensors"
@@ -34,9 +49,38 @@ def is_attempt(text: str) -> bool:
     return re.fullmatch(_ATTEMPT, text) is not None
 
 
-def step_folder(step: int) -> str:
-    """Where a step's checkpoint lies; names sort as steps do."""
-    return f"step-{step:09d}"
+def group_folder(group: str) -> str:
+    """Where a group's checkpoints lie; empty for the main group, whose folder is the storage's.
+
+    A slash becomes a dot, which no group's name has. Raises ValueError for what is no group.
+    """
+    if group == MAIN_GROUP:
+        return ""
+    if not is_group(group):
+        raise ValueError(f"{group!r} is not the name of a group")
+    return f"group-{group.replace('/', '.')}"
+
+
+def group_of(folder: str) -> str | None:
+    """The group whose checkpoints lie in a folder of this name; None for other folders."""
+    name = folder.removeprefix("group-")
+    group = name.replace(".", "/")
+    return group if name != folder and is_group(group) and group_folder(group) == folder else None
+
+
+def step_folder(step: int, group: str = MAIN_GROUP) -> str:
+    """Where a step's checkpoint lies on its storage; names sort as steps do."""
+    return _in_group(group, f"step-{step:09d}")
+
+
+def fence_folder(group: str = MAIN_GROUP) -> str:
+    """Where a group's rounds leave their claims."""
+    return _in_group(group, "fence")
+
+
+def _in_group(group: str, name: str) -> str:
+    folder = group_folder(group)
+    return f"{folder}/{name}" if folder else name
 
 
 def step_of(folder: str) -> int | None:

@@ -17,11 +17,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from resile.checkpoint import slots
-from resile.checkpoint.errors import CheckpointError
 from resile.checkpoint.mapping import Mapping
 from resile.checkpoint.slots import BEGIN, Control, Label
 
-__all__ = ["Begun", "SlotHeld", "SlotPair"]
+__all__ = ["Begun", "SlotPair"]
 
 _PAUSE = 0.002
 """Between two looks whether a held slot is free: short beside any write to storage."""
@@ -29,11 +28,6 @@ _PAUSE = 0.002
 
 _SAY_EVERY = 0.25
 """Seconds after which it is said again that somebody waits: another may hold the slot by then."""
-
-
-class SlotHeld(CheckpointError):
-    """The slot that is due is still being written to storage or copied to another node, and the
-    caller's time is over."""
 
 
 @dataclass(frozen=True)
@@ -74,20 +68,18 @@ class SlotPair:
         label: Label,
         size: int,
         *,
-        timeout: float | None = None,
         waiting: Callable[[], None] = lambda: None,
     ) -> Begun:
         """Memory for a part of ``size`` bytes, in the slot that is missed least.
 
-        Waits while the slot is held, at most ``timeout`` seconds: then raises :class:`SlotHeld`.
-        ``waiting`` is called if it has to wait, and now and then while it does. What an earlier
-        ``begin`` left incomplete is given up.
+        Waits while the slot is held. ``waiting`` is called if it has to wait, and now and then
+        while it does. What an earlier ``begin`` left incomplete is given up.
         """
         self.abandon()
         if size > self.capacity:
             raise ValueError(f"{size} bytes do not fit into a slot of {self.capacity}")
         number = slots.choose([slots.read_control(one) for one in self.descriptors], label.step)
-        waited = self._take(self.descriptors[number], timeout, waiting)
+        waited = _take(self.descriptors[number], waiting)
         control = slots.begun(label, length=size)
         slots.write_control(self.descriptors[number], control)
         self._open = number, control
@@ -109,27 +101,6 @@ class SlotPair:
             fcntl.flock(self.descriptors[self._open[0]], fcntl.LOCK_UN)
             self._open = None
 
-    def _take(self, descriptor: int, timeout: float | None, waiting: Callable[[], None]) -> float:
-        started = time.monotonic()
-        said_at = -math.inf
-        while True:
-            try:
-                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                now = time.monotonic()
-                if now - said_at >= _SAY_EVERY:
-                    said_at = now
-                    waiting()
-                waited = time.monotonic() - started
-                if timeout is not None and waited >= timeout:
-                    raise SlotHeld(
-                        f"the snapshot's memory is still being written to storage or copied to "
-                        f"another node (waited {waited:.1f} s)"
-                    ) from None
-                time.sleep(_PAUSE)
-            else:
-                return time.monotonic() - started
-
     def close(self) -> None:
         """Give the descriptors back. Mappings go when the last view of them does."""
         self.abandon()
@@ -143,6 +114,23 @@ class SlotPair:
         for descriptor in self.descriptors:
             os.close(descriptor)
         self.descriptors = ()
+
+
+def _take(descriptor: int, waiting: Callable[[], None]) -> float:
+    """Lock a slot; the seconds that it took."""
+    started = time.monotonic()
+    said_at = -math.inf
+    while True:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            now = time.monotonic()
+            if now - said_at >= _SAY_EVERY:
+                said_at = now
+                waiting()
+            time.sleep(_PAUSE)
+        else:
+            return time.monotonic() - started
 
 
 _pairs: weakref.WeakSet[SlotPair] = weakref.WeakSet()

@@ -12,16 +12,18 @@ sharded tensors, random states.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from enum import Enum
 from typing import Any
 
 import msgspec
 
 from resile.checkpoint.errors import PartDamaged
+from resile.checkpoint.safetensors_header import ITEM_SIZES, LENGTH, TensorEntry, encode_header
 from resile.decoding import JsonDecoder
+from resile.groupname import MAIN_GROUP
 
 __all__ = [
-    "ITEM_SIZES",
     "PartHeader",
     "PartKind",
     "PartLayout",
@@ -32,18 +34,6 @@ __all__ = [
     "read_header",
 ]
 
-ITEM_SIZES = {
-    "F64": 8, "I64": 8, "U64": 8, "C64": 8,
-    "F32": 4, "I32": 4, "U32": 4,
-    "F16": 2, "BF16": 2, "I16": 2, "U16": 2,
-    "F8_E4M3": 1, "F8_E5M2": 1, "I8": 1, "U8": 1, "BOOL": 1,
-}  # fmt: skip
-"""Bytes of one element, by safetensors' names of types."""
-
-ALIGNMENT = 64
-"""Data starts at a multiple of this, and larger elements come first: every tensor is aligned."""
-
-_LENGTH = 8
 LARGEST_HEADER = 100_000_000
 """safetensors' own limit."""
 
@@ -103,6 +93,14 @@ class PartHeader(msgspec.Struct, frozen=True, kw_only=True):
     values: Any = None
     """The tree of everything that is not a tensor, as the training library encoded it."""
 
+    written_group: str | msgspec.UnsetType = msgspec.field(name="group", default=msgspec.UNSET)
+    """Absent for the main group: then the bytes are those of a Resile without groups."""
+
+    @property
+    def group(self) -> str:
+        """The group whose state it is."""
+        return MAIN_GROUP if self.written_group is msgspec.UNSET else self.written_group
+
     @property
     def name(self) -> str:
         """Unique among the parts of one step on one node, and a file's name."""
@@ -126,42 +124,19 @@ class PartLayout(msgspec.Struct, frozen=True):
     """Of the whole part."""
 
 
-class _Entry(msgspec.Struct):
-    dtype: str
-    shape: tuple[int, ...]
-    data_offsets: tuple[int, int]
-
-
 _described = JsonDecoder[dict[str, msgspec.Raw]](dict[str, msgspec.Raw])
 _metadata = JsonDecoder[dict[str, str]](dict[str, str])
 _about = JsonDecoder[PartHeader](PartHeader)
-_entry = JsonDecoder[_Entry](_Entry)
+_entry = JsonDecoder[TensorEntry](TensorEntry)
 
 
 def lay_out(header: PartHeader, *, room: int = 0) -> PartLayout:
     """Decide where everything lies. ``room``: the least length of the header, so that a part whose
     values grow a little keeps its tensors where they were."""
-    order = sorted(header.slices, key=lambda name: (-ITEM_SIZES[header.slices[name].dtype], name))
-    entries: dict[str, Any] = {}
-    offset = 0
-    spans: dict[str, tuple[int, int]] = {}
-    for name in order:
-        one = header.slices[name]
-        spans[name] = (offset, offset + one.size)
-        entries[name] = _Entry(one.dtype, one.shape, spans[name])
-        offset += one.size
     about = msgspec.json.encode(header).decode()
-    text = msgspec.json.encode({"__metadata__": {"resile": about}, **entries})
-    length = max(len(text), room - _LENGTH)
-    length += -(_LENGTH + length) % ALIGNMENT
-    start = _LENGTH + length
-    places = {
-        name: Placed(header.slices[name], start + begin, start + end)
-        for name, (begin, end) in spans.items()
-    }
-    return PartLayout(
-        length.to_bytes(_LENGTH, "little") + text.ljust(length), places, start + offset
-    )
+    encoded, entries = encode_header(header.slices, metadata={"resile": about}, room=room)
+    places = _places(header, entries, start=len(encoded))
+    return PartLayout(encoded, places, _end(places, start=len(encoded)))
 
 
 def read_header(data: memoryview, *, source: str) -> tuple[PartHeader, PartLayout]:
@@ -170,20 +145,15 @@ def read_header(data: memoryview, *, source: str) -> tuple[PartHeader, PartLayou
     ``source`` names it in errors; raises :class:`PartDamaged`.
     """
     try:
-        length = int.from_bytes(data[:_LENGTH], "little")
-        if not 2 <= length <= LARGEST_HEADER or len(data) < _LENGTH + length:
+        length = int.from_bytes(data[:LENGTH], "little")
+        if not 2 <= length <= LARGEST_HEADER or len(data) < LENGTH + length:
             raise ValueError(f"its header cannot be {length} bytes long")
-        raw = bytes(data[: _LENGTH + length])
-        described = _described.decode(raw[_LENGTH:])
+        raw = bytes(data[: LENGTH + length])
+        described = _described.decode(raw[LENGTH:])
         header = _about.decode(_metadata.decode(described.pop("__metadata__"))["resile"])
         entries = {name: _entry.decode(one) for name, one in described.items()}
-        start = _LENGTH + length
-        places = {
-            name: Placed(
-                header.slices[name], start + entry.data_offsets[0], start + entry.data_offsets[1]
-            )
-            for name, entry in entries.items()
-        }
+        start = LENGTH + length
+        places = _places(header, entries, start=start)
         if len(places) != len(header.slices):
             raise ValueError("it lacks some of the tensors that it names")
         for name, place in places.items():
@@ -193,5 +163,18 @@ def read_header(data: memoryview, *, source: str) -> tuple[PartHeader, PartLayou
                 raise ValueError(f"{name} has another size than it says")
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise PartDamaged(f"{source} is not a part of a checkpoint: {error}") from None
-    size = max((place.end for place in places.values()), default=start)
-    return header, PartLayout(raw, places, size)
+    return header, PartLayout(raw, places, _end(places, start=start))
+
+
+def _places(
+    header: PartHeader, entries: Mapping[str, TensorEntry], *, start: int
+) -> dict[str, Placed]:
+    """Where slices lie in a part whose data begins at ``start``."""
+    return {
+        name: Placed(header.slices[name], start + begin, start + end)
+        for name, (begin, end) in ((name, one.data_offsets) for name, one in entries.items())
+    }
+
+
+def _end(places: Mapping[str, Placed], *, start: int) -> int:
+    return max((place.end for place in places.values()), default=start)

@@ -51,12 +51,13 @@ class Remains:
     attempt: str
     """Empty for temporary files of manifests."""
 
+    folder: str
     items: tuple[Item, ...]
 
     @property
     def paths(self) -> list[str]:
         """Where they lie on their storage."""
-        return [f"{step_folder(self.step)}/{item.name}" for item in self.items]
+        return [f"{self.folder}/{item.name}" for item in self.items]
 
     @property
     def changed(self) -> float:
@@ -95,7 +96,7 @@ def discard_attempt(shelf: Shelf, *, step: int, attempt: str) -> None:
     with suppress(CheckpointError):
         if not _never_published(shelf, step) and shelf.at(step).attempt == attempt:
             return
-        folder = step_folder(step)
+        folder = step_folder(step, shelf.group)
         ours = [item.name for item in shelf.storage.list(folder) if not item.is_folder]
         shelf.storage.delete(f"{folder}/{name}" for name in ours if attempt_of(name) == attempt)
 
@@ -133,8 +134,9 @@ def _all_remains(shelf: Shelf, there: Sequence[Checkpoint]) -> Iterator[Remains]
     for step in steps:
         if step not in by_step and not _never_published(shelf, step):
             continue
+        folder = step_folder(step, shelf.group)
         try:
-            items = shelf.storage.list(step_folder(step))
+            items = shelf.storage.list(folder)
         except NotThere:
             continue
         published = by_step[step].names if step in by_step else frozenset()
@@ -143,7 +145,7 @@ def _all_remains(shelf: Shelf, there: Sequence[Checkpoint]) -> Iterator[Remains]
             if is_ours(item.name) and not item.is_folder and item.name not in published:
                 attempts[attempt_of(item.name)].append(item)
         for attempt, found in attempts.items():
-            yield Remains(step, attempt, tuple(found))
+            yield Remains(step, attempt, folder, tuple(found))
 
 
 def _never_published(shelf: Shelf, step: int) -> bool:

@@ -6,13 +6,14 @@ before. Memory that only caches files counts as free: it is given back when need
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 from resile.checkpoint.errors import NoRoom
+from resile.system.cgroups import locate_visible
 
-__all__ = ["RESERVE", "Room", "check_room", "find_room", "gibibytes", "memory_cgroups"]
+__all__ = ["RESERVE", "Room", "check_room", "find_room", "gibibytes"]
 
 RESERVE = 1 / 16
 """The part of the whole that is left alone: training itself needs a little more at times."""
@@ -50,11 +51,7 @@ def _rooms(proc: Path) -> Iterator[Room]:
     memory = _keyed(proc / "meminfo")
     total = memory.get("MemTotal:", 0) * 1024
     yield _room(total, memory.get("MemAvailable:", 0) * 1024, "on this machine")
-    try:
-        texts = (proc / "self/mountinfo").read_text(), (proc / "self/cgroup").read_text()
-    except OSError:
-        return
-    for folder in memory_cgroups(*texts):
+    for folder in _memory_cgroups(proc):
         for limit_file, usage_file, cached in (
             ("memory.max", "memory.current", "inactive_file"),
             ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"),
@@ -65,27 +62,15 @@ def _rooms(proc: Path) -> Iterator[Room]:
                 yield _room(limit, limit - used + reclaimable, f"limit of the cgroup {folder}")
 
 
-def memory_cgroups(mountinfo: str, membership: str) -> Iterator[Path]:
-    """Folders of the memory cgroups a process is in, from its own upwards, of both versions.
-
-    A container often sees only its own part of a hierarchy, mounted at the hierarchy's top: a
-    folder that does not exist there is left out, the mount itself is not.
-    """
-    paths = {}
-    for line in membership.splitlines():
-        _, controllers, path = line.split(":", 2)
-        if controllers == "" or "memory" in controllers.split(","):
-            paths["cgroup2" if controllers == "" else "cgroup"] = path
-    for line in mountinfo.splitlines():
-        before, _, after = line.partition(" - ")
-        kind, _, options = after.split(" ", 2)
-        if kind not in paths or (kind == "cgroup" and "memory" not in options.split(",")):
-            continue
-        root, mount = before.split(" ")[3:5]
-        top = Path(mount)
-        below = paths[kind].removeprefix(root.rstrip("/")).lstrip("/")
-        own = top / below
-        yield from (folder for folder in (own, *own.parents) if folder.is_relative_to(top))
+def _memory_cgroups(proc: Path) -> Iterable[Path]:
+    """Folders of the memory cgroups that can be seen, from our own upwards."""
+    try:
+        mountinfo = (proc / "self/mountinfo").read_text()
+        membership = (proc / "self/cgroup").read_text()
+    except OSError:
+        return ()
+    found = locate_visible("memory", mountinfo=mountinfo, membership=membership)
+    return () if found is None else found.upwards()
 
 
 def gibibytes(size: int) -> str:

@@ -1,8 +1,8 @@
-"""The checkpoints of one storage: which there are, and which is the newest whole one.
+"""The checkpoints of one group on a storage: which there are, and whether one is whole.
 
-A checkpoint is looked for by its manifest. One that turns out to be damaged (a part is missing, has
-another size or another checksum) is named and passed over for the one before; nothing is ever
-repaired or removed here.
+A checkpoint is looked for by its manifest. It is damaged if a part is missing, cannot be read, or
+has another size or another checksum; nothing is ever repaired or removed here. One that says it is
+another group's is passed over: somebody put it there.
 
 Checking sizes costs one list of a folder; checking checksums reads every byte. The manifest's
 checksums are the last word on what was written.
@@ -27,10 +27,19 @@ from resile.checkpoint.errors import (
 )
 from resile.checkpoint.fence import Fence, read_fence
 from resile.checkpoint.manifest import Manifest, PartEntry, decode_manifest
-from resile.checkpoint.names import ENTRY_ENDING, MANIFEST, PART_ENDING, step_folder, step_of
+from resile.checkpoint.names import (
+    ENTRY_ENDING,
+    MANIFEST,
+    PART_ENDING,
+    group_folder,
+    group_of,
+    step_folder,
+    step_of,
+)
 from resile.checkpoint.storage import Storage, read_whole
+from resile.groupname import MAIN_GROUP, told_group
 
-__all__ = ["Checkpoint", "Depth", "Shelf"]
+__all__ = ["Checkpoint", "Depth", "Shelf", "groups_on"]
 
 log = logging.getLogger("resile.checkpoint")
 
@@ -78,35 +87,53 @@ class Checkpoint:
         return f"{self.folder}/{part.name}{PART_ENDING}"
 
 
-class Shelf:
-    """All checkpoints of a storage. Looks anew each time it is asked."""
+def groups_on(storage: Storage) -> list[str]:
+    """The groups that have something on a storage, the main one first; raises NotThere."""
+    folders = [item.name for item in storage.list() if item.is_folder]
+    others = sorted(group for name in folders if (group := group_of(name)) is not None)
+    main = any(step_of(name) is not None for name in folders)
+    return [MAIN_GROUP, *others] if main else others
 
-    def __init__(self, storage: Storage) -> None:
+
+class Shelf:
+    """All checkpoints of a group. Looks anew each time it is asked."""
+
+    def __init__(self, storage: Storage, group: str = MAIN_GROUP) -> None:
         self.storage = storage
+        self.group = group
+
+    @property
+    def address(self) -> str:
+        """Where the group's checkpoints lie, for people."""
+        return "/".join(filter(None, (self.storage.address, group_folder(self.group))))
 
     def steps(self) -> list[int]:
         """The steps that have a folder, newest first, whether or not anything in it is whole."""
-        items = self.storage.list()
+        items = self.storage.list(group_folder(self.group))
         found = (step_of(item.name) for item in items if item.is_folder)
         return sorted((step for step in found if step is not None), reverse=True)
 
     def fence(self, *, tell: Callable[[str], None] = log.warning) -> Fence:
-        """Which rounds train here."""
-        return read_fence(self.storage, tell=tell)
+        """Which rounds of the group train here."""
+        return read_fence(self.storage, self.group, tell=tell)
 
     def at(self, step: int) -> Checkpoint:
         """The checkpoint of a step; raises NoCheckpoint, or PartDamaged for its manifest."""
-        folder = step_folder(step)
+        folder = step_folder(step, self.group)
         try:
             data = read_whole(self.storage, f"{folder}/{MANIFEST}")
         except NotThere:
-            raise NoCheckpoint(f"{self.storage.address} has no checkpoint of step {step}") from None
+            raise NoCheckpoint(f"{self.address} has no checkpoint of step {step}") from None
         except NotAFile as error:
             raise PartDamaged(str(error)) from None
         source = f"{self.storage.address}/{folder}/{MANIFEST}"
         manifest = decode_manifest(data, source=source)
         if manifest.step != step:
             raise PartDamaged(f"{source} is of step {manifest.step}, not of step {step}")
+        if manifest.group != self.group:
+            raise PartDamaged(
+                f"{source} is of {told_group(manifest.group)}, not of {told_group(self.group)}"
+            )
         return Checkpoint(folder, manifest, xxhash.xxh3_128(data).hexdigest())
 
     def checkpoints(self, *, tell: Callable[[str], None] = log.warning) -> Iterator[Checkpoint]:
@@ -119,41 +146,6 @@ class Shelf:
             except (PartDamaged, StorageRefused) as damage:
                 tell(str(damage))
 
-    def newest_whole(
-        self,
-        depth: Depth = Depth.CHECKSUMS,
-        *,
-        tell: Callable[[str], None] = log.warning,
-    ) -> Checkpoint:
-        """The newest checkpoint without damage. Each damaged one is told of by name.
-
-        Raises NoCheckpoint, but StorageTrouble if a checkpoint could only not be read: who starts
-        from nothing because storage was away for a moment would lose everything.
-        """
-        unread: StorageTrouble | None = None
-        damaged = 0
-        try:
-            fence = self.fence(tell=tell)
-            for checkpoint in self.checkpoints(tell=tell):
-                if why := fence.superseded(checkpoint.attempt, checkpoint.step):
-                    tell(f"the checkpoint of step {checkpoint.step} is not used: {why}")
-                    continue
-                damages, trouble = self._examine(checkpoint, depth)
-                if not damages:
-                    return checkpoint
-                damaged += 1
-                unread = unread or trouble
-                tell(
-                    f"the checkpoint of step {checkpoint.step} is damaged and not used: "
-                    + "; ".join(damages)
-                )
-        except NotThere:
-            raise NoCheckpoint(f"there is no folder {self.storage.address}") from None
-        if unread is not None:
-            raise unread
-        whole = f" that is whole ({damaged} damaged)" if damaged else ""
-        raise NoCheckpoint(f"there is no checkpoint{whole} in {self.storage.address}")
-
     def damages(
         self,
         checkpoint: Checkpoint,
@@ -165,33 +157,22 @@ class Shelf:
 
         ``progress`` is given the number of bytes that were looked at since the last call.
         """
-        return self._examine(checkpoint, depth, progress=progress)[0]
-
-    def _examine(
-        self,
-        checkpoint: Checkpoint,
-        depth: Depth,
-        *,
-        progress: Callable[[int], None] = lambda _: None,
-    ) -> tuple[list[str], StorageTrouble | None]:
-        """What is wrong, and what storage said if it did not let a part be read."""
         try:
             items = self.storage.list(checkpoint.folder)
         except NotThere:
-            return [f"{checkpoint.folder} is gone"], None
+            return [f"{checkpoint.folder} is gone"]
         sizes = {f"{checkpoint.folder}/{item.name}": item.size for item in items}
         found: list[str] = []
-        unread: StorageTrouble | None = None
         for part in checkpoint.manifest.parts:
             damage = _wrong_size(part, sizes.get(checkpoint.path(part)))
             if not damage and depth is Depth.CHECKSUMS:
                 try:
                     damage = self._wrong_bytes(checkpoint, part, progress)
                 except StorageTrouble as trouble:
-                    damage, unread = f"{part.name} could not be read ({trouble})", trouble
+                    damage = f"{part.name} could not be read ({trouble})"
             if damage:
                 found.append(damage)
-        return found, unread
+        return found
 
     def _wrong_bytes(
         self, checkpoint: Checkpoint, part: PartEntry, progress: Callable[[int], None]

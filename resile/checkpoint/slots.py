@@ -24,6 +24,7 @@ import msgspec
 
 from resile.checkpoint.memory import PAGE, same_memory
 from resile.checkpoint.part import PartKind, part_name
+from resile.groupname import LONGEST_GROUP, MAIN_GROUP, told_group
 
 __all__ = [
     "BEGIN",
@@ -47,8 +48,8 @@ __all__ = [
 BEGIN = PAGE
 """Where a part's bytes start in its slot."""
 
-_MAGIC = b"RESILE01"
-_RECORD = struct.Struct("<8sQIIqqIIIQ")
+_MAGIC = b"RESILE02"
+_RECORD = struct.Struct(f"<8sQIIqqIIIQ{LONGEST_GROUP}s")
 _CHECK = struct.Struct("<I")
 _SIZE = _RECORD.size + _CHECK.size
 _KINDS = tuple(PartKind)
@@ -66,17 +67,20 @@ class SlotState(IntEnum):
     COMPLETE = 2
 
 
-class Place(msgspec.Struct, frozen=True, kw_only=True):
+class Place(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Which part of a snapshot, whatever its step: what a pair of slots is for."""
 
     kind: PartKind
     index: int
     count: int
+    group: str = MAIN_GROUP
+    """Whose snapshot. The same rank of another group is another place."""
 
     @property
     def name(self) -> str:
-        """As in files' names."""
-        return part_name(self.kind, self.index, self.count)
+        """As in files' names, with its group unless that is the main one."""
+        name = part_name(self.kind, self.index, self.count)
+        return f"{name} of {told_group(self.group)}" if self.group else name
 
 
 class Label(msgspec.Struct, frozen=True, kw_only=True):
@@ -125,6 +129,7 @@ def encode_control(control: Control) -> bytes:
         label.place.count,
         label.world,
         control.length,
+        label.place.group.encode("ascii"),
     )
     return record + _CHECK.pack(zlib.crc32(record))
 
@@ -136,12 +141,13 @@ def decode_control(data: bytes) -> Control | None:
     record, check = data[: _RECORD.size], data[_RECORD.size : _SIZE]
     if len(check) < _CHECK.size or _CHECK.unpack(check)[0] != zlib.crc32(record):
         return None
-    magic, generation, state, kind, step, round_, index, count, world, length = _RECORD.unpack(
-        record
+    magic, generation, state, kind, step, round_, index, count, world, length, group = (
+        _RECORD.unpack(record)
     )
     if magic != _MAGIC:
         return None
-    place = Place(kind=_KINDS[kind], index=index, count=count)
+    whose = group.rstrip(b"\0").decode("ascii")
+    place = Place(kind=_KINDS[kind], index=index, count=count, group=whose)
     label = Label(place=place, step=step, round=round_, world=world)
     return Control(SlotState(state), generation, label, length)
 

@@ -57,8 +57,10 @@ class StoredPart:
         return first
 
     def _check(self, checkpoint: Checkpoint, entry: PartEntry) -> None:
-        said = (self.header.step, self.header.kind, self.header.index, self.header.count)
-        meant = (checkpoint.step, entry.kind, entry.index, entry.count)
+        header = self.header
+        said = (header.group, header.step, header.kind, header.index, header.count)
+        group = checkpoint.manifest.group
+        meant = (group, checkpoint.step, entry.kind, entry.index, entry.count)
         if said != meant or self.layout.size != entry.size:
             raise PartDamaged(f"{self.source} is another part than the manifest names")
 

@@ -15,16 +15,29 @@ from resile.checkpoint.fence import Fence
 from resile.checkpoint.prune import Pruning, plan_pruning
 from resile.checkpoint.prune import prune as carry_out_pruning
 from resile.checkpoint.remains import REMAINS_AGE
-from resile.checkpoint.shelf import Checkpoint, Depth, Shelf
-from resile.checkpoint.storage import open_storage
+from resile.checkpoint.shelf import Checkpoint, Depth, Shelf, groups_on
+from resile.checkpoint.storage import Storage, open_storage
 from resile.cli.amounts import memory
+from resile.cli.option_types import GROUP, output_option
+from resile.groupname import MAIN_GROUP, told_group
 
 HELP = {"help_option_names": ["-h", "--help"]}
 
-_output = click.option(
-    "--output", "-o", type=click.Choice(["table", "json"]), default="table", show_default=True
-)
+_output = output_option("table", "json")
 _step = click.option("--step", type=click.IntRange(0), metavar="N", help="Which one [newest].")
+_group = click.option(
+    "--group",
+    type=GROUP,
+    metavar="NAME",
+    help="Only this group of the job; '' for the main one [all].",
+)
+_one_group = click.option(
+    "--group",
+    type=GROUP,
+    metavar="NAME",
+    default=MAIN_GROUP,
+    help="Of which group of the job [the main one].",
+)
 
 
 @click.group(context_settings=HELP)
@@ -43,8 +56,9 @@ def ckpt() -> None:
 
 @ckpt.command(context_settings=HELP)
 @click.argument("folder", metavar="DIR")
+@_group
 @_output
-def ls(folder: str, output: str) -> None:
+def ls(folder: str, group: str | None, output: str) -> None:
     """List the checkpoints in DIR, newest first.
 
     Whether one is whole is judged by the sizes of its files; 'resile ckpt verify' reads them.
@@ -53,11 +67,13 @@ def ls(folder: str, output: str) -> None:
     Examples:
       resile ckpt ls checkpoints/
       resile ckpt ls s3://bucket/run-7 -o json
+      resile ckpt ls checkpoints/ --group evaluate
     """
     with _explained():
-        shelf = _shelf(folder)
-        fence = shelf.fence(tell=_warn)
-        rows = [_summary(shelf, one, fence) for one in _checkpoints(shelf)]
+        rows = []
+        for shelf in _shelves(folder, group):
+            fence = shelf.fence(tell=_warn)
+            rows += [_summary(shelf, one, fence) for one in _checkpoints(shelf)]
     if output == "json":
         click.echo(json.dumps(rows, indent=2))
     else:
@@ -72,9 +88,10 @@ def ls(folder: str, output: str) -> None:
 )
 @click.argument("folder", metavar="DIR")
 @_step
+@_one_group
 @click.option("--tensors", is_flag=True, help="Also every tensor, with its type and shape.")
 @_output
-def show(folder: str, step: int | None, tensors: bool, output: str) -> None:
+def show(folder: str, step: int | None, group: str, tensors: bool, output: str) -> None:
     """Show one checkpoint of DIR: when, by how many workers, in which parts.
 
     \b
@@ -83,7 +100,7 @@ def show(folder: str, step: int | None, tensors: bool, output: str) -> None:
       resile ckpt show checkpoints/ --step 1200 --tensors
     """
     with _explained():
-        shelf = _shelf(folder)
+        shelf = Shelf(open_storage(folder), group)
         checkpoint = _chosen(shelf, step)
         shown = _summary(shelf, checkpoint, shelf.fence(tell=_warn))
         shown["parts"] = [
@@ -103,7 +120,8 @@ def show(folder: str, step: int | None, tensors: bool, output: str) -> None:
 @ckpt.command(context_settings=HELP, short_help="Read every byte and compare the checksums.")
 @click.argument("folder", metavar="DIR")
 @click.option("--step", type=click.IntRange(0), metavar="N", help="Only this one [all].")
-def verify(folder: str, step: int | None) -> None:
+@_group
+def verify(folder: str, step: int | None, group: str | None) -> None:
     """Read every byte of the checkpoints in DIR and compare the checksums.
 
     Ends with exit code 1 and the names of the damaged parts if there are any.
@@ -116,13 +134,19 @@ def verify(folder: str, step: int | None) -> None:
     from resile.cli.ckpt_tables import progress_bar
 
     with _explained():
-        shelf = _shelf(folder)
         unreadable: list[str] = []
-        wanted = [shelf.at(step)] if step is not None else _checkpoints(shelf, unreadable)
-        with progress_bar("Checking", sum(one.manifest.size for one in wanted)) as progress:
-            found = [(one, shelf.damages(one, progress=progress)) for one in wanted]
+        shelves = _shelves(folder, group)
+        wanted = (
+            [(shelf, one) for shelf in shelves for one in _checkpoints(shelf, unreadable)]
+            if step is None
+            else _at_step(shelves, step)
+        )
+        size = sum(one.manifest.size for _, one in wanted)
+        with progress_bar("Checking", size) as progress:
+            found = [(one, shelf.damages(one, progress=progress)) for shelf, one in wanted]
     for checkpoint, damages in found:
-        click.echo(f"step {checkpoint.step}: {'damaged' if damages else 'whole'}")
+        whose = _whose(checkpoint.manifest.group)
+        click.echo(f"step {checkpoint.step}{whose}: {'damaged' if damages else 'whole'}")
         for damage in damages:
             click.echo(f"  {damage}")
     damaged = len(unreadable) + sum(bool(damages) for _, damages in found)
@@ -135,6 +159,7 @@ def verify(folder: str, step: int | None) -> None:
 )
 @click.argument("folder", metavar="DIR")
 @click.option("--keep", type=click.IntRange(1), required=True, metavar="N", help="How many stay.")
+@_group
 @click.option("--dry-run", is_flag=True, help="Only say what would be removed.")
 @click.option("--verify", "deep", is_flag=True, help="Judge by checksums which one is whole.")
 @click.option(
@@ -145,34 +170,39 @@ def verify(folder: str, step: int | None) -> None:
     metavar="SECONDS",
     help="How old the remains of a write must be.",
 )
-def prune(folder: str, keep: int, dry_run: bool, deep: bool, remains_age: float) -> None:
+def prune(
+    folder: str, keep: int, group: str | None, dry_run: bool, deep: bool, remains_age: float
+) -> None:
     """Remove all but the newest checkpoints of DIR, and old remains of writes that never ended.
 
-    The newest whole checkpoint always stays, also when newer ones are damaged. Files that Resile
-    did not write are never touched.
+    The newest whole checkpoint always stays, also when newer ones are damaged. Each group of the
+    job is counted for itself. Files that Resile did not write are never touched.
 
     \b
     Examples:
       resile ckpt prune checkpoints/ --keep 3
       resile ckpt prune checkpoints/ --keep 1 --dry-run
     """
+    act = plan_pruning if dry_run else carry_out_pruning
+    depth = Depth.CHECKSUMS if deep else Depth.SIZES
+    verb = "would remove" if dry_run else "removed"
     with _explained():
-        shelf = _shelf(folder)
-        _checkpoints(shelf)
-        act = plan_pruning if dry_run else carry_out_pruning
-        depth = Depth.CHECKSUMS if deep else Depth.SIZES
-        done = act(shelf, keep=keep, depth=depth, remains_age=remains_age, tell=_warn)
-    click.echo(_told(done, "would remove" if dry_run else "removed"))
+        for shelf in _shelves(folder, group):
+            _checkpoints(shelf)
+            done = act(shelf, keep=keep, depth=depth, remains_age=remains_age, tell=_warn)
+            click.echo(_told(done, verb, shelf.group))
 
 
-def _told(done: Pruning, verb: str) -> str:
+def _told(done: Pruning, verb: str, group: str) -> str:
+    whose = _whose(group)
     if not done.steps and not done.remains:
-        return "nothing to remove"
+        return f"nothing to remove{whose}"
     what = []
     if done.steps:
-        what.append(f"the checkpoints of steps {', '.join(map(str, sorted(done.steps)))}")
+        steps = ", ".join(map(str, sorted(done.steps)))
+        what.append(f"the checkpoints of steps {steps}{whose}")
     if done.remains:
-        what.append(f"{len(done.remains)} files of unfinished writes")
+        what.append(f"{len(done.remains)} files of unfinished writes{whose}")
     return f"{verb} {' and '.join(what)} ({memory(done.size)})"
 
 
@@ -182,9 +212,12 @@ def _told(done: Pruning, verb: str) -> str:
 @click.argument("folder", metavar="DIR")
 @click.argument("output", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE")
 @_step
+@_one_group
 @click.option("--only", metavar="NAME", help="One entry of the state, such as model.")
 @click.option("--force", is_flag=True, help="Overwrite FILE.")
-def export(folder: str, output: Path, step: int | None, only: str | None, force: bool) -> None:
+def export(
+    folder: str, output: Path, step: int | None, group: str, only: str | None, force: bool
+) -> None:
     """Write one checkpoint of DIR as one plain file, .safetensors or .pt.
 
     A .safetensors file holds the tensors, under their names. A .pt file holds the state as the
@@ -203,7 +236,7 @@ def export(folder: str, output: Path, step: int | None, only: str | None, force:
     if output.exists() and not force:
         raise click.UsageError(f"{output} exists; --force overwrites it")
     with _explained():
-        shelf = _shelf(folder)
+        shelf = Shelf(open_storage(folder), group)
         checkpoint = _chosen(shelf, step)
         export_checkpoint(shelf, checkpoint, output=output, only=only)
     click.echo(f"wrote step {checkpoint.step} to {output} ({memory(output.stat().st_size)})")
@@ -218,8 +251,37 @@ def _explained() -> Iterator[None]:
         raise click.ClickException(str(error)) from None
 
 
-def _shelf(folder: str) -> Shelf:
-    return Shelf(open_storage(folder))
+def _shelves(folder: str, group: str | None) -> list[Shelf]:
+    """Those of all groups that have something in the folder, or the one that was asked for."""
+    storage = open_storage(folder)
+    if group is not None:
+        return [Shelf(storage, group)]
+    return [Shelf(storage, one) for one in _groups(storage)] or [Shelf(storage)]
+
+
+def _groups(storage: Storage) -> list[str]:
+    try:
+        return groups_on(storage)
+    except NotThere:
+        raise NoCheckpoint(f"there is no folder {storage.address}") from None
+
+
+def _at_step(shelves: list[Shelf], step: int) -> list[tuple[Shelf, Checkpoint]]:
+    """The checkpoints of a step, of those groups that have one; raises NoCheckpoint if none has."""
+    found, absent = [], None
+    for shelf in shelves:
+        try:
+            found.append((shelf, shelf.at(step)))
+        except NoCheckpoint as error:
+            absent = absent or error
+    if absent is not None and not found:
+        raise absent
+    return found
+
+
+def _whose(group: str) -> str:
+    """What follows a step that is not the main group's."""
+    return f" of {told_group(group)}" if group else ""
 
 
 def _warn(text: str) -> None:
@@ -232,14 +294,24 @@ def _checkpoints(shelf: Shelf, unreadable: list[str] | None = None) -> list[Chec
     try:
         found = list(shelf.checkpoints(tell=told.append))
     except NotThere:
-        raise NoCheckpoint(f"there is no folder {shelf.storage.address}") from None
+        raise NoCheckpoint(_nothing(shelf, f"there is no folder {shelf.address}")) from None
     for text in told:
         _warn(text)
     if unreadable is not None:
         unreadable.extend(told)
     if not found and not told:
-        raise NoCheckpoint(f"there is no checkpoint in {shelf.storage.address}")
+        raise NoCheckpoint(_nothing(shelf, f"there is no checkpoint in {shelf.address}"))
     return found
+
+
+def _nothing(shelf: Shelf, said: str) -> str:
+    """That a group has no checkpoint, and which ones have."""
+    try:
+        others = [one for one in groups_on(shelf.storage) if one != shelf.group]
+    except NotThere:
+        return said
+    named = ", ".join(f"'{one}'" for one in others)
+    return f"{said}; other groups have some: --group {named}" if others else said
 
 
 def _chosen(shelf: Shelf, step: int | None) -> Checkpoint:
@@ -247,13 +319,14 @@ def _chosen(shelf: Shelf, step: int | None) -> Checkpoint:
         return shelf.at(step)
     found = _checkpoints(shelf)
     if not found:
-        raise NoCheckpoint(f"there is no checkpoint that can be read in {shelf.storage.address}")
+        raise NoCheckpoint(f"there is no checkpoint that can be read in {shelf.address}")
     return found[0]
 
 
 def _summary(shelf: Shelf, checkpoint: Checkpoint, fence: Fence) -> dict[str, Any]:
     manifest = checkpoint.manifest
     return {
+        "group": manifest.group,
         "step": manifest.step,
         "size": manifest.size,
         "world": manifest.world,

@@ -16,13 +16,19 @@ from resile.cli.tables import new_console, new_table
 
 __all__ = ["print_checkpoint", "print_checkpoints", "progress_bar"]
 
+MAIN = "(main)"
+"""How the main group is shown beside others: on storage it has no name."""
+
 
 def print_checkpoints(rows: list[dict[str, Any]]) -> None:
-    """One line each."""
+    """One line each; with its group, if there is more than the main one."""
+    grouped = any(row["group"] for row in rows)
     numbers = ("STEP", "SIZE", "WORLD", "PARTS", "ROUND")
-    table = new_table(*numbers, "AGE", "JOB", "STATE", numbers=numbers)
+    group = ("GROUP",) if grouped else ()
+    table = new_table(*group, *numbers, "AGE", "JOB", "STATE", numbers=numbers)
     for row in rows:
         table.add_row(
+            *((row["group"] or MAIN,) if grouped else ()),
             str(row["step"]),
             memory(row["size"]),
             str(row["world"]),
@@ -40,6 +46,7 @@ def print_checkpoint(row: dict[str, Any]) -> None:
     console = new_console()
     created = datetime.fromtimestamp(row["created"]).astimezone().isoformat(" ", "seconds")
     lines: dict[str, str | Text] = {
+        **({"Group": row["group"]} if row["group"] else {}),
         "Step": str(row["step"]),
         "Created": f"{created} ({age(row['created'])} ago)",
         "Job": f"{row['job']}, round {row['round']}" if row["job"] else "-",

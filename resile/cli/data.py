@@ -7,6 +7,9 @@ from typing import TYPE_CHECKING
 
 import click
 
+from resile.cli.option_types import output_option
+from resile.groupname import told_group
+
 if TYPE_CHECKING:
     from resile.ledger.verdict import EpochVerdict, Found, StreamVerdict, Verdict
 
@@ -24,9 +27,7 @@ def data() -> None:
 @click.option(
     "--epochs", type=click.IntRange(1), metavar="N", help="So many epochs have to be complete."
 )
-@click.option(
-    "--output", "-o", type=click.Choice(["text", "json"]), default="text", show_default=True
-)
+@output_option("text", "json")
 def check(ledger: str, epochs: int | None, output: str) -> None:
     """Prove from a ledger that each index of each epoch was trained exactly once.
 
@@ -34,7 +35,7 @@ def check(ledger: str, epochs: int | None, output: str) -> None:
     --rdzv-id; both are found by the job's name. With RESILE_LEDGER=FOLDER in its environment any
     other job writes one too. Steps that were trained and lost by a crash do not count; their
     repetition does. The exit code is 1 if an index counts twice, is missing, or was not written
-    down; the last epoch may be under way.
+    down; the last epoch may be under way. Groups of a job are judged each for itself.
 
     \b
     Examples:
@@ -67,9 +68,10 @@ def _print_json(verdict: Verdict) -> None:
 
 
 def _print_stream(stream: StreamVerdict) -> None:
+    whose = f" of {told_group(stream.group)}" if stream.group else ""
     click.echo(
-        f"{stream.name}: {stream.steps} steps count, {stream.lost} were lost and trained again, "
-        f"{stream.rounds} rounds"
+        f"{stream.name}{whose}: {stream.steps} steps count, {stream.lost} were lost and trained "
+        f"again, {stream.rounds} rounds"
     )
     for epoch in stream.epochs:
         click.echo(f"  epoch {epoch.epoch}: {_summary(epoch)}")

@@ -8,7 +8,7 @@ import click
 import msgspec
 
 from resile.cli.amounts import age, clock
-from resile.cli.option_types import COUNT
+from resile.cli.option_types import COUNT, output_option
 from resile.cli.places import Where, cluster_options
 from resile.cli.progress_text import progress_facts
 from resile.cli.reader import JobReader, find_job
@@ -39,14 +39,7 @@ TOLD = 15
     show_default=True,
     help="How many of the last events to show.",
 )
-@click.option(
-    "--output",
-    "-o",
-    type=click.Choice(["text", "json"]),
-    default="text",
-    show_default=True,
-    help="For people, or for programs.",
-)
+@output_option("text", "json", help="For people, or for programs.")
 @cluster_options
 def describe(job: str, told: int, output: str, where: Where) -> None:
     """Show a job in full: state and why, roles, nodes, budgets, conditions, what happened.

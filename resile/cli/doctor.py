@@ -7,6 +7,7 @@ import msgspec
 from rich.table import Table
 from rich.text import Text
 
+from resile.cli.option_types import output_option
 from resile.cli.places import Where, cluster_options, connect
 from resile.cli.tables import new_console
 from resile.platform.finding import Finding, Level
@@ -30,9 +31,7 @@ STYLES = {
     show_default=True,
     help="Check that a master could listen here.",
 )
-@click.option(
-    "--output", "-o", type=click.Choice(["table", "json"]), default="table", show_default=True
-)
+@output_option("table", "json")
 @cluster_options
 def doctor(rdzv_endpoint: str, output: str, where: Where) -> None:
     """Check what this machine allows, and the cluster if one is configured.

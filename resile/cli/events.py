@@ -7,7 +7,7 @@ import msgspec
 
 from resile.cli.amounts import clock
 from resile.cli.follower import until_interrupted
-from resile.cli.option_types import COUNT
+from resile.cli.option_types import COUNT, output_option
 from resile.cli.places import Where, cluster_options
 from resile.cli.reader import JobReader, find_job
 from resile.wire.views import EventView
@@ -20,14 +20,7 @@ WAIT = 10.0
 @click.argument("job")
 @click.option("--follow", "-f", is_flag=True, help="Go on until the job is over.")
 @click.option("--tail", type=COUNT, metavar="N", help="Only the last N so far.")
-@click.option(
-    "--output",
-    "-o",
-    type=click.Choice(["text", "json"]),
-    default="text",
-    show_default=True,
-    help="json: one object a line.",
-)
+@output_option("text", "json", help="json: one object a line.")
 @cluster_options
 def events(job: str, follow: bool, tail: int | None, output: str, where: Where) -> None:
     """Print what happened in a job, and why, from the oldest to the newest.

@@ -8,7 +8,7 @@ from its first line.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Protocol
 
 from resile.wire.views import LogFile
@@ -40,19 +40,15 @@ class LogSource(Protocol):
 class LogFollower:
     """Remembers how far each log was read."""
 
-    def __init__(
-        self, source: LogSource, *, wanted: Callable[[str], bool] = lambda _node: True
-    ) -> None:
-        """``wanted`` chooses nodes by name."""
+    def __init__(self, source: LogSource) -> None:
         self._source = source
-        self._wanted = wanted
         self._offsets: dict[str, int] = {}
         self._rests: dict[str, bytes] = {}
 
     def lines(self) -> Iterator[tuple[str, str]]:
         """What was written since the last call: the node's name and a line, a log at a time."""
         for file in self._source.log_files():
-            if self._wanted(file.node) and file.size > self._offsets.get(file.node, 0):
+            if file.size > self._offsets.get(file.node, 0):
                 yield from self._read(file)
 
     def rests(self) -> Iterator[tuple[str, str]]:
@@ -61,11 +57,6 @@ class LogFollower:
             if rest:
                 yield node, _text(rest)
         self._rests.clear()
-
-    def skip(self) -> None:
-        """Take what is there now as read."""
-        for file in self._source.log_files():
-            self._offsets[file.node] = file.size
 
     def _read(self, file: LogFile) -> Iterator[tuple[str, str]]:
         """Up to the size the file had: one that grows all the time must not keep others out."""

@@ -7,6 +7,7 @@ from typing import Any
 import click
 import msgspec
 
+from resile.cli.option_types import output_option
 from resile.cli.places import Where, cluster_options
 from resile.cli.reader import find_job
 from resile.wire.written import with_written_training
@@ -14,14 +15,7 @@ from resile.wire.written import with_written_training
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
 @click.argument("job")
-@click.option(
-    "--output",
-    "-o",
-    type=click.Choice(["yaml", "json"]),
-    default="yaml",
-    show_default=True,
-    help="How it is written.",
-)
+@output_option("yaml", "json", help="How it is written.")
 @cluster_options
 def get(job: str, output: str, where: Where) -> None:
     """Print a job's manifest together with its status.

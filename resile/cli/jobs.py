@@ -9,6 +9,7 @@ from typing import Any
 import click
 
 from resile.cli.amounts import age, count
+from resile.cli.option_types import output_option
 from resile.cli.places import Where, cluster_options, connect
 from resile.cli.thismachine import LocalReader
 from resile.platform.kubernetes.errors import KubeError
@@ -25,14 +26,7 @@ LOCAL, KUBERNETES = "local", "kubernetes"
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
 @click.option("--all-namespaces", "-A", "everywhere", is_flag=True, help="Of the whole cluster.")
-@click.option(
-    "--output",
-    "-o",
-    type=click.Choice(["table", "json"]),
-    default="table",
-    show_default=True,
-    help="For people, or for programs.",
-)
+@output_option("table", "json", help="For people, or for programs.")
 @cluster_options
 def jobs(everywhere: bool, output: str, where: Where) -> None:
     """List jobs, also those that are over: of this machine, and of the cluster if there is one.

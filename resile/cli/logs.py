@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Generator, Iterable
 from contextlib import closing
-from functools import partial
+from dataclasses import dataclass
 
 import click
 
@@ -61,38 +61,78 @@ def logs(
     if everything and (nodes or rank is not None):
         raise click.UsageError("--all is all nodes: leave --rank and names out")
     reader = find_job(job, where)
-    why: Callable[[], str]
     if master:
-        several, lines = False, reader.master_lines(tail=tail, follow=follow, warn=_warn)
-        why, silent = partial(_why_no_master, reader), bool(follow and reader.master_trouble())
+        query = _master_log(reader, tail=tail, follow=follow)
     else:
-        present = reader.log_nodes()
-        wanted = _chosen(reader, nodes, present=present, rank=rank)
-        if rank is not None:
-            _check_rank(reader, rank, nodes, present=present, follow=follow)
-        several = sum(wanted(node) for node in present) > 1
-        lines = reader.lines(wanted, tail=tail, follow=follow, warn=_warn)
-        why = partial(_why_silent, reader, wanted)
-        silent = all(node.phase == PENDING for node in present if wanted(node))
-    named = prefix if prefix is not None else follow or several
-
-    def say(what: str) -> None:
-        reason = " ".join(why().split()).rstrip(".")
-        click.echo(f"{what}: {reason}; see 'resile describe {job}{where.flags}'.", err=True)
-
-    with until_interrupted(), closing(lines):  # type: ignore[type-var]
-        if follow and silent and reader.running:
-            say("Nothing to show yet")
-        nothing = tail != 0
-        for node, line in lines:
-            nothing = False
-            click.echo(f"[{node}] {line}" if named else line)
-        if nothing:
-            say("Nothing to show")
+        query = _node_log(reader, nodes, rank=rank, tail=tail, follow=follow)
+    hint = f"see 'resile describe {job}{where.flags}'."
+    with until_interrupted(), closing(query.lines):
+        if follow and query.silent and reader.running:
+            _say_why("Nothing to show yet", query, hint)
+        named = prefix if prefix is not None else follow or query.several
+        if not _print(query.lines, named=named) and tail != 0:
+            _say_why("Nothing to show", query, hint)
 
 
-def _why_no_master(reader: JobReader) -> str:
-    return reader.master_trouble() or "the master has printed nothing yet"
+@dataclass(frozen=True, kw_only=True)
+class LogQuery:
+    """What to print, and what to say where there is nothing to print."""
+
+    lines: Generator[tuple[str, str], None, None]
+    """A node's name and a line that it printed."""
+
+    several: bool
+    """Whether there is more than one log."""
+
+    silent: bool
+    """Whether nobody can print anything for now."""
+
+    why: Callable[[], str]
+    """Why nothing was printed: asked at the moment when that is to be said."""
+
+
+def _master_log(reader: JobReader, *, tail: int | None, follow: bool) -> LogQuery:
+    return LogQuery(
+        lines=reader.master_lines(tail=tail, follow=follow, warn=_warn),
+        several=False,
+        silent=follow and bool(reader.master_trouble()),
+        why=lambda: reader.master_trouble() or "the master has printed nothing yet",
+    )
+
+
+def _node_log(
+    reader: JobReader,
+    names: tuple[str, ...],
+    *,
+    rank: int | None,
+    tail: int | None,
+    follow: bool,
+) -> LogQuery:
+    present = reader.log_nodes()
+    wanted = _chosen(reader, names, present=present, rank=rank)
+    if rank is not None:
+        _check_rank(reader, rank, names, present=present, follow=follow)
+    chosen = [node for node in present if wanted(node)]
+    return LogQuery(
+        lines=reader.lines(wanted, tail=tail, follow=follow, warn=_warn),
+        several=len(chosen) > 1,
+        silent=all(node.phase == PENDING for node in chosen),
+        why=lambda: _why_silent(reader, wanted),
+    )
+
+
+def _print(lines: Iterable[tuple[str, str]], *, named: bool) -> bool:
+    """Print the lines; whether there was one."""
+    printed = False
+    for node, line in lines:
+        printed = True
+        click.echo(f"[{node}] {line}" if named else line)
+    return printed
+
+
+def _say_why(what: str, query: LogQuery, hint: str) -> None:
+    reason = " ".join(query.why().split()).rstrip(".")
+    click.echo(f"{what}: {reason}; {hint}", err=True)
 
 
 def _why_silent(reader: JobReader, wanted: Callable[[NodePicture], bool]) -> str:

@@ -8,6 +8,7 @@ import os
 from pathlib import Path
 
 import click
+from click.core import ParameterSource
 
 from resile.cli.elasticity import build_elasticity, parse_conf
 from resile.cli.logging import set_up_logging
@@ -116,7 +117,7 @@ def master(
             job=job if job is not None else ("none" if nnodes else None),
             endpoint=where,
             token=given or kept_token(folder),
-            elasticity=elasticity,
+            elasticity=elasticity if _were_given("nnodes", "max_restarts", "rdzv_conf") else None,
             tls=server_tls(tls_cert, tls_key),
             until_done=until_done or run_folder is not None,
             after_round=after_round,
@@ -134,6 +135,13 @@ def master(
     finally:
         if past and job_folder is None:
             remove_run_folder(folder)
+
+
+def _were_given(*options: str) -> bool:
+    """Whether the user said any of these; else the first agent does."""
+    context = click.get_current_context()
+    sources = [context.get_parameter_source(option) for option in options]
+    return any(source is not ParameterSource.DEFAULT for source in sources)
 
 
 class _Taken(click.ClickException):

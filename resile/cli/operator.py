@@ -80,10 +80,10 @@ def operator(
         from resile.operator.settings import OperatorSettings
         from resile.platform.kubernetes.errors import KubeError
     except ModuleNotFoundError as error:
-        if error.name != "lightkube":
+        if (error.name or "").partition(".")[0] != "cryptography":
             raise
         raise click.ClickException(
-            "the operator needs lightkube: pip install 'resile[kubernetes]'"
+            "the operator needs cryptography: pip install 'resile[kubernetes]'"
         ) from None
     set_up_logging(json=log_json)
     try:

@@ -9,7 +9,7 @@ As with kubectl, options choose the cluster; without them a job on this machine 
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Generator, Mapping
 from typing import Protocol
 
 import click
@@ -71,13 +71,13 @@ class JobReader(Protocol):
         tail: int | None,
         follow: bool,
         warn: Callable[[str], None],
-    ) -> Iterator[tuple[str, str]]:
+    ) -> Generator[tuple[str, str], None, None]:
         """What nodes print: name and line. With ``follow`` until the job is over; ``tail``: only
         so many lines of what is there at first."""
 
     def master_lines(
         self, *, tail: int | None, follow: bool, warn: Callable[[str], None]
-    ) -> Iterator[tuple[str, str]]:
+    ) -> Generator[tuple[str, str], None, None]:
         """The same of what its master prints."""
 
     def master_trouble(self) -> str:

@@ -24,6 +24,7 @@ from resile.agent.nursery import (
     PreloadMode,
     PreloadSyntaxError,
     WorkerCommand,
+    late_modules,
 )
 from resile.agent.relay import OutputRelay
 from resile.cli.abbreviations import AbbreviatingCommand
@@ -49,9 +50,11 @@ from resile.cli.torchrun_flags import (
     torchrun_option,
 )
 from resile.cli.verbosity import verbosity_options
+from resile.groupname import group_in
 from resile.job.elasticity import Elasticity
 from resile.job.exits import NodeExitCode
 from resile.ledger import FOLDER_VARIABLE
+from resile.train.migrate.late_import import LATE_MODULES
 from resile.wire.auth import (
     AUTHORITY_VARIABLE,
     TOKEN_FILE_VARIABLE,
@@ -236,7 +239,7 @@ async def _run(
 ) -> int:
     if Preload.parse(flags["preload"]).mode is PreloadMode.CHECK:
         command = _command(script, script_args, flags)
-        return await preload_check(command, env=os.environ)
+        return await preload_check(command, env={**os.environ, **late_modules(LATE_MODULES)})
     conf = parse_conf(flags["rdzv_conf"])
     for name in conf.ignored:
         log.warning("--rdzv-conf %s is ignored: Resile has no such setting", name)
@@ -296,7 +299,11 @@ def _master(
         folder = run_folder(place.endpoint)
         token = token or kept_token(folder)
         keeper = MasterKeeper(
-            place.endpoint, folder, run_id=place.run_id, elasticity=elasticity, token=token
+            place.endpoint,
+            folder,
+            run_id=place.run_id,
+            elasticity=None if _group() else elasticity,
+            token=token,
         )
         return Access(place.endpoint, token), keeper
     if token is None:
@@ -317,6 +324,7 @@ def _about_this_node(flags: dict[str, Any]) -> dict[str, Any]:
     return {
         "name": one_line("$RESILE_NODE_NAME", name),
         "role": one_line("--role", flags["role"]),
+        "group": _group(),
         "node_rank": _number_in("RESILE_NODE_RANK") if node_rank is None else node_rank,
         "generation": _number_in("RESILE_NODE_ID"),
         "environment": {**os.environ, **_for_workers(flags)},
@@ -348,13 +356,25 @@ def _for_workers(flags: dict[str, Any]) -> dict[str, str]:
         FOLDER_VARIABLE: ledger_asked_for(flags),
     }
     paths = {name: str(Path(path).absolute()) for name, path in given.items() if path}
-    return {**paths, SIGNALS_VARIABLE: flags["signals_to_handle"]}
+    return {
+        **paths,
+        SIGNALS_VARIABLE: flags["signals_to_handle"],
+        **late_modules(LATE_MODULES),
+    }
 
 
 def _local_address(given: str | None) -> str | None:
     if given is not None and not is_host(given):
         raise click.UsageError("--local-addr: the name or address of a host is wanted")
     return given
+
+
+def _group() -> str:
+    """The group that a platform says this node is of."""
+    try:
+        return group_in(os.environ)
+    except ValueError as error:
+        raise click.UsageError(str(error)) from None
 
 
 def _number_in(variable: str) -> int | None:

@@ -10,14 +10,18 @@ import contextlib
 import difflib
 import time
 from collections import deque
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Generator, Iterator, Mapping
+from functools import partial
 from itertools import chain
 from typing import TypeVar
 
 import click
 
 from resile.cli.follower import LogFollower, LogSource
-from resile.job.node import serial_of
+from resile.job.errors import ManifestError
+from resile.job.manifest import job_from_data
+from resile.job.naming import role_in
+from resile.job.spec import ElasticJob
 from resile.job.status import JobPhase
 from resile.platform.local.jobfolder import JobFolder, JobFolderError, JobRunning, all_jobs
 from resile.wire.errors import RefusedByPeer, Unreachable
@@ -86,8 +90,10 @@ class LocalReader:
 
     def log_nodes(self) -> list[NodePicture]:
         """The nodes whose output there is; the ranks of those that were replaced are forgotten."""
-        present = {node.name: node for node in self.picture().nodes}
-        return [present.get(file.node) or self._past_node(file.node) for file in self.log_files()]
+        picture = self.picture()
+        present = {node.name: node for node in picture.nodes}
+        past = partial(_past_node, _job_of(picture))
+        return [present.get(file.node) or past(file.node) for file in self.log_files()]
 
     def lines(
         self,
@@ -96,7 +102,7 @@ class LocalReader:
         tail: int | None,
         follow: bool,
         warn: Callable[[str], None],  # noqa: ARG002  files can always be read
-    ) -> Iterator[tuple[str, str]]:
+    ) -> Generator[tuple[str, str], None, None]:
         """What nodes print: name and line. With ``follow`` until the job is over."""
         return self._lines(_Chosen(self, wanted), tail=tail, follow=follow)
 
@@ -106,7 +112,7 @@ class LocalReader:
         tail: int | None,
         follow: bool,
         warn: Callable[[str], None],  # noqa: ARG002  files can always be read
-    ) -> Iterator[tuple[str, str]]:
+    ) -> Generator[tuple[str, str], None, None]:
         """What its masters print, one after the other into one log."""
         return self._lines(_MasterLog(self.folder), tail=tail, follow=follow)
 
@@ -121,7 +127,7 @@ class LocalReader:
 
     def _lines(
         self, source: LogSource, *, tail: int | None, follow: bool
-    ) -> Iterator[tuple[str, str]]:
+    ) -> Generator[tuple[str, str], None, None]:
         follower = LogFollower(source)
         so_far = follower.lines()
         yield from so_far if tail is None else _last(so_far, tail)
@@ -229,11 +235,6 @@ class LocalReader:
 
     # --- asking -----------------------------------------------------------------------------
 
-    def _past_node(self, name: str) -> NodePicture:
-        known = serial_of(name) is not None
-        role = name.rpartition("-")[0].removeprefix(f"{self.name}-") if known else ""
-        return NodePicture(name=name, role=role, rank=None, phase="")
-
     def _last_picture(self) -> JobPicture:
         """What was written down last; of a killed `up` that is what ran at the time."""
         picture = self.folder.picture() or JobPicture(name=self.name, phase="")
@@ -256,6 +257,18 @@ class LocalReader:
                     raise click.ClickException(refusal.reason) from None
             time.sleep(RETRY)
         return past()
+
+
+def _job_of(picture: JobPicture) -> ElasticJob | None:
+    try:
+        return job_from_data(picture.manifest)
+    except ManifestError:
+        return None  # not there yet, or written by another version of Resile
+
+
+def _past_node(job: ElasticJob | None, name: str) -> NodePicture:
+    role = "" if job is None else role_in(job, name)
+    return NodePicture(name=name, role=role, rank=None, phase="")
 
 
 class _Chosen:

@@ -91,6 +91,7 @@ def _refreshed(rank: NodeStatus, found: ObservedNode) -> NodeStatus:
         host=found.host or rank.host,
         started_at=found.started_at or rank.started_at,
         seen=rank.seen or found.made,
+        ready=found.ready and found.live,
     )
 
 
@@ -158,17 +159,16 @@ def _ended(ledger: Ledger, rank: NodeStatus, *, end: NodeExit, at: datetime | No
 
 
 def _fate_after_training(ledger: Ledger, rank: NodeStatus, end: NodeExit) -> Fate | None:
-    """Once the master has spoken, a node that ends is not replaced, however it ended."""
-    verdict = ledger.observed.master
-    if verdict is None:
+    """Once the training of its group is over, a node that ends is not replaced, however it
+    ended."""
+    report = ledger.report_on(rank.role)
+    if report is None:
         return None
-    if not verdict.succeeded:
+    if not report.succeeded:
         sentence = f"{rank.name} {describe(end)} after the training had failed"
         return Fate(outcome=Outcome.GIVE_UP, sentence=sentence)
-    if rank.role in ledger.spec.success_roles():
-        sentence = f"{rank.name} {describe(end)} after the training had succeeded"
-        return Fate(outcome=Outcome.DONE, sentence=sentence)
-    return None
+    sentence = f"{rank.name} {describe(end)} after the training had succeeded"
+    return Fate(outcome=Outcome.DONE, sentence=sentence)
 
 
 _PHASE = {

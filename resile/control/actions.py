@@ -8,7 +8,7 @@ more. A platform that cannot carry an action out reports why with the node, and 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import TypeAlias
 
@@ -42,8 +42,14 @@ class StartNode:
     priority: Priority
     grace_seconds: float
     reason: str
+    group: str = ""
+    """The group whose rounds it joins, as agents and master call it; empty for the main one."""
+
     avoid: tuple[str, ...] = ()
     """Machines on which nodes of this job died of what may be the machine's fault."""
+
+    ports: Mapping[str, int] = field(default_factory=dict)
+    """The ports that it listens on, by name."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,24 +1,27 @@
 """Whether the job is over, and how it ended.
 
-It has **failed** when the master says so, when a failure exceeded the job's backoffLimit, when a
-required role cannot have MIN nodes any more, or when its deadline has passed. A rank that was
-given up alone does not end a job that can go on without it.
+It has **failed** when the training of a required group has, when a failure exceeded the job's
+backoffLimit, when a role's failurePolicy says so, or when its deadline has passed. Under BelowMin a
+rank that was given up alone does not end a job that can go on without it.
 
-It has **succeeded** when in every role that counts all nodes at work have completed, and at least
-MIN of them. A rank for which there is no room does not hold it up, whether it never ran or was
-taken away; one that failed does, until it has been run again or given up. Where the job has a
-master its verdict is enough, once the nodes have left.
+It has **succeeded** when the roles that count have completed: all of them, or under success.policy
+Any one of them. A role of a group completes with the group's training, once the nodes have left.
+Any other completes by its nodes: all that are at work (at least MIN), one of them, or rank 0, as
+its successPolicy says. A rank for which there is no room does not hold it up, whether it never ran
+or was taken away; one that failed does, until it has been run again or given up.
 """
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import timedelta
 
 from resile.control.ledger import AT_WORK, SUSPENDED, Ledger
-from resile.control.observed import NO_ROOM, MasterReport
+from resile.control.observed import NO_ROOM, GroupReport
 from resile.job.exits import DISRUPTIONS
 from resile.job.node import NodePhase
+from resile.job.role import FailurePolicy, SuccessPolicy
 from resile.job.status import JobPhase, NodeStatus
 
 __all__ = ["Verdict", "judge"]
@@ -37,40 +40,72 @@ def judge(ledger: Ledger, *, broken: str) -> Verdict | None:
     """The verdict on the job; None while it goes on. ``broken``: why a node's end fails it."""
     if broken:
         return Verdict(JobPhase.FAILED, "BackoffLimitExceeded", broken)
-    report = ledger.observed.master
-    if report is not None:
-        return _by_master(ledger, report) or _too_late(ledger)
-    return _by_nodes(ledger) or _too_small(ledger) or _too_late(ledger)
+    return _failed_training(ledger) or _completed(ledger) or _given_up(ledger) or _too_late(ledger)
 
 
-def _by_master(ledger: Ledger, report: MasterReport) -> Verdict | None:
-    """What the master said, once the nodes have left: by themselves, so that their last words can
-    be read."""
+def _failed_training(ledger: Ledger) -> Verdict | None:
+    """The failure of a group that the job cannot do without, once its nodes have left."""
     spec = ledger.spec
-    roles = spec.success_roles() if report.succeeded else spec.training_roles()
+    for group, roles in ledger.trainings.items():
+        report = ledger.observed.reports.get(group)
+        if report is None or report.succeeded or not any(map(spec.requires, roles)):
+            continue
+        if _has_left(ledger, spec.worlds().get(group, ()), report):
+            reason = report.reason if group == spec.main_group else f"{group}: {report.reason}"
+            return Verdict(JobPhase.FAILED, "TrainingFailed", reason)
+    return None
+
+
+def _has_left(ledger: Ledger, roles: Collection[str], report: GroupReport) -> bool:
+    """Whether the nodes of a training that is over have ended: by themselves, so that their last
+    words can be read; not for ever, should one hang."""
     still_there = any(
         found.phase is NodePhase.RUNNING and found.node.role in roles
         for found in ledger.observed.nodes
     )
-    patience_ends = report.at + ledger.policy.leave_time
-    if still_there and ledger.now < patience_ends:
-        ledger.wake_at(patience_ends)
+    deadline = report.at + ledger.policy.leave_time
+    if still_there and ledger.now < deadline:
+        ledger.wake_at(deadline)
+        return False
+    return True
+
+
+def _completed(ledger: Ledger) -> Verdict | None:
+    """Success, if the roles that count have completed."""
+    told = {role: _why_complete(ledger, role) for role in ledger.spec.success_roles()}
+    complete = [why for why in told.values() if why is not None]
+    enough = 1 if ledger.spec.success.policy == "Any" else len(told)
+    if len(complete) < enough:
         return None
-    if report.succeeded:
-        return Verdict(JobPhase.SUCCEEDED, "TrainingSucceeded", report.reason)
-    return Verdict(JobPhase.FAILED, "TrainingFailed", report.reason)
+    reasons = " and ".join(dict.fromkeys(why.message for why in complete))
+    return Verdict(JobPhase.SUCCEEDED, complete[0].reason, reasons)
 
 
-def _by_nodes(ledger: Ledger) -> Verdict | None:
-    counts = []
-    for role in ledger.spec.success_roles():
-        done = len(ledger.of_role(role, {NodePhase.SUCCEEDED}))
-        if done < max(1, ledger.spec.roles[role].size.min) or ledger.roles[role].wanted == 0:
-            return None  # a role scaled to nothing has not completed: its work was put aside
-        if any(_holds_up(rank) for rank in ledger.of_role(role)):
+def _why_complete(ledger: Ledger, role: str) -> Verdict | None:
+    """In which way the role has completed; None if it has not."""
+    report = ledger.report_on(role)
+    if report is not None:
+        roles = next(roles for roles in ledger.trainings.values() if role in roles)
+        if not report.succeeded or not _has_left(ledger, roles, report):
             return None
-        counts.append(f"{done} {role} node{'s' if done > 1 else ''}")
-    return Verdict(JobPhase.SUCCEEDED, "NodesCompleted", f"{' and '.join(counts)} completed")
+        return Verdict(JobPhase.SUCCEEDED, "TrainingSucceeded", report.reason)
+    done = ledger.of_role(role, {NodePhase.SUCCEEDED})
+    if not _enough_done(ledger, role, done):
+        return None
+    message = f"{len(done)} {role} node{'s' if len(done) > 1 else ''} completed"
+    return Verdict(JobPhase.SUCCEEDED, "NodesCompleted", message)
+
+
+def _enough_done(ledger: Ledger, role: str, done: Collection[NodeStatus]) -> bool:
+    """Whether the nodes that have completed are all that the role's successPolicy asks for."""
+    spec = ledger.spec.roles[role]
+    if spec.success_policy is SuccessPolicy.ANY:
+        return bool(done)
+    if spec.success_policy is SuccessPolicy.RANK_0:
+        return any(rank.rank == 0 for rank in done)
+    if len(done) < max(1, spec.size.min) or ledger.roles[role].wanted == 0:
+        return False  # a role scaled to nothing has not completed: its work was put aside
+    return not any(_holds_up(rank) for rank in ledger.of_role(role))
 
 
 def _holds_up(rank: NodeStatus) -> bool:
@@ -81,12 +116,19 @@ def _holds_up(rank: NodeStatus) -> bool:
     return rank.phase in AT_WORK
 
 
-def _too_small(ledger: Ledger) -> Verdict | None:
+def _given_up(ledger: Ledger) -> Verdict | None:
+    """Failure by nodes that were given up, as their roles' failurePolicy says."""
     for name, role in ledger.spec.roles.items():
+        policy = ledger.spec.failure_policy(name)
         given_up = ledger.of_role(name, {NodePhase.FAILED})
+        if not given_up or policy is FailurePolicy.IGNORE or ledger.report_on(name) is not None:
+            continue
+        last = max(given_up, key=lambda rank: rank.ended_at or ledger.now)
+        if policy is FailurePolicy.ANY_NODE:
+            message = f"failurePolicy of role {name} is AnyNode: {last.last_message}"
+            return Verdict(JobPhase.FAILED, "NodeFailed", message)
         reachable = role.size.max - len(given_up)
-        if given_up and reachable < role.size.min and ledger.spec.requires(name):
-            last = max(given_up, key=lambda rank: rank.ended_at or ledger.now)
+        if reachable < role.size.min:
             message = (
                 f"role {name} needs {role.size.min} nodes and can have {reachable}: "
                 f"{last.last_message}"

@@ -1,7 +1,8 @@
 """The job in one word and in conditions, for people and for programs.
 
 A condition is listed from the first time it holds, and from then on always, as True or False;
-Running from the start, because its message says what a job that does not run waits for. Its
+Running and MasterReady from the start, because their messages say what a job that does not run
+waits for. Its
 lastTransitionTime moves only when that changes; a reason or message may be refined in between.
 """
 
@@ -14,9 +15,11 @@ from resile.control.completion import Verdict
 from resile.control.ledger import AT_WORK, Ledger
 from resile.control.ordering import UP
 from resile.control.scaling import asked_size, settle
+from resile.job.events import EventKind
 from resile.job.node import NodePhase
 from resile.job.status import (
     FINISHED,
+    MASTER_UNAVAILABLE,
     Condition,
     ConditionStatus,
     ConditionType,
@@ -69,7 +72,7 @@ def current_phase(ledger: Ledger) -> JobPhase:
     """The phase of a job that is not over."""
     if ledger.spec.suspend:
         return JobPhase.SUSPENDED
-    could_begin = _has_trained(ledger) or not ledger.observed.no_master
+    could_begin = _has_trained(ledger) or not _master_problem(ledger)
     if could_begin and not _short_roles(ledger) and _anybody_runs(ledger):
         return JobPhase.RUNNING
     if _has_trained(ledger):
@@ -89,6 +92,7 @@ def describe_job(ledger: Ledger, verdict: Verdict | None) -> None:
     _set_restarting(ledger)
     _set_scaling(ledger)
     _set_suspended(ledger)
+    _set_master_ready(ledger)
     if verdict is not None:
         kind = ConditionType(verdict.phase.value)
         _set(ledger, kind, True, reason=verdict.reason, message=verdict.message)
@@ -102,7 +106,7 @@ def _set(ledger: Ledger, kind: ConditionType, holds: bool, *, reason: str, messa
 
 def _set_running(ledger: Ledger) -> None:
     running = ledger.phase is JobPhase.RUNNING
-    _list_running(ledger)
+    _list(ledger, ConditionType.RUNNING, NOT_STARTED)
     if running:
         reason, message = "JobRunning", _head_count(ledger)
     elif ledger.phase in (JobPhase.SUSPENDED, JobPhase.SUCCEEDED, JobPhase.FAILED):
@@ -114,15 +118,10 @@ def _set_running(ledger: Ledger) -> None:
     _set(ledger, ConditionType.RUNNING, running, reason=reason, message=message)
 
 
-def _list_running(ledger: Ledger) -> None:
-    if not any(known.type is ConditionType.RUNNING for known in ledger.conditions):
-        first = _condition(
-            ConditionType.RUNNING,
-            ConditionStatus.FALSE,
-            reason=NOT_STARTED,
-            message="",
-            since=ledger.now,
-        )
+def _list(ledger: Ledger, kind: ConditionType, reason: str) -> None:
+    """List a condition that does not hold yet."""
+    if not any(known.type is kind for known in ledger.conditions):
+        first = _condition(kind, ConditionStatus.FALSE, reason=reason, message="", since=ledger.now)
         ledger.conditions = (*ledger.conditions, first)
 
 
@@ -168,6 +167,33 @@ def _set_suspended(ledger: Ledger) -> None:
     else:
         reason, message = "JobResumed", "spec.suspend is false"
     _set(ledger, ConditionType.SUSPENDED, suspended, reason=reason, message=message)
+
+
+def _master_problem(ledger: Ledger) -> str:
+    return ledger.observed.master.problem if ledger.observed.master is not None else ""
+
+
+def _set_master_ready(ledger: Ledger) -> None:
+    """Listed as soon as the platform says anything of the master."""
+    master = ledger.observed.master
+    if master is None:
+        return
+    at_rest = ledger.phase in FINISHED or ledger.phase is JobPhase.SUSPENDED
+    if master.problem:
+        reason, message = MASTER_UNAVAILABLE, master.problem
+    elif at_rest:
+        reason, message = f"Job{ledger.phase.value}", "a job that does not train needs no master"
+    elif master.ready:
+        reason, message = "MasterAnswers", "the master runs and answers"
+    else:
+        reason, message = "MasterStarting", "the master is being started"
+    known = next((one for one in ledger.conditions if one.type is ConditionType.MASTER_READY), None)
+    if master.problem and (known is None or (known.reason, known.message) != (reason, message)):
+        ledger.note(EventKind.NO_MASTER, message)
+    if known is None:
+        _list(ledger, ConditionType.MASTER_READY, reason)
+    ready = master.ready and not at_rest and not master.problem
+    _set(ledger, ConditionType.MASTER_READY, ready, reason=reason, message=message)
 
 
 def _anybody_runs(ledger: Ledger) -> bool:
@@ -217,10 +243,7 @@ def _with_troubles(ledger: Ledger, message: str) -> str:
         for rank in ledger.ranks
         if rank.phase in AT_WORK and rank.phase is not NodePhase.RUNNING
     ]
-    told = [message, _listed(troubles)] if troubles else [message]
-    if ledger.observed.no_master:
-        told.append(f"the job has no master: {ledger.observed.no_master}")
-    return "; ".join(told)
+    return "; ".join([message, _listed(troubles)] if troubles else [message])
 
 
 def _trouble(rank: NodeStatus) -> str:

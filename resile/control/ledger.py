@@ -6,23 +6,24 @@ one after another, and closed into a new status. It lives for one call; nothing 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from datetime import datetime, timedelta
 
 from msgspec.structs import replace
 
 from resile.control.actions import Action, DeleteNode, StopNode
 from resile.control.hosts import hosts_to_avoid, remembered, with_trouble
-from resile.control.observed import Observed, ObservedNode
+from resile.control.observed import GroupReport, Observed, ObservedNode
 from resile.control.orders import start_order
 from resile.control.policy import Policy
 from resile.control.resources import node_resources
 from resile.job.command import node_command
 from resile.job.events import EventKind
 from resile.job.exits import ExitCause
-from resile.job.node import LIVE, Node, NodePhase, node_name, serial_of
+from resile.job.naming import node_name, serial_of
+from resile.job.node import LIVE, Node, NodePhase
 from resile.job.role import NodeResources, RoleSpec
-from resile.job.spec import ElasticJob
+from resile.job.spec import ElasticJob, JobSpec
 from resile.job.status import Ask, AskVerb, DecisionNote, JobStatus, NodeStatus, RoleStatus
 
 __all__ = ["AT_WORK", "SUSPENDED", "Ledger"]
@@ -76,6 +77,9 @@ class Ledger:
         self._seen = {found.node.id: found for found in observed.nodes}
         self._live_slots = {(f.node.role, f.node.rank) for f in observed.nodes if f.live}
         self._next_id = status.next_id
+        self.trainings = _trainings(job.spec)
+        """The roles of each training that a master may give a verdict on, by its group."""
+        self._groups = {role: group for group, roles in self.trainings.items() for role in roles}
         for found in observed.nodes:
             self._never_again(found.node)
         self._forget_answered_asks()
@@ -103,6 +107,22 @@ class Ledger:
     def was_there(self, rank: NodeStatus) -> bool:
         """Whether there ever was the rank's present node: only then can it be gone."""
         return rank.seen or rank.id in self.observed.gone
+
+    def report_on(self, role: str) -> GroupReport | None:
+        """The verdict on the training that the role is part of, if it is over."""
+        group = self._groups.get(role)
+        return None if group is None else self.observed.reports.get(group)
+
+    @property
+    def winding_down(self) -> bool:
+        """Whether the job only waits for the nodes of a training that is over to leave."""
+        reports = self.observed.reports
+        spec = self.spec
+        failed = [roles for group, roles in self.trainings.items() if _has_failed(reports, group)]
+        if any(spec.requires(role) for roles in failed for role in roles):
+            return True
+        complete = [self.report_on(role) is not None for role in spec.success_roles()]
+        return any(complete) if spec.success.policy == "Any" else all(complete)
 
     def holder(self, node: Node) -> NodeStatus | None:
         """The rank that the node holds or held last; None if another one has it."""
@@ -168,7 +188,7 @@ class Ledger:
     def start(self, rank: NodeStatus, reason: str) -> None:
         """Give a waiting rank a new node."""
         counters = self.roles[rank.role]
-        name = node_name(self.job.metadata.name, rank.role, serial=counters.next_serial)
+        name = node_name(self.job, rank.role, rank=rank.rank, serial=counters.next_serial)
         node = Node(role=rank.role, rank=rank.rank, id=self._next_id, name=name)
         self._never_again(node)
         given = replace(
@@ -181,6 +201,7 @@ class Ledger:
             host="",
             resources=self._resources(rank),
             seen=False,
+            ready=False,
             asked_at=self.now,
             avoids=hosts_to_avoid(self.troubled_hosts),
             started_at=None,
@@ -293,7 +314,7 @@ class Ledger:
     def _never_again(self, node: Node) -> None:
         """Keep the node's id and name from being given to another one."""
         self._next_id = max(self._next_id, node.id + 1)
-        serial = serial_of(node.name)
+        serial = serial_of(self.job, node)
         if node.role in self.roles and serial is not None:
             known = self.roles[node.role]
             self.roles[node.role] = replace(known, next_serial=max(known.next_serial, serial + 1))
@@ -322,3 +343,14 @@ class Ledger:
                     self.wake_at(late_until)
             if answered:
                 del self._asks[node_id, verb]
+
+
+def _trainings(spec: JobSpec) -> dict[str, tuple[str, ...]]:
+    """The job's groups. In a job that has none the command of a role may start `resile run`
+    itself: then those train whose success the job waits for."""
+    return spec.worlds() or {spec.main_group: spec.success_roles()}
+
+
+def _has_failed(reports: Mapping[str, GroupReport], group: str) -> bool:
+    report = reports.get(group)
+    return report is not None and not report.succeeded

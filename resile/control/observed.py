@@ -30,7 +30,8 @@ __all__ = [
     "INVALID_SPEC",
     "NO_ROOM",
     "UNSCHEDULABLE",
-    "MasterReport",
+    "GroupReport",
+    "MasterState",
     "Observed",
     "ObservedNode",
 ]
@@ -48,6 +49,7 @@ NO_ROOM = frozenset({UNSCHEDULABLE, FORBIDDEN})
 """Reasons of nodes that are PENDING for want of room."""
 
 _NONE: Mapping[str, int] = MappingProxyType({})
+_NO_REPORTS: Mapping[str, GroupReport] = MappingProxyType({})
 
 
 @dataclass(frozen=True)
@@ -77,6 +79,9 @@ class ObservedNode:
     made: bool = True
     """Whether there is something of it; False for a node that the platform would not take yet."""
 
+    ready: bool = False
+    """It runs and answers: its pod is Ready; on one machine, its ports accept connections."""
+
     @property
     def live(self) -> bool:
         """Whether it exists and has not ended."""
@@ -89,12 +94,24 @@ class ObservedNode:
 
 
 @dataclass(frozen=True)
-class MasterReport:
-    """The verdict of the job's master on the training, once there is one."""
+class GroupReport:
+    """The master's verdict on the training of one group, once there is one."""
 
     succeeded: bool
     reason: str
     at: datetime
+
+
+@dataclass(frozen=True)
+class MasterState:
+    """The job's master as its platform sees it."""
+
+    ready: bool
+    """Whether it runs and answers."""
+
+    problem: str = ""
+    """Why it cannot be had, for people; empty while nothing is wrong with it. Nodes that train go
+    on without a master; those that have not begun cannot."""
 
 
 @dataclass(frozen=True)
@@ -106,13 +123,14 @@ class Observed:
     """Ids of nodes that were there and were deleted lately, whether or not a report ever listed
     them. What is listed under such an id was made a second time, and is not the rank's."""
 
-    master: MasterReport | None = None
+    reports: Mapping[str, GroupReport] = field(default_factory=lambda: _NO_REPORTS)
+    """The verdicts on groups whose training is over, by the group's name."""
+
     wanted: Mapping[str, int] = field(default_factory=lambda: _NONE)
     """Sizes asked for by scale requests, by role; they override the manifest's wanted size."""
 
     deleting: bool = False
     """Somebody asked for the job to be deleted."""
 
-    no_master: str = ""
-    """Why the job has no master that works, for people; empty while nothing is wrong with it.
-    Nodes that train go on without one; those that have not begun cannot."""
+    master: MasterState | None = None
+    """The job's master; None where the platform says nothing of it."""

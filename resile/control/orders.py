@@ -41,7 +41,9 @@ def start_order(
         priority=priority_of(role, rank.rank, wanted=wanted, policy=policy),
         grace_seconds=role.termination_grace_period_seconds,
         reason=rank.message,
+        group=job.spec.wire_group(rank.role, rank.rank),
         avoid=rank.avoids,
+        ports=role.ports,
     )
 
 

@@ -142,7 +142,13 @@ def _live(facts: PodFacts) -> ObservedNode:
         host=facts.host,
         started_at=facts.started_at,
         stopping=facts.deleting,
+        ready=running and _is_true(facts, "Ready"),
     )
+
+
+def _is_true(facts: PodFacts, condition: str) -> bool:
+    found = facts.conditions.get(condition)
+    return found is not None and found.status == "True"
 
 
 def why_pending(facts: PodFacts) -> tuple[str, str]:

@@ -71,7 +71,7 @@ def _carry_on(ledger: Ledger) -> None:
         _finish(ledger, verdict)
     elif ledger.spec.suspend:
         _suspend(ledger)
-    elif ledger.observed.master is None:
+    else:
         _note_resumption(ledger)
         resize(ledger)
         widen_search(ledger)

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from resile.control.hosts import nowhere_to_go_at
 from resile.control.ledger import AT_WORK, Ledger
 from resile.control.observed import ObservedNode
-from resile.control.ordering import nodes_up, what_it_waits_for
+from resile.control.ordering import count_nodes, what_it_waits_for
 from resile.control.scaling import Ranks, asked_size, new_ranks, settle, surplus_ranks
 from resile.job.events import EventKind
 from resile.job.node import LIVE, Node, NodePhase
@@ -40,9 +40,9 @@ _UNSETTLED = frozenset({NodePhase.WAITING, NodePhase.PENDING, NodePhase.STOPPED}
 
 
 def settle_sizes(ledger: Ledger) -> None:
-    """Decide how many nodes each role is to have; once the training is over, nothing changes."""
+    """Decide how many nodes each role is to have; once its training is over, nothing changes."""
     for name, role in ledger.spec.roles.items():
-        if ledger.observed.master is not None and name in ledger.before.roles:
+        if _over(ledger, name) and name in ledger.before.roles:
             continue
         settled = settle(role, asked_size(ledger.spec, name, requests=ledger.observed.wanted))
         known = ledger.roles[name]
@@ -57,9 +57,16 @@ def settle_sizes(ledger: Ledger) -> None:
         ledger.roles[name] = replace(known, wanted=settled.size, scaling=scaling)
 
 
+def _over(ledger: Ledger, role: str) -> bool:
+    """Whether the role is to have no more nodes: its training is over, or the job soon is."""
+    return ledger.winding_down or ledger.report_on(role) is not None
+
+
 def resize(ledger: Ledger) -> None:
     """Make each role as large as it is to be: new ranks wait for a node, surplus ones retire."""
     for name, role in ledger.spec.roles.items():
+        if _over(ledger, name):
+            continue
         wanted = ledger.roles[name].wanted
         ranks = Ranks(
             at_work=[rank.rank for rank in ledger.of_role(name, AT_WORK)],
@@ -118,14 +125,16 @@ def note_sizes_reached(ledger: Ledger) -> None:
 
 def start_waiting(ledger: Ledger) -> None:
     """Start a node for each rank that waits for one and may have it."""
-    up = nodes_up(ledger.ranks)
+    counts = count_nodes(ledger.ranks)
     for rank in ledger.ranks:
         if rank.phase is not NodePhase.WAITING or ledger.occupied(rank):
+            continue
+        if _over(ledger, rank.role):
             continue
         if rank.relaunch_at is not None and ledger.now < rank.relaunch_at:
             ledger.wake_at(rank.relaunch_at)
             continue
-        waits = what_it_waits_for(ledger.spec, rank.role, up=up)
+        waits = what_it_waits_for(ledger.spec, rank.role, counts=counts)
         if waits:
             ledger.put(replace(rank, reason=WAITS_FOR_ROLE, message=waits))
         elif rank.reason == WAITS_FOR_ROLE:

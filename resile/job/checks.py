@@ -13,11 +13,12 @@ from typing import NamedTuple
 import msgspec
 
 from resile.job.errors import PriorityError, QuantityError
+from resile.job.groups import DEFAULT_GROUP
 from resile.job.limits import LARGEST_MANIFEST, LONGEST_ARGUMENT, LONGEST_PATH, MOST_NODES
-from resile.job.node import node_name
+from resile.job.names import LONGEST_NAME, PLACEHOLDERS, fill, placeholders_of
 from resile.job.priority import parse_priority
 from resile.job.quantity import Amount, Quantity, parse_memory, parse_quantity
-from resile.job.role import Replicas, ResourceSpec, RoleSpec
+from resile.job.role import Replicas, ResourceSpec, RoleKind, RoleSpec
 from resile.job.spec import ElasticJob, JobSpec
 from resile.job.yamltext import Path
 
@@ -33,8 +34,8 @@ class Finding(NamedTuple):
     """It concerns several fields of one object: if one of them was misshapen, it may be moot."""
 
 
+_DNS_LABEL = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
 _ENV_NAME = re.compile(r"[-._a-zA-Z][-._a-zA-Z0-9]*")
-_LONGEST_NAME = 63
 _LONGEST_FILE_NAME = 255
 _LARGEST_SERIAL = 99_999
 """Room kept for the number in a node's name, which becomes a DNS label."""
@@ -47,24 +48,73 @@ def check_job(job: ElasticJob) -> list[Finding]:
     findings: list[Finding] = []
     for name, role in job.spec.roles.items():
         path: Path = ("spec", "roles", name)
-        findings += _node_names(job.metadata.name, name)
         for check in _ROLE_CHECKS:
             findings += check(role, path)
     findings += _amounts(job.spec.master.resources, ("spec", "master", "resources"))
     findings += _whole_size(job)
+    findings += _names(job)
     findings += _scaled_size(job.spec)
+    findings += _groups(job.spec)
     findings += _dependencies(job.spec)
     findings += _success(job.spec)
     return findings
 
 
-def _node_names(job: str, role: str) -> Iterator[Finding]:
-    longest = node_name(job, role, serial=_LARGEST_SERIAL)
-    if len(longest) > _LONGEST_NAME:
+def _names(job: ElasticJob) -> Iterator[Finding]:
+    """Patterns that could not tell two objects apart, and names that a DNS label cannot hold."""
+    for field, (allowed, needed) in PLACEHOLDERS.items():
+        pattern = getattr(job.spec.names, field)
+        if pattern is None:
+            continue
+        at: Path = ("spec", "names", _camel(field))
+        found = placeholders_of(pattern)
+        if found - allowed:
+            unknown = ", ".join(f"{{{word}}}" for word in sorted(found - allowed))
+            known = ", ".join(f"{{{word}}}" for word in sorted(allowed))
+            yield Finding(at, f"{unknown} has no meaning here; known are {known}")
+        elif needed - found:
+            missing = ", ".join(f"{{{word}}}" for word in sorted(needed - found))
+            yield Finding(at, f"{missing} is missing: two objects would have one name")
+        elif field == "node" and not found & {"rank", "serial"}:
+            yield Finding(at, "{serial} or {rank} is missing: two nodes would have one name")
+        elif wrong := next((n for n in _filled(job, pattern) if not _DNS_LABEL.fullmatch(n)), None):
+            yield Finding(at, f"gives {wrong}: lower-case letters, digits and '-' make a name")
+    yield from _longest_name(job)
+
+
+def _camel(field: str) -> str:
+    first, *rest = field.split("_")
+    return first + "".join(map(str.capitalize, rest))
+
+
+def _filled(job: ElasticJob, pattern: str) -> list[str]:
+    """The longest names that a pattern gives."""
+    values = {"job": job.metadata.name, "rank": MOST_NODES, "serial": _LARGEST_SERIAL}
+    roles = list(job.spec.roles) if "{role}" in pattern else [""]
+    return [fill(pattern, role=role, **values) for role in roles]
+
+
+def _longest_name(job: ElasticJob) -> Iterator[Finding]:
+    names = job.spec.names
+    patterns = {
+        "nodes": names.node,
+        "hosts": names.hostname,
+        "a Service": names.master_service,
+        "another Service": names.nodes_service,
+        "the Service of a rank": names.rank_service,
+        "the token": names.token,
+    }
+    longest = {
+        what: max(_filled(job, pattern), key=len)
+        for what, pattern in patterns.items()
+        if pattern is not None
+    }
+    what, name = max(longest.items(), key=lambda item: len(item[1]))
+    if len(name) > LONGEST_NAME:
         yield Finding(
             ("metadata", "name"),
-            f"nodes would be called {longest}, longer than {_LONGEST_NAME} characters: shorten the "
-            f"job's or the role's name by {len(longest) - _LONGEST_NAME}",
+            f"{what} would be called {name}, longer than {LONGEST_NAME} characters: shorten the "
+            f"job's or the role's name by {len(name) - LONGEST_NAME}",
         )
 
 
@@ -189,6 +239,21 @@ def _priority(role: RoleSpec, path: Path) -> Iterator[Finding]:
         yield Finding((*path, "priority"), str(error))
 
 
+def _ports(role: RoleSpec, path: Path) -> Iterator[Finding]:
+    by_number: dict[int, str] = {}
+    for name, number in role.ports.items():
+        if number in by_number:
+            message = f"port {number} is called {by_number[number]} already"
+            yield Finding((*path, "ports", name), message)
+        by_number.setdefault(number, name)
+
+
+def _policies(role: RoleSpec, path: Path) -> Iterator[Finding]:
+    if role.required is not None and role.failure_policy is not None:
+        message = "give only one of failurePolicy and required"
+        yield Finding((*path, "required"), message, relative=True)
+
+
 def _exit_rules(role: RoleSpec, path: Path) -> Iterator[Finding]:
     for n, rule in enumerate(role.exit_codes):
         at = (*path, "exitCodes", n)
@@ -211,6 +276,8 @@ _ROLE_CHECKS = (
     _shared_memory,
     _priority,
     _exit_rules,
+    _ports,
+    _policies,
 )
 
 
@@ -223,11 +290,37 @@ def _scaled_size(spec: JobSpec) -> Iterator[Finding]:
         yield Finding(("spec", "replicas"), message)
 
 
+def _groups(spec: JobSpec) -> Iterator[Finding]:
+    """Every Lockstep role is part of one group, and no other role of any."""
+    if not spec.groups:
+        return
+    seen: dict[str, str] = {}
+    for group, members in spec.groups.items():
+        for n, role in enumerate(members.roles):
+            at: Path = ("spec", "groups", group, "roles", n)
+            if role not in spec.roles:
+                yield Finding(at, _no_such_role(role, spec))
+            elif role in seen:
+                yield Finding(at, f"role {role} is part of group {seen[role]} already")
+            elif spec.kind_of(role) is not RoleKind.LOCKSTEP:
+                kind = spec.kind_of(role).value
+                yield Finding(at, f"role {role} is {kind}; only Lockstep roles share a world")
+            seen.setdefault(role, group)
+    for role in spec.roles:
+        if spec.kind_of(role) is RoleKind.LOCKSTEP and role not in seen:
+            message = (
+                f"is Lockstep and part of no group: add it to spec.groups.{DEFAULT_GROUP}.roles"
+            )
+            yield Finding(("spec", "roles", role), message)
+
+
 def _dependencies(spec: JobSpec) -> Iterator[Finding]:
     for name, role in spec.roles.items():
-        for n, wanted in enumerate(role.depends_on):
+        for n, wanted in enumerate(role.dependencies):
             if wanted not in spec.roles:
-                yield Finding(("spec", "roles", name, "dependsOn", n), _no_such_role(wanted, spec))
+                place = wanted if isinstance(role.depends_on, dict) else n
+                at: Path = ("spec", "roles", name, "dependsOn", place)
+                yield Finding(at, _no_such_role(wanted, spec))
     reported: set[str] = set()
     for name in spec.roles:
         cycle = _cycle_from(name, spec)
@@ -245,7 +338,7 @@ def _cycle_from(start: str, spec: JobSpec) -> list[str]:
     visited: set[str] = set()
     while trails:
         trail = trails.pop()
-        for following in spec.roles[trail[-1]].depends_on:
+        for following in spec.roles[trail[-1]].dependencies:
             if following == start:
                 return trail
             if following in spec.roles and following not in visited:

@@ -29,18 +29,16 @@ def node_command(
 
 def _run_flags(spec: JobSpec, role_name: str) -> list[str]:
     role = spec.roles[role_name]
-    elasticity = spec.elasticity()
-    size = role.size
-    alone = role_name not in spec.training_roles()
-    least, most = (size.min, size.max) if alone else (elasticity.min_nodes, elasticity.max_nodes)
+    group = spec.group_of(role_name)
+    elasticity = spec.solo_elasticity() if group is None else spec.elasticity(group)
     flags = [
-        f"--nnodes={least}:{most}",
+        f"--nnodes={elasticity.min_nodes}:{elasticity.max_nodes}",
         f"--nproc-per-node={role.procs_per_node}",
-        f"--max-restarts={spec.max_restarts}",
+        f"--max-restarts={elasticity.max_restarts}",
         f"--role={role_name}",
     ]
-    if role.node_unit > 1 and (alone or not elasticity.roles):
-        flags.append(f"--node-unit={role.node_unit}")
+    if elasticity.node_unit > 1:
+        flags.append(f"--node-unit={elasticity.node_unit}")
     return flags
 
 

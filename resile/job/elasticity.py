@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from enum import Enum
 from typing import Annotated
 
 import msgspec
@@ -27,6 +28,19 @@ ANY_ROLE = ""
 
 class ElasticityError(ValueError):
     """The user asked for a size or a timeout that cannot be."""
+
+
+class GroupSuccess(Enum):
+    """Whose success is the success of the whole group."""
+
+    ALL = "all"
+    """Every node's workers have to end well."""
+
+    FIRST = "first"
+    """Those of all nodes of the first role, in the order of ranks: the master of a PyTorchJob."""
+
+    ANY = "any"
+    """Those of one node, whichever it is."""
 
 
 class RoleSize(msgspec.Struct, frozen=True, kw_only=True):
@@ -108,6 +122,13 @@ class Elasticity(msgspec.Struct, frozen=True, kw_only=True):
     A node that leaves then waits as long again until its parts are copied to another node or are in
     storage, so twice this has to be less than the grace a platform gives a leaving node.
     """
+
+    independent: bool = False
+    """Whether the group is of nodes that nobody else waits for. Once it has ended, a node that its
+    platform starts as a replacement lets it begin anew; any other group that has ended stays so."""
+
+    success: GroupSuccess = GroupSuccess.ALL
+    """Who has to end well. The others are stopped then. A change counts from the next round on."""
 
     def __post_init__(self) -> None:
         """Refuse what no set of nodes could satisfy."""

@@ -58,10 +58,15 @@ class EventKind(Enum):
     JOB_SUSPENDED = "JobSuspended"
     JOB_RESUMED = "JobResumed"
     JOB_EXPIRED = "JobExpired"
+    GROUP_SUCCEEDED = "GroupSucceeded"
+    GROUP_FAILED = "GroupFailed"
+    GROUP_STOPPED = "GroupStopped"
+    GROUP_BEGUN_ANEW = "GroupBegunAnew"
     SCALING_UP = "ScalingUp"
     SCALING_DOWN = "ScalingDown"
     INVALID_SPEC = "InvalidSpec"
     NO_POD_GROUPS = "NoPodGroups"
+    NO_ADDRESSES = "NoAddresses"
 
     # Its master
     MASTER_STARTED = "MasterStarted"
@@ -90,8 +95,10 @@ _WARNINGS = frozenset(
         EventKind.NOWHERE_TO_GO,
         EventKind.WORKERS_FAILED,
         EventKind.JOB_FAILED,
+        EventKind.GROUP_FAILED,
         EventKind.INVALID_SPEC,
         EventKind.NO_POD_GROUPS,
+        EventKind.NO_ADDRESSES,
         EventKind.NO_MASTER,
     }
 )
@@ -104,6 +111,7 @@ _NOTICES = frozenset(
         EventKind.ROUND_FORMING,
         EventKind.JOB_EXPIRED,
         EventKind.JOB_STOPPED,
+        EventKind.GROUP_STOPPED,
     }
 )
 

@@ -6,14 +6,15 @@ out-of-memory kill, then the exit codes that our own agents use on purpose, then
 program's own code. The order matters: a preempted node usually also shows code 143 or even 0, and
 neither is the program's own doing.
 
-Only the standard library is imported here, because every agent imports this module as it starts.
+Next to nothing is imported here, because every agent imports this module as it starts.
 """
 
 from __future__ import annotations
 
-import signal
 from dataclasses import dataclass
 from enum import Enum, IntEnum
+
+from resile.system.exit_status import describe_exit, shell_code
 
 __all__ = [
     "DISRUPTIONS",
@@ -29,7 +30,8 @@ __all__ = [
 class NodeExitCode(IntEnum):
     """The codes a node's agent exits with. A podFailurePolicy may rely on them.
 
-    80 to 85 lie outside the shell's 126 to 165 and outside sysexits' 64 to 78.
+    80 to 85 lie outside the shell's 126 to 165 and outside sysexits' 64 to 78. 81 to 84 are
+    reserved: they are understood, and no agent of this version exits with them.
     """
 
     COMPLETED = 0
@@ -112,10 +114,8 @@ class NodeExit:
     def shell_code(self) -> int | None:
         """The code as a shell and Kubernetes show it: 128 + n for signal n."""
         if self.signal is not None:
-            return 128 + self.signal
-        if self.code is not None and self.code < 0:
-            return 128 - self.code
-        return self.code
+            return shell_code(-self.signal)
+        return None if self.code is None else shell_code(self.code)
 
 
 _BY_REASON = {
@@ -205,18 +205,11 @@ def describe(end: NodeExit) -> str:
     """The end as the predicate of a sentence: "exited with code 3"."""
     cause = classify(end)
     code = end.shell_code
-    if cause is ExitCause.ERROR:
-        return f"exited with code {code}"
+    if cause is ExitCause.ERROR and code is not None:
+        return describe_exit(code)
     if cause is ExitCause.SIGNAL and code is not None:
-        return f"was killed by {_signal_name(code - 128)} (code {code})"
+        return describe_exit(128 - code)
     if cause is ExitCause.CANNOT_RUN:
         shown = f" (code {code})" if code is not None else ""
         return f"could not run its command{shown}"
     return _WORDS[cause]
-
-
-def _signal_name(number: int) -> str:
-    try:
-        return signal.Signals(number).name
-    except ValueError:
-        return f"signal {number}"

@@ -26,6 +26,7 @@ from resile.job.limits import (
 
 __all__ = [
     "ENTRIES",
+    "EXPECTED",
     "Annotation",
     "Argument",
     "Arguments",
@@ -38,6 +39,8 @@ __all__ = [
     "NodeCount",
     "NodeUnit",
     "PathText",
+    "PortName",
+    "PortNumber",
     "PositiveSeconds",
     "Seconds",
     "Text",
@@ -65,6 +68,7 @@ WorkerCount: TypeAlias = Annotated[int, Meta(ge=1, le=MOST_WORKERS)]
 Seconds: TypeAlias = Annotated[float, Meta(ge=0, le=LONGEST_SECONDS)]
 PositiveSeconds: TypeAlias = Annotated[float, Meta(gt=0, le=LONGEST_SECONDS)]
 LeaseSeconds: TypeAlias = Annotated[float, Meta(ge=SHORTEST_LEASE, le=LONGEST_LEASE)]
+PortNumber: TypeAlias = Annotated[int, Meta(ge=1, le=65535)]
 
 Text: TypeAlias = Annotated[str, Meta(min_length=1, max_length=1024)]
 PathText: TypeAlias = Annotated[str, Meta(min_length=1, max_length=LONGEST_PATH)]
@@ -78,12 +82,38 @@ ENTRIES = Meta(max_length=MOST_ENTRIES)
 Key: TypeAlias = Annotated[str, Meta(min_length=1, max_length=317)]
 """The name of a label, annotation or resource: a DNS subdomain, a slash and 63 characters."""
 
+EXPECTED = "expected"
+"""The key in ``Meta(extra=...)`` for what a text with a pattern has to be, in words."""
+
 Label: TypeAlias = Annotated[
-    str, Meta(pattern=r"^[a-z]([-a-z0-9]*[a-z0-9])?$", max_length=63, min_length=1)
+    str,
+    Meta(
+        pattern=r"^[a-z]([-a-z0-9]*[a-z0-9])?$",
+        max_length=63,
+        min_length=1,
+        extra={
+            EXPECTED: "lower-case letters, digits and '-', beginning with a letter, ending with a "
+            "letter or digit, at most 63 characters"
+        },
+    ),
 ]
 """A DNS-1035 label: names of jobs and roles become names of pods and services."""
 
+PortName: TypeAlias = Annotated[
+    str, Meta(pattern=r"^[a-z]([-a-z0-9]*[a-z0-9])?$", max_length=15, min_length=1)
+]
+"""An IANA service name, as Kubernetes wants the names of ports."""
+
 Namespace: TypeAlias = Annotated[
-    str, Meta(pattern=r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$", max_length=63, min_length=1)
+    str,
+    Meta(
+        pattern=r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$",
+        max_length=63,
+        min_length=1,
+        extra={
+            EXPECTED: "lower-case letters, digits and '-', beginning and ending with a letter or "
+            "digit, at most 63 characters"
+        },
+    ),
 ]
 """A DNS-1123 label: Kubernetes lets a namespace begin with a digit."""

@@ -1,4 +1,4 @@
-"""Manifest text to ElasticJob and back.
+"""Manifest text to ElasticJob.
 
 Parsing goes in three steps, each of which goes on after a mistake: text to plain data (with
 lines), data to types (every field), types to a sound job (how fields relate). All problems come
@@ -7,10 +7,7 @@ out together in one :class:`ManifestError`.
 
 from __future__ import annotations
 
-from typing import Any, Literal
-
-import msgspec
-import yaml
+from typing import Any
 
 from resile.decoding import DecodeError, convert
 from resile.job.checks import Finding, check_job
@@ -19,7 +16,7 @@ from resile.job.shape import ShapeReader
 from resile.job.spec import API_VERSION, KIND, ElasticJob
 from resile.job.yamltext import dotted, read_text
 
-__all__ = ["dump_manifest", "job_from_data", "parse_manifest"]
+__all__ = ["job_from_data", "parse_manifest"]
 
 _SET_BY_SERVER = frozenset(
     {
@@ -54,27 +51,6 @@ def parse_manifest(text: str) -> ElasticJob:
 def job_from_data(data: Any) -> ElasticJob:
     """Read a manifest that is plain data already, such as an object from an API server."""
     return _job(data, ShapeReader(), [])
-
-
-def dump_manifest(job: ElasticJob, format: Literal["yaml", "json"] = "yaml") -> str:
-    """The manifest as text; ``parse_manifest`` gives the same job back."""
-    data = msgspec.to_builtins(job)
-    if format == "json":
-        return msgspec.json.format(msgspec.json.encode(data), indent=2).decode() + "\n"
-    text: str = yaml.dump(data, Dumper=_Dumper, sort_keys=False, allow_unicode=True)
-    return text
-
-
-class _Dumper(yaml.SafeDumper):
-    """Quotes Unicode's own line breaks, which PyYAML would write as they are and read as others."""
-
-
-def _represent_text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
-    style = '"' if any(mark in text for mark in "\x85\u2028\u2029") else None
-    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=style)
-
-
-_Dumper.add_representer(str, _represent_text)
 
 
 def _job(data: Any, reader: ShapeReader, problems: list[Problem]) -> ElasticJob:

@@ -32,12 +32,16 @@ def outline(job: ElasticJob) -> dict[str, Any]:
 def _role(role: RoleSpec) -> RoleSpec:
     trains = bool(role.script or role.module)
     return RoleSpec(
+        kind=role.kind,
         replicas=role.replicas,
         node_unit=role.node_unit,
         script=_SOME if role.script else None,
         module=_SOME if role.module else None,
         command=() if trains else (_SOME,),
         depends_on=role.depends_on,
+        ports=role.ports,
+        success_policy=role.success_policy,
+        failure_policy=role.failure_policy,
         required=role.required,
         termination_grace_period_seconds=role.termination_grace_period_seconds,
     )

@@ -23,6 +23,8 @@ from resile.job.spec import ElasticJob
 from resile.job.yamltext import Path
 
 __all__ = [
+    "ADDRESSES_PATH",
+    "ADDRESSES_VOLUME",
     "MASTER_VOLUMES",
     "SHARED_MEMORY",
     "SHARED_MEMORY_PATH",
@@ -35,6 +37,12 @@ SHARED_MEMORY = "shared-memory"
 """The volume in memory that a node is given."""
 
 SHARED_MEMORY_PATH = "/dev/shm"
+
+ADDRESSES_VOLUME = "resile-addresses"
+"""The volume with the addresses of all nodes, which nodes of a job with ports are given."""
+
+ADDRESSES_PATH = "/etc/resile/addresses"
+"""A folder: the kubelet replaces what is in it by replacing a link."""
 
 MASTER_VOLUMES = {"store": "/var/lib/resile", "tmp": "/tmp", "tls": "/etc/resile/tls"}
 """What a master is given, and where each is mounted."""
@@ -183,6 +191,9 @@ def _volumes(role: RoleSpec, path: Path) -> Iterator[Problem]:
             yield problem_at((*at, "name"), "is missing: give the volume a name")
         elif name in names:
             yield problem_at((*at, "name"), f"there are two volumes called {name}")
+        elif name == ADDRESSES_VOLUME:
+            message = "is what the volume with the nodes' addresses is called; take another name"
+            yield problem_at((*at, "name"), message)
         elif name == SHARED_MEMORY and has_shared_memory(role):
             message = f"is what the volume at {SHARED_MEMORY_PATH} is called; take another name"
             yield problem_at((*at, "name"), message)

@@ -106,6 +106,7 @@ def _containers(value: Any, path: Path) -> Iterator[Problem]:
 _MAIN: dict[str, Shape] = {
     "image": _text,
     "env": _mappings({"name": _named}),
+    "ports": _mappings({"name": _text}),
     "resources": _mapping({"requests": _amounts, "limits": _amounts}),
 }
 _TERM = {"matchFields": _mappings(), "matchExpressions": _mappings()}
@@ -119,6 +120,8 @@ _POD: dict[str, Shape] = {
     "imagePullSecrets": _mappings({"name": _text}),
     "schedulingGates": _mappings(),
     "nodeSelector": _texts,
+    "hostname": _text,
+    "subdomain": _text,
     "affinity": _mapping({"nodeAffinity": _MACHINES}),
 }
 _PARTS: dict[str, Shape] = {

@@ -10,10 +10,10 @@ from __future__ import annotations
 import difflib
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from resile.decoding import DecodeError, convert
-from resile.job.elasticity import Elasticity, ElasticityError, RoleSize
+from resile.job.elasticity import Elasticity, ElasticityError, GroupSuccess, RoleSize
 
 SYNONYMS = {
     "last_call_timeout": "last_call",
@@ -57,6 +57,12 @@ ROLES = "roles"
 
 WHOLE_NUMBERS = frozenset({"max_restarts", "node_unit"})
 
+WORDS: dict[str, dict[str, bool | str]] = {
+    "independent": {"true": True, "1": True, "false": False, "0": False},
+    "success": {success.value: success.value for success in GroupSuccess},
+}
+"""Settings that are no numbers, and what can be written for each."""
+
 
 @dataclass(frozen=True)
 class RendezvousConf:
@@ -65,6 +71,7 @@ class RendezvousConf:
     settings: dict[str, float]
     ignored: tuple[str, ...]
     roles: tuple[RoleSize, ...] = ()
+    words: dict[str, bool | str] = field(default_factory=dict)
 
 
 def read_conf(pairs: Mapping[str, str]) -> RendezvousConf:
@@ -77,6 +84,7 @@ def read_conf(pairs: Mapping[str, str]) -> RendezvousConf:
     roles: tuple[RoleSize, ...] = ()
     settings: dict[str, float] = {}
     synonyms: dict[str, float] = {}
+    words: dict[str, bool | str] = {}
     ignored = []
     for key, value in pairs.items():
         underscored = key.strip().replace("-", "_")
@@ -86,6 +94,9 @@ def read_conf(pairs: Mapping[str, str]) -> RendezvousConf:
         if name == ROLES:
             roles = read_roles(value)
             continue
+        if name in WORDS:
+            words[name] = _read_word(key, value, WORDS[name])
+            continue
         if name in known:
             read = settings if name == underscored else synonyms
             read[name] = read_number(key, value, whole=name in WHOLE_NUMBERS)
@@ -94,7 +105,7 @@ def read_conf(pairs: Mapping[str, str]) -> RendezvousConf:
             _refuse_slips(key, value, name, known)
         ignored.append(name)
     # torch's `timeout` means less than a `join_timeout` beside it.
-    return RendezvousConf({**synonyms, **settings}, tuple(ignored), roles)
+    return RendezvousConf({**synonyms, **settings}, tuple(ignored), roles, words)
 
 
 def read_roles(text: str) -> tuple[RoleSize, ...]:
@@ -108,6 +119,26 @@ def write_roles(roles: tuple[RoleSize, ...]) -> str:
     return "/".join(
         f"{role.name}:{role.min_nodes}:{role.max_nodes}:{role.node_unit}" for role in roles
     )
+
+
+def write_setting(value: object) -> str:
+    """Any field of an :class:`Elasticity` as ``--rdzv-conf`` takes it."""
+    match value:
+        case tuple():
+            return write_roles(value)
+        case bool():
+            return str(value).lower()
+        case GroupSuccess():
+            return value.value
+        case _:
+            return str(value)
+
+
+def _read_word(key: str, value: str, allowed: Mapping[str, bool | str]) -> bool | str:
+    word = value.strip().lower()
+    if word not in allowed:
+        raise ElasticityError(f"--rdzv-conf {key}={value}: write one of {', '.join(allowed)}")
+    return allowed[word]
 
 
 def _read_role(text: str) -> RoleSize:
@@ -153,7 +184,7 @@ def elasticity_of(
     node_unit: int | None = None,
 ) -> Elasticity:
     """All that was said together, or an :class:`ElasticityError` that names what does not fit."""
-    values: dict[str, object] = {**conf.settings, ROLES: conf.roles}
+    values: dict[str, object] = {**conf.settings, **conf.words, ROLES: conf.roles}
     values["min_nodes"], values["max_nodes"] = nnodes
     values.setdefault("max_restarts", max_restarts)
     if node_unit is not None:

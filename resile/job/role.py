@@ -24,6 +24,8 @@ from resile.job.fields import (
     NodeCount,
     NodeUnit,
     PathText,
+    PortName,
+    PortNumber,
     Seconds,
     Text,
     WorkerCount,
@@ -33,17 +35,21 @@ from resile.job.quantity import Amount, parse_quantity
 
 __all__ = [
     "CodeRange",
+    "DependencyCondition",
     "EnvVar",
     "ExitAction",
     "ExitRule",
+    "FailurePolicy",
     "MemoryGrowth",
     "NodeResources",
     "Replicas",
     "ResourceSpec",
     "RestartBudget",
     "RestartPolicy",
+    "RoleKind",
     "RoleSpec",
     "Size",
+    "SuccessPolicy",
 ]
 
 UNLIMITED = -1
@@ -58,6 +64,51 @@ class RestartPolicy(str, Enum):
     ON_FAILURE = "OnFailure"
     ALWAYS = "Always"
     EXIT_CODE = "ExitCode"
+
+
+class RoleKind(str, Enum):
+    """How the nodes of a role relate to the others of their job."""
+
+    LOCKSTEP = "Lockstep"
+    """They train in one world with all roles of their group: rounds, ranks, one failure stops all
+    until the next round."""
+
+    INDEPENDENT = "Independent"
+    """Each starts, fails and is replaced without stopping anybody: workers of a parameter-server
+    job, TensorFlow workers."""
+
+    SERVER = "Server"
+    """Long-lived: others wait until it is ready, and the job's success does not wait for it."""
+
+    PROGRAM = "Program"
+    """Runs beside the training, such as an evaluator; neither success nor failure of the job
+    depends on it."""
+
+
+class SuccessPolicy(str, Enum):
+    """Which nodes of a role have to complete for the role to have completed."""
+
+    ALL = "All"
+    ANY = "Any"
+    RANK_0 = "Rank0"
+
+
+class FailurePolicy(str, Enum):
+    """When nodes that were given up fail the job."""
+
+    BELOW_MIN = "BelowMin"
+    ANY_NODE = "AnyNode"
+    IGNORE = "Ignore"
+
+
+class DependencyCondition(str, Enum):
+    """The state of a role that another role waits for, reached by at least min of its nodes."""
+
+    RUNNING = "Running"
+    READY = "Ready"
+    """They run and answer: their pods are Ready; on one machine, their ports accept connections."""
+
+    SUCCEEDED = "Succeeded"
 
 
 class ExitAction(str, Enum):
@@ -183,6 +234,15 @@ class ExitRule(ManifestStruct, frozen=True, kw_only=True):
 class RoleSpec(ManifestStruct, frozen=True, kw_only=True):
     """One kind of node in a job."""
 
+    kind: Annotated[
+        RoleKind | None,
+        Meta(
+            description="Lockstep trains in one world with its group, Independent works alone, "
+            "Server is waited for and has no end of its own, Program runs beside the training. "
+            "When left out: Server for a role named ps, Program for evaluator, Lockstep for "
+            "others with a script or module, else Independent."
+        ),
+    ] = None
     replicas: Annotated[
         NodeCount | Replicas,
         Meta(description="A number for a fixed size, or {min, max, wanted} for an elastic one."),
@@ -246,16 +306,41 @@ class RoleSpec(ManifestStruct, frozen=True, kw_only=True):
             "fraction of ranks that is high while the rest is low, as 0.5 or high=0.5."
         ),
     ] = None
+    ports: Annotated[
+        Annotated[dict[PortName, PortNumber], ENTRIES],
+        Meta(
+            description="Ports that each node listens on, by name. Every node has a stable address "
+            "for them, which a replacement takes over; on one machine the numbers are chosen for "
+            "each rank (RESILE_PORT_<NAME>)."
+        ),
+    ] = msgspec.field(default_factory=dict)
     depends_on: Annotated[
-        Annotated[tuple[Label, ...], ENTRIES],
-        Meta(description="Roles that must be Running before a node of this one is started."),
+        Annotated[tuple[Label, ...], ENTRIES]
+        | Annotated[dict[Label, DependencyCondition], ENTRIES],
+        Meta(
+            description="Roles that a node of this one waits for before it is started: a list, or "
+            "a mapping to the state they must have reached (Running, Ready, Succeeded). In a list, "
+            "Ready is meant for a Server with ports, otherwise Running."
+        ),
     ] = ()
+    success_policy: Annotated[
+        SuccessPolicy,
+        Meta(
+            description="When the role has completed: All its nodes have (at least min), Any one "
+            "has, or Rank0 has. A Lockstep role completes with its group instead."
+        ),
+    ] = SuccessPolicy.ALL
+    failure_policy: Annotated[
+        FailurePolicy | None,
+        Meta(
+            description="When nodes that were given up fail the job: BelowMin (the role cannot "
+            "have min nodes any more), AnyNode, or Ignore. When left out: Ignore for kind "
+            "Program and where required is false, otherwise BelowMin."
+        ),
+    ] = None
     required: Annotated[
         bool | None,
-        Meta(
-            description="Whether the job fails when this role cannot have min nodes any more. "
-            "True when left out, except for a role named evaluator."
-        ),
+        Meta(description="False is another way to write failurePolicy Ignore, true BelowMin."),
     ] = None
     service_account: Annotated[
         Text | None,
@@ -307,6 +392,13 @@ class RoleSpec(ManifestStruct, frozen=True, kw_only=True):
         most = asked.max if asked.max is not None else max(asked.min or 0, asked.wanted or 0, 1)
         least = asked.min if asked.min is not None else min(1, most)
         return Size(min=least, max=most, wanted=asked.wanted if asked.wanted is not None else most)
+
+    @property
+    def dependencies(self) -> dict[str, DependencyCondition | None]:
+        """The roles it waits for; None where the manifest leaves open what for."""
+        if isinstance(self.depends_on, dict):
+            return dict(self.depends_on)
+        return dict.fromkeys(self.depends_on)
 
     @property
     def environment(self) -> dict[str, str]:

@@ -18,6 +18,7 @@ import msgspec
 from msgspec import inspect
 
 from resile.job.errors import Problem
+from resile.job.fields import EXPECTED
 from resile.job.limits import DEEPEST_MANIFEST, LARGEST_INTEGER, unusable_text
 from resile.job.yamltext import Path, dotted
 
@@ -57,8 +58,8 @@ class ShapeReader:
         line = None if known is None else self._lines[dotted(path[:known])]
         self.problems.append(Problem(dotted(path), message, line))
 
-    def _value(self, data: Any, kind: inspect.Type, path: Path) -> Any:
-        kind = _bare(kind)
+    def _value(self, data: Any, described: inspect.Type, path: Path) -> Any:
+        kind = _bare(described)
         if len(path) > DEEPEST_MANIFEST:
             self.report(path[:_SHOWN_PATH], f"nested deeper than {DEEPEST_MANIFEST} levels")
             return _FAULTY
@@ -67,27 +68,30 @@ class ShapeReader:
         if isinstance(kind, inspect.AnyType):
             return self._anything(data, path)
         if not _same_kind(data, kind):
-            self.report(path, f"expected {_expected(kind)}, found {_found(data, kind)}")
+            self.report(path, f"expected {_expected(described)}, found {_found(data, kind)}")
             return {} if isinstance(kind, inspect.StructType) else _FAULTY
         if isinstance(kind, inspect.StructType):
             return self._struct(data, kind, path)
         if isinstance(kind, inspect.DictType):
             return self._dict(data, kind, path)
         if isinstance(kind, inspect.VarTupleType):
+            if len(data) < (kind.min_length or 0):
+                self.report(path, f"expected at least {kind.min_length} item, found none")
+                return _FAULTY
             if len(data) > (kind.max_length or len(data)):
                 self.report(path, f"expected at most {kind.max_length} items, found {len(data)}")
                 return _FAULTY
             items = [self._value(item, kind.item_type, (*path, n)) for n, item in enumerate(data)]
             return _FAULTY if any(item is _FAULTY for item in items) else items
-        return self._scalar(data, kind, path)
+        return self._scalar(data, described, path)
 
     def _union(self, data: Any, kind: inspect.UnionType, path: Path) -> Any:
-        members = [_bare(member) for member in kind.types]
-        fitting = [member for member in members if _same_kind(data, member)]
+        members = kind.types
+        fitting = [member for member in members if _same_kind(data, _bare(member))]
         well = [member for member in fitting if _complaint(data, member) is None]
         if well:  # of several, the first: an int is also a float
             return self._value(data, well[0], path)
-        alone = len(members) - sum(isinstance(one, inspect.NoneType) for one in members) == 1
+        alone = sum(not isinstance(_bare(one), inspect.NoneType) for one in members) == 1
         wanted = _complaint(data, fitting[0]) if fitting and alone else None
         self.report(path, f"expected {wanted or _expected(kind)}, found {_found(data, kind)}")
         return _FAULTY
@@ -103,7 +107,7 @@ class ShapeReader:
                 found[name] = self._value(value, fields[name].type, (*path, name))
         for name, field in fields.items():
             if field.required and name not in data:
-                self.report((*path, name), f"is missing: give {_expected(_bare(field.type))}")
+                self.report((*path, name), f"is missing: give {_expected(field.type)}")
         sound = {name: value for name, value in found.items() if value is not _FAULTY}
         whole = all(name in sound for name, field in fields.items() if field.required)
         return sound if whole or not path else _FAULTY
@@ -116,7 +120,7 @@ class ShapeReader:
             return {}
         found = {}
         for key, value in data.items():
-            complaint = _complaint(key, _bare(kind.key_type))
+            complaint = _complaint(key, kind.key_type)
             if complaint is not None:
                 self.report((*path, _quoted(key)), f"the name must be {complaint}")
             else:
@@ -127,7 +131,7 @@ class ShapeReader:
         complaint = _complaint(data, kind)
         if complaint is None:
             return data
-        self.report(path, f"expected {complaint}, found {_found(data, kind)}")
+        self.report(path, f"expected {complaint}, found {_found(data, _bare(kind))}")
         return _FAULTY
 
     def _anything(self, data: Any, path: Path) -> Any:
@@ -193,14 +197,15 @@ def _same_kind(data: Any, kind: inspect.Type) -> bool:
     return isinstance(data, str)
 
 
-def _complaint(data: Any, kind: inspect.Type) -> str | None:
+def _complaint(data: Any, described: inspect.Type) -> str | None:
     """What a value of the right kind should have been; None if it is well as it is."""
+    kind = _bare(described)
     words = _words(kind)
     if words is not None:
         return None if data in words else _expected(kind)
     well = True
     if isinstance(kind, inspect.StrType):
-        return _text_complaint(data, kind)
+        return _text_complaint(data, kind, expected=_expected(described))
     if isinstance(kind, inspect.IntType | inspect.FloatType):
         well = not (isinstance(data, float) and not math.isfinite(data)) and not (
             (kind.ge is not None and data < kind.ge)
@@ -211,15 +216,15 @@ def _complaint(data: Any, kind: inspect.Type) -> str | None:
     return None if well else _expected(kind)
 
 
-def _text_complaint(data: str, kind: inspect.StrType) -> str | None:
+def _text_complaint(data: str, kind: inspect.StrType, *, expected: str) -> str | None:
     if unusable_text(data):
         return "a text without NUL characters and lone surrogates"
     if kind.pattern is not None:
         well = len(data) <= (kind.max_length or len(data)) and re.fullmatch(kind.pattern, data)
-        return None if well else _expected(kind)
+        return None if well else expected
     if kind.max_length is not None and len(data) > kind.max_length:
         return f"a text of at most {kind.max_length} characters, not {len(data)}"
-    return None if len(data) >= (kind.min_length or 0) else _expected(kind)
+    return None if len(data) >= (kind.min_length or 0) else expected
 
 
 def _words(kind: inspect.Type) -> list[str] | None:
@@ -231,7 +236,10 @@ def _words(kind: inspect.Type) -> list[str] | None:
 
 
 def _expected(kind: inspect.Type) -> str:
-    kind = _bare(kind)
+    """What a value has to be: in the type's own words (:data:`EXPECTED`) where it has some."""
+    if isinstance(kind, inspect.Metadata):
+        own = (kind.extra or {}).get(EXPECTED)
+        return _expected(kind.type) if own is None else str(own)
     if isinstance(kind, inspect.UnionType):
         members = [m for m in kind.types if not isinstance(_bare(m), inspect.NoneType)]
         return " or ".join(dict.fromkeys(_expected(member) for member in members))
@@ -243,7 +251,7 @@ def _expected(kind: inspect.Type) -> str:
     if isinstance(kind, inspect.IntType | inspect.FloatType):
         return _number(kind)
     if isinstance(kind, inspect.StrType):
-        return _text(kind)
+        return "a text that is not empty" if kind.min_length else "a text"
     if isinstance(kind, inspect.VarTupleType):
         return f"a list, each item {_expected(kind.item_type)}"
     if isinstance(kind, inspect.DictType):
@@ -266,16 +274,6 @@ def _number(kind: inspect.IntType | inspect.FloatType) -> str:
 def _plain(number: float) -> str:
     """Without an exponent."""
     return str(int(number)) if number == int(number) else f"{number:g}"
-
-
-def _text(kind: inspect.StrType) -> str:
-    if kind.pattern is not None:
-        first = "a letter" if kind.pattern.startswith("^[a-z](") else "a letter or digit"
-        return (
-            f"lower-case letters, digits and '-', beginning with {first}, ending with a letter "
-            f"or digit, at most {kind.max_length} characters"
-        )
-    return "a text that is not empty" if kind.min_length else "a text"
 
 
 def _found(data: Any, kind: inspect.Type | None = None) -> str:

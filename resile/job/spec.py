@@ -7,13 +7,13 @@ methods here rather than written into the data, so that a dumped manifest is wha
 from __future__ import annotations
 
 from enum import Enum
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import msgspec
 from msgspec import Meta
 
 from resile.job.cluster import GangPolicy, MasterSpec, managed_elsewhere
-from resile.job.elasticity import Elasticity, RoleSize
+from resile.job.elasticity import Elasticity, GroupSuccess, RoleSize
 from resile.job.fields import (
     ENTRIES,
     Annotation,
@@ -29,8 +29,10 @@ from resile.job.fields import (
     Seconds,
     Text,
 )
+from resile.job.groups import DEFAULT_GROUP, GroupSpec, GroupSuccessPolicy, solo_group
 from resile.job.limits import MOST_ROLES
-from resile.job.role import RoleSpec
+from resile.job.names import NamesSpec
+from resile.job.role import DependencyCondition, FailurePolicy, RoleKind, RoleSpec
 
 __all__ = [
     "API_VERSION",
@@ -47,14 +49,22 @@ __all__ = [
 API_VERSION = "resile.dev/v1alpha1"
 KIND = "ElasticJob"
 
-CHIEF, WORKER, PS, EVALUATOR = "chief", "worker", "ps", "evaluator"
+CHIEF, WORKER = "chief", "worker"
 LEADERS = (CHIEF, "master")
-"""Roles whose nodes have the first ranks of a world that they share with others."""
+"""Roles whose nodes have the first ranks of a group whose order the manifest leaves open."""
 
-HELPERS = frozenset({PS, EVALUATOR})
-"""Roles that serve the training and have no end of their own."""
+KINDS_BY_NAME = {"ps": RoleKind.SERVER, "evaluator": RoleKind.PROGRAM}
+"""What roles of these names are where the manifest does not say."""
+
+COUNTED_KINDS = frozenset({RoleKind.LOCKSTEP, RoleKind.INDEPENDENT})
+"""Kinds with an end of their own, which a job's success waits for."""
 
 _PATIENCE = Elasticity()
+_SUCCESS = {
+    GroupSuccessPolicy.ALL: GroupSuccess.ALL,
+    GroupSuccessPolicy.FIRST_ROLE: GroupSuccess.FIRST,
+    GroupSuccessPolicy.ANY: GroupSuccess.ANY,
+}
 
 
 class CleanPolicy(str, Enum):
@@ -137,10 +147,14 @@ class SuccessSpec(ManifestStruct, frozen=True, kw_only=True):
     roles: Annotated[
         Annotated[tuple[Label, ...], ENTRIES],
         Meta(
-            description="Roles whose nodes must all complete. When left out: chief if there is "
-            "one, else worker, else every role but ps and evaluator."
+            description="Roles that have to complete. When left out: chief if there is one, else "
+            "worker, else every role of kind Lockstep or Independent."
         ),
     ] = ()
+    policy: Annotated[
+        Literal["All", "Any"],
+        Meta(description="Whether All these roles have to complete, or Any one of them."),
+    ] = "All"
 
 
 class JobSpec(ManifestStruct, frozen=True, kw_only=True):
@@ -154,6 +168,16 @@ class JobSpec(ManifestStruct, frozen=True, kw_only=True):
             description="The kinds of node: worker, ps, chief, evaluator, …",
         ),
     ]
+    groups: Annotated[
+        Annotated[dict[Label, GroupSpec], Meta(max_length=MOST_ROLES)],
+        Meta(
+            description="The roles that share a world, by the name of their group. When left out, "
+            "all Lockstep roles are one group named train: chief and master first, then by name."
+        ),
+    ] = msgspec.field(default_factory=dict)
+    names: Annotated[
+        NamesSpec, Meta(description="How nodes, services and other objects are called.")
+    ] = NamesSpec()
     replicas: Annotated[
         NodeCount | None,
         Meta(
@@ -235,44 +259,110 @@ class JobSpec(ManifestStruct, frozen=True, kw_only=True):
                 return names[0]
         return None
 
+    def kind_of(self, role: str) -> RoleKind:
+        """What a role is, as its manifest says or by default."""
+        spec = self.roles[role]
+        if spec.kind is not None:
+            return spec.kind
+        trains = RoleKind.LOCKSTEP if spec.script or spec.module else RoleKind.INDEPENDENT
+        return KINDS_BY_NAME.get(role, trains)
+
     def success_roles(self) -> tuple[str, ...]:
-        """The roles whose nodes must complete for the job to succeed."""
+        """The roles that have to complete for the job to succeed."""
         if self.success.roles:
             return tuple(self.success.roles)
+        counted = tuple(name for name in self.roles if self.kind_of(name) in COUNTED_KINDS)
         for usual in (CHIEF, WORKER):
-            if usual in self.roles:
+            if usual in counted:
                 return (usual,)
-        return tuple(name for name in self.roles if name not in HELPERS) or tuple(self.roles)
+        return counted or tuple(self.roles)
+
+    def failure_policy(self, role: str) -> FailurePolicy:
+        """When nodes of ``role`` that were given up fail the job."""
+        spec = self.roles[role]
+        if spec.failure_policy is not None:
+            return spec.failure_policy
+        required = spec.required
+        if required is None:
+            required = self.kind_of(role) is not RoleKind.PROGRAM
+        return FailurePolicy.BELOW_MIN if required else FailurePolicy.IGNORE
 
     def requires(self, role: str) -> bool:
-        """Whether the job fails when ``role`` cannot have its min nodes any more."""
-        said = self.roles[role].required
-        return said if said is not None else role != EVALUATOR
+        """Whether the job cannot go on without ``role``."""
+        return self.failure_policy(role) is not FailurePolicy.IGNORE
+
+    def dependencies(self, role: str) -> dict[str, DependencyCondition]:
+        """The roles that ``role`` waits for, and the state they must have reached."""
+        return {
+            name: condition or self._usual_dependency(name)
+            for name, condition in self.roles[role].dependencies.items()
+        }
+
+    def _usual_dependency(self, name: str) -> DependencyCondition:
+        serves = name in self.roles and self.kind_of(name) is RoleKind.SERVER
+        answers = serves and bool(self.roles[name].ports)
+        return DependencyCondition.READY if answers else DependencyCondition.RUNNING
+
+    # --- groups -----------------------------------------------------------------------------
+
+    def worlds(self) -> dict[str, tuple[str, ...]]:
+        """The roles of each group in the order of their ranks, the main group first."""
+        if self.groups:
+            main = self.main_group
+            names = sorted(self.groups, key=lambda name: (name != main, name))
+            return {name: self.groups[name].roles for name in names}
+        roles = [name for name in self.roles if self.kind_of(name) is RoleKind.LOCKSTEP]
+        # An API server does not keep the order of a map, so that cannot be the order of ranks.
+        ordered = sorted(roles, key=lambda name: (name not in LEADERS, name))
+        return {DEFAULT_GROUP: tuple(ordered)} if ordered else {}
+
+    @property
+    def main_group(self) -> str:
+        """The group whose progress stands for the job's: train, or the first by name."""
+        return (
+            DEFAULT_GROUP if DEFAULT_GROUP in self.groups or not self.groups else min(self.groups)
+        )
+
+    def group_of(self, role: str) -> str | None:
+        """The group that a role is part of; None if its nodes have a world each."""
+        return next((name for name, roles in self.worlds().items() if role in roles), None)
+
+    def wire_group(self, role: str, rank: int) -> str:
+        """The group that a node joins, as agents and master call it: empty for the main one."""
+        group = self.group_of(role)
+        if group is None:
+            return solo_group(role, rank)
+        return "" if group == self.main_group else group
 
     def training_roles(self) -> tuple[str, ...]:
-        """The roles whose nodes meet in one rendezvous, in the order of their ranks: those that run
-        `resile run` to train.
+        """The roles of the main group, in the order of their ranks."""
+        return self.worlds().get(self.main_group, ())
 
-        Leaders first, then by name: a Kubernetes API server does not keep the order of a map.
-        """
-        training = [
-            name
-            for name, role in self.roles.items()
-            if (role.script or role.module) and name not in HELPERS
-        ]
-        return tuple(sorted(training, key=lambda name: (name not in LEADERS, name)))
-
-    def elasticity(self) -> Elasticity:
-        """What the job's master decides with."""
-        roles = [self.roles[name] for name in self.training_roles()]
+    def elasticity(self, group: str | None = None) -> Elasticity:
+        """The sizes and timeouts of a group's rounds; the main group's if None."""
+        name = self.main_group if group is None else group
+        names = self.worlds().get(name, ())
+        roles = [self.roles[role] for role in names]
         shared = len(roles) > 1
-        patience = self.rendezvous
-        return Elasticity(
+        spec = self.groups.get(name)
+        own_restarts = spec.max_restarts if spec is not None else None
+        return self._with_timeouts(
             min_nodes=max(1, sum(role.size.min for role in roles)),
             max_nodes=max(1, sum(role.size.max for role in roles)),
             node_unit=roles[0].node_unit if len(roles) == 1 else 1,
-            roles=tuple(map(self._role_size, self.training_roles())) if shared else (),
-            max_restarts=self.max_restarts,
+            roles=tuple(map(self._role_size, names)) if shared else (),
+            max_restarts=self.max_restarts if own_restarts is None else own_restarts,
+            success=_SUCCESS[GroupSuccessPolicy.ALL if spec is None else spec.success_policy],
+        )
+
+    def solo_elasticity(self) -> Elasticity:
+        """The same for the world that a node outside of all groups has for itself."""
+        return self._with_timeouts(max_restarts=self.max_restarts, independent=True)
+
+    def _with_timeouts(self, **sizes: Any) -> Elasticity:
+        patience = self.rendezvous
+        return Elasticity(
+            **sizes,
             last_call=patience.last_call_seconds,
             join_timeout=patience.join_timeout_seconds,
             lease=patience.lease_seconds,

@@ -16,13 +16,13 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
-from resile.decoding import decode_json
 from resile.job.exits import ExitCause
 from resile.job.node import Node, NodePhase
 from resile.job.role import NodeResources
 
 __all__ = [
     "FINISHED",
+    "MASTER_UNAVAILABLE",
     "Ask",
     "AskVerb",
     "Condition",
@@ -37,9 +37,11 @@ __all__ = [
     "NodeStatus",
     "RoleStatus",
     "TrainingStatus",
-    "decode_status",
-    "encode_status",
 ]
+
+
+MASTER_UNAVAILABLE = "MasterUnavailable"
+"""The reason of the condition MasterReady when something keeps the job from having a master."""
 
 
 class _StatusStruct(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
@@ -72,6 +74,9 @@ class ConditionType(str, Enum):
     RUNNING = "Running"
     RESTARTING = "Restarting"
     SCALING = "Scaling"
+    MASTER_READY = "MasterReady"
+    """Whether the job's master runs and answers. Nodes that train go on without it."""
+
     SUSPENDED = "Suspended"
     SUCCEEDED = "Succeeded"
     FAILED = "Failed"
@@ -157,6 +162,9 @@ class NodeStatus(_StatusStruct, frozen=True, kw_only=True):
     avoids: Annotated[
         tuple[str, ...], Meta(description="Machines that it was told to keep away from.")
     ] = ()
+    ready: Annotated[
+        bool, Meta(description="Whether it runs and answers, as its platform sees it.")
+    ] = False
     started_at: Annotated[datetime | None, Meta(description="When it started.")] = None
     ended_at: Annotated[datetime | None, Meta(description="When it ended.")] = None
     relaunch_at: Annotated[datetime | None, Meta(description="Not to be started before.")] = None
@@ -377,19 +385,12 @@ class JobStatus(_StatusStruct, frozen=True, kw_only=True):
         """Whether the job has ended, one way or the other."""
         return self.phase in FINISHED
 
+    @property
+    def master_problem(self) -> str:
+        """Why the job cannot have a master, if something keeps it from that."""
+        found = self.condition(ConditionType.MASTER_READY)
+        return found.message if found is not None and found.reason == MASTER_UNAVAILABLE else ""
+
     def condition(self, kind: ConditionType) -> Condition | None:
         """The condition of that type, if it has ever held."""
         return next((found for found in self.conditions if found.type is kind), None)
-
-
-_ENCODER = msgspec.json.Encoder()
-
-
-def encode_status(status: JobStatus) -> bytes:
-    """The status as JSON."""
-    return _ENCODER.encode(status)
-
-
-def decode_status(data: bytes | str) -> JobStatus:
-    """A status from JSON; raises DecodeError for what no controller wrote."""
-    return decode_json(data, JobStatus)

@@ -3,7 +3,7 @@
 Every worker appends to a file of its own which indices each of its steps trained, and from which
 step of which round it had resumed (:mod:`~resile.ledger.writer`). Afterwards anybody with the
 folder can find out whether each index of each epoch counts exactly once
-(:mod:`~resile.ledger.check`). Imports nothing of ours, and no torch.
+(:mod:`~resile.ledger.check`), in each group of the job for itself. Imports no torch.
 """
 
 from resile.ledger.check import Verdict, check

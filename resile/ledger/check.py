@@ -58,6 +58,7 @@ def _check_stream(stream: Stream, wanted: int | None) -> StreamVerdict:
         steps=len(steps),
         lost=lost_steps(stream, kept),
         faults=faults,
+        group=stream.group,
     )
 
 

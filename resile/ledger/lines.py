@@ -15,6 +15,7 @@ from collections.abc import Iterable, Iterator, Sequence
 import msgspec
 
 from resile.decoding import DecodeError, JsonDecoder
+from resile.groupname import MAIN_GROUP
 
 __all__ = ["ENDING", "Begin", "Line", "Trained", "decode_line", "encode_line", "trained"]
 
@@ -44,6 +45,9 @@ class Begin(msgspec.Struct, frozen=True, kw_only=True, tag="begin", omit_default
 
     drops: bool = False
     """Whether an epoch ends with its last whole global batch."""
+
+    group: str = MAIN_GROUP
+    """Those of the job that train together; what another group trains counts for itself."""
 
 
 class Trained(msgspec.Struct, frozen=True, kw_only=True, tag="trained", omit_defaults=True):

@@ -1,4 +1,7 @@
-"""A ledger's folder as it is read back: per stream its rounds, in the order they happened.
+"""A ledger's folder as it is read back: per group and stream its rounds, in their order.
+
+Groups of one job may write into one folder, and call their data by the same names. Each has steps
+and epochs of its own, so what one of them trained says nothing about another's.
 
 Workers of a round write the round's name. A name that comes again from a rank that it already has,
 or with another world size, is another round: under plain torchrun names repeat, and so do they when
@@ -15,6 +18,7 @@ from pathlib import Path
 from typing import IO
 
 from resile.decoding import DecodeError
+from resile.groupname import MAIN_GROUP
 from resile.ledger.errors import LedgerDamaged, NoLedger
 from resile.ledger.lines import ENDING, Begin, Line, Trained, decode_line
 from resile.regular_files import NotRegularFile, open_regular_file
@@ -62,22 +66,24 @@ class Round:
 
 @dataclass(frozen=True)
 class Stream:
-    """One kind of data that a job trained."""
+    """One kind of data that a group of a job trained."""
 
     name: str
     rounds: list[Round]
     """From the first to the last."""
 
+    group: str = MAIN_GROUP
+
 
 def read_ledger(folder: Path) -> list[Stream]:
     """Everything in a folder; raises :class:`NoLedger` and :class:`LedgerDamaged`."""
-    turns: dict[str, list[Turn]] = {}
+    turns: dict[tuple[str, str], list[Turn]] = {}
     for path in sorted(folder.glob(f"*{ENDING}")):
         for turn in _turns(path):
-            turns.setdefault(turn.begin.stream, []).append(turn)
+            turns.setdefault((turn.begin.group, turn.begin.stream), []).append(turn)
     if not turns:
         raise NoLedger(f"there is no ledger in {folder}")
-    return [Stream(name, _rounds(turns[name])) for name in sorted(turns)]
+    return [Stream(name, _rounds(turns[group, name]), group) for group, name in sorted(turns)]
 
 
 def _rounds(turns: list[Turn]) -> list[Round]:

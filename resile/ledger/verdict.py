@@ -6,6 +6,7 @@ from enum import Enum
 
 import msgspec
 
+from resile.groupname import MAIN_GROUP
 from resile.ledger.lineage import Place
 
 __all__ = ["EpochVerdict", "Extent", "Found", "StreamVerdict", "Verdict"]
@@ -63,7 +64,7 @@ class EpochVerdict(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class StreamVerdict(msgspec.Struct, frozen=True, kw_only=True):
-    """One kind of data."""
+    """One kind of data of one group."""
 
     name: str
     epochs: list[EpochVerdict]
@@ -76,6 +77,8 @@ class StreamVerdict(msgspec.Struct, frozen=True, kw_only=True):
 
     faults: list[str]
     """What is wrong with the record itself: steps that somebody did not write down."""
+
+    group: str = MAIN_GROUP
 
     @property
     def sound(self) -> bool:

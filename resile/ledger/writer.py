@@ -20,6 +20,7 @@ import weakref
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from resile.groupname import group_in
 from resile.ledger.errors import LedgerUnusable
 from resile.ledger.lines import ENDING, Begin, Line, encode_line, trained
 
@@ -38,7 +39,7 @@ class Ledger:
     """What one worker process trains of one stream of data.
 
     ``length`` is how many indices an epoch has, ``drops`` whether the last incomplete global batch
-    is left out. Rank, world and round are the environment's unless they are given.
+    is left out. Rank, world, round and group are the environment's unless they are given.
     """
 
     def __init__(
@@ -51,6 +52,7 @@ class Ledger:
         rank: int | None = None,
         world: int | None = None,
         round: str | None = None,
+        group: str | None = None,
     ) -> None:
         self._folder = Path(folder)
         self._stream = stream
@@ -59,6 +61,7 @@ class Ledger:
         self._rank = int(os.environ.get("RANK", "0")) if rank is None else rank
         self._world = int(os.environ.get("WORLD_SIZE", "1")) if world is None else world
         self._process_round = round_name(os.environ) if round is None else round
+        self._group = group_in(os.environ) if group is None else group
         self._begun = 0
         self._file: int | None = None
         self._closing: weakref.finalize[..., Ledger] | None = None
@@ -90,6 +93,7 @@ class Ledger:
                 of=of,
                 length=self._length,
                 drops=self._drops,
+                group=self._group,
             )
         )
 

@@ -3,7 +3,8 @@
 The controller publishes its status and its decisions here; people ask here for other sizes or for
 the job's end, and the controller reads what they asked. Everything is kept in the store with the
 same commit as the story it belongs to, so a master that is killed in between forgets nothing.
-What nodes use at the moment is not kept: it is told again every few seconds.
+What nodes use at the moment is not kept: it is told again every few seconds. Nor are the nodes'
+addresses: a controller tells a master that was started again everything anew.
 
 BoardError
 ├── NoController     nobody looks after this job's nodes
@@ -18,12 +19,14 @@ from collections.abc import Mapping
 
 import msgspec
 
+from resile.job.addresses import Addresses
 from resile.job.errors import JobError
 from resile.job.events import EventKind
 from resile.job.manifest import job_from_data
 from resile.job.role import RoleSpec
 from resile.job.spec import ElasticJob, JobSpec
 from resile.job.status import DecisionNote
+from resile.master.groups import Groups
 from resile.master.membership import Membership
 from resile.master.records import BOARD_KEY, ENDINGS, BoardRecord
 from resile.wire.picture import draw_picture
@@ -53,11 +56,17 @@ class Unusable(BoardError):
 class Board:
     """One job's board. Every change is made inside the service's one task."""
 
-    def __init__(self, membership: Membership, record: BoardRecord) -> None:
-        self._membership = membership
+    def __init__(self, groups: Groups, record: BoardRecord) -> None:
+        self._groups = groups
         self.record = record
         self.usage: dict[str, Usage] = {}
         """What nodes use, by name."""
+        self.addresses: Addresses | None = None
+        """Where nodes are found, as it was published last."""
+
+    @property
+    def _main(self) -> Membership:
+        return self._groups.main
 
     # --- the controller ---------------------------------------------------------------------
 
@@ -69,25 +78,28 @@ class Board:
             manifest=publication.manifest,
             status=publication.status,
             notes_told=max(told, publication.first_note + len(publication.notes)),
-            created=self.record.created or self._membership.journal.wall(now),
+            created=self.record.created or self._main.journal.wall(now),
         )
         job = _understood(record)
         for number, note in enumerate(publication.notes, publication.first_note):
             if number >= told:
                 self._tell(note, now)
         self._keep(record)
-        self._membership.adapt(job.spec.elasticity(), now=now)
+        self.addresses = publication.addresses
+        main = self._main
+        main.adapt(job.spec.elasticity(), now=now)
         if publication.holders == 0:
-            self._membership.nobody_holds_anything(now=now)
-        if publication.wanted_nodes is not None and not self._membership.job.outcome:
-            self._membership.want(publication.wanted_nodes, now=now)
-        self._membership.rest(job.spec.suspend, now=now)
+            self._groups.nobody_holds_anything(now=now)
+        if publication.wanted_nodes is not None and not main.job.outcome:
+            main.want(publication.wanted_nodes, now=now)
+        self._groups.direct(publication.groups, now=now)
+        self._groups.rest(job.spec.suspend, now=now)
 
     def _tell(self, note: DecisionNote, now: float) -> None:
         ending = any(note.reason == kind.value for kind in ENDINGS.values())
-        if ending and self._membership.job.outcome is not None:
+        if ending and self._main.job.outcome is not None:
             return  # the master told of the job's end itself
-        journal, number = self._membership.journal, self._membership.round.number
+        journal, number = self._main.journal, self._main.round.number
         journal.write(note.reason, note.sentence, now, round=number)
 
     # --- people -----------------------------------------------------------------------------
@@ -123,13 +135,16 @@ class Board:
             self._keep(msgspec.structs.replace(self.record, deleting=True))
             self._say(EventKind.DELETION_REQUESTED, "a user asked for the job to be deleted", now)
 
-    def picture(self, training: JobView, *, now: float) -> JobPicture:
+    def picture(
+        self, training: JobView, *, groups: Mapping[str, JobView], now: float
+    ) -> JobPicture:
         """Everything there is to see. ``now`` is Unix time."""
         record = self.record
         return draw_picture(
             training.job,
             status=record.status,
             training=training,
+            groups=groups,
             manifest=record.manifest,
             usage=self.usage,
             wishes=record.wishes,
@@ -145,16 +160,16 @@ class Board:
             raise NoController(f"this job has no controller, so it cannot be {what}")
         if record.deleting:
             raise NotNow(f"the job is being deleted; it cannot be {what} any more")
-        if record.status.finished or self._membership.job.outcome:
+        if record.status.finished or self._main.job.outcome:
             raise NotNow(f"the job is over; it cannot be {what} any more")
         return job_from_data(record.manifest).spec
 
     def _keep(self, record: BoardRecord) -> None:
         self.record = record
-        self._membership.journal.keep(BOARD_KEY, record)
+        self._main.journal.keep(BOARD_KEY, record)
 
     def _say(self, kind: EventKind, text: str, now: float) -> None:
-        self._membership.journal.tell(kind, text, now, round=self._membership.round.number)
+        self._main.journal.tell(kind, text, now, round=self._main.round.number)
 
 
 def _understood(record: BoardRecord) -> ElasticJob:

@@ -1,7 +1,9 @@
-"""``/v1/job`` and what steers it (``scale``, ``suspend``, ``resume``, ``usage``), over plain HTTP.
+"""``/v1/job`` and what steers it (``scale``, ``suspend``, ``resume``, ``usage``), over plain HTTP;
+and ``/v1/addresses`` of its nodes.
 
 A change is answered when it is kept, never before. Refusals are JSON with a sentence: 400 for what
-cannot be read, 422 for what the job cannot be, 409 for what it cannot be now.
+cannot be read, 422 for what the job cannot be, 409 for what it cannot be now, 404 for what nobody
+has told.
 """
 
 from __future__ import annotations
@@ -16,7 +18,7 @@ from resile.decoding import DecodeError
 from resile.master.answers import json_answer, read_body, refusal
 from resile.master.board import BoardError, Unusable, WrongSize
 from resile.master.service import MasterService
-from resile.master.view import view
+from resile.master.view import view, views
 from resile.wire.views import Publication, Usage
 
 Route = Callable[[web.Request], Awaitable[web.Response]]
@@ -34,6 +36,7 @@ def add_board_routes(app: web.Application, service: MasterService) -> None:
     app.router.add_post("/v1/suspend", _with_reasons(_suspend))
     app.router.add_post("/v1/resume", _with_reasons(_resume))
     app.router.add_put("/v1/usage", _with_reasons(_usage))
+    app.router.add_get("/v1/addresses", _addresses)
 
 
 def _with_reasons(route: Route) -> Route:
@@ -55,7 +58,8 @@ def _with_reasons(route: Route) -> Route:
 
 async def _picture(request: web.Request) -> web.Response:
     service = request.app[SERVICE]
-    return json_answer(service.board.picture(view(service), now=time.time()))
+    picture = service.board.picture(view(service), groups=views(service), now=time.time())
+    return json_answer(picture)
 
 
 async def _publish(request: web.Request) -> web.Response:
@@ -88,6 +92,13 @@ async def _delete(request: web.Request) -> web.Response:
     service = request.app[SERVICE]
     await service.carry_out(lambda now: service.board.delete(now=now))
     return json_answer({"accepted": True})
+
+
+async def _addresses(request: web.Request) -> web.Response:
+    addresses = request.app[SERVICE].board.addresses
+    if addresses is None:
+        return refusal(404, "nobody has published addresses of this job's nodes")
+    return json_answer(addresses)
 
 
 async def _usage(request: web.Request) -> web.Response:

@@ -24,6 +24,7 @@ import msgspec
 from resile.decoding import DecodeError, decode_json
 from resile.master.etcd_gateway import Gateway, Json, absent, delete, equals, put
 from resile.master.stores import StoreTaken, StoreUnusable
+from resile.system.processes import boot_id, start_time
 from resile.wire.auth import new_token
 
 log = logging.getLogger("resile.master")
@@ -56,7 +57,7 @@ class Owner(msgspec.Struct, frozen=True):
         """Whether the process lives; None if that cannot be seen from here."""
         if not self.world or self.world != _this_world():
             return None
-        return _start_of(self.pid) == self.started
+        return start_time(self.pid) == self.started
 
 
 def _this_process() -> Owner:
@@ -64,27 +65,18 @@ def _this_process() -> Owner:
         token=new_token(),
         host=socket.gethostname(),
         pid=os.getpid(),
-        started=_start_of(os.getpid()),
+        started=start_time(os.getpid()) or 0,
         world=_this_world(),
     )
 
 
 def _this_world() -> str:
     try:
-        boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+        boot = boot_id()
         namespace = Path("/proc/self/ns/pid").stat().st_ino
     except OSError:
         return ""
     return f"{boot}/{namespace}"
-
-
-def _start_of(pid: int) -> int:
-    """A living process' start, in ticks since boot; -1 if there is none, or a dead one unburied."""
-    try:
-        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    except OSError:
-        return -1
-    return -1 if fields[0] in "ZX" else int(fields[19])
 
 
 class Ownership:

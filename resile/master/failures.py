@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import signal
-
 import msgspec
 
 from resile.master.records import NodeRecord
+from resile.system.exit_status import describe_exit
 from resile.wire.messages import FailureReport, WorkerFailure
 
 
@@ -66,13 +65,3 @@ def describe_failures(failures: tuple[WorkerFailure, ...], label: str) -> str:
     """One sentence on what happened to a node's workers."""
     ends = ", ".join(f"rank {f.rank} {describe_exit(f.exit_code)}" for f in failures)
     return f"{ends} on {label}"
-
-
-def describe_exit(code: int) -> str:
-    """An exit code as subprocess counts it, in words."""
-    if code >= 0:
-        return f"exited with {code}"
-    try:
-        return f"was killed by {signal.Signals(-code).name}"
-    except ValueError:
-        return f"was killed by signal {-code}"

@@ -11,17 +11,17 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Mapping
 
-from resile.job.elasticity import ANY_ROLE, Elasticity
+from resile.job.elasticity import ANY_ROLE, Elasticity, GroupSuccess
 from resile.job.events import EventKind
 from resile.master.attribution import is_newcomers_own, restarts_used_up, why_hopeless
 from resile.master.deadlines import Deadlines, is_over
 from resile.master.failures import Failures, describe_failures
 from resile.master.handovers import Handovers
-from resile.master.records import ENDINGS, JobRecord, RoundPhase, RoundRecord
+from resile.master.records import JobRecord, RoundPhase, RoundRecord
 from resile.master.register import Register
 from resile.master.roster import Node
 from resile.master.rounds import Round
-from resile.master.selection import choose_members, in_rank_order
+from resile.master.selection import choose_members, deciding_members, in_rank_order
 from resile.master.stagnation import FREE_LOSSES, Stagnation
 from resile.wire import messages
 from resile.wire.messages import FailureReport, JobDone, LocalState, Outcome, WorkerFailure
@@ -97,9 +97,7 @@ class Formation:
         self._failures.note_lost(
             node.record, rank, f"the node was lost: {why}", noticed_at=noticed_at
         )
-        if self._round.phase is RoundPhase.RUNNING and self._stagnation.lost(
-            node.record.info.name, now
-        ):
+        if self._round.phase is RoundPhase.RUNNING and self._stagnation.lost(_identity(node), now):
             text = (
                 f"{node.label} was lost {FREE_LOSSES} times ({why}), "
                 "and training got no further in between"
@@ -340,7 +338,8 @@ class Formation:
         if self._job.outcome:
             return
         if self._round.complete():
-            self.finish(Outcome.SUCCEEDED, "all workers ended well", now)
+            reason = _why_complete(self._round.record)
+            self.finish(Outcome.SUCCEEDED, reason, now)
             return
         if self._round.phase is RoundPhase.RUNNING and not self._broken:
             self._consider_newcomers(now)
@@ -410,7 +409,9 @@ class Formation:
     def _wait_for_nodes(self, now: float) -> None:
         self._until.last_call = None
         nobody_yet = self._job.next_node == 0
-        if self._job.resting or nobody_yet:
+        # Of a group that others do not wait for: its node was taken away, and none is to come.
+        unwanted = self._elasticity.independent and self._job.wanted == 0
+        if self._job.resting or nobody_yet or unwanted:
             self._until.join = None
         elif self._until.join is None:
             self._until.join = now + self._elasticity.join_timeout
@@ -447,11 +448,14 @@ class Formation:
         members = in_rank_order(chosen, self._elasticity)
         for node_id, slot in members.items():
             self._register.set_slot(self._roster[node_id], slot)
+        infos = {node.id: node.record.info for node in self._roster}
         record = RoundRecord(
             number=max(self._round.number, self._job.floor) + 1,
             phase=RoundPhase.FORMING,
             members=tuple(members),
             reason=self._broken or "first round",
+            success=self._elasticity.success,
+            deciding=deciding_members(tuple(members), infos, self._elasticity),
         )
         self._register.open_round(record)
         self._broken, self._by_workers = "", False
@@ -485,7 +489,23 @@ class Formation:
         """The job is over, for whatever reason."""
         self._register.set_job(outcome=outcome, reason=reason, report=report)
         self._until = Deadlines()
-        self._register.tell(ENDINGS[outcome], f"the job {outcome.value}: {reason}", now)
+        self._register.tell_end(outcome, reason, now)
         if done := self._register.done():
             for node in self._roster:
                 self._register.send(node.id, done)
+
+
+def _why_complete(record: RoundRecord) -> str:
+    """What made the success, for people."""
+    if record.success is GroupSuccess.ANY:
+        return "the workers of one node ended well"
+    if len(record.deciding) not in (0, len(record.members)):
+        return "all workers of the first role ended well"
+    return "all workers ended well"
+
+
+def _identity(node: Node) -> str:
+    """A node that rejoins is the same; one that its platform started in its place is not, also
+    where it has the same name."""
+    info = node.record.info
+    return f"{info.name}#{info.generation}"

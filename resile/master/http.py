@@ -12,7 +12,9 @@ from prometheus_client.exposition import CONTENT_TYPE_LATEST
 
 from resile.master.answers import json_answer, refusal
 from resile.master.board_http import add_board_routes
+from resile.master.membership import Membership
 from resile.master.metrics import metrics_text
+from resile.master.records import MAIN
 from resile.master.service import MasterService
 from resile.master.view import view
 
@@ -38,8 +40,20 @@ async def _health(_request: web.Request) -> web.Response:
     return json_answer({"ok": True})
 
 
+def _group(request: web.Request) -> Membership | None:
+    """The group that is asked about; the main one, if none is named."""
+    return request.app[VIEW].groups.get(request.query.get("group", MAIN))
+
+
+def _no_group(request: web.Request) -> web.Response:
+    return refusal(404, f"there is no group '{request.query['group']}'")
+
+
 async def _status(request: web.Request) -> web.Response:
-    return json_answer(view(request.app[VIEW]))
+    group = _group(request)
+    if group is None:
+        return _no_group(request)
+    return json_answer(view(request.app[VIEW], group))
 
 
 async def _events(request: web.Request) -> web.Response:
@@ -54,18 +68,21 @@ async def _events(request: web.Request) -> web.Response:
 
 async def _stop(request: web.Request) -> web.Response:
     service = request.app[VIEW]
-    service.post(lambda now: service.membership.stop("stopped by a user", now=now))
+    service.post(lambda now: service.groups.stop("stopped by a user", now=now))
     return json_answer({"accepted": True})
 
 
 async def _drain(request: web.Request) -> web.Response:
     service = request.app[VIEW]
+    group = _group(request)
+    if group is None:
+        return _no_group(request)
     node = int(request.match_info["node"])
-    if node not in service.membership.roster:
+    if node not in group.roster:
         return refusal(404, f"there is no node {node}")
 
     def drain(_now: float) -> None:
-        service.membership.drain(node, "asked to leave by a user")
+        group.drain(node, "asked to leave by a user")
 
     service.post(drain)
     return json_answer({"accepted": True})

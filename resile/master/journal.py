@@ -8,15 +8,23 @@ from __future__ import annotations
 from collections import deque
 from dataclasses import dataclass, field
 from itertools import takewhile
+from typing import NamedTuple
 
 import msgspec
 
 from resile.job.events import EventKind
-from resile.master.records import EventRecord, event_key
+from resile.master.records import MAIN, EventRecord, event_key
 from resile.wire.messages import FromMaster
 
 KEPT_EVENTS = 1000
 """Older ones are forgotten: enough for a person, and a store that does not grow for ever."""
+
+
+class Address(NamedTuple):
+    """A node: its id is unique in its group only."""
+
+    group: str
+    node: int
 
 
 @dataclass
@@ -24,11 +32,12 @@ class Instructions:
     """Keep these records first (None: forget it), then send these messages, in this order."""
 
     records: dict[str, msgspec.Struct | None] = field(default_factory=dict)
-    sends: list[tuple[int, FromMaster]] = field(default_factory=list)
+    sends: list[tuple[Address, FromMaster]] = field(default_factory=list)
 
 
 class Journal:
-    """Collects instructions; remembers the events people may ask about."""
+    """Collects instructions; remembers the events people may ask about. All groups of a job have
+    one: what happens to them is one story, and what is decided at one moment is one commit."""
 
     def __init__(self, events: tuple[EventRecord, ...] = (), *, wall_offset: float = 0.0) -> None:
         """``wall_offset`` turns the clock of ``now`` into Unix time."""
@@ -59,27 +68,47 @@ class Journal:
         """A record has no meaning any more."""
         self._pending.records[key] = None
 
-    def send(self, node: int, body: FromMaster) -> None:
+    def send(self, to: Address, body: FromMaster) -> None:
         """Tell a node something."""
-        self._pending.sends.append((node, body))
+        self._pending.sends.append((to, body))
 
     def wall(self, now: float) -> float:
         """``now`` as Unix time."""
         return now + self.wall_offset
 
     def tell(
-        self, kind: EventKind, text: str, now: float, *, round: int, node: int | None = None
+        self,
+        kind: EventKind,
+        text: str,
+        now: float,
+        *,
+        round: int,
+        node: int | None = None,
+        group: str = MAIN,
     ) -> None:
         """Note what happened, for people."""
-        self.write(kind.value, text, now, round=round, node=node)
+        self.write(kind.value, text, now, round=round, node=node, group=group)
 
     def write(
-        self, kind: str, text: str, now: float, *, round: int, node: int | None = None
+        self,
+        kind: str,
+        text: str,
+        now: float,
+        *,
+        round: int,
+        node: int | None = None,
+        group: str = MAIN,
     ) -> None:
         """As :meth:`tell`, for somebody of another version, who may have other kinds."""
         seq = self.last_seq + 1
         event = EventRecord(
-            seq=seq, time=self.wall(now), kind=kind, text=text, node=node, round=round
+            seq=seq,
+            time=self.wall(now),
+            kind=kind,
+            text=f"{group}: {text}" if group else text,
+            node=node,
+            round=round,
+            group=group,
         )
         self.events.append(event)
         self.keep(event_key(seq), event)

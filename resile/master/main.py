@@ -23,11 +23,11 @@ from pathlib import Path
 from aiohttp import web
 
 from resile.job.elasticity import Elasticity
+from resile.master.groups import Groups, Mastership
 from resile.master.http import add_routes
+from resile.master.journal import Journal
 from resile.master.log_http import add_log_routes
-from resile.master.membership import Membership
 from resile.master.records import JOB_KEY, JobRecord, Memory, decode_memory
-from resile.master.register import Register
 from resile.master.service import MasterService
 from resile.master.shards import ShardBook
 from resile.master.shards_desk import ShardDesk
@@ -70,11 +70,13 @@ class MasterConfig:
     """All a master has to know."""
 
     job: str | None
-    """None: the first agent says which, and how elastic it is."""
+    """None: the first agent says which, and its main group's first agent how elastic it is."""
 
     endpoint: Endpoint
     token: str
-    elasticity: Elasticity
+    elasticity: Elasticity | None
+    """The main group's; None: its first agent says."""
+
     tls: ssl.SSLContext | None = None
     until_done: bool = False
     """End with the job, rather than stay to be asked about it."""
@@ -136,41 +138,44 @@ async def _service(config: MasterConfig, store: Store) -> MasterService:
     wall_offset = time.time() - time.monotonic()
     memory = await _stored_memory(store)
     if memory is not None and config.job not in (None, memory.job.job):
-        if memory.job.outcome is None:
+        if not _ended_in(memory):
             raise StoreOfOtherJob(_other_job(memory, config, store))
         log.info("the store holds another job, '%s', which is over: forgetting it", memory.job.job)
         await store.erase()
         memory = None
+    pid = os.getpid()
     if memory is not None:
         log.info("found the job in the store: going on at round %d", memory.round.number)
         now = time.monotonic()
-        register = Register.restore(memory, now=now, wall_offset=wall_offset)
-        register.master_pid = os.getpid()
-        membership = Membership.restore(
-            register,
-            now=now,
-            ends_with_job=config.until_done,
-            # Otherwise somebody manages the job who would not know what a person removed.
-            how_to_forget=store.how_to_forget if config.until_done else "",
-        )
-        shards = ShardBook(register.journal, memory.shards, now=now)
-        shards.expect_back(proof_at=now + register.elasticity.lease)
-        return MasterService(membership, store, board=memory.board, shards=shards)
+        journal = Journal(memory.events, wall_offset=wall_offset)
+        # Otherwise somebody manages the job who would not know what a person removed.
+        how_to_forget = store.how_to_forget if config.until_done else ""
+        about = Mastership(pid, ends_with_job=config.until_done, how_to_forget=how_to_forget)
+        groups = Groups.restore(memory, journal=journal, about=about, now=now)
+        shards = ShardBook(journal, memory.shards, now=now)
+        shards.expect_back(proof_at=now + groups.main.elasticity.lease)
+        return MasterService(groups, store, board=memory.board, shards=shards)
     job = JobRecord(
         job=config.job or "",
         run=secrets.token_hex(8),
-        elasticity=config.elasticity,
-        agreed=config.job is not None,
+        elasticity=config.elasticity or Elasticity(),
+        agreed=config.job is not None and config.elasticity is not None,
         floor=config.after_round,
     )
-    register = Register(job, wall_offset=wall_offset)
-    register.master_pid = os.getpid()
-    if job.agreed:
-        register.journal.keep(JOB_KEY, job)  # what is kept beside it is found by this key
-    membership = Membership(
-        register, forgotten=config.after_round > 0, ends_with_job=config.until_done
-    )
-    return MasterService(membership, store)
+    journal = Journal(wall_offset=wall_offset)
+    if job.job:
+        journal.keep(JOB_KEY, job)  # what is kept beside it is found by this key
+    about = Mastership(pid, ends_with_job=config.until_done)
+    groups = Groups.begin(job, journal=journal, about=about, forgotten=config.after_round > 0)
+    return MasterService(groups, store)
+
+
+def _ended_in(memory: Memory) -> bool:
+    """Whether all groups of a stored job that ever had a node were over."""
+    begun = [one.job for one in memory.groups]
+    if memory.job.next_node or memory.job.outcome or not begun:
+        begun.append(memory.job)
+    return all(job.outcome for job in begun)
 
 
 def _other_job(memory: Memory, config: MasterConfig, store: Store) -> str:
@@ -234,27 +239,30 @@ async def _told_to_go(service: MasterService) -> None:
     if await asked.get() is signal.SIGINT:
         return
     quiet_until = time.monotonic() + LISTENS_ON
-    give_up_at = quiet_until + service.membership.elasticity.leave_timeout
-    while asked.empty() and service.peers and service.membership.training:
+    groups = service.groups
+    give_up_at = quiet_until + max(group.elasticity.leave_timeout for group in groups)
+    while asked.empty() and service.peers and any(group.training for group in groups):
         now = time.monotonic()
-        if now >= (give_up_at if service.membership.handing_over else quiet_until):
+        saving = any(group.handing_over for group in groups)
+        if now >= (give_up_at if saving else quiet_until):
             return
         await asyncio.sleep(0.05)
 
 
 def _is_past(service: MasterService) -> bool:
-    return service.membership.job.outcome is not None or not service.ever_joined
+    return service.groups.over or not service.ever_joined
 
 
 def _is_over(service: MasterService) -> bool:
-    if service.membership.job.outcome:
+    """Whether nobody needs this master: groups may outlive the main one, as an evaluation does."""
+    if service.groups.over:
         return True
     if service.emptied_at is None:
         return False
     empty_for = time.monotonic() - service.emptied_at
     if not service.ever_joined:
         return empty_for > LONELY
-    return service.membership.job.left_on_purpose or empty_for > ABANDONED
+    return service.groups.deserted or empty_for > ABANDONED
 
 
 def _allow_many_connections() -> None:

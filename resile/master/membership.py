@@ -1,6 +1,7 @@
-"""The agreement of a job's agents, as a state machine: events in, instructions out, no I/O.
+"""The agreement of a group's agents, as a state machine: events in, instructions out, no I/O.
 
-Who is in the job, which round it is in, and what each node has to do next. The service feeds it
+Who is in the group, which round it is in, and what each node has to do next. A job has one main
+group and may have others (``groups``); where it has not, the group is the job. The service feeds it
 what agents say and what time it is; it answers with records to keep and messages to send. Nothing
 is sent before the records are kept (the service sees to that), so a master that dies and returns
 goes on from here.
@@ -14,12 +15,12 @@ from __future__ import annotations
 
 from resile.job.elasticity import Elasticity
 from resile.job.events import EventKind
-from resile.job.rendezvous_conf import write_roles
+from resile.job.rendezvous_conf import write_setting
 from resile.master.formation import Formation
 from resile.master.journal import Instructions, Journal
 from resile.master.leftover import Leftover
 from resile.master.recall import Recall, newest_round, remembers
-from resile.master.records import JobRecord, NodeRecord, RoundPhase
+from resile.master.records import MAIN, JobRecord, NodeRecord, RoundPhase
 from resile.master.register import Register
 from resile.master.rollcall import RollCall
 from resile.master.roster import Node, Roster
@@ -35,6 +36,7 @@ from resile.wire.messages import (
     NodeInfo,
     Outcome,
     Progress,
+    RankProgress,
     Refused,
     StoreAddress,
     Usage,
@@ -44,8 +46,23 @@ from resile.wire.messages import (
 )
 
 
+def why_unfit(hello: Hello, *, job: str, elasticity: Elasticity) -> Refused | None:
+    """Why a node can never be in this group, if so. ``job`` is empty while nobody has named it."""
+    if job and hello.job != job:
+        reason = f"this master serves the job '{job}', not '{hello.job}'"
+        return Refused(reason=reason, final=True)
+    if not elasticity.knows(hello.info.role):
+        names = ", ".join(role.name for role in elasticity.roles)
+        reason = (
+            f"no node of role '{hello.info.role}' trains in this job, only {names}: "
+            "give one of these with --role"
+        )
+        return Refused(reason=reason, final=True)
+    return None
+
+
 class Membership:
-    """One job's nodes and rounds."""
+    """One group's nodes and rounds."""
 
     def __init__(
         self,
@@ -64,11 +81,14 @@ class Membership:
         self._forgotten = forgotten
         self._ends_with_job = ends_with_job
         self._leftover = Leftover(register, how_to_forget)
-        self._formation = Formation(register)
-        self._succession = Succession(register, self._formation)
-        self._roll_call = RollCall(register, self._formation)
         self._recall: Recall | None = None
         """While agents are asked what they hold, because nothing is remembered."""
+        self._make_rules()
+
+    def _make_rules(self) -> None:
+        self._formation = Formation(self._register)
+        self._succession = Succession(self._register, self._formation)
+        self._roll_call = RollCall(self._register, self._formation)
 
     @classmethod
     def restore(
@@ -88,8 +108,16 @@ class Membership:
             how_to_forget=how_to_forget,
         )
         restored._leftover.expect(register.roster)
-        restored._resume(f"the master resumed round {register.round.number}", now)
+        if register.group == MAIN:
+            restored._resume(f"the master resumed round {register.round.number}", now)
+        else:  # one story of the master's return is enough for a job of a thousand groups
+            restored._formation.resume(now)
         return restored
+
+    @property
+    def name(self) -> str:
+        """The group's; empty for the main one."""
+        return self._register.group
 
     @property
     def job(self) -> JobRecord:
@@ -131,6 +159,11 @@ class Membership:
         """Whether agents are being asked what they hold; nobody is taken in meanwhile."""
         return self._recall is not None
 
+    @property
+    def begun(self) -> bool:
+        """Whether a node of the group was ever heard of."""
+        return self.job.next_node > 0 or self.recalling or self.job.outcome is not None
+
     def instructions(self) -> Instructions:
         """All that was decided since the last call."""
         return self.journal.take()
@@ -150,18 +183,11 @@ class Membership:
 
     def hello(self, hello: Hello, *, now: float) -> int | Fenced | JobDone | Refused:
         """Somebody connected: the id of its node, or the answer that sends it away."""
+        terms = self.elasticity if self.job.agreed else hello.elasticity
+        if unfit := why_unfit(hello, job=self.job.job, elasticity=terms):
+            return unfit
         if not self.job.agreed:
-            self._register.set_job(job=hello.job, elasticity=hello.elasticity, agreed=True)
-        if hello.job != self.job.job:
-            reason = f"this master serves the job '{self.job.job}', not '{hello.job}'"
-            return Refused(reason=reason, final=True)
-        if not self.elasticity.knows(hello.info.role):
-            names = ", ".join(role.name for role in self.elasticity.roles)
-            reason = (
-                f"no node of role '{hello.info.role}' trains in this job, only {names}: "
-                "give one of these with --role"
-            )
-            return Refused(reason=reason, final=True)
+            self._register.set_job(job=hello.job, elasticity=terms, agreed=True)
         if done := self._register.done():
             return self._too_late(hello, done)
         if (seen := newest_round(hello)) > max(self.round.number, self.job.floor):
@@ -180,11 +206,51 @@ class Membership:
         part_of_it = hello.held is not None or hello.seen or hello.info.generation is not None
         if part_of_it:
             return done
-        over = f"the job '{self.job.job}' is over ({done.outcome.value}: {done.reason})"
+        whose = f"the group '{self.name}' of " if self.name else ""
+        over = f"{whose}the job '{self.job.job}' is over ({done.outcome.value}: {done.reason})"
         if self._ends_with_job:
             return Refused(reason=f"{over}, and its master is about to go")
         reason = f"{over}, and nothing was run here: start another master for another job"
         return Refused(reason=reason, final=True)
+
+    def name_job(self, job: str) -> None:
+        """An agent of another group said what the job is called; its sizes stay to be agreed on."""
+        if not self.job.job:
+            self._register.set_job(job=job)
+
+    def is_replaced_by(self, hello: Hello) -> bool:
+        """Whether the group has ended, and this node was started in order that it goes on.
+
+        A platform's replacement is newer than every node that ever joined; without a platform a
+        person started it. A group that a person stopped stays so.
+        """
+        over = self.job.outcome not in (None, Outcome.STOPPED)
+        if not over or not self.elasticity.independent or hello.held is not None:
+            return False
+        if why_unfit(hello, job=self.job.job, elasticity=self.elasticity):
+            return False
+        generation = hello.info.generation
+        if generation is None:
+            return not hello.seen
+        return self.job.newest is None or generation > self.job.newest
+
+    def begin_anew(self, terms: Elasticity, *, now: float) -> None:
+        """An independent group goes on after its end, with all restarts; rounds count on."""
+        for node in self.roster:
+            self._register.remove(node)  # it was told of the end, and is on its way out
+        self._register.set_job(
+            elasticity=terms,
+            restarts=0,
+            outcome=None,
+            reason="",
+            report=None,
+            left_on_purpose=False,
+        )
+        self._register.set_phase(RoundPhase.GATHERING, reason="the group begins anew")
+        self._make_rules()
+        self._formation.resume(now)
+        text = "it begins anew for a replacement, with all restarts"
+        self._register.tell(EventKind.GROUP_BEGUN_ANEW, text, now)
 
     def heard(self, fence: Fence, *, now: float) -> None:
         """Whatever a node says, it is alive."""
@@ -198,6 +264,7 @@ class Membership:
         *,
         usage: Usage | None = None,
         workers: WorkersNow | None = None,
+        ranks: tuple[RankProgress, ...] = (),
         now: float,
     ) -> str | None:
         """A sign of life. This and the following return why a message was refused, if it was."""
@@ -209,7 +276,7 @@ class Membership:
             node.progress = progress
             if progress.step is not None and fence.round == self.round.number:
                 self._formation.progressed(node, progress.step)
-        node.usage, node.workers = usage, workers
+        node.usage, node.workers, node.ranks = usage, workers, ranks
         return None
 
     def disconnected(self, node_id: int, *, now: float) -> None:
@@ -432,7 +499,9 @@ class Membership:
         for predecessor in self._succession.proven_gone(hello.info, now):
             self._evict(predecessor, f"replaced by {hello.info.name}", now)
         record = NodeRecord(id=self.job.next_node, info=hello.info)
-        self._register.set_job(next_node=record.id + 1)
+        said = (self.job.newest, hello.info.generation)
+        newest = max((one for one in said if one is not None), default=None)
+        self._register.set_job(next_node=record.id + 1, newest=newest)
         lease_until = now + self.elasticity.lease
         node = Node(record=record, lease_until=lease_until, warm=hello.warm)
         self._register.add(node)
@@ -509,14 +578,9 @@ def _from_where(info: NodeInfo) -> str:
     return "" if info.host == info.name else f" from {info.host}"
 
 
-def _readable(setting: object) -> str:
-    """A setting as ``--rdzv-conf`` takes it."""
-    return write_roles(setting) if isinstance(setting, tuple) else str(setting)
-
-
 def _difference(ours: Elasticity, theirs: Elasticity) -> str:
     """What a newcomer asked for and does not get, because the job was agreed on otherwise."""
     fields = Elasticity.__struct_fields__
     names = [name for name in fields if getattr(ours, name) != getattr(theirs, name)]
-    changed = ", ".join(f"{name}={_readable(getattr(ours, name))}" for name in names)
+    changed = ", ".join(f"{name}={write_setting(getattr(ours, name))}" for name in names)
     return f"the job runs with {changed}" if changed else ""

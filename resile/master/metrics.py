@@ -7,7 +7,7 @@ anew with every master, as Prometheus expects of them.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
@@ -15,9 +15,20 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from resile.master.records import RoundPhase
 from resile.master.service import MasterService
 from resile.master.shards_figures import figures_of
-from resile.master.view import view
+from resile.master.view import view, views
+from resile.wire.views import JobView
 
 __all__ = ["metrics_text"]
+
+FIGURES: tuple[tuple[str, str, Callable[[JobView], float]], ...] = (
+    ("round", "Number of the latest round", lambda seen: seen.round),
+    ("world_size", "Workers in the latest round", lambda seen: seen.world_size),
+    ("nodes", "Nodes in the group", lambda seen: len(seen.nodes)),
+    ("restarts", "Rounds broken by a worker's own failure", lambda seen: seen.restarts),
+    ("running", "1 while a round runs", lambda seen: seen.phase == RoundPhase.RUNNING.value),
+    ("step", "Highest step reported", lambda seen: -1 if seen.step is None else seen.step),
+)
+"""One for each group. The main group's label is empty, which is no label for Prometheus."""
 
 
 def metrics_text(service: MasterService) -> bytes:
@@ -39,27 +50,21 @@ class _Metrics:
         yield from self._datasets()
 
     def _training(self) -> Iterator[Metric]:
-        shown = view(self._service)
-        running = float(shown.phase == RoundPhase.RUNNING.value)
-        step = shown.step if shown.step is not None else -1
-        for name, text, value in (
-            ("round", "Number of the latest round", shown.round),
-            ("world_size", "Workers in the latest round", shown.world_size),
-            ("nodes", "Nodes in the job", len(shown.nodes)),
-            ("restarts", "Rounds broken by a worker's own failure", shown.restarts),
-            ("running", "1 while a round runs", running),
-            ("step", "Highest step reported", step),
-            ("time_seconds", "The master's clock", time.time()),
-        ):
-            yield GaugeMetricFamily(f"resile_{name}", text, value=value)
+        shown = {"": view(self._service), **views(self._service)}
+        for name, text, figure in FIGURES:
+            family = GaugeMetricFamily(f"resile_{name}", text, labels=["group"])
+            for group, seen in shown.items():
+                family.add_metric([group], figure(seen))
+            yield family
+        yield GaugeMetricFamily("resile_time_seconds", "The master's clock", value=time.time())
 
     def _datasets(self) -> Iterator[Metric]:
-        of = ["dataset"]
+        of = ["dataset", "group"]
         epoch = GaugeMetricFamily("resile_dataset_epoch", "Epoch that is leased", labels=of)
         records = GaugeMetricFamily(
             "resile_dataset_records",
             "Records of this epoch by what became of them",
-            labels=["dataset", "state"],
+            labels=[*of, "state"],
         )
         leased = CounterMetricFamily(
             "resile_dataset_records_leased", "Records handed out by this master", labels=of
@@ -70,10 +75,10 @@ class _Metrics:
             labels=of,
         )
         for figures in map(figures_of, self._service.shards.datasets.values()):
-            name = figures.dataset
-            epoch.add_metric([name], figures.epoch)
+            whose = [figures.dataset, figures.group]
+            epoch.add_metric(whose, figures.epoch)
             for state, count in figures.records.items():
-                records.add_metric([name, state.value], count)
-            leased.add_metric([name], figures.traffic.leased)
-            returned.add_metric([name], figures.traffic.returned)
+                records.add_metric([*whose, state.value], count)
+            leased.add_metric(whose, figures.traffic.leased)
+            returned.add_metric(whose, figures.traffic.returned)
         yield from (epoch, records, leased, returned)

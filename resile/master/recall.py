@@ -18,8 +18,9 @@ from dataclasses import dataclass
 import msgspec
 
 from resile.job.elasticity import Elasticity
-from resile.master.records import JobRecord, Memory, NodeRecord, RoundPhase, RoundRecord
+from resile.master.records import GroupMemory, JobRecord, NodeRecord, RoundPhase, RoundRecord
 from resile.master.rounds import Round
+from resile.master.selection import deciding_members
 from resile.wire.messages import Hello, LocalState, NodeInfo, Refused, Start
 
 __all__ = ["Recall", "newest_round", "remembers"]
@@ -85,7 +86,7 @@ class Recall:
         """Whether anybody came who holds something."""
         return bool(self._heard)
 
-    def memory(self, job: JobRecord) -> Memory:
+    def memory(self, job: JobRecord) -> GroupMemory:
         """The records that a store would have kept, as far as they can be known."""
         heard = self._heard.values()
         slots = _slots(self._in_order(), job.elasticity)
@@ -93,15 +94,17 @@ class Recall:
         for holding in heard:
             nodes.setdefault(holding.node, _record(holding, None))
         restarts = max(holding.restarts for holding in heard)
-        return Memory(
+        said = (job.newest, *(holding.info.generation for holding in heard))
+        return GroupMemory(
             job=msgspec.structs.replace(
                 job,
                 next_node=max(job.next_node, max(nodes) + 1 + UNHEARD_IDS),
                 restarts=max(job.restarts, min(restarts, job.elasticity.max_restarts)),
                 recalled=self._round,
+                newest=max((one for one in said if one is not None), default=None),
                 run=next((part.run for _, part in self._in_order() if part.run), job.run),
             ),
-            round=self._round_record(),
+            round=self._round_record(job.elasticity),
             nodes=tuple(nodes.values()),
         )
 
@@ -150,15 +153,19 @@ class Recall:
             for member, part in members
         )
 
-    def _round_record(self) -> RoundRecord:
+    def _round_record(self, elasticity: Elasticity) -> RoundRecord:
         members = self._in_order()
         whole = self._is_whole()
+        ids = tuple(member.node for member, _ in members)
+        infos = {member.node: member.info for member, _ in members}
         return RoundRecord(
             number=self._round,
             phase=RoundPhase.RUNNING if whole else RoundPhase.GATHERING,
-            members=tuple(member.node for member, _ in members),
+            members=ids,
             store=members[0][1].store if members else None,
             reason="resumed from what its nodes hold" if whole else self._shortage(),
+            success=elasticity.success,
+            deciding=deciding_members(ids, infos, elasticity),
         )
 
     def _shortage(self) -> str:

@@ -1,22 +1,27 @@
 """What a master remembers: the records that its store keeps.
 
 One record a key, so that a change costs a write of its own size and not of the whole job's. What
-can be asked of a living agent again (leases, who is ready) is not kept.
+can be asked of a living agent again (leases, who is ready) is not kept. The main group's records
+have the keys that they had when a job had no other; those of another group are kept below a prefix
+with its name.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from enum import Enum
-from typing import Any
+from typing import Any, TypeVar
+from urllib.parse import quote, unquote
 
 import msgspec
 
 from resile.decoding import decode_msgpack
-from resile.job.elasticity import Elasticity
+from resile.job.elasticity import Elasticity, GroupSuccess
 from resile.job.events import EventKind
 from resile.job.status import JobStatus
 from resile.master.shards_records import DatasetRecords, decode_shards
 from resile.wire.messages import FailureReport, NodeInfo, Outcome, StoreAddress
+from resile.wire.views import GroupDirective
 
 ENDINGS = {
     Outcome.SUCCEEDED: EventKind.JOB_SUCCEEDED,
@@ -24,6 +29,13 @@ ENDINGS = {
     Outcome.STOPPED: EventKind.JOB_STOPPED,
 }
 """What is told when a job ends."""
+
+GROUP_ENDINGS = {
+    Outcome.SUCCEEDED: EventKind.GROUP_SUCCEEDED,
+    Outcome.FAILED: EventKind.GROUP_FAILED,
+    Outcome.STOPPED: EventKind.GROUP_STOPPED,
+}
+"""The same for a group that is not the main one: the job may go on."""
 
 
 class RoundPhase(Enum):
@@ -40,7 +52,7 @@ class RoundPhase(Enum):
 
 
 class JobRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """The job as a whole."""
+    """One group of the job as a whole; the main group's names the job."""
 
     job: str
     elasticity: Elasticity
@@ -74,6 +86,8 @@ class JobRecord(msgspec.Struct, frozen=True, kw_only=True):
     outcome: Outcome | None = None
     reason: str = ""
     report: FailureReport | None = None
+    newest: int | None = None
+    """The highest generation of a node that ever joined: a higher one is a replacement."""
 
 
 class NodeRecord(msgspec.Struct, frozen=True, kw_only=True):
@@ -98,6 +112,12 @@ class RoundRecord(msgspec.Struct, frozen=True, kw_only=True):
 
     store: StoreAddress | None = None
     reason: str = ""
+    success: GroupSuccess = GroupSuccess.ALL
+    deciding: tuple[int, ...] = ()
+    """The members whose success it takes; empty for all of them."""
+
+    finished: tuple[int, ...] = ()
+    """Members that ended well and are out of the job since: nobody can ask them again."""
 
 
 class EventRecord(msgspec.Struct, frozen=True, kw_only=True):
@@ -111,6 +131,7 @@ class EventRecord(msgspec.Struct, frozen=True, kw_only=True):
     text: str
     node: int | None = None
     round: int = 0
+    group: str = ""
 
 
 class BoardRecord(msgspec.Struct, frozen=True, kw_only=True):
@@ -132,11 +153,21 @@ class BoardRecord(msgspec.Struct, frozen=True, kw_only=True):
     """Unix time of the first publication."""
 
 
+class DirectivesRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """What the job's controller published for groups other than the main one."""
+
+    groups: dict[str, GroupDirective] = msgspec.field(default_factory=dict)
+
+
 JOB_KEY = "job"
 BOARD_KEY = "board"
+DIRECTIVES_KEY = "directives"
 ROUND_KEY = "round"
 NODE_PREFIX = "node/"
 EVENT_PREFIX = "event/"
+GROUP_PREFIX = "group/"
+MAIN = ""
+"""The name of the main group."""
 
 
 def node_key(node: int) -> str:
@@ -149,35 +180,78 @@ def event_key(seq: int) -> str:
     return f"{EVENT_PREFIX}{seq:012d}"
 
 
-class Memory(msgspec.Struct, frozen=True, kw_only=True):
-    """All records of a job, as a master finds them when it starts."""
+def group_key(group: str, key: str) -> str:
+    """The store's key of a group's record, given the one that the main group's has."""
+    return key if group == MAIN else f"{GROUP_PREFIX}{quote(group, safe='')}/{key}"
 
+
+class GroupMemory(msgspec.Struct, frozen=True, kw_only=True):
+    """All records of one group."""
+
+    group: str = MAIN
     job: JobRecord
     round: RoundRecord
     nodes: tuple[NodeRecord, ...] = ()
+
+
+class Memory(GroupMemory, frozen=True, kw_only=True):
+    """All records of a job, as a master finds them when it starts: the main group's, those of the
+    other groups, and what is common to all."""
+
+    groups: tuple[GroupMemory, ...] = ()
     events: tuple[EventRecord, ...] = ()
     board: BoardRecord = BoardRecord()
+    directives: DirectivesRecord = DirectivesRecord()
     shards: tuple[DatasetRecords, ...] = ()
 
 
-def decode_memory(stored: dict[str, bytes]) -> Memory | None:
+def decode_memory(stored: Mapping[str, bytes]) -> Memory | None:
     """The records behind a store's keys; None for an empty store. Raises DecodeError."""
     if JOB_KEY not in stored:
         return None
-    decode = decode_msgpack
+    main = _decode_group(MAIN, stored)
     return Memory(
-        job=decode(stored[JOB_KEY], JobRecord),
-        round=decode(stored[ROUND_KEY], RoundRecord) if ROUND_KEY in stored else RoundRecord(),
-        nodes=tuple(
-            decode(value, NodeRecord)
-            for key, value in stored.items()
-            if key.startswith(NODE_PREFIX)
-        ),
+        job=main.job,
+        round=main.round,
+        nodes=main.nodes,
+        groups=tuple(_decode_group(name, below) for name, below in _by_group(stored).items()),
         events=tuple(
-            decode(stored[key], EventRecord)
+            decode_msgpack(stored[key], EventRecord)
             for key in sorted(stored)
             if key.startswith(EVENT_PREFIX)
         ),
-        board=(decode(stored[BOARD_KEY], BoardRecord) if BOARD_KEY in stored else BoardRecord()),
+        board=_decode_or(BoardRecord(), stored.get(BOARD_KEY)),
+        directives=_decode_or(DirectivesRecord(), stored.get(DIRECTIVES_KEY)),
         shards=tuple(decode_shards(stored)),
     )
+
+
+def _by_group(stored: Mapping[str, bytes]) -> dict[str, dict[str, bytes]]:
+    """What is below the prefix of each group, by the keys that the main group would have."""
+    found: dict[str, dict[str, bytes]] = {}
+    for key, value in stored.items():
+        if key.startswith(GROUP_PREFIX):
+            name, _, below = key.removeprefix(GROUP_PREFIX).partition("/")
+            found.setdefault(unquote(name), {})[below] = value
+    return found
+
+
+def _decode_group(name: str, stored: Mapping[str, bytes]) -> GroupMemory:
+    return GroupMemory(
+        group=name,
+        job=decode_msgpack(stored[JOB_KEY], JobRecord),
+        round=_decode_or(RoundRecord(), stored.get(ROUND_KEY)),
+        nodes=tuple(
+            decode_msgpack(value, NodeRecord)
+            for key, value in stored.items()
+            if key.startswith(NODE_PREFIX)
+        ),
+    )
+
+
+T = TypeVar("T")
+
+
+def _decode_or(absent: T, value: bytes | None) -> T:
+    """A record, or what stands for one that was never written."""
+    return absent if value is None else decode_msgpack(value, type(absent))

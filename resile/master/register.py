@@ -1,7 +1,7 @@
-"""What a job's membership is at this moment, and the pen with which changes of it are written.
+"""What a group's membership is at this moment, and the pen with which changes of it are written.
 
-The rules are in ``membership``; here is what they work on: the job's record, its nodes, its latest
-round, and the journal that every change and every message goes through.
+The rules are in ``membership``; here is what they work on: the group's record, its nodes, its
+latest round, and the journal that every change and every message goes through.
 """
 
 from __future__ import annotations
@@ -12,40 +12,46 @@ import msgspec
 
 from resile.job.elasticity import Elasticity
 from resile.job.events import EventKind
-from resile.master.journal import Journal
+from resile.master.journal import Address, Journal
 from resile.master.records import (
+    ENDINGS,
+    GROUP_ENDINGS,
     JOB_KEY,
+    MAIN,
     ROUND_KEY,
+    GroupMemory,
     JobRecord,
-    Memory,
     RoundPhase,
     RoundRecord,
+    group_key,
     node_key,
 )
 from resile.master.roster import RECONNECT_WINDOW, Node, Roster
 from resile.master.rounds import Round
-from resile.wire.messages import Fence, FromMaster, JobDone, Wait, Welcome
+from resile.wire.messages import Fence, FromMaster, JobDone, Outcome, Wait, Welcome
 
 
 class Register:
-    """One job's state. Reading is free; writing goes through the methods."""
+    """One group's state. Reading is free; writing goes through the methods."""
 
-    def __init__(self, job: JobRecord, *, wall_offset: float = 0.0) -> None:
-        """``wall_offset`` turns the clock of ``now`` into Unix time."""
+    def __init__(
+        self, job: JobRecord, *, group: str = MAIN, journal: Journal | None = None
+    ) -> None:
+        """``journal``: the one of the job's other groups."""
         self.job = job
+        self.group = group
         self.roster = Roster()
         self.round = Round(RoundRecord(), {})
-        self.journal = Journal(wall_offset=wall_offset)
+        self.journal = journal or Journal()
         self.master_pid = 0
         """The process of this master, for people."""
         self.handover = 0
         """The number of the handover that is under way; 0 for none. Not kept: see ``handover``."""
 
     @classmethod
-    def restore(cls, memory: Memory, *, now: float, wall_offset: float = 0.0) -> Register:
+    def restore(cls, memory: GroupMemory, *, journal: Journal, now: float) -> Register:
         """What a store kept: every node is away and has a lease's time to come back."""
-        restored = cls(memory.job)
-        restored.journal = Journal(memory.events, wall_offset=wall_offset)
+        restored = cls(memory.job, group=memory.group, journal=journal)
         restored._take_over(memory, now)
         return restored
 
@@ -53,6 +59,11 @@ class Register:
     def elasticity(self) -> Elasticity:
         """The job's sizes and patience."""
         return self.job.elasticity
+
+    @property
+    def noun(self) -> str:
+        """What people call it: a job is its main group, as long as nobody asks for more."""
+        return "the job" if self.group == MAIN else "the group"
 
     # --- reading ----------------------------------------------------------------------------
 
@@ -76,15 +87,18 @@ class Register:
 
     # --- writing ----------------------------------------------------------------------------
 
-    def adopt(self, memory: Memory, *, now: float) -> None:
+    def _keep(self, key: str, record: msgspec.Struct) -> None:
+        self.journal.keep(group_key(self.group, key), record)
+
+    def adopt(self, memory: GroupMemory, *, now: float) -> None:
         """As :meth:`restore`, of records that no store kept yet and that are kept from now on."""
         self._take_over(memory, now)
-        self.journal.keep(JOB_KEY, memory.job)
-        self.journal.keep(ROUND_KEY, memory.round)
+        self._keep(JOB_KEY, memory.job)
+        self._keep(ROUND_KEY, memory.round)
         for record in memory.nodes:
-            self.journal.keep(node_key(record.id), record)
+            self._keep(node_key(record.id), record)
 
-    def _take_over(self, memory: Memory, now: float) -> None:
+    def _take_over(self, memory: GroupMemory, now: float) -> None:
         self.job = memory.job
         self.round = Round(memory.round, {n.id: n.info for n in memory.nodes})
         proof_at = now + memory.job.elasticity.lease
@@ -101,22 +115,22 @@ class Register:
     def set_job(self, **changes: Any) -> None:
         """Change fields of the job's record."""
         self.job = msgspec.structs.replace(self.job, **changes)
-        self.journal.keep(JOB_KEY, self.job)
+        self._keep(JOB_KEY, self.job)
 
     def set_phase(self, phase: RoundPhase, *, reason: str) -> None:
         """Move the latest round to another phase."""
         self.round.change(phase=phase, store=self.round.record.store, reason=reason)
-        self.journal.keep(ROUND_KEY, self.round.record)
+        self._keep(ROUND_KEY, self.round.record)
 
     def open_round(self, record: RoundRecord) -> None:
         """Begin a new round."""
         self.round = Round(record, {node.id: node.record.info for node in self.roster})
-        self.journal.keep(ROUND_KEY, record)
+        self._keep(ROUND_KEY, record)
 
     def add(self, node: Node) -> None:
         """A node is in the job."""
         self.roster.add(node)
-        self.journal.keep(node_key(node.id), node.record)
+        self._keep(node_key(node.id), node.record)
 
     def set_slot(self, node: Node, slot: int) -> None:
         """Give a node its rank."""
@@ -124,13 +138,13 @@ class Register:
             self.roster.renounce(node, node.record.slot)
             node.record = msgspec.structs.replace(node.record, slot=slot)
             self.roster.claim(node, slot)
-            self.journal.keep(node_key(node.id), node.record)
+            self._keep(node_key(node.id), node.record)
 
     def reached_group(self, node: Node) -> None:
         """A node's workers have reached the process group: it can do what the others do."""
         if not node.record.reached_in:
             node.record = msgspec.structs.replace(node.record, reached_in=self.round.number)
-            self.journal.keep(node_key(node.id), node.record)
+            self._keep(node_key(node.id), node.record)
 
     def went(self, *, on_purpose: bool) -> None:
         """How the latest node went that is out of the job."""
@@ -138,15 +152,18 @@ class Register:
             self.set_job(left_on_purpose=on_purpose)
 
     def remove(self, node: Node) -> None:
-        """A node is out of the job."""
+        """A node is out of the job; that its workers ended well before stays true."""
         self.roster.remove(node)
-        self.journal.forget(node_key(node.id))
+        self.journal.forget(group_key(self.group, node_key(node.id)))
+        if node.id in self.round.succeeded:
+            self.round.finish(node.id)
+            self._keep(ROUND_KEY, self.round.record)
 
     # --- saying -----------------------------------------------------------------------------
 
     def send(self, node: int, body: FromMaster) -> None:
         """Tell one node something."""
-        self.journal.send(node, body)
+        self.journal.send(Address(self.group, node), body)
 
     def welcome(self, node: Node, held: int, *, note: str = "") -> None:
         """Greet a node back."""
@@ -181,4 +198,10 @@ class Register:
 
     def tell(self, kind: EventKind, text: str, now: float, *, node: int | None = None) -> None:
         """Note what happened, for people."""
-        self.journal.tell(kind, text, now, round=self.round.number, node=node)
+        number = self.round.number
+        self.journal.tell(kind, text, now, round=number, node=node, group=self.group)
+
+    def tell_end(self, outcome: Outcome, reason: str, now: float) -> None:
+        """Note that the job, or this group of it, is over."""
+        kind = (ENDINGS if self.group == MAIN else GROUP_ENDINGS)[outcome]
+        self.tell(kind, f"{self.noun} {outcome.value}: {reason}", now)

@@ -5,8 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from resile.wire.messages import Progress, WorkersNow
+from resile.wire.throughput import Throughput
 
 __all__ = ["Reported"]
+
+SPEED_WINDOW = 10.0
+"""Seconds over which steps are counted: long enough for a training of a step a second."""
 
 MOST_NODES = 200
 """Nodes whose failures are remembered after they left; more than a person reads."""
@@ -14,7 +18,7 @@ MOST_NODES = 200
 
 @dataclass
 class Reported:
-    """How far the training was, and how often workers failed on which node."""
+    """How far a group's training was and how fast, and how often workers failed on which node."""
 
     step: int | None = None
     total: int | None = None
@@ -23,6 +27,11 @@ class Reported:
     source: str = ""
     failures: dict[str, int] = field(default_factory=dict)
     """By the node's name; only those on which any failed."""
+
+    speed: float | None = None
+    """Steps a second of the round's first node."""
+
+    _pace: Throughput = field(default_factory=lambda: Throughput(SPEED_WINDOW))
 
     def hear(self, node: str, progress: Progress | None, workers: WorkersNow | None) -> None:
         """A node told how it is."""
@@ -37,3 +46,7 @@ class Reported:
             self.failures[node] = workers.failures
             while len(self.failures) > MOST_NODES:
                 self.failures.pop(next(iter(self.failures)))
+
+    def pace(self, step: int | None, now: float) -> None:
+        """The round's first node came to a step; all nodes are at about the same."""
+        self.speed = self._pace.at(step, now)

@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
 from resile.master.records import NodeRecord
-from resile.wire.messages import LocalState, Progress, Usage, WorkersNow
+from resile.wire.messages import LocalState, Progress, RankProgress, Usage, WorkersNow
 
 RECONNECT_WINDOW = 2.0
 """After a master's return its agents are given this long before anything hastens their end."""
@@ -46,6 +46,9 @@ class Node:
 
     told: str = ""
     """The reason it was last given for waiting, so that it is told once."""
+
+    ranks: tuple[RankProgress, ...] = ()
+    """How far each of its workers has come, as it said last."""
 
     @property
     def id(self) -> int:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 import msgspec
 
+from resile.job.elasticity import GroupSuccess
 from resile.master.records import RoundPhase, RoundRecord
 from resile.master.selection import first_ranks, role_places
 from resile.wire.messages import NodeInfo, Prepare, Start, StoreAddress
@@ -18,7 +19,7 @@ class Round:
         """``nodes``: what is known of each member, lost members that finished included."""
         self.record = record
         self.ready: set[int] = set()
-        self.succeeded: set[int] = set()
+        self.succeeded = set(record.finished)
         self.reached: set[int] = set()
         self.late: set[int] = set()
         self._group_ranks = {node: rank for rank, node in enumerate(record.members)}
@@ -63,8 +64,17 @@ class Round:
         return len(self.ready) == len(self.members)
 
     def complete(self) -> bool:
-        """Every member's workers ended well."""
-        return self.phase is RoundPhase.RUNNING and len(self.succeeded) == len(self.members)
+        """Whether those whose success it takes have ended well."""
+        if self.phase is not RoundPhase.RUNNING:
+            return False
+        if self.record.success is GroupSuccess.ANY:
+            return bool(self.succeeded)
+        return self.succeeded.issuperset(self.record.deciding or self.members)
+
+    def finish(self, node: int) -> None:
+        """A member that ended well goes, and nobody can ask it again."""
+        finished = (*self.record.finished, node)
+        self.record = msgspec.structs.replace(self.record, finished=finished)
 
     def prepare_for(self, node: int) -> Prepare:
         """What a member is told while the round forms."""

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from itertools import count
 
-from resile.job.elasticity import Elasticity
+from resile.job.elasticity import Elasticity, GroupSuccess
 from resile.master.records import NodeRecord
 from resile.wire.messages import NodeInfo, RolePlace
 
@@ -61,6 +61,17 @@ def assign_slots(members: Iterable[NodeRecord]) -> dict[int, int]:
         slots[node.id] = slot
         taken.add(slot)
     return slots
+
+
+def deciding_members(
+    members: Sequence[int], nodes: Mapping[int, NodeInfo], elasticity: Elasticity
+) -> tuple[int, ...]:
+    """Members, in the order of ranks, whose success it takes; none are named where all count
+    alike."""
+    if elasticity.success is not GroupSuccess.FIRST or not members:
+        return ()
+    roles = {node: elasticity.role_of(nodes[node].role) for node in members}
+    return tuple(node for node in members if roles[node] == roles[members[0]])
 
 
 def first_ranks(members: Iterable[int], nproc: Mapping[int, int]) -> dict[int, int]:

@@ -1,6 +1,6 @@
-"""The living master: feeds connections and time into the membership and carries out its word.
+"""The living master: feeds connections and time into the job's groups and carries out their word.
 
-One task takes everything that happened since it last looked, lets the membership decide, keeps the
+One task takes everything that happened since it last looked, lets each group decide, keeps the
 records, and only then sends. Many events of one moment cost one commit. If the store fails nothing
 is sent: this master goes, and the next one finds what was kept.
 """
@@ -11,13 +11,15 @@ import asyncio
 import contextlib
 import logging
 import time
+from collections import defaultdict
 from collections.abc import Callable
 from typing import Any, TypeVar
 
 import msgspec
 
 from resile.master.board import Board
-from resile.master.journal import Instructions
+from resile.master.groups import Groups
+from resile.master.journal import Address, Instructions
 from resile.master.membership import Membership
 from resile.master.records import BoardRecord, EventRecord
 from resile.master.reported import Reported
@@ -44,55 +46,54 @@ from resile.wire.messages import (
     WorkersSucceeded,
 )
 from resile.wire.server import Peer
-from resile.wire.throughput import Throughput
 
 log = logging.getLogger("resile.master")
-
-SPEED_WINDOW = 10.0
-"""Seconds over which steps are counted: long enough for a training of a step a second."""
 
 T = TypeVar("T")
 
 Happening = Callable[[float], None]
-"""Something to tell the membership, given the time."""
+"""Something to tell the groups, given the time."""
 
 
 class MasterService:
-    """Implements :class:`resile.wire.server.PeerHandler` on top of a :class:`Membership`."""
+    """Implements :class:`resile.wire.server.PeerHandler` on top of a job's :class:`Groups`."""
 
     def __init__(
         self,
-        membership: Membership,
+        groups: Groups,
         store: Store,
         *,
         board: BoardRecord | None = None,
         shards: ShardBook | None = None,
     ) -> None:
-        self.membership = membership
-        self.shards = shards or ShardBook(membership.journal)
-        self.board = Board(membership, board or BoardRecord())
-        self.peers: dict[int, Peer] = {}
+        self.groups = groups
+        self.shards = shards or ShardBook(groups.journal)
+        self.board = Board(groups, board or BoardRecord())
+        self.peers: dict[Address, Peer] = {}
         self.emptied_at: float | None = time.monotonic()
-        """Since when no node is in the job; None while there are some."""
-        self.ever_joined = len(membership.roster) > 0
-        self.found_over = membership.job.outcome is not None
+        """Since when no node is in a group that is not over; None while there are some."""
+        self.ever_joined = any(len(group.roster) for group in groups)
+        self.found_over = groups.over
         """Whether the job was over when this master began, which its agents may not know."""
         self._store = store
         self._clock = RunningClock()
         """What no agent could say while this process stood still is not held against it."""
-        self._nodes: dict[Peer, int] = {}
+        self._nodes: dict[Peer, Address] = {}
         self._inbox: list[Happening] = []
         self._wake = asyncio.Event()
-        self._logged = membership.journal.last_seq
-        self.reported = Reported()
-        self.speed: float | None = None
-        """Steps a second of the round's first node."""
-        self._pace = Throughput(SPEED_WINDOW)
+        self._logged = groups.journal.last_seq
+        self.reported: defaultdict[str, Reported] = defaultdict(Reported)
+        """By group."""
         self._kept = 0
         """The last event that survives this master."""
         self._news = asyncio.Event()
         self._leaving = False
         self._answers: list[tuple[asyncio.Future[Any], Any]] = []
+
+    @property
+    def membership(self) -> Membership:
+        """The job's main group."""
+        return self.groups.main
 
     # --- PeerHandler ------------------------------------------------------------------------
 
@@ -109,7 +110,7 @@ class MasterService:
         self.post(lambda now: self._close(peer, now))
 
     def post(self, happening: Happening) -> None:
-        """Have something told to the membership soon."""
+        """Have something told to the groups soon."""
         self._inbox.append(happening)
         self._wake.set()
 
@@ -138,7 +139,7 @@ class MasterService:
         """
         deadline = time.monotonic() + patience
         while True:
-            journal = self.membership.journal
+            journal = self.groups.journal
             known = seq if seq <= journal.last_seq else 0
             events = [e for e in journal.since(known) if e.seq <= self._kept]
             left = deadline - time.monotonic()
@@ -157,22 +158,22 @@ class MasterService:
 
     async def run(self) -> None:
         """Decide and act until cancelled; raises what the store raises."""
-        await self._act(self.membership.instructions())
+        await self._act(self.groups.instructions())
         while not self._leaving:  # before Python 3.12 wait_for may swallow a cancellation
             await self._something()
             now = self._clock.now()
-            self.membership.journal.wall_offset = time.time() - now
+            self.groups.journal.wall_offset = time.time() - now
             inbox, self._inbox = self._inbox, []
             for happening in inbox:
                 happening(now)
-            self.membership.tick(now)
+            self.groups.tick(now)
             self.shards.tick(now)
-            await self._act(self.membership.instructions())
+            await self._act(self.groups.instructions())
 
     async def _something(self) -> None:
         """Wait for a happening, the next deadline or the next reading of the clock."""
         now = self._clock.now()
-        deadlines = (self.membership.next_deadline(now), self.shards.next_deadline())
+        deadlines = (self.groups.next_deadline(), self.shards.next_deadline())
         next_one = min((one for one in deadlines if one is not None), default=now + PULSE)
         timeout = min(PULSE, max(0.0, next_one - now))
         try:
@@ -192,21 +193,21 @@ class MasterService:
                 }
             )
         self._spread_news()
-        for node, body in instructions.sends:
-            if peer := self.peers.get(node):
+        for address, body in instructions.sends:
+            if peer := self.peers.get(address):
                 peer.send(body)
                 if isinstance(body, Fenced):
                     self._forget(peer)
-                elif isinstance(body, Welcome):
+                elif isinstance(body, Welcome) and (group := self.groups.get(address.group)):
                     # Not before: keeping the records may take longer than a lease.
-                    self.membership.heard(Fence(node, 0), now=self._clock.now())
+                    group.heard(Fence(address.node, 0), now=self._clock.now())
         self._notice_emptiness()
 
     def _log_events(self) -> None:
-        fresh = self.membership.journal.since(self._logged)
+        fresh = self.groups.journal.since(self._logged)
         for event in fresh:
             log.info("%s: %s", event.kind, event.text)
-        self._logged = self.membership.journal.last_seq
+        self._logged = self.groups.journal.last_seq
 
     def _spread_news(self) -> None:
         """What is kept may be known: to who waits for events, and to who asked for a change."""
@@ -214,14 +215,14 @@ class MasterService:
         for answer, result in answers:
             if not answer.done():
                 answer.set_result(result)
-        last = self.membership.journal.last_seq
+        last = self.groups.journal.last_seq
         if last > self._kept:
             self._kept = last
             news, self._news = self._news, asyncio.Event()
             news.set()
 
     def _notice_emptiness(self) -> None:
-        if len(self.membership.roster) or self.membership.recalling:
+        if self.groups.occupied:
             self.ever_joined, self.emptied_at = True, None
         elif self.emptied_at is None:
             self.emptied_at = time.monotonic()
@@ -229,42 +230,47 @@ class MasterService:
     # --- what happened ----------------------------------------------------------------------
 
     def _greet(self, peer: Peer, hello: Hello, now: float) -> None:
-        answer = self.membership.hello(hello, now=now)
+        answer = self.groups.hello(hello, now=now)
         if not isinstance(answer, int):
             peer.send(answer)
             peer.close()
             return
-        if (old := self.peers.get(answer)) and old is not peer:
+        address = Address(hello.group, answer)
+        if (old := self.peers.get(address)) and old is not peer:
             self._forget(old)
-        self.peers[answer] = peer
-        self._nodes[peer] = answer
+        self.peers[address] = peer
+        self._nodes[peer] = address
 
     def _receive(self, peer: Peer, message: FromAgent, now: float) -> None:
-        node = self._nodes.get(peer)
-        if node is None:
+        address = self._nodes.get(peer)
+        if address is None:
             peer.send(Fenced(reason="this connection speaks for no node of the job"))
             peer.close()
             return
         if isinstance(message, Hello):
             peer.send(Refused(reason="Hello is said once a connection"))
-        elif message.fence.node != node:
-            reason = f"this connection is node {node}'s, not node {message.fence.node}'s"
+        elif message.fence.node != address.node:
+            reason = f"this connection is node {address.node}'s, not node {message.fence.node}'s"
             peer.send(Refused(reason=reason))
-        elif refusal := self._tell(message, message.fence, now):
+        elif refusal := self._tell(address.group, message, message.fence, now):
             peer.send(Refused(reason=refusal))
 
-    def _tell(self, message: FromAgent, fence: Fence, now: float) -> str | None:
-        """Hand an agent's word to the membership; returns why it was refused, if it was."""
-        membership = self.membership
+    def _tell(self, name: str, message: FromAgent, fence: Fence, now: float) -> str | None:
+        """Hand an agent's word to its group; returns why it was refused, if it was."""
+        membership = self.groups.rouse(name)
+        if membership is None:
+            return f"there is no group '{name}'"
         membership.heard(fence, now=now)
         match message:
-            case Renew(progress=progress, usage=usage, workers=workers):
+            case Renew(progress=progress, usage=usage, workers=workers, ranks=ranks):
+                reported = self.reported[name]
                 if node := membership.roster.get(fence.node):
-                    self.reported.hear(node.record.info.name, progress, workers)
-                # All nodes are at about one step.
+                    reported.hear(node.record.info.name, progress, workers)
                 if progress is not None and fence.node in membership.round.members[:1]:
-                    self.speed = self._pace.at(progress.step, now)
-                return membership.renew(fence, progress, usage=usage, workers=workers, now=now)
+                    reported.pace(progress.step, now)
+                return membership.renew(
+                    fence, progress, usage=usage, workers=workers, ranks=ranks, now=now
+                )
             case Warmed():
                 return membership.warmed(fence, now=now)
             case Ready(store=store):
@@ -290,14 +296,15 @@ class MasterService:
                 return f"{type(message).__name__} has no meaning here"
 
     def _close(self, peer: Peer, now: float) -> None:
-        node = self._nodes.pop(peer, None)
-        if node is not None and self.peers.get(node) is peer:
-            del self.peers[node]
-            self.membership.disconnected(node, now=now)
+        address = self._nodes.pop(peer, None)
+        if address is not None and self.peers.get(address) is peer:
+            del self.peers[address]
+            if group := self.groups.rouse(address.group):
+                group.disconnected(address.node, now=now)
 
     def _forget(self, peer: Peer) -> None:
         """End a connection that no longer speaks for a node."""
-        node = self._nodes.pop(peer, None)
-        if node is not None and self.peers.get(node) is peer:
-            del self.peers[node]
+        address = self._nodes.pop(peer, None)
+        if address is not None and self.peers.get(address) is peer:
+            del self.peers[address]
         peer.close()

@@ -1,13 +1,14 @@
 """Who may take which data: every dataset of a job, as a state machine. Requests in, answers out,
 no I/O; what has to survive goes to the journal, and is kept before an answer is sent.
 
-A dataset with rounds is fenced by them. Training resumes from a snapshot or checkpoint, and what is
-in *that* is done, whatever was leased since: so with a new round every lease of the old one is
-void, and the dataset waits until the new round's ranks begin it from what they restored. All of
-them have to mean the same state, or the ranks restored different steps and must not train.
+A dataset with rounds is its group's, and fenced by the group's rounds. Training resumes from a
+snapshot or checkpoint, and what is in *that* is done, whatever was leased since: so with a new
+round every lease of the old one is void, and the dataset waits until the new round's ranks begin it
+from what they restored. All of them have to mean the same state, or the ranks restored different
+steps and must not train.
 
-A dataset without rounds belongs to its clients: what they report is done at once and for good, and
-what they hold when they are gone goes to others.
+A dataset without rounds belongs to its clients, of whatever groups: what they report is done at
+once and for good, and what they hold when they are gone goes to others.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from dataclasses import dataclass
 from resile.job.events import EventKind
 from resile.master.journal import Journal
 from resile.master.shards_dataset import Client, Dataset
-from resile.master.shards_records import BegunRecord, DatasetRecords
+from resile.master.shards_records import BegunRecord, DatasetKey, DatasetRecords
 from resile.wire.shards import (
     Begin,
     Begun,
@@ -33,7 +34,10 @@ from resile.wire.shards import (
 from resile.wire.shards_spans import Spans
 
 MOST_DATASETS = 256
-"""Of one job: each costs memory for as long as the master lives."""
+"""Of one group: each costs memory for as long as the master lives."""
+
+MOST_IN_ALL = 4096
+"""Of all groups together: a job of a thousand independent workers may have one or two of each."""
 
 ASK_AGAIN_FOR_BEGIN = 0.02
 """The ranks of a round begin within milliseconds of each other."""
@@ -51,11 +55,20 @@ class Taker:
 
     client: str
     round: int | None = None
+    group: str = ""
+    """Whose round it is: another group counts its own, and has ranks of the same numbers."""
 
     @property
     def label(self) -> str:
         """What people call it."""
-        return self.client if self.round is None else f"{self.client} of round {self.round}"
+        if self.round is None:
+            return self.client
+        of_group = f" of group {self.group}" if self.group else ""
+        return f"{self.client} of round {self.round}{of_group}"
+
+    def key(self, dataset: str) -> DatasetKey:
+        """The dataset that it means by a name."""
+        return DatasetKey("" if self.round is None else self.group, dataset)
 
 
 class ShardBook:
@@ -69,17 +82,17 @@ class ShardBook:
         """Clients without a connection, and when that is proof that they are gone."""
         self._next_look = 0.0
         self.datasets = {
-            kept.begun.dataset: Dataset.restore(kept, journal, now=now) for kept in records
+            kept.begun.key: Dataset.restore(kept, journal, now=now) for kept in records
         }
 
     # --- requests ---------------------------------------------------------------------------
 
     def begin(self, taker: Taker, begin: Begin, *, now: float) -> Begun | NotYet | NotAccepted:
         """Somebody is about to take from a dataset."""
-        dataset = self.datasets.get(begin.dataset)
-        if dataset is None and len(self.datasets) >= MOST_DATASETS:
-            return NotAccepted(reason=f"a job may have {MOST_DATASETS} datasets, not more")
-        if dataset is not None and (dataset.begun.round is None) is not (taker.round is None):
+        dataset = self.datasets.get(taker.key(begin.dataset))
+        if dataset is None and (refusal := self._why_too_many(taker)):
+            return NotAccepted(reason=refusal)
+        if self._is_of_the_other_kind(taker, begin.dataset):
             return NotAccepted(
                 reason=f"'{begin.dataset}' is used with rounds by some and without by others; "
                 "give one of the two another name"
@@ -90,7 +103,7 @@ class ShardBook:
 
     def lease(self, taker: Taker, lease: Lease, *, now: float) -> ToWorker:
         """Somebody wants shards, and may have some to report."""
-        dataset = self.datasets.get(lease.dataset)
+        dataset = self.datasets.get(taker.key(lease.dataset))
         if dataset is None and taker.round is None:
             # Whoever leases has begun, so there was a master that knew.
             reason = f"what was done of '{lease.dataset}' was lost with the master's memory"
@@ -144,6 +157,21 @@ class ShardBook:
 
     # --- the rest ---------------------------------------------------------------------------
 
+    def _why_too_many(self, taker: Taker) -> str:
+        """Why no dataset can be begun any more, if so."""
+        group = taker.key("").group
+        if sum(key.group == group for key in self.datasets) >= MOST_DATASETS:
+            whose = f"the group '{group}'" if group else "a job"
+            return f"{whose} may have {MOST_DATASETS} datasets, not more"
+        if len(self.datasets) >= MOST_IN_ALL:
+            return f"all groups together may have {MOST_IN_ALL} datasets, not more"
+        return ""
+
+    def _is_of_the_other_kind(self, taker: Taker, dataset: str) -> bool:
+        """Whether a name that is meant with rounds is used without, or the other way round."""
+        same = (one.begun for key, one in self.datasets.items() if key.dataset == dataset)
+        return any((begun.round is None) is not (taker.round is None) for begun in same)
+
     @staticmethod
     def _is_newer(taker: Taker, begin: Begin, dataset: Dataset) -> bool:
         begun = dataset.begun
@@ -168,13 +196,15 @@ class ShardBook:
             done=begin.done or (),
             round=taker.round,
             generation=begin.generation,
+            group=taker.key(begin.dataset).group,
         )
         dataset = old.begun_anew(record) if old else Dataset(record, self._journal)
         dataset.keep()
-        self.datasets[begin.dataset] = dataset
+        self.datasets[record.key] = dataset
         left = "no end" if dataset.pool.left is None else f"{dataset.pool.left:,} records left"
         text = f"'{begin.dataset}' begins epoch {begin.epoch} with {left}"
-        self._journal.tell(EventKind.DATASET_BEGUN, text, now, round=taker.round or 0)
+        number = taker.round or 0
+        self._journal.tell(EventKind.DATASET_BEGUN, text, now, round=number, group=record.group)
         return Begun(epoch=begin.epoch)
 
     def _join(self, taker: Taker, begin: Begin, dataset: Dataset) -> Begun | NotAccepted:
@@ -237,7 +267,7 @@ class ShardBook:
             if dataset.begun.epoch + 1 >= dataset.spec.epochs:
                 return EpochOver(epoch=dataset.begun.epoch)
             dataset = dataset.next_epoch()
-            self.datasets[lease.dataset] = dataset
+            self.datasets[dataset.begun.key] = dataset
         shards = dataset.take(
             taker.client, lease.number, records=lease.records, shards=lease.shards, now=now
         )

@@ -95,14 +95,13 @@ class Dataset:
 
     def keep(self) -> None:
         """Have a newly begun dataset kept, before anything is taken from it."""
-        name = self.begun.dataset
-        self._journal.keep(begun_key(name), self.begun)
+        self._journal.keep(begun_key(self.begun.key), self.begun)
         self._keep_pool()
 
     def forget_clients(self) -> None:
         """Nobody holds anything of it any more: another begin takes its place."""
         for client in self.clients:
-            self._journal.forget(client_key(self.begun.dataset, client))
+            self._journal.forget(client_key(self.begun.key, client))
 
     def begun_anew(self, begun: BegunRecord) -> Dataset:
         """What takes its place when a round begins it from a restored state."""
@@ -184,7 +183,7 @@ class Dataset:
         client = self.clients.pop(name, None)
         if client is None:
             return 0
-        self._journal.forget(client_key(self.begun.dataset, name))
+        self._journal.forget(client_key(self.begun.key, name))
         return self._reclaim(list(client.held))
 
     def expire(self, now: float) -> int:
@@ -212,8 +211,9 @@ class Dataset:
         return (self.begun.epoch + 1) * total - (self.pool.left or 0)
 
     def _keep_pool(self) -> None:
-        name = self.begun.dataset
-        self._journal.keep(pool_key(name), PoolRecord(dataset=name, pool=self.pool.state()))
+        begun = self.begun
+        record = PoolRecord(dataset=begun.dataset, pool=self.pool.state(), group=begun.group)
+        self._journal.keep(pool_key(begun.key), record)
 
     def _keep_client(self, name: str, client: Client) -> None:
         record = ClientRecord(
@@ -222,8 +222,9 @@ class Dataset:
             number=client.number,
             answer=client.answer,
             held=tuple(client.held),
+            group=self.begun.group,
         )
-        self._journal.keep(client_key(self.begun.dataset, name), record)
+        self._journal.keep(client_key(self.begun.key, name), record)
 
 
 def _records_of(shards: Iterable[Shard]) -> int:

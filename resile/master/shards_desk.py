@@ -1,7 +1,8 @@
 """Workers' requests for data, carried to the shard book by the master's one task.
 
-A worker of a round is heard only while its round runs; that is all that fences it. Clients without
-rounds are watched by their connections: whoever does not come back within the grace is gone.
+A worker of a round is heard only while its group's round runs; that is all that fences it. Clients
+without rounds are watched by their connections: whoever does not come back within the grace is
+gone.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ class Visit:
 
     def __init__(self, worker: Introduce) -> None:
         self.worker = worker
-        self.taker = Taker(worker.client, worker.round)
+        self.taker = Taker(worker.client, worker.round, worker.group)
 
 
 class ShardDesk:
@@ -58,7 +59,8 @@ class ShardDesk:
         client = connection.worker.client
         if self._visits.get(client) is connection:
             del self._visits[client]
-            grace = self._service.membership.elasticity.connection_grace
+            group = self._service.groups.get(connection.worker.group) or self._service.membership
+            grace = group.elasticity.connection_grace
             self._service.post(
                 lambda now: self._service.shards.gone_from(client, proof_at=now + grace)
             )
@@ -81,8 +83,12 @@ class ShardDesk:
         """Why a worker of a round gets nothing, if so."""
         if worker.round is None:
             return None
-        latest = self._service.membership.round
-        if worker.round < latest.number or self._service.membership.job.outcome:
+        group = self._service.groups.get(worker.group)
+        if group is None:
+            reason = f"this master knows nothing of the group '{worker.group}' yet"
+            return NotYet(after=ASK_AGAIN_FOR_ROUND, reason=reason)
+        latest = group.round
+        if worker.round < latest.number or group.job.outcome:
             reason = f"round {worker.round} is over; the job is at round {latest.number}"
             return NotAccepted(reason=reason, stale=True)
         if not latest.number:
@@ -103,8 +109,9 @@ class ShardDesk:
         What its ranks took since their last snapshot cannot be told from what nobody took, so the
         round is formed again, and begins its data from what it restores.
         """
-        membership = self._service.membership
-        if worker.round is None or worker.round != membership.job.recalled:
+        group = self._service.groups.get(worker.group)
+        if group is None or worker.round is None or worker.round != group.job.recalled:
             return None
-        membership.leases_lost(now=now)
+        self._service.groups.rouse(worker.group)
+        group.leases_lost(now=now)
         return NotYet(after=ASK_AGAIN_FOR_ROUND, reason="its leases are not known: it forms again")

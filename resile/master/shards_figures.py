@@ -37,6 +37,8 @@ class DatasetFigures:
     epoch: int
     records: dict[RecordState, int]
     traffic: Traffic
+    group: str = ""
+    """Whose it is, if it is one with rounds; one without is everybody's."""
 
 
 def figures_of(dataset: Dataset) -> DatasetFigures:
@@ -46,6 +48,7 @@ def figures_of(dataset: Dataset) -> DatasetFigures:
         epoch=dataset.begun.epoch,
         records=_records(dataset),
         traffic=dataset.traffic,
+        group=dataset.begun.group,
     )
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import lru_cache
+from typing import NamedTuple
 from urllib.parse import quote
 
 import msgspec
@@ -18,6 +19,13 @@ from resile.wire.shards import DatasetSpec, Done, PoolState, Shard
 
 SHARDS_PREFIX = "shards/"
 _BEGUN, _POOL, _CLIENT = "begun/", "pool/", "client/"
+
+
+class DatasetKey(NamedTuple):
+    """A dataset of a job: groups that use the same name with rounds mean each its own."""
+
+    group: str
+    dataset: str
 
 
 class BegunRecord(msgspec.Struct, frozen=True, kw_only=True):
@@ -32,6 +40,13 @@ class BegunRecord(msgspec.Struct, frozen=True, kw_only=True):
     """None: without rounds."""
 
     generation: int = 0
+    group: str = ""
+    """Whose round that is. Without rounds a dataset is no group's, and this is empty."""
+
+    @property
+    def key(self) -> DatasetKey:
+        """What tells it from the job's other datasets."""
+        return DatasetKey(self.group, self.dataset)
 
 
 class PoolRecord(msgspec.Struct, frozen=True, kw_only=True):
@@ -39,6 +54,7 @@ class PoolRecord(msgspec.Struct, frozen=True, kw_only=True):
 
     dataset: str
     pool: PoolState
+    group: str = ""
 
 
 class ClientRecord(msgspec.Struct, frozen=True, kw_only=True):
@@ -51,6 +67,8 @@ class ClientRecord(msgspec.Struct, frozen=True, kw_only=True):
     held: tuple[Shard, ...] = ()
     """Without rounds: leased and not yet done."""
 
+    group: str = ""
+
 
 class DatasetRecords(msgspec.Struct, kw_only=True):
     """All records of one dataset."""
@@ -60,35 +78,41 @@ class DatasetRecords(msgspec.Struct, kw_only=True):
     clients: list[ClientRecord] = msgspec.field(default_factory=list)
 
 
-def begun_key(dataset: str) -> str:
+def begun_key(dataset: DatasetKey) -> str:
     """The store's key of what was begun."""
-    return f"{SHARDS_PREFIX}{_BEGUN}{_quoted(dataset)}"
+    return f"{SHARDS_PREFIX}{_BEGUN}{_written(dataset)}"
 
 
-def pool_key(dataset: str) -> str:
+def pool_key(dataset: DatasetKey) -> str:
     """The store's key of a dataset's pool."""
-    return f"{SHARDS_PREFIX}{_POOL}{_quoted(dataset)}"
+    return f"{SHARDS_PREFIX}{_POOL}{_written(dataset)}"
 
 
-def client_key(dataset: str, client: str) -> str:
+def client_key(dataset: DatasetKey, client: str) -> str:
     """The store's key of a dataset's client."""
-    return f"{SHARDS_PREFIX}{_CLIENT}{_quoted(dataset)}/{_quoted(client)}"
+    return f"{SHARDS_PREFIX}{_CLIENT}{_written(dataset)}/{_quoted(client)}"
 
 
 def decode_shards(stored: Mapping[str, bytes]) -> list[DatasetRecords]:
     """The datasets behind a store's keys."""
     decode = decode_msgpack
-    found: dict[str, DatasetRecords] = {}
+    found: dict[DatasetKey, DatasetRecords] = {}
     for value in _below(stored, _BEGUN):
         begun = decode(value, BegunRecord)
-        found[begun.dataset] = DatasetRecords(begun=begun)
+        found[begun.key] = DatasetRecords(begun=begun)
     for value in _below(stored, _POOL):
         pool = decode(value, PoolRecord)
-        found[pool.dataset].pool = pool
+        found[DatasetKey(pool.group, pool.dataset)].pool = pool
     for value in _below(stored, _CLIENT):
         client = decode(value, ClientRecord)
-        found[client.dataset].clients.append(client)
+        found[DatasetKey(client.group, client.dataset)].clients.append(client)
     return list(found.values())
+
+
+def _written(dataset: DatasetKey) -> str:
+    """The main group's as it was when a job had no other; '@' is in no quoted name."""
+    name = _quoted(dataset.dataset)
+    return f"{name}@{_quoted(dataset.group)}" if dataset.group else name
 
 
 def _below(stored: Mapping[str, bytes], kind: str) -> list[bytes]:

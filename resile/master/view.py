@@ -1,16 +1,23 @@
-"""The training as status shows it, read off the membership."""
+"""The training as status shows it, read off a group's membership."""
 
 from __future__ import annotations
 
+from resile.master.membership import Membership
 from resile.master.records import RoundPhase
 from resile.master.service import MasterService
+from resile.wire.messages import RankProgress
 from resile.wire.throughput import speed_text
-from resile.wire.views import JobView, NodeView
+from resile.wire.views import JobView, NodeView, RankView
 
 
-def view(service: MasterService) -> JobView:
-    """What there is to see now."""
-    membership = service.membership
+def views(service: MasterService) -> dict[str, JobView]:
+    """What there is to see of each group but the main one."""
+    return {group.name: view(service, group) for group in service.groups.others}
+
+
+def view(service: MasterService, group: Membership | None = None) -> JobView:
+    """What there is to see of a group now; of the main one, if none is given."""
+    membership = group or service.membership
     members = set(membership.round.members)
     nodes = []
     for node in membership.roster:
@@ -30,9 +37,10 @@ def view(service: MasterService) -> JobView:
                 progress=node.progress,
                 usage=node.usage,
                 worker_pids=node.workers.pids if node.workers else (),
+                ranks=tuple(map(_rank_view, node.ranks)),
             )
         )
-    reported = service.reported
+    reported = service.reported[membership.name]
     steps = [n.progress.step for n in nodes if n.progress and n.progress.step is not None]
     outcome = membership.job.outcome
     runs = not outcome and membership.round.phase is RoundPhase.RUNNING
@@ -49,10 +57,21 @@ def view(service: MasterService) -> JobView:
         step=max(steps, default=reported.step),
         nodes=nodes,
         report=membership.job.report,
-        throughput=speed_text(service.speed) if runs else "",
+        throughput=speed_text(reported.speed) if runs else "",
         total=reported.total,
         loss=reported.loss,
         resumed=reported.resumed,
         source=reported.source,
         failures=dict(reported.failures),
+        group=membership.name,
+    )
+
+
+def _rank_view(told: RankProgress) -> RankView:
+    return RankView(
+        rank=told.rank,
+        local_rank=told.local_rank,
+        step=told.step,
+        age=told.age,
+        step_time=told.step_time,
     )

@@ -6,26 +6,46 @@ under a name of ours and belongs to somebody else is left alone, and said.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import asyncio
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from resile.job.addresses import Addresses
+from resile.job.naming import rank_service_name, token_secret_name
 from resile.job.spec import ElasticJob
 from resile.platform.kubernetes import attendants as made
-from resile.platform.kubernetes import names
 from resile.platform.kubernetes.certificates import issue_certificate
 from resile.platform.kubernetes.client import KubeClient
 from resile.platform.kubernetes.errors import AlreadyExists, Conflict, NotFound
 from resile.platform.kubernetes.gang import POD_GROUPS, pod_group
 from resile.platform.kubernetes.job_secret import JobSecret, read_secret
-from resile.platform.kubernetes.kinds import PODS, SECRETS, SERVICES, Kind, KubeObject
+from resile.platform.kubernetes.kinds import (
+    CONFIG_MAPS,
+    PODS,
+    SECRETS,
+    SERVICES,
+    Kind,
+    KubeObject,
+)
+from resile.platform.kubernetes.labels import JOB, RANK, ROLE
 from resile.platform.kubernetes.observing import owned_by
 from resile.wire.auth import new_token
 
-__all__ = ["Attendants", "Unattended"]
+__all__ = ["Attendants", "Slot", "Unattended"]
 
 NAMES_TRIED = 10
 """Pods of a master's name that belong to others are passed by; so many there never are."""
+
+
+LARGEST_MAP = 900_000
+"""Bytes of addresses. A ConfigMap has at most 1 MiB."""
+
+AT_ONCE = 8
+"""Requests for Services that are under way at the same time."""
+
+Slot = tuple[str, int]
+"""A role and a rank."""
 
 
 class Unattended(Exception):
@@ -54,12 +74,66 @@ class Attendants:
     async def serve(self) -> None:
         """Have the services."""
         await self._ours(SERVICES, made.master_service(self._job, uid=self._uid))
-        await self._ours(SERVICES, made.nodes_service(self._job, uid=self._uid))
+        wanted = made.nodes_service(self._job, uid=self._uid)
+        await self._with_ports(await self._ours(SERVICES, wanted), wanted)
+
+    async def serve_ranks(self, ranks: Collection[Slot], *, kept: Collection[Slot]) -> None:
+        """Have a Service for each of ``ranks``, and none for ranks that are not to be ``kept``."""
+        selector = f"{JOB}={self._job.metadata.name},{ROLE},{RANK}"
+        listed = await self._client.list(SERVICES, namespace=self._namespace, labels=selector)
+        ours = [one for one in listed.items if owned_by(self._uid, one)]
+        found = {slot: one for one in ours if (slot := _slot_of(one)) is not None}
+        turn = asyncio.Semaphore(AT_ONCE)
+
+        async def have(slot: Slot) -> None:
+            async with turn:
+                await self._serve_rank(slot, found.get(slot))
+
+        outcomes = await asyncio.gather(*map(have, ranks), return_exceptions=True)
+        for slot, service in found.items():
+            if slot not in kept and slot not in ranks:
+                await self._delete(SERVICES, service)
+        for trouble in outcomes:
+            if trouble is not None:
+                raise trouble
+
+    async def _serve_rank(self, slot: Slot, found: KubeObject | None) -> None:
+        role, rank = slot
+        name = rank_service_name(self._job, role, rank)
+        if name is None:
+            return
+        if found is not None and found["metadata"]["name"] != name:
+            await self._delete(SERVICES, found)
+            found = None
+        wanted = made.rank_service(self._job, name=name, role=role, rank=rank, uid=self._uid)
+        if found is None:
+            found = self._checked(SERVICES, await self._make(SERVICES, wanted))
+        await self._with_ports(found, wanted)
+
+    async def _with_ports(self, found: KubeObject, wanted: KubeObject) -> None:
+        """Change a Service's ports to those of the manifest, if that was changed."""
+        if _ports_of(found) != _ports_of(wanted):
+            name, ports = wanted["metadata"]["name"], wanted["spec"]["ports"]
+            body = {"spec": {"ports": ports}}
+            await self._client.patch(SERVICES, name, body, namespace=self._namespace)
+
+    async def tell_addresses(self, addresses: Addresses) -> None:
+        """Have the nodes' addresses where all nodes see them."""
+        wanted = made.addresses_map(self._job, addresses, uid=self._uid)
+        name, data = wanted["metadata"]["name"], wanted["data"]
+        if sum(map(len, data.values())) > LARGEST_MAP:
+            raise Unattended(
+                f"the addresses of its nodes are longer than the {LARGEST_MAP} bytes that a "
+                "ConfigMap holds: nodes have to find each other by the pattern of their hostnames"
+            )
+        found = await self._ours(CONFIG_MAPS, wanted)
+        if found.get("data") != data:
+            await self._client.patch(CONFIG_MAPS, name, {"data": data}, namespace=self._namespace)
 
     async def secret(self, known: JobSecret | None = None, *, in_use: bool) -> Held:
         """The job's token and certificate, made if there are none. ``known``: those that its pods
         have, should somebody have deleted them; ``in_use``: whether nodes run, which have some."""
-        name = names.token_secret(self._job.metadata.name)
+        name = token_secret_name(self._job)
         new: JobSecret | None = None
         try:
             found = await self._client.get(SECRETS, name, self._namespace)
@@ -128,14 +202,15 @@ class Attendants:
     async def end_masters(self, pods: Iterable[Mapping[str, Any]]) -> None:
         """They are not needed any more."""
         for pod in pods:
-            metadata = pod["metadata"]
-            if "deletionTimestamp" not in metadata:
-                try:
-                    await self._client.delete(
-                        PODS, metadata["name"], self._namespace, uid=metadata["uid"]
-                    )
-                except (Conflict, NotFound):
-                    continue  # It is gone, and another may have its name.
+            if "deletionTimestamp" not in pod["metadata"]:
+                await self._delete(PODS, pod)
+
+    async def _delete(self, kind: Kind, found: Mapping[str, Any]) -> None:
+        metadata = found["metadata"]
+        try:
+            await self._client.delete(kind, metadata["name"], self._namespace, uid=metadata["uid"])
+        except (Conflict, NotFound):
+            return  # It is gone, and another may have its name.
 
     async def _ours(self, kind: Kind, wanted: KubeObject) -> KubeObject:
         """The object of that name; made if there is none."""
@@ -159,3 +234,14 @@ class Attendants:
             return await self._client.create(kind, wanted)
         except AlreadyExists:
             return await self._client.get(kind, wanted["metadata"]["name"], self._namespace)
+
+
+def _slot_of(service: KubeObject) -> Slot | None:
+    """The rank that a Service is for; None for one that only looks like ours."""
+    labels = service["metadata"]["labels"]
+    return (labels[ROLE], int(labels[RANK])) if labels[RANK].isdecimal() else None
+
+
+def _ports_of(service: KubeObject) -> set[tuple[str, int]]:
+    ports = service["spec"].get("ports") or ()
+    return {(one.get("name") or "", one["port"]) for one in ports}

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import time
 
-from resile.control.observed import ObservedNode
+from resile.control.observed import MasterState, ObservedNode
 from resile.job.events import EventKind
 from resile.job.spec import ElasticJob
 from resile.job.status import JobStatus
 from resile.operator.attendants import Attendants, Unattended
 from resile.operator.masterline import MasterLine
 from resile.operator.masterpods import (
+    answers,
     current_master,
     master_address,
     master_trouble,
@@ -59,19 +60,16 @@ class Attending:
         self._masters = means.world.masters_of(self._key, self._uid)
         self._attendants = Attendants(means.client, job, uid=self._uid, image=means.image)
 
-    def no_master(self) -> str:
-        """Why the job has no master that works; empty if it has one, or soon will. Told once."""
-        master = current_master(self._masters, self._means.world.machines)
-        why = self._memory.unattended or master_trouble(master)
-        if why and why != self._memory.no_master:
-            self._means.teller.tell_job(self._raw, EventKind.NO_MASTER, why)
-        self._memory.no_master = why
-        return why
+    def master_state(self) -> MasterState:
+        """Whether the job has a master that answers, and what keeps it from having one."""
+        master = current_master(self._job, self._masters, machines=self._means.world.machines)
+        problem = self._memory.unattended or master_trouble(master)
+        return MasterState(ready=master is not None and answers(master), problem=problem)
 
     def holders(self) -> int | None:
         """How many nodes run that were there before the master; None while there is none."""
         machines = self._means.world.machines
-        master = current_master(self._masters, machines)
+        master = current_master(self._job, self._masters, machines=machines)
         if master is None:
             return None
         nodes = self._means.world.nodes_of(self._key, self._uid)
@@ -113,7 +111,7 @@ class Attending:
             await self._attendants.end_masters(self._masters)
             await self._memory.close()
             return
-        master = current_master(self._masters, self._means.world.machines)
+        master = current_master(self._job, self._masters, machines=self._means.world.machines)
         if wanted:
             await self._open_line(anew=master is None)
             if master is None:
@@ -167,7 +165,7 @@ class Attending:
         nodes = self._means.world.nodes_of(self._key, self._uid)
         trained = any(runs(pod, self._means.world.machines) for pod in nodes)
         pod = await self._attendants.start_master(
-            next_serial(self._masters),
+            next_serial(self._job, self._masters),
             tls=self._memory.line is not None and self._memory.line.secret.has_tls,
             after_round=(status.round or 0) if trained else 0,
         )

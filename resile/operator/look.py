@@ -17,12 +17,14 @@ from resile.control.actions import Decision, StartNode
 from resile.control.observed import INVALID_SPEC, Observed, ObservedNode
 from resile.control.orders import orders_for, unanswered_orders
 from resile.control.reconcile import reconcile
+from resile.job.addresses import Addresses, can_be_published
 from resile.job.compact import compact, published
 from resile.job.events import EventKind
 from resile.job.node import LIVE
 from resile.job.outline import outline
 from resile.job.spec import ElasticJob
 from resile.job.status import AskVerb, ConditionType, JobStatus
+from resile.operator.addressing import Addressing
 from resile.operator.attending import Attending
 from resile.operator.headway import with_headway
 from resile.operator.means import Means
@@ -37,7 +39,7 @@ from resile.platform.kubernetes.kinds import ELASTIC_JOBS, KubeObject
 from resile.platform.kubernetes.labels import node_of
 from resile.platform.kubernetes.observing import observe_nodes
 from resile.platform.kubernetes.platform import ClusterPlatform
-from resile.platform.reports import nodes_to_come, verdict_of
+from resile.platform.reports import group_directives, nodes_to_come, reports_in
 from resile.platform.story import told_by
 from resile.wire.views import Publication
 
@@ -72,6 +74,7 @@ class Look:
         self._generation: int | None = raw["metadata"].get("generation")
         self._key: Key = (raw["metadata"]["namespace"], raw["metadata"]["name"])
         self._attending = Attending(means, raw, job=job, memory=memory)
+        self._addressing = Addressing(means, raw, job=job, memory=memory)
 
     async def carry_out(self) -> float | None:
         """Returns in how many seconds to look again even if nothing happens."""
@@ -93,8 +96,10 @@ class Look:
             return None
         # First what nodes cannot start without.
         await self._attending.see_to(status, nodes)
-        await self._act(decision, orders, status)
-        self._publish(status)
+        addresses = self._addressing.addresses(status)
+        await self._addressing.see_to(status, addresses)
+        await self._act(decision, orders, status, addresses=addresses)
+        self._publish(status, addresses)
         return self._again(decision)
 
     # --- seeing -----------------------------------------------------------------------------
@@ -137,8 +142,8 @@ class Look:
         ended = {one.node.id for one in nodes if not one.live and one.node.id in live}
         if not memory.heard_of(ended, self._settings.master_patience, self._look_again):
             return False
-        if memory.verdict is None and memory.picture is not None:
-            memory.verdict = verdict_of(memory.picture)
+        if memory.picture is not None:
+            memory.reports = {**reports_in(memory.picture, self._job.spec), **memory.reports}
         return True
 
     def _look_again(self) -> None:
@@ -150,8 +155,8 @@ class Look:
         observed = Observed(
             nodes=nodes,
             gone=gone,
-            master=self._memory.verdict,
-            no_master=self._attending.no_master(),
+            reports=self._memory.reports,
+            master=self._attending.master_state(),
         )
         return reconcile(self._job, self._before, observed, _now(), policy=self._settings.policy)
 
@@ -190,7 +195,12 @@ class Look:
         )
 
     async def _act(
-        self, decision: Decision, orders: tuple[StartNode, ...], status: JobStatus
+        self,
+        decision: Decision,
+        orders: tuple[StartNode, ...],
+        status: JobStatus,
+        *,
+        addresses: Addresses | None,
     ) -> None:
         memory = self._memory
         platform = ClusterPlatform(
@@ -199,6 +209,7 @@ class Look:
             uid=self._uid,
             pods=self._means.world.nodes_of(self._key, self._uid),
             environments=node_variables(self._job),
+            addresses=addresses,
         )
         refused = await platform.apply(
             [
@@ -236,7 +247,7 @@ class Look:
             if known is None or known.message != refused.message:
                 self._means.teller.tell_job(self._raw, EventKind.INVALID_SPEC, refused.message)
 
-    def _publish(self, status: JobStatus) -> None:
+    def _publish(self, status: JobStatus, addresses: Addresses | None) -> None:
         """Have the master told whom to expect."""
         line = self._memory.line
         if line is None:
@@ -245,7 +256,9 @@ class Look:
             manifest=outline(self._job),
             status=published(status),
             wanted_nodes=nodes_to_come(self._job, status),
+            groups=group_directives(self._job, status),
             holders=self._attending.holders(),
+            addresses=addresses if addresses and can_be_published(addresses) else None,
         )
         line.publish(publication)
 
@@ -255,8 +268,9 @@ class Look:
             delays.append(max(0.0, decision.requeue_after.total_seconds()))
         if self._memory.refused:
             delays.append(self._settings.retry_seconds)
-        if (again := self._attending.again) is not None:
-            delays.append(again)
+        for again in (self._attending.again, self._addressing.again):
+            if again is not None:
+                delays.append(again)
         return min(delays, default=None)
 
 

@@ -146,6 +146,9 @@ class MasterLine:
                 await turn()
             except PASSING as error:
                 log.debug("the master at %s does not answer: %s", self._endpoint, error)
+                # It may be started again in place, and does not keep everything that it is told.
+                self._published = None
+                self._to_tell.set()
                 await asyncio.sleep(RETRY)
             except Exception:
                 log.exception("the line to the master at %s has a fault", self._endpoint)

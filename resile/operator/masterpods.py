@@ -10,13 +10,24 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from resile.control.pods import MachineState, why_pending
-from resile.job.node import Node, serial_of
+from resile.job.exits import NodeExit, describe
+from resile.job.naming import master_serial
+from resile.job.node import Node
+from resile.job.spec import ElasticJob
 from resile.platform.kubernetes.facts import pod_facts
 from resile.platform.kubernetes.kinds import KubeObject
 from resile.platform.kubernetes.machines import Machines
 from resile.wire.endpoint import DEFAULT_PORT, Endpoint
 
-__all__ = ["current_master", "master_address", "master_trouble", "next_serial", "older", "runs"]
+__all__ = [
+    "answers",
+    "current_master",
+    "master_address",
+    "master_trouble",
+    "next_serial",
+    "older",
+    "runs",
+]
 
 CRASH_LOOP = "CrashLoopBackOff"
 """The kubelet's own words for it hold a delay that changes all the time."""
@@ -26,16 +37,18 @@ _ON_ITS_WAY = frozenset({"", "ContainerCreating", "PodInitializing"})
 """What a pod that will be there in a moment waits for."""
 
 
-def current_master(pods: Sequence[KubeObject], machines: Machines) -> KubeObject | None:
+def current_master(
+    job: ElasticJob, pods: Sequence[KubeObject], *, machines: Machines
+) -> KubeObject | None:
     """The master that lives, or is being started; of several the newest."""
     usable = [pod for pod in pods if _usable(pod, machines)]
-    return max(usable, key=_serial, default=None)
+    return max(usable, key=lambda pod: _serial(job, pod), default=None)
 
 
-def next_serial(pods: Iterable[KubeObject]) -> int:
+def next_serial(job: ElasticJob, pods: Iterable[KubeObject]) -> int:
     """The number of the next master's pod: above all that are there, so that a name that a lost
     machine still holds is not waited for."""
-    return max((_serial(pod) for pod in pods), default=-1) + 1
+    return max((_serial(job, pod) for pod in pods), default=-1) + 1
 
 
 def master_address(pod: KubeObject | None) -> Endpoint | None:
@@ -61,13 +74,19 @@ def master_trouble(pod: KubeObject | None) -> str:
     return f"{name}: {why}{_last_words(pod)}"
 
 
+def answers(pod: KubeObject) -> bool:
+    """Whether a master's pod is Ready."""
+    conditions = (pod.get("status") or {}).get("conditions") or ()
+    return any(one.get("type") == "Ready" and one.get("status") == "True" for one in conditions)
+
+
 def _last_words(pod: Mapping[str, Any]) -> str:
     """What a master that keeps ending said last."""
     for one in (pod.get("status") or {}).get("containerStatuses") or ():
         ended = (one.get("lastState") or {}).get("terminated") or {}
         if ended:
             said = " ".join(str(ended.get("message") or "").split())
-            how = f"it ended with {ended.get('exitCode')}"
+            how = f"it {describe(NodeExit(code=ended.get('exitCode')))}"
             return f"; {how}: {said[-_SAID_AT_MOST:]}" if said else f"; {how}"
     return ""
 
@@ -96,5 +115,5 @@ def _usable(pod: KubeObject, machines: Machines) -> bool:
     return machines.below(pod) not in _LOST
 
 
-def _serial(pod: KubeObject) -> int:
-    return serial_of(pod["metadata"]["name"]) or 0
+def _serial(job: ElasticJob, pod: KubeObject) -> int:
+    return master_serial(job, pod["metadata"]["name"])

@@ -7,16 +7,22 @@ import asyncio
 from collections.abc import Callable, Set
 from dataclasses import dataclass, field
 
-from resile.control.observed import MasterReport
+from resile.control.observed import GroupReport
 from resile.control.pods import one_line
+from resile.job.addresses import Addresses
 from resile.job.node import LIVE
 from resile.job.status import JobStatus
+from resile.operator.attendants import Slot
 from resile.operator.headway import Headway
 from resile.operator.masterline import MasterLine
 from resile.platform.kubernetes.observing import Outlook, PodRefusal
 from resile.wire.views import JobPicture
 
-__all__ = ["JobMemory"]
+__all__ = ["Addressed", "JobMemory"]
+
+
+Addressed = tuple[Addresses | None, frozenset[Slot], int | None]
+"""Addresses of nodes, ranks that have a Service, and the generation of the spec."""
 
 
 @dataclass
@@ -34,11 +40,17 @@ class JobMemory:
     unattended: str = ""
     """Why something that the nodes need beside them could not be had."""
 
-    no_master: str = ""
-    """Why the job has no master that works, as it was last told."""
-
     attend_at: float = 0.0
     """When that is tried again, on a clock that only goes forward."""
+
+    addressed: Addressed | None = None
+    """For what ConfigMap and Services were last seen to."""
+
+    unaddressed: str = ""
+    """Why those could not be had."""
+
+    address_at: float = float("-inf")
+    """When they are looked at again, on a clock that only goes forward."""
 
     refused: dict[int, PodRefusal] = field(default_factory=dict)
     """Nodes whose pods the API server did not take, by id."""
@@ -54,8 +66,8 @@ class JobMemory:
     offer_again_at: float = 0.0
     """When those are tried again, on a clock that only goes forward."""
 
-    verdict: MasterReport | None = None
-    """The master's, kept with the moment at which it was first heard."""
+    reports: dict[str, GroupReport] = field(default_factory=dict)
+    """The master's verdicts on groups, kept with the moment at which each was first heard."""
 
     preempted: dict[str, str] = field(default_factory=dict)
     """What was learnt of pods that others delete, by uid: by whom they were preempted, if so."""

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from resile.platform.local.hierarchy import Version, find_hierarchy, read_keyed
+from resile.platform.local.hierarchy import find_hierarchy, read_keyed
+from resile.system.cgroups import Version
 from resile.wire.messages import Usage
 
 __all__ = ["IN_A_POD", "ContainerMeter", "is_the_machines"]

@@ -4,42 +4,50 @@ from __future__ import annotations
 
 from datetime import datetime, timezone
 
-from resile.control.observed import INVALID_SPEC, UNSCHEDULABLE, MasterReport
+from resile.control.observed import INVALID_SPEC, UNSCHEDULABLE, GroupReport
 from resile.job.node import LIVE, NodePhase
-from resile.job.spec import ElasticJob
+from resile.job.spec import ElasticJob, JobSpec
 from resile.job.status import JobStatus
 from resile.wire.messages import Outcome
-from resile.wire.views import JobPicture
+from resile.wire.views import GroupDirective, JobPicture
 
-__all__ = ["nodes_to_come", "verdict_of"]
+__all__ = ["group_directives", "nodes_to_come", "reports_in"]
 
 
 _LONGEST_REASON = 1024
+_OVER = frozenset({NodePhase.STOPPED, NodePhase.SUCCEEDED, NodePhase.FAILED})
+_OUTCOMES = frozenset(outcome.value for outcome in Outcome)
 
 
-def verdict_of(seen: JobPicture) -> MasterReport | None:
-    """What the master says about the training, once it is over."""
-    training = seen.training
-    if training is None or training.phase not in {outcome.value for outcome in Outcome}:
-        return None
-    return MasterReport(
-        succeeded=training.phase == Outcome.SUCCEEDED.value,
-        reason=training.reason[:_LONGEST_REASON],
-        at=datetime.fromtimestamp(seen.seen, timezone.utc),
-    )
+def reports_in(seen: JobPicture, spec: JobSpec) -> dict[str, GroupReport]:
+    """The master's verdicts on the groups whose training is over."""
+    trainings = {name: seen.groups[name] for name in spec.worlds() if name in seen.groups}
+    if seen.training is not None:
+        trainings[spec.main_group] = seen.training
+    at = datetime.fromtimestamp(seen.seen, timezone.utc)
+    return {
+        group: GroupReport(
+            succeeded=training.phase == Outcome.SUCCEEDED.value,
+            reason=training.reason[:_LONGEST_REASON],
+            at=at,
+        )
+        for group, training in trainings.items()
+        if training.phase in _OUTCOMES
+    }
 
 
 _NOT_SOON = frozenset({UNSCHEDULABLE, INVALID_SPEC})
 
 
-def nodes_to_come(job: ElasticJob, status: JobStatus) -> int | None:
-    """How many nodes the rendezvous may count on: those that run or are being started.
+def nodes_to_come(job: ElasticJob, status: JobStatus, *, group: str | None = None) -> int | None:
+    """How many nodes the rendezvous of a group may count on: those that run or are being
+    started.
 
     A node that finds no room, or waits for another manifest, may not come for hours, so nobody
-    should wait for it. None where
-    nobody is to meet, or not now: the wait for too few nodes must not begin.
+    should wait for it. None where nobody is to meet, or not now: the wait for too few nodes must
+    not begin.
     """
-    training = job.spec.training_roles()
+    training = job.spec.worlds().get(job.spec.main_group if group is None else group, ())
     if not training or job.spec.suspend:
         return None
     coming = [
@@ -50,3 +58,35 @@ def nodes_to_come(job: ElasticJob, status: JobStatus) -> int | None:
         and not (rank.phase is NodePhase.PENDING and rank.reason in _NOT_SOON)
     ]
     return len(coming)
+
+
+def group_directives(job: ElasticJob, status: JobStatus) -> dict[str, GroupDirective]:
+    """What the master is told of every group but the main one, by the group's name on the wire.
+
+    Of nodes with a world each only those that are not to come back: nobody need wait for them. The
+    agents of the others say all there is to say.
+    """
+    spec = job.spec
+    shared = {
+        name: GroupDirective(
+            elasticity=spec.elasticity(name),
+            wanted_nodes=nodes_to_come(job, status, group=name),
+        )
+        for name in spec.worlds()
+        if name != spec.main_group
+    }
+    alone = {role for role in spec.roles if _works_alone(spec, role)}
+    over = {
+        spec.wire_group(rank.role, rank.rank): GroupDirective(
+            elasticity=spec.solo_elasticity(), wanted_nodes=0
+        )
+        for rank in status.nodes
+        if rank.role in alone and rank.phase in _OVER
+    }
+    return {**shared, **over}
+
+
+def _works_alone(spec: JobSpec, role: str) -> bool:
+    """Whether agents of the role meet the master in a world of their own."""
+    described = spec.roles[role]
+    return spec.group_of(role) is None and bool(described.script or described.module)

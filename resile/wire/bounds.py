@@ -36,6 +36,9 @@ Moment = Annotated[float, Meta(ge=0.0, le=253_402_214_400.0)]
 
 Cores = Annotated[float, Meta(ge=0.0, le=1e6)]
 Name = Annotated[str, Meta(min_length=1, max_length=255, pattern=_ONE_LINE)]
+GroupName = Annotated[str, Meta(max_length=255, pattern=_ONE_LINE)]
+"""Empty for the job's main group."""
+
 Line = Annotated[str, Meta(max_length=1024, pattern=_ONE_LINE)]
 Host = Annotated[str, Meta(max_length=255, pattern=_NO_SPACE)]
 PathText = Annotated[str, Meta(max_length=8192)]

@@ -8,6 +8,7 @@ WireError
 │   └── UnprovenPeer what listens there did not prove that it is this job's master
 ├── Disconnected     the connection was there and is gone
 ├── TooLong          an answer was longer than it may be (``answer_size``)
+├── ProtocolError    the other side sent a message that cannot be at this point
 └── BadFrame         the other side sent what is no message of ours
 """
 
@@ -52,3 +53,7 @@ class Disconnected(WireError):
 
 class BadFrame(WireError):
     """A frame that does not decode to a message."""
+
+
+class ProtocolError(WireError):
+    """A message out of turn: the peer and this node do not agree on what was said before."""

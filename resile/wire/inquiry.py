@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import http.client
 import os
+import ssl
 import time
 from collections.abc import Mapping
 from typing import Any, TypeVar
@@ -19,6 +20,7 @@ from urllib.parse import urlencode
 import msgspec
 
 from resile.decoding import DecodeError, decode_json
+from resile.job.addresses import Addresses
 from resile.wire.answer_size import LARGEST_ANSWER, TooLong
 from resile.wire.digest import PROOF_PATH, Credentials
 from resile.wire.endpoint import Endpoint
@@ -49,9 +51,13 @@ T = TypeVar("T")
 class Inquiry:
     """Asks one master."""
 
-    def __init__(self, endpoint: Endpoint, token: str) -> None:
+    def __init__(
+        self, endpoint: Endpoint, token: str, *, tls: ssl.SSLContext | None = None
+    ) -> None:
+        """``tls``: whom to trust, of a master that speaks TLS."""
         self.endpoint = endpoint
         self._token = token
+        self._tls = tls
 
     def picture(self) -> JobPicture:
         """Everything there is to see now."""
@@ -85,6 +91,10 @@ class Inquiry:
         """What happened after event ``since``; waits up to ``wait`` seconds for the first."""
         query = {"since": since, "wait": f"{wait:g}"}
         return self._ask("GET", "/v1/events", list[EventView], query=query, patience=wait)
+
+    def addresses(self) -> Addresses:
+        """Where the job's nodes are found; refused while nobody has published that."""
+        return self._ask("GET", "/v1/addresses", Addresses)
 
     def log_files(self) -> list[LogFile]:
         """Whose output there is."""
@@ -123,9 +133,7 @@ class Inquiry:
     ) -> bytes:
         target = f"{path}?{urlencode(query)}" if query else path
         content = None if body is None else msgspec.json.encode(body)
-        connection = http.client.HTTPConnection(
-            self.endpoint.host, self.endpoint.port, timeout=ANSWER_TIMEOUT + patience
-        )
+        connection = self._connection(ANSWER_TIMEOUT + patience)
         credentials = Credentials(self._token)
         until = time.monotonic() + ANSWER_TIMEOUT + patience
         try:
@@ -147,6 +155,12 @@ class Inquiry:
         if answer.status != 200:
             raise RefusedByPeer(_reason(data, answer.status), final=answer.status < 500)
         return data
+
+    def _connection(self, timeout: float) -> http.client.HTTPConnection:
+        host, port = self.endpoint.host, self.endpoint.port
+        if self._tls is None:
+            return http.client.HTTPConnection(host, port, timeout=timeout)
+        return http.client.HTTPSConnection(host, port, timeout=timeout, context=self._tls)
 
     def _prove(
         self, connection: http.client.HTTPConnection, credentials: Credentials, *, until: float

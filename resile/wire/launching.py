@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from resile.job.elasticity import Elasticity
-from resile.job.rendezvous_conf import ROLES, write_roles
+from resile.job.rendezvous_conf import ROLES, WORDS, write_setting
 from resile.wire.endpoint import Endpoint
 
 __all__ = [
@@ -108,12 +108,17 @@ def _spawn(
     return process, read
 
 
-def master_command(endpoint: Endpoint, *, run_id: str, elasticity: Elasticity) -> list[str]:
-    """The argv of a job's master."""
-    return [
+def master_command(endpoint: Endpoint, *, run_id: str, elasticity: Elasticity | None) -> list[str]:
+    """The argv of a job's master. ``elasticity``: its main group's; None: the agents say."""
+    command = [
         *(sys.executable, "-m", "resile", "master"),
         *("--endpoint", str(endpoint)),
         *("--job", run_id),
+    ]
+    if elasticity is None:
+        return command
+    return [
+        *command,
         *("--nnodes", f"{elasticity.min_nodes}:{elasticity.max_nodes}"),
         *("--max-restarts", str(elasticity.max_restarts)),
         *("--rdzv-conf", conf_text(elasticity)),
@@ -122,11 +127,14 @@ def master_command(endpoint: Endpoint, *, run_id: str, elasticity: Elasticity) -
 
 def conf_text(elasticity: Elasticity) -> str:
     """All that ``--nnodes`` and ``--max-restarts`` do not say, as ``--rdzv-conf`` takes it."""
-    said = {"min_nodes", "max_nodes", "max_restarts", ROLES}
+    said = {"min_nodes", "max_nodes", "max_restarts"}
+    seldom = {ROLES, *WORDS}
+    usual = Elasticity()
     names = [name for name in Elasticity.__struct_fields__ if name not in said]
-    numbers = [f"{name}={getattr(elasticity, name)}" for name in names]
-    roles = [f"{ROLES}={write_roles(elasticity.roles)}"] if elasticity.roles else []
-    return ",".join([*numbers, *roles])
+    # A master of an older version passes over a key that it does not know, and says so.
+    differing = [n for n in names if n not in seldom or getattr(elasticity, n) != getattr(usual, n)]
+    differing.sort(key=lambda name: name in seldom)
+    return ",".join(f"{name}={write_setting(getattr(elasticity, name))}" for name in differing)
 
 
 def _read_announcement(descriptor: int) -> Endpoint | None:

@@ -23,6 +23,7 @@ from resile.wire.bounds import (
     Age,
     Cores,
     ExitCode,
+    GroupName,
     Host,
     LastWords,
     Line,
@@ -106,12 +107,34 @@ class Progress(msgspec.Struct, frozen=True, kw_only=True):
     """What that was restored from: memory, storage."""
 
 
+class RankProgress(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
+    """How far one worker of a node has come in its round.
+
+    Without bounds on steps and times, for the reason that :class:`Progress` has none. Sent without
+    the fields' names, so that those of the largest node fit into a frame; new fields go to the end.
+    """
+
+    local_rank: Number
+    rank: Number
+    step: int
+    age: float
+    """Seconds since that step, by the node's clock, when this was sent."""
+
+    step_time: float | None = None
+    """Seconds that a step takes lately, smoothed; None until two steps were seen."""
+
+
 class Usage(msgspec.Struct, frozen=True, kw_only=True):
     """What a node uses at the moment."""
 
     cpu: Cores | None = None
     memory: Number | None = None
     """In bytes."""
+
+
+RanksProgress: TypeAlias = Annotated[
+    tuple[RankProgress, ...], msgspec.Meta(max_length=MOST_WORKERS)
+]
 
 
 class WorkersNow(msgspec.Struct, frozen=True, kw_only=True):
@@ -184,6 +207,9 @@ class Hello(Message, frozen=True, kw_only=True):
     handover: Number = 0
     """The newest handover it was ever told of: no later one may have the same number."""
 
+    group: GroupName = ""
+    """The group of nodes that it shares a world with; empty for the job's main group."""
+
 
 class Renew(Message, frozen=True, kw_only=True):
     """I am alive. Sent several times in a lease."""
@@ -194,6 +220,8 @@ class Renew(Message, frozen=True, kw_only=True):
     """Where the agent is the one who can tell: in a container of its own."""
 
     workers: WorkersNow | None = None
+    ranks: RanksProgress = ()
+    """By local rank: of the workers that reported a step in their round."""
 
 
 class Warmed(Message, frozen=True, kw_only=True):

@@ -6,6 +6,7 @@ knows who is in the round and how far it has come. A node's name is what both ca
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
@@ -23,6 +24,7 @@ def draw_picture(
     *,
     status: JobStatus | None,
     training: JobView | None,
+    groups: Mapping[str, JobView] | None = None,
     manifest: dict[str, Any] | None = None,
     usage: Mapping[str, Usage] | None = None,
     wishes: Mapping[str, int] | None = None,
@@ -33,23 +35,33 @@ def draw_picture(
 ) -> JobPicture:
     """Put the halves together; either may be missing.
 
+    ``groups``: the views of groups other than the main one, whose view is ``training``.
     ``usage``: what the nodes' platform measured, by their names; it counts before what they told.
     """
-    seen = {} if training is None else {view.name: view for view in training.nodes}
+    trainings = [*(groups or {}).values(), *([] if training is None else [training])]
+    seen = {view.name: (view, its) for its in trainings for view in its.nodes}
     if status is None:
-        nodes = tuple(_visitor(view, training) for view in seen.values())
+        nodes = tuple(_visitor(view, its) for view, its in seen.values())
         phase = "" if training is None else training.phase
         message = "" if training is None else training.reason
     else:
         used = usage or {}
+        failures = Counter[str]()
+        for its in trainings:
+            failures.update(its.failures)
         nodes = tuple(
-            _node(rank, seen.get(rank.name), training=training, usage=used.get(rank.name))
+            _node(
+                rank,
+                seen.get(rank.name),
+                failures=failures[rank.name],
+                usage=used.get(rank.name),
+            )
             for rank in status.nodes
         )
         if status.unlisted:  # of a large job its controller tells only who is not well
             told = {rank.name for rank in status.nodes}
-            others = (view for view in seen.values() if view.name not in told)
-            nodes = (*nodes, *(_visitor(view, training) for view in others))
+            others = (pair for name, pair in seen.items() if name not in told)
+            nodes = (*nodes, *(_visitor(view, its) for view, its in others))
         phase, message = status.phase.value, headline(status)
     return JobPicture(
         name=name,
@@ -64,6 +76,7 @@ def draw_picture(
         deleting=deleting,
         created=created,
         seen=now,
+        groups=dict(groups or {}),
     )
 
 
@@ -107,6 +120,12 @@ _WAITING = frozenset({JobPhase.CREATED, JobPhase.PENDING, JobPhase.RESTARTING})
 
 def headline(status: JobStatus) -> str:
     """Why the job is in its phase, in a sentence."""
+    problem = "" if status.finished else status.master_problem
+    told = (_headline(status), f"the job has no master: {problem}" if problem else "")
+    return "; ".join(part for part in told if part)
+
+
+def _headline(status: JobStatus) -> str:
     condition = status.condition(_TELLING.get(status.phase, ConditionType.RUNNING))
     if condition is not None:
         if condition.status is ConditionStatus.TRUE or status.phase in _WAITING:
@@ -119,8 +138,13 @@ def headline(status: JobStatus) -> str:
 
 
 def _node(
-    rank: NodeStatus, view: NodeView | None, *, training: JobView | None, usage: Usage | None
+    rank: NodeStatus,
+    seen: tuple[NodeView, JobView] | None,
+    *,
+    failures: int,
+    usage: Usage | None,
 ) -> NodePicture:
+    """``seen``: the node as its master sees it, and the training of its group."""
     drawn = NodePicture(
         name=rank.name,
         role=rank.role,
@@ -130,25 +154,24 @@ def _node(
         reason=rank.reason,
         message=rank.message,
         host=rank.host,
-        restarts=rank.restarts + (training.failures.get(rank.name, 0) if training else 0),
+        restarts=rank.restarts + failures,
         spent=rank.spent,
         memory_limit=rank.resources.limits.get("memory", ""),
         usage=usage if rank.phase in LIVE else None,
     )
-    if view is None or training is None or rank.phase not in LIVE:
+    if seen is None or rank.phase not in LIVE:
         return drawn
+    view, training = seen
     if usage is None:
         drawn = msgspec.structs.replace(drawn, usage=view.usage)
     return msgspec.structs.replace(drawn, **_live(view, training))
 
 
-def _visitor(view: NodeView, training: JobView | None) -> NodePicture:
+def _visitor(view: NodeView, training: JobView) -> NodePicture:
     """A node that no controller looks after: one that came by itself."""
     drawn = NodePicture(
         name=view.name, role=view.role, rank=view.rank, phase=NodePhase.RUNNING.value, id=view.id
     )
-    if training is None:
-        return drawn
     failures = training.failures.get(view.name, 0)
     return msgspec.structs.replace(drawn, **_live(view, training), restarts=failures)
 

@@ -21,7 +21,7 @@ import msgspec
 from msgspec import Meta
 
 from resile.decoding import DecodeError, MsgpackDecoder, convert
-from resile.wire.bounds import Line, Name, Number
+from resile.wire.bounds import GroupName, Line, Name, Number
 from resile.wire.codec import LONGEST_COMPLAINT
 from resile.wire.errors import BadFrame
 from resile.wire.shards_spans import Spans
@@ -118,6 +118,8 @@ class Introduce(ShardMessage, frozen=True, kw_only=True):
     client: Name
     round: Number | None = None
     rank: Number = 0
+    group: GroupName = ""
+    """The group whose round it is; empty for the job's main group."""
 
 
 class Begin(ShardMessage, frozen=True, kw_only=True):

@@ -8,7 +8,6 @@ can be written has a folder of the same kind under the temporary directory.
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import functools
 import logging
 import os
@@ -18,6 +17,7 @@ import stat
 import tempfile
 from pathlib import Path
 
+from resile.system.file_locks import is_locked
 from resile.wire.endpoint import Endpoint
 
 log = logging.getLogger("resile.state")
@@ -115,24 +115,9 @@ def remove_run_folder(path: Path) -> None:
     By name and never recursively: whatever else lies there is not ours to delete. Where a master
     lives nothing is removed: its agents find its token there.
     """
-    if _has_master(path):
-        return
     with contextlib.suppress(OSError):
+        if is_locked(path / "master.db.lock"):
+            return
         for name in RUN_FILES:
             (path / name).unlink(missing_ok=True)
         path.rmdir()
-
-
-def _has_master(path: Path) -> bool:
-    """Whether a process holds the lock of the store in a run's folder."""
-    try:
-        lock = os.open(path / "master.db.lock", os.O_RDWR)
-    except OSError:
-        return False
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        return True
-    finally:
-        os.close(lock)
-    return False

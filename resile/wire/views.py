@@ -6,25 +6,43 @@ a snapshot written last year can still be shown.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
 
+from resile.job.addresses import Addresses
+from resile.job.elasticity import Elasticity
+from resile.job.limits import MOST_NODES
 from resile.job.status import DecisionNote, JobStatus
-from resile.wire.bounds import Moment, Number
+from resile.wire.bounds import Moment, Name, Number
 from resile.wire.messages import FailureReport, Progress, Usage
 
 __all__ = [
     "EventView",
+    "GroupDirective",
     "JobPicture",
     "JobView",
     "LogFile",
     "NodePicture",
     "NodeView",
     "Publication",
+    "RankView",
     "Refusal",
     "Usage",
 ]
+
+
+class RankView(msgspec.Struct, frozen=True, kw_only=True):
+    """How far one worker has come in its round, as its agent said last."""
+
+    rank: Number
+    local_rank: Number
+    step: int
+    age: float
+    """Seconds that it had been at this step."""
+
+    step_time: float | None = None
+    """Seconds that a step takes lately."""
 
 
 class NodeView(msgspec.Struct, frozen=True, kw_only=True):
@@ -43,6 +61,9 @@ class NodeView(msgspec.Struct, frozen=True, kw_only=True):
     usage: Usage | None = None
     worker_pids: tuple[int, ...] = ()
     """By local rank; known only where the node's own agent was asked."""
+
+    ranks: tuple[RankView, ...] = ()
+    """How far each of its workers has come, in the order of their ranks."""
 
 
 class JobView(msgspec.Struct, frozen=True, kw_only=True):
@@ -76,6 +97,9 @@ class JobView(msgspec.Struct, frozen=True, kw_only=True):
     failures: dict[str, Number] = msgspec.field(default_factory=dict)
     """How often workers failed, by the name of their node; also of nodes that have left."""
 
+    group: str = ""
+    """Whose training it is; empty for the job's main group."""
+
 
 class EventView(msgspec.Struct, frozen=True, kw_only=True):
     """One thing that happened, and why: ``GET /v1/events``."""
@@ -88,6 +112,7 @@ class EventView(msgspec.Struct, frozen=True, kw_only=True):
     text: str
     node: Number | None = None
     round: Number = 0
+    group: str = ""
 
 
 class _Camel(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -153,6 +178,17 @@ class JobPicture(_Camel, frozen=True, kw_only=True):
     ended: str = ""
     """How the job's platform ended, once it has: only in what it leaves behind."""
 
+    groups: dict[str, JobView] = msgspec.field(default_factory=dict)
+    """The training of every group but the main one, which is ``training``."""
+
+
+class GroupDirective(_Camel, frozen=True, kw_only=True):
+    """What a controller wants of one group that is not the main one."""
+
+    elasticity: Elasticity
+    wanted_nodes: Number | None = None
+    """How many nodes of it are on their way to the rendezvous or there; None: nobody knows."""
+
 
 class Publication(_Camel, frozen=True, kw_only=True):
     """What a controller tells the master: ``PUT /v1/job``."""
@@ -170,6 +206,12 @@ class Publication(_Camel, frozen=True, kw_only=True):
     """The number of the first of ``notes``, counted over the job's life: what was told is known."""
 
     notes: tuple[DecisionNote, ...] = ()
+    addresses: Addresses | None = None
+    """Where the job's nodes are found; None if no role has ports."""
+    groups: Annotated[dict[Name, GroupDirective], msgspec.Meta(max_length=MOST_NODES)] = (
+        msgspec.field(default_factory=dict)
+    )
+    """By name, for every group but the main one: that one follows from the manifest."""
 
 
 class LogFile(msgspec.Struct, frozen=True, kw_only=True):

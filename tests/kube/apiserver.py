@@ -8,7 +8,6 @@ history can be compacted away. All processes are children of the test and end wi
 from __future__ import annotations
 
 import base64
-import os
 import signal
 import ssl
 import subprocess
@@ -23,13 +22,13 @@ import yaml
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 
+from devcluster.layout import Layout
 from resile.wire.endpoint import free_port
 from tests.kube.history import ask_etcd, forget_history
 from tests.local.commands import wait_for
 from tests.local.etcd.server import EtcdServer
 
-CACHE = Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser()
-BINARY = CACHE / "resile/kubernetes-1.20.2/kube-apiserver"
+BINARY = Layout.default().built.folder / "kube-apiserver"
 
 ADMIN = "admin"
 GUEST = "guest"
@@ -71,6 +70,11 @@ class ApiServer:
         with (self.folder / "apiserver.log").open("ab") as log:
             self._process = subprocess.Popen([str(BINARY), *self._arguments()], stderr=log)
         wait_for(self._is_ready, "a ready API server")
+
+    def ensure(self) -> None:
+        """Start it if it does not run."""
+        if self._process is None or self._process.poll() is not None:
+            self.start()
 
     def stop(self, how: signal.Signals = signal.SIGKILL) -> None:
         """End it, by default as a crash does; its etcd goes on."""

@@ -1,14 +1,45 @@
-"""Says in the last lines of a run when the tests that need Kubernetes were left out."""
+"""One API server for all tests of a process, which use a namespace each.
+
+It takes some seconds of two cores to start one. Whatever is stopped, frozen or forgotten by a test
+is back at its end. A file whose tests need more for themselves (permissions, an audit log, flags,
+operators that see all namespaces) has a fixture ``server`` of its own.
+"""
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Iterator
+
 import pytest
+
+from tests.kube.apiserver import ApiServer, running
 
 LEFT_OUT = "no Kubernetes here"
 """How the reason of a skip begins that is due to missing binaries or a missing cluster."""
 
+NUMBERS = itertools.count()
+
+
+@pytest.fixture(scope="session")
+def shared_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApiServer]:
+    with running(tmp_path_factory.mktemp("kube")) as server:
+        yield server
+
+
+@pytest.fixture
+def server(shared_server: ApiServer) -> ApiServer:
+    """An API server that runs, also after a test that stopped it and failed."""
+    shared_server.ensure()
+    return shared_server
+
+
+def new_namespace() -> str:
+    """A name that no other test of this process has."""
+    return f"test-{next(NUMBERS)}"
+
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Say in the last lines of a run when the tests that need Kubernetes were left out."""
     skipped = terminalreporter.stats.get("skipped", [])
     left_out = [one for one in skipped if LEFT_OUT in str(one.longrepr)]
     if left_out:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import subprocess
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 
 from resile.ledger import check, read_ledger
 from resile.ledger.verdict import StreamVerdict
+from tests.warm_commands import resile_command
 
 __all__ = ["data_check", "each_sample_counts_once"]
 
@@ -26,7 +26,7 @@ def data_check(
 ) -> subprocess.CompletedProcess[str]:
     """``resile data check``, to its end."""
     return subprocess.run(
-        [sys.executable, "-m", "resile", "data", "check", *words],
+        [*resile_command(), "data", "check", *words],
         capture_output=True,
         text=True,
         check=False,

@@ -14,6 +14,7 @@ from .errors import (
     SpawnFailed,
     StoreUnavailable,
 )
+from .inside.latecomer import late_modules
 from .nursery import Nursery
 from .policy import NurseryPolicy
 from .preload import Preload, PreloadMode
@@ -38,4 +39,5 @@ __all__ = [
     "WorkerCommand",
     "WorkerSpec",
     "check_preload",
+    "late_modules",
 ]

@@ -18,6 +18,7 @@ from typing import Any
 
 from resile.decoding import decode_python_json
 from resile.regular_files import read_regular_file
+from resile.system.exit_status import describe_exit
 
 from .command import WorkerCommand, WorkerSpec
 from .errors import NurseryError
@@ -132,7 +133,7 @@ def _read(run: Path, returncode: int) -> dict[str, Any]:
     except FileNotFoundError:
         last = errors[-1] if errors else "it printed no error"
         raise CheckFailed(
-            f"the script ended with code {returncode} before it could be looked at: {last}"
+            f"the script {describe_exit(returncode)} before it could be looked at: {last}"
         ) from None
     return {**report, "exit code": returncode, "output": output, "errors": errors}
 

@@ -9,6 +9,8 @@ import socket
 import subprocess
 from collections.abc import Callable, Sequence
 
+from resile.system.exit_status import describe_exit
+
 from .channel import Channel
 from .errors import NurseryDied, SpawnFailed, StoreUnavailable
 from .inside.children import signal_group
@@ -169,11 +171,10 @@ class NurseryProcess:
 
     def _on_reaped(self, _: object) -> None:
         if not self._ready.done():
-            code = self._process.returncode
-            how = signal.Signals(-code).name if code < 0 else f"code {code}"
+            how = describe_exit(self._process.returncode)
             last_words = self._stderr.last_line()
             self._ready.set_result(
-                self._unready(f"it ended with {how}" + (f": {last_words}" if last_words else ""))
+                self._unready(f"it {how}" + (f": {last_words}" if last_words else ""))
             )
         self._stdout.close()
         self._stderr.close()

@@ -21,8 +21,8 @@ from resile.checkpoint.keeping.messages import (
     Status,
     Target,
 )
-from resile.checkpoint.keeping.opened import OpenPart
-from resile.checkpoint.pair import Begun, SlotHeld
+from resile.checkpoint.keeping.opened import HeldPart
+from resile.checkpoint.pair import Begun
 from resile.checkpoint.slots import Label, Place
 
 __all__ = [
@@ -37,11 +37,10 @@ __all__ = [
     "KeeperRefused",
     "Label",
     "LocalKeeper",
-    "OpenPart",
+    "HeldPart",
     "Persist",
     "Place",
     "Publication",
-    "SlotHeld",
     "SnapshotMemory",
     "Status",
     "Target",

@@ -224,6 +224,9 @@ def outdated(
 ) -> set[Place]:
     """Places whose parts nobody will ask for again.
 
+    Those of another group are nobody's here: only the nodes of that group ask each other. They come
+    when a port that one of them listened on has become this node's.
+
     When both slots of every current place are whole and of this round, all workers everywhere have
     the older of the two steps: none begins the second before all have ended the first. What was
     taken before this round and before that step is then of no use.
@@ -238,13 +241,17 @@ def outdated(
     if not steps:
         return set()
     oldest = min(steps)
+    groups = {place.group for place in current}
     return {
         place
         for place, controls in pairs.items()
-        if place not in current
-        and all(
-            control.label is None or (control.label.round < round and control.label.step < oldest)
-            for control in controls
+        if place.group not in groups
+        or (
+            place not in current
+            and all(
+                one.label is None or (one.label.round < round and one.label.step < oldest)
+                for one in controls
+            )
         )
     }
 

@@ -1,9 +1,12 @@
 """The keeper: answers workers, and gives the carrier its orders.
 
 It is the same under an agent and in a worker of its own; what differs is how requests arrive.
-Requests of workers of an older round are refused: their memory belongs to others by now. Nothing
-that goes wrong with storage or with other nodes is an error to who asked; it is in the status, and
-told once to ``news`` in words for a log.
+Requests of workers of an older round are refused: their memory belongs to others by now. So are
+those of another group than the first worker's, because a node is in one group for its life; a
+process that a worker started has its environment, and may well say that it is in another.
+
+Nothing that goes wrong with storage or with other nodes is an error to who asked; it is in the
+status, and told once to ``news`` in words for a log.
 """
 
 from __future__ import annotations
@@ -39,7 +42,6 @@ from resile.checkpoint.keeping.messages import (
     NotEnoughRoom,
     Open,
     Opened,
-    Peers,
     Persist,
     Refused,
     Request,
@@ -57,6 +59,7 @@ from resile.checkpoint.keeping.writings import Writings
 from resile.checkpoint.memory import same_memory
 from resile.checkpoint.slots import Label, Place
 from resile.checkpoint.writing import Carrier, Gather, Write
+from resile.groupname import told_group
 
 __all__ = ["Keeper", "News"]
 
@@ -77,6 +80,8 @@ class Keeper:
 
     def __post_init__(self) -> None:
         self._round = 0
+        self._group: str | None = None
+        """The group whose workers are heard; None before the first."""
         self._current: set[Place] = set()
         self._lock = threading.Lock()
         self._writings = Writings(self.news)
@@ -93,8 +98,8 @@ class Keeper:
 
     def answer(self, worker: Hello, request: Request) -> Reply:
         """The answer and its descriptors, which are the caller's to send and to close."""
-        if worker.round < self._round:
-            return _refused(f"round {worker.round} is over: round {self._round} runs"), []
+        if refusal := self._refusal(worker):
+            return _refused(refusal), []
         match request:
             case Hello():
                 self.new_round(request.round)
@@ -102,7 +107,9 @@ class Keeper:
             case Reserve():
                 return self._reserve(worker, request)
             case List():
-                return Inventory(parts=tuple(self.holdings.inventory())), []
+                held = self.holdings.inventory()
+                own = tuple(one for one in held if one.label.place.group == worker.group)
+                return Inventory(parts=own), []
             case Open(labels=labels):
                 return self._open(labels)
             case Completed(labels=labels):
@@ -112,9 +119,6 @@ class Keeper:
                 return self._persist(worker, request), []
             case StatusWanted():
                 return self._status(), []
-            case Peers(next=address):
-                self.neighbours.turn_to(address)
-                return Done(), []
             case Fetch(address=address, label=label):
                 return self._fetch(address, label)
             case Await(arrival=number, until=until):
@@ -130,6 +134,18 @@ class Keeper:
                 return Done(), []
             case Resumed():
                 return self._resumed(worker, request)
+
+    def _refusal(self, worker: Hello) -> str:
+        """Why a worker is not heard; empty if it is."""
+        with self._lock:
+            if worker.round < self._round:
+                return f"round {worker.round} is over: round {self._round} runs"
+            if self._group is None:
+                self._group = worker.group
+            if worker.group != self._group:
+                own = told_group(self._group)
+                return f"{own} keeps its snapshots here, and not {told_group(worker.group)}"
+        return ""
 
     @property
     def can_hand_over(self) -> bool:

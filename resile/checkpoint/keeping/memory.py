@@ -11,7 +11,6 @@ from __future__ import annotations
 import contextlib
 import os
 import threading
-import time
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
@@ -44,7 +43,6 @@ from resile.checkpoint.keeping.messages import (
     NotEnoughRoom,
     Open,
     Opened,
-    Peers,
     Persist,
     Publication,
     Refused,
@@ -58,15 +56,12 @@ from resile.checkpoint.keeping.messages import (
     Waiting,
     Watched,
 )
-from resile.checkpoint.keeping.opened import ArrivingPart, OpenPart, opened_parts, received
+from resile.checkpoint.keeping.opened import ArrivingPart, HeldPart, opened_parts, received
 from resile.checkpoint.pair import Begun, SlotPair
 from resile.checkpoint.part import PartKind
 from resile.checkpoint.slots import Label
 
 __all__ = ["SnapshotMemory"]
-
-_LOOK = 0.02
-"""Seconds between two looks at the status."""
 
 A = TypeVar("A")
 
@@ -81,7 +76,8 @@ class SnapshotMemory(ABC):
     """Where other nodes' keepers reach this node's; empty if they cannot."""
 
     trouble: str = ""
-    """What the last completed part was told of storage's trouble; empty if there is none."""
+    """What the last completed part was told of storage's trouble, with the step; empty if there is
+    none."""
 
     def __init__(self, worker: Hello) -> None:
         self.worker = worker
@@ -134,15 +130,13 @@ class SnapshotMemory(ABC):
         self._ahead = threading.Thread(target=reserve, name="resile-reserve", daemon=True)
         self._ahead.start()
 
-    def begin(self, kind: PartKind, *, step: int, size: int, timeout: float | None = None) -> Begun:
+    def begin(self, kind: PartKind, *, step: int, size: int) -> Begun:
         """Memory for this worker's part of ``step``; see :meth:`SlotPair.begin`."""
         self._reserved_ahead.wait()
         self.reserve(kind, size)
         worker = self.worker
         label = Label(place=worker.place(kind), step=step, round=worker.round, world=worker.world)
-        return self._pairs[kind].begin(
-            label, size, timeout=timeout, waiting=lambda: self._say_waiting(kind, step)
-        )
+        return self._pairs[kind].begin(label, size, waiting=lambda: self._say_waiting(kind, step))
 
     def _say_waiting(self, kind: PartKind, step: int) -> None:
         self._expect(Done, Waiting(kind=kind, step=step))
@@ -152,26 +146,18 @@ class SnapshotMemory(ABC):
         peer. What storage has trouble with is known afterwards."""
         labels = tuple(self._pairs[kind].complete() for kind in kinds)
         status, _ = self._expect(Status, Completed(labels=labels))
-        self.trouble = status.trouble
+        self.trouble = status.trouble_line
         return labels
-
-    def abandon(self, kind: PartKind) -> None:
-        """Give up what was begun."""
-        self._pairs[kind].abandon()
 
     # --- what is held -----------------------------------------------------------------------
 
     def inventory(self) -> tuple[Held, ...]:
-        """All whole parts on this node, its own and copies of others'."""
+        """All whole parts of the group on this node, its own and copies of others'."""
         answer, _ = self._expect(Inventory, List())
         return answer.parts
 
-    def open(self, label: Label) -> OpenPart:
-        """A part on this node; raises :class:`KeeperRefused` if it is not there (any more)."""
-        return self.open_all((label,))[0]
-
-    def open_all(self, labels: Sequence[Label]) -> list[OpenPart]:
-        """Several parts on this node, all or none, with as few requests as can be; raises
+    def open_all(self, labels: Sequence[Label]) -> list[HeldPart]:
+        """Parts on this node, all or none, with as few requests as can be; raises
         :class:`KeeperRefused` if one is not there (any more)."""
         with ExitStack() as undo:
             parts = []
@@ -182,9 +168,9 @@ class SnapshotMemory(ABC):
             undo.pop_all()
         return parts
 
-    def fetch(self, address: str, label: Label) -> OpenPart:
-        """The same from another node's keeper, by way of this node's memory. Its bytes may still
-        be coming: :meth:`OpenPart.need` waits for them.
+    def fetch(self, address: str, label: Label) -> HeldPart:
+        """A part from another node's keeper, by way of this node's memory. Its bytes may still
+        be coming: :meth:`HeldPart.need` waits for them.
 
         Raises :class:`KeeperRefused` with the reason, or :class:`NoRoom`. Fetched once a node,
         however many of its workers ask.
@@ -216,17 +202,14 @@ class SnapshotMemory(ABC):
         return found
 
     def resumed(self, step: int, *, next: str | None = None) -> HandoverPage:
-        """Training goes on from ``step``: later parts on this node are forgotten. ``next``: as for
-        :meth:`peers`, None to leave that to another worker.
+        """Training goes on from ``step``: later parts on this node are forgotten. ``next``: the
+        address of the keeper that this node's parts are copied to, empty for no copies; None to
+        leave that to another worker.
 
         Returns the page on which this worker is asked to save; looking at it costs nothing.
         """
         _, (descriptor,) = self._expect(Watched, Resumed(step=step, next=next))
         return HandoverPage(descriptor)
-
-    def peers(self, next: str = "") -> None:
-        """Whom this node's rank parts are copied to: a keeper's address, empty for nobody."""
-        self._expect(Done, Peers(next=next))
 
     # --- planned changes --------------------------------------------------------------------
 
@@ -255,6 +238,7 @@ class SnapshotMemory(ABC):
         """
         target = Target(
             url=_absolute(os.fspath(url)),
+            group=self.worker.group,
             step=step,
             attempt=attempt,
             options=dict(options or {}),
@@ -270,16 +254,6 @@ class SnapshotMemory(ABC):
         """How the writing is going."""
         answer, _ = self._expect(Status, StatusWanted())
         return answer
-
-    def finish(self, timeout: float) -> bool:
-        """Wait until everything this node was told to write is written and published, or could
-        not be; whether it came to that in time."""
-        deadline = time.monotonic() + timeout
-        while self.status().writing:
-            if time.monotonic() >= deadline:
-                return False
-            time.sleep(_LOOK)
-        return True
 
     # --- asking -----------------------------------------------------------------------------
 

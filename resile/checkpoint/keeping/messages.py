@@ -10,6 +10,7 @@ import msgspec
 from resile.checkpoint.part import PartKind
 from resile.checkpoint.slots import Label, Place
 from resile.checkpoint.writing.messages import Publication, Target
+from resile.groupname import MAIN_GROUP
 
 __all__ = [
     "AT_ONCE",
@@ -29,7 +30,6 @@ __all__ = [
     "NotEnoughRoom",
     "Open",
     "Opened",
-    "Peers",
     "Persist",
     "Publication",
     "Refused",
@@ -71,12 +71,13 @@ class Hello(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     """Workers of this node."""
 
     round: int = 0
+    group: str = MAIN_GROUP
 
     def place(self, kind: PartKind) -> Place:
         """Where this worker's part of a kind belongs."""
         if kind is PartKind.RANK:
-            return Place(kind=kind, index=self.rank, count=self.world)
-        return Place(kind=kind, index=self.local_rank, count=self.nproc)
+            return Place(kind=kind, index=self.rank, count=self.world, group=self.group)
+        return Place(kind=kind, index=self.local_rank, count=self.nproc, group=self.group)
 
 
 class Reserve(msgspec.Struct, frozen=True, kw_only=True, tag=True):
@@ -95,7 +96,7 @@ class Waiting(msgspec.Struct, frozen=True, kw_only=True, tag=True):
 
 
 class List(msgspec.Struct, frozen=True, tag=True):
-    """What is held here?"""
+    """What is held here of this worker's group?"""
 
 
 class Open(msgspec.Struct, frozen=True, kw_only=True, tag=True):
@@ -121,12 +122,6 @@ class Persist(msgspec.Struct, frozen=True, kw_only=True, tag=True):
 
 class StatusWanted(msgspec.Struct, frozen=True, tag=True):
     """How is the writing going?"""
-
-
-class Peers(msgspec.Struct, frozen=True, kw_only=True, tag=True):
-    """Where the next node's keeper is, as host:port; empty if there is none."""
-
-    next: str = ""
 
 
 class Fetch(msgspec.Struct, frozen=True, kw_only=True, tag=True):
@@ -156,8 +151,8 @@ class Resumed(msgspec.Struct, frozen=True, kw_only=True, tag=True):
 
     step: int
     next: str | None = None
-    """As in :class:`Peers`, from the worker that speaks for its node; all in one request, because
-    a worker that restores is in a hurry."""
+    """Where the keeper is that this node's parts are copied to, as host:port; empty for no copies.
+    None from all but the worker that speaks for its node."""
 
 
 class Holding(msgspec.Struct, frozen=True, kw_only=True, tag=True):
@@ -176,7 +171,6 @@ Request = (
     | Completed
     | Persist
     | StatusWanted
-    | Peers
     | Fetch
     | Await
     | FetchHeaders
@@ -206,7 +200,7 @@ class NotEnoughRoom(msgspec.Struct, frozen=True, kw_only=True, tag=True):
 
 
 class Inventory(msgspec.Struct, frozen=True, kw_only=True, tag=True):
-    """All whole parts."""
+    """All whole parts of the group."""
 
     parts: tuple[Held, ...]
 
@@ -269,7 +263,7 @@ class Status(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     """The latest step that a writer of this node has published."""
 
     trouble: str = ""
-    """What went wrong last, with the step; empty once something later went well."""
+    """What went wrong last; empty once something later went well."""
 
     troubled_step: int | None = None
     """The step that the trouble was about."""
@@ -278,6 +272,11 @@ class Status(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     """The newest step of which the next node has acknowledged copies of all this node's parts."""
 
     copy_trouble: str = ""
+
+    @property
+    def trouble_line(self) -> str:
+        """The trouble and its step, for people; empty if there is none."""
+        return f"step {self.troubled_step}: {self.trouble}" if self.trouble else ""
 
 
 class Refused(msgspec.Struct, frozen=True, kw_only=True, tag=True):

@@ -10,10 +10,10 @@ from resile.checkpoint.keeping.errors import KeeperRefused
 from resile.checkpoint.mapping import map_memory
 from resile.checkpoint.slots import BEGIN, Label
 
-__all__ = ["ArrivingPart", "OpenPart", "opened_parts", "received"]
+__all__ = ["ArrivingPart", "HeldPart", "opened_parts", "received"]
 
 
-class OpenPart:
+class HeldPart:
     """A part in memory, to read. It cannot be overwritten until it is closed."""
 
     def __init__(self, label: Label, descriptor: int, *, size: int) -> None:
@@ -32,14 +32,14 @@ class OpenPart:
             os.close(self._descriptor)
             self._descriptor = -1
 
-    def __enter__(self) -> OpenPart:
+    def __enter__(self) -> HeldPart:
         return self
 
     def __exit__(self, *error: object) -> None:
         self.close()
 
 
-class ArrivingPart(OpenPart):
+class ArrivingPart(HeldPart):
     """A part whose bytes are still coming; ``wait`` says how many are there, once enough are."""
 
     def __init__(
@@ -58,14 +58,14 @@ class ArrivingPart(OpenPart):
 
 def opened_parts(
     labels: Sequence[Label], sizes: Sequence[int], *, descriptors: Sequence[int]
-) -> list[OpenPart]:
+) -> list[HeldPart]:
     """The parts that came with these descriptors, which are theirs from here on."""
     received(descriptors, len(labels))
     with ExitStack() as undo:
         for descriptor in descriptors:
             undo.callback(os.close, descriptor)
         parts = [
-            OpenPart(label, descriptor, size=size)
+            HeldPart(label, descriptor, size=size)
             for label, size, descriptor in zip(labels, sizes, descriptors, strict=True)
         ]
         undo.pop_all()

@@ -104,7 +104,7 @@ class Writings:
                 with self._lock:
                     overtaken = self._committed_order > number
                     if not overtaken:
-                        self._trouble = f"step {step}: {reason}"
+                        self._trouble = reason
                         self._troubled = order.target, places
                     self._free(places, step)
                     self._end(step)

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import signal
 import socket
 import subprocess
 import sys
@@ -35,6 +34,7 @@ from resile.checkpoint.writing.messages import (
     Written,
 )
 from resile.decoding import MsgpackDecoder
+from resile.system.exit_status import describe_exit
 
 __all__ = ["Carrier"]
 
@@ -220,7 +220,9 @@ class Carrier:
             self._process = None
             for number, pending in list(self._pending.items()):
                 pending.deaths += 1
-                failure: Failed | None = Failed(reason=f"the process that writes {_how(code)}")
+                failure: Failed | None = Failed(
+                    reason=f"the process that writes {describe_exit(code)}"
+                )
                 if isinstance(pending.order, Write) and pending.deaths < MOST_DEATHS:
                     failure = self._send(number)
                 if failure is not None:
@@ -265,7 +267,3 @@ def _is_told(order: Order, word: Finished | Progress) -> bool:
 
 def _only_publishes(order: Order) -> bool:
     return isinstance(order, Write) and order.publication is not None and not order.lengths
-
-
-def _how(code: int) -> str:
-    return f"was killed by {signal.Signals(-code).name}" if code < 0 else f"ended with {code}"

@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 
 from resile.checkpoint.fence import Claim
+from resile.groupname import MAIN_GROUP
 
 __all__ = [
     "Failed",
@@ -37,6 +38,9 @@ class Target(msgspec.Struct, frozen=True, kw_only=True):
     step: int
     attempt: str
     """The name of this try to write it: the same for all its writers and for no other."""
+
+    group: str = MAIN_GROUP
+    """Whose it is; the parts say it as well."""
 
     options: dict[str, Any] = {}
     """For storage that is not a plain folder."""

@@ -56,6 +56,9 @@ _FOREVER = 1e9
 
 Tell = Callable[[Finished | Progress], None]
 
+Series = tuple[str, str]
+"""A storage and a group: checkpoints that follow each other."""
+
 
 class Work:
     """Carries out orders and tells the owner about each."""
@@ -65,9 +68,9 @@ class Work:
         self._telling = threading.Lock()
         self._writes: queue.Queue[Callable[[], None]] = queue.Queue()
         self._publishing: dict[threading.Event, Target] = {}
-        self._lacking: dict[str, tuple[int, str]] = {}
-        """For each storage the step that could not be written, and why, if none after it was."""
-        self._reached: dict[str, int] = {}
+        self._lacking: dict[Series, tuple[int, str]] = {}
+        """For each series the step that could not be written, and why, if none after it was."""
+        self._reached: dict[Series, int] = {}
         self._said: set[str] = set()
         """What was told about old checkpoints."""
         self._moving: dict[int, threading.Event] = {}
@@ -113,13 +116,13 @@ class Work:
             sys.stderr.flush()
 
     def _note(self, order: Write, word: Finished | Progress) -> None:
-        url, step = order.target.url, order.target.step
-        if isinstance(word, Failed) and step >= self._reached.get(url, 0):
-            self._lacking[url] = step, word.reason
+        series, step = _series(order.target), order.target.step
+        if isinstance(word, Failed) and step >= self._reached.get(series, 0):
+            self._lacking[series] = step, word.reason
         elif isinstance(word, Written if order.publication is None else Published):
-            self._reached[url] = step
-            if self._lacking.get(url, (step, ""))[0] <= step:
-                self._lacking.pop(url, None)
+            self._reached[series] = step
+            if self._lacking.get(series, (step, ""))[0] <= step:
+                self._lacking.pop(series, None)
 
     def _count(self, change: int) -> None:
         with self._changed:
@@ -157,7 +160,7 @@ class Work:
         try:
             if _told(tell, lambda: self._published(target, publication, tell, overtaken)):
                 for other, older in list(self._publishing.items()):
-                    if older.url == target.url and older.step <= target.step:
+                    if _series(older) == _series(target) and older.step <= target.step:
                         other.set()
         finally:
             del self._publishing[overtaken]
@@ -166,19 +169,27 @@ class Work:
     def _published(
         self, target: Target, publication: Publication, tell: Tell, overtaken: threading.Event
     ) -> Published:
-        storage = open_storage(target.url, **target.options)
+        shelf = _shelf(target)
         try:
-            published = _publish(storage, target, publication, tell, overtaken)
+            published = _publish(shelf.storage, target, publication, tell, overtaken)
         except (PartsMissing, Superseded):
-            discard_attempt(Shelf(storage), step=target.step, attempt=target.attempt)
+            discard_attempt(shelf, step=target.step, attempt=target.attempt)
             raise
         prune_after_publishing(
-            Shelf(storage),
+            shelf,
             keep=publication.keep,
             said=self._said,
             tell=lambda text: tell(Progress(text=text)),
         )
         return published
+
+
+def _series(target: Target) -> Series:
+    return target.url, target.group
+
+
+def _shelf(target: Target) -> Shelf:
+    return Shelf(open_storage(target.url, **target.options), target.group)
 
 
 def _told(tell: Tell, action: Callable[[], Finished]) -> bool:
@@ -204,17 +215,17 @@ def _write_parts(order: Write, descriptors: list[int], tell: Tell) -> Written:
         tell(Progress(text=text))
 
     try:
-        storage = open_storage(target.url, **target.options)
+        shelf = _shelf(target)
         for descriptor, length in zip(descriptors, order.lengths, strict=True):
             with (
                 map_memory(descriptor, writable=False) as whole,
                 whole[BEGIN : BEGIN + length] as part,
             ):
                 with_room(
-                    Shelf(storage),
+                    shelf,
                     partial(
                         write_part,
-                        storage,
+                        shelf.storage,
                         part,
                         attempt=target.attempt,
                         patience=Patience(target.patience),
@@ -231,8 +242,7 @@ def _write_parts(order: Write, descriptors: list[int], tell: Tell) -> Written:
 def _discard(target: Target) -> None:
     """The parts of a checkpoint that will not be published: nobody else would."""
     with contextlib.suppress(CheckpointError):
-        shelf = Shelf(open_storage(target.url, **target.options))
-        discard_attempt(shelf, step=target.step, attempt=target.attempt)
+        discard_attempt(_shelf(target), step=target.step, attempt=target.attempt)
 
 
 def _publish(
@@ -249,6 +259,7 @@ def _publish(
         world=publication.world,
         replicas=publication.replicas,
         attempt=target.attempt,
+        group=target.group,
         job=publication.job,
         round=publication.round,
         claim=publication.claim,

@@ -12,9 +12,16 @@ import copy
 import math
 from typing import Any
 
+from resile.job.addresses import Addresses, encode_addresses
+from resile.job.naming import (
+    addresses_map_name,
+    master_pod_name,
+    master_service_name,
+    nodes_service_name,
+    token_secret_name,
+)
 from resile.job.podneeds import MASTER_VOLUMES
 from resile.job.spec import ElasticJob
-from resile.platform.kubernetes import names
 from resile.platform.kubernetes.job_secret import (
     AUTHORITY_KEY,
     CERTIFICATE_KEY,
@@ -27,15 +34,19 @@ from resile.platform.kubernetes.labels import (
     DEFAULT_CONTAINER,
     JOB,
     NODE,
+    RANK,
+    ROLE,
     master_labels,
     owner,
+    rank_labels,
 )
-from resile.platform.kubernetes.pods import merged_resources
+from resile.platform.kubernetes.pods import ADDRESSES_KEY, merged_resources
 from resile.wire.auth import AUTHORITY_VARIABLE, TOKEN_VARIABLE
 from resile.wire.endpoint import DEFAULT_PORT, EVERY_ADDRESS, Endpoint
 from resile.wire.launching import AFTER_ROUND_VARIABLE, conf_text
 
 __all__ = [
+    "addresses_map",
     "authority_variable",
     "job_secret",
     "master_endpoint",
@@ -43,6 +54,7 @@ __all__ = [
     "master_pod",
     "master_service",
     "nodes_service",
+    "rank_service",
     "token_variable",
 ]
 
@@ -55,7 +67,7 @@ _GRACE_SECONDS = 5
 def job_secret(job: ElasticJob, *, uid: str, secret: JobSecret) -> dict[str, Any]:
     """The job's token and the master's certificate: only its own pods, and whoever may read
     secrets, can talk to its master."""
-    name = names.token_secret(job.metadata.name)
+    name = token_secret_name(job)
     return {
         **_object("v1", "Secret", job, name=name, uid=uid),
         "type": "Opaque",
@@ -63,21 +75,21 @@ def job_secret(job: ElasticJob, *, uid: str, secret: JobSecret) -> dict[str, Any
     }
 
 
-def token_variable(job: str) -> dict[str, Any]:
+def token_variable(job: ElasticJob) -> dict[str, Any]:
     """How a pod is given the token."""
-    source = {"name": names.token_secret(job), "key": TOKEN_KEY}
+    source = {"name": token_secret_name(job), "key": TOKEN_KEY}
     return {"name": TOKEN_VARIABLE, "valueFrom": {"secretKeyRef": source}}
 
 
-def authority_variable(job: str) -> dict[str, Any]:
+def authority_variable(job: ElasticJob) -> dict[str, Any]:
     """How a pod is told whom to trust as its master; without a certificate, nothing."""
-    source = {"name": names.token_secret(job), "key": AUTHORITY_KEY, "optional": True}
+    source = {"name": token_secret_name(job), "key": AUTHORITY_KEY, "optional": True}
     return {"name": AUTHORITY_VARIABLE, "valueFrom": {"secretKeyRef": source}}
 
 
 def master_hosts(job: ElasticJob) -> tuple[str, ...]:
     """The names of the master's service, for its certificate."""
-    service = names.master_service(job.metadata.name)
+    service = master_service_name(job)
     spaced = f"{service}.{job.metadata.namespace}"
     return (f"{spaced}.svc", f"{spaced}.svc.cluster.local", spaced, service)
 
@@ -90,7 +102,7 @@ def master_endpoint(job: ElasticJob) -> Endpoint:
 def master_service(job: ElasticJob, *, uid: str) -> dict[str, Any]:
     """A stable address for the master, once it answers; agents try until then."""
     return {
-        **_object("v1", "Service", job, name=names.master_service(job.metadata.name), uid=uid),
+        **_object("v1", "Service", job, name=master_service_name(job), uid=uid),
         "spec": {
             "selector": master_labels(job.metadata.name),
             "ports": [_port("master")],
@@ -101,13 +113,38 @@ def master_service(job: ElasticJob, *, uid: str) -> dict[str, Any]:
 def nodes_service(job: ElasticJob, *, uid: str) -> dict[str, Any]:
     """Names for the nodes, also before they are ready: they meet before they train."""
     return {
-        **_object("v1", "Service", job, name=names.nodes_service(job.metadata.name), uid=uid),
+        **_object("v1", "Service", job, name=nodes_service_name(job), uid=uid),
         "spec": {
             "clusterIP": "None",
             "selector": {JOB: job.metadata.name, COMPONENT: NODE},
-            "ports": [_port("rendezvous")],
+            "ports": [_port("rendezvous"), *_node_ports(job)],
             "publishNotReadyAddresses": True,
         },
+    }
+
+
+def rank_service(job: ElasticJob, *, name: str, role: str, rank: int, uid: str) -> dict[str, Any]:
+    """A name for one rank, whichever pod has it."""
+    labels = rank_labels(job.metadata.name, role, rank)
+    made = _object("v1", "Service", job, name=name, uid=uid)
+    made["metadata"]["labels"] |= {ROLE: role, RANK: str(rank)}
+    ports = job.spec.roles[role].ports
+    return {
+        **made,
+        "spec": {
+            "clusterIP": "None",
+            "selector": labels,
+            "ports": [_port(name, number) for name, number in ports.items()],
+            "publishNotReadyAddresses": True,
+        },
+    }
+
+
+def addresses_map(job: ElasticJob, addresses: Addresses, *, uid: str) -> dict[str, Any]:
+    """The addresses of all nodes, which each of them has as a file."""
+    return {
+        **_object("v1", "ConfigMap", job, name=addresses_map_name(job), uid=uid),
+        "data": {ADDRESSES_KEY: encode_addresses(addresses).decode()},
     }
 
 
@@ -125,7 +162,7 @@ def master_pod(
         main["env"].append({"name": AFTER_ROUND_VARIABLE, "value": str(after_round)})
     if tls:
         _serve_tls(job, spec, main)
-    name = names.master_pod(job.metadata.name, job.spec, serial=serial)
+    name = master_pod_name(job, serial=serial)
     pod = _object("v1", "Pod", job, name=name, uid=uid)
     own, written = pod["metadata"], template.get("metadata") or {}
     own["labels"] = {**(written.get("labels") or {}), **master_labels(job.metadata.name)}
@@ -160,7 +197,7 @@ def _serve_tls(job: ElasticJob, spec: dict[str, Any], main: dict[str, Any]) -> N
     """Give the master, and it alone, the key."""
     place = MASTER_VOLUMES["tls"]
     items = [{"key": key, "path": key} for key in (CERTIFICATE_KEY, KEY_KEY)]
-    secret = {"secretName": names.token_secret(job.metadata.name), "items": items}
+    secret = {"secretName": token_secret_name(job), "items": items}
     spec["volumes"].append({"name": "tls", "secret": secret})
     main["volumeMounts"].append({"name": "tls", "mountPath": place, "readOnly": True})
     main["command"] += [
@@ -186,7 +223,7 @@ def _master_container(job: ElasticJob, main: dict[str, Any], *, image: str) -> d
     ]
     main["env"] = [
         *(main.get("env") or []),
-        token_variable(job.metadata.name),
+        token_variable(job),
         {"name": "HOME", "value": MASTER_VOLUMES["tmp"]},
     ]
     main.setdefault("ports", [{"name": "master", "containerPort": DEFAULT_PORT}])
@@ -201,8 +238,19 @@ def _master_container(job: ElasticJob, main: dict[str, Any], *, image: str) -> d
     return main
 
 
-def _port(name: str) -> dict[str, Any]:
-    return {"name": name, "port": DEFAULT_PORT, "targetPort": DEFAULT_PORT}
+def _port(name: str, number: int = DEFAULT_PORT) -> dict[str, Any]:
+    return {"name": name, "port": number, "targetPort": number}
+
+
+def _node_ports(job: ElasticJob) -> list[dict[str, Any]]:
+    """The ports of all roles. A Service has each number and each name once; roles may use one name
+    for several numbers."""
+    known = {DEFAULT_PORT: "rendezvous"}
+    for role in job.spec.roles.values():
+        for name, number in role.ports.items():
+            if number not in known:
+                known[number] = f"{name}-{number}" if name in known.values() else name
+    return [_port(name, number) for number, name in known.items() if number != DEFAULT_PORT]
 
 
 def _readiness() -> dict[str, Any]:

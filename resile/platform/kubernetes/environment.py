@@ -10,30 +10,16 @@ from resile.platform.kubernetes.attendants import (
     master_endpoint,
     token_variable,
 )
-from resile.platform.rendezvous import node_environments, roles_apart
-from resile.wire.endpoint import Endpoint
+from resile.platform.rendezvous import node_environments
 
 __all__ = ["node_variables"]
-
-APART = Endpoint("127.0.0.1", 29401)
-"""Where a node of a role that does not train with the others meets: itself."""
 
 
 def node_variables(job: ElasticJob) -> dict[str, list[dict[str, Any]]]:
     """For the nodes of each role, in Kubernetes' notation."""
-    spec, name = job.spec, job.metadata.name
-    told = node_environments(
-        name,
-        spec,
-        master=master_endpoint(job),
-        apart=dict.fromkeys(roles_apart(spec), APART),
-    )
-    secret = [token_variable(name), authority_variable(name)]
-    apart = [token_variable(name)]
+    told = node_environments(job.metadata.name, job.spec, master=master_endpoint(job))
+    secret = [token_variable(job), authority_variable(job)]
     return {
-        role: [
-            *({"name": key, "value": value} for key, value in each.items()),
-            *(apart if role in roles_apart(spec) else secret),
-        ]
+        role: [*({"name": key, "value": value} for key, value in each.items()), *secret]
         for role, each in told.items()
     }

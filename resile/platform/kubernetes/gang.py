@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from typing import Any
 
-from resile.control.ordering import nodes_up, what_it_waits_for
+from resile.control.ordering import count_nodes, what_it_waits_for
 from resile.job.cluster import GangPolicy
 from resile.job.node import LIVE, Node, NodePhase
 from resile.job.spec import ElasticJob
@@ -39,8 +39,8 @@ def gates_to_lift(
     job: ElasticJob, status: JobStatus, pods: Iterable[KubeObject]
 ) -> dict[str, list[dict[str, Any]]]:
     """The gates that are left of each pod that may go, by its name; nothing while too few exist."""
-    up = nodes_up(status.nodes)
-    due = {name for name in job.spec.roles if not what_it_waits_for(job.spec, name, up=up)}
+    counts = count_nodes(status.nodes)
+    due = {name for name in job.spec.roles if not what_it_waits_for(job.spec, name, counts=counts)}
     live = {node: pod for pod in pods if _lives(pod) and (node := node_of(pod)) is not None}
     if any(_short(job, status, role, made=live) for role in due):
         return {}

@@ -27,6 +27,7 @@ __all__ = [
     "node_labels",
     "node_of",
     "owner",
+    "rank_labels",
     "role_selector",
 ]
 
@@ -46,7 +47,12 @@ DEFAULT_CONTAINER = "kubectl.kubernetes.io/default-container"
 
 def node_labels(job: str, node: Node) -> dict[str, str]:
     """What a node's pod says of itself; :func:`node_of` reads it again."""
-    return {JOB: job, COMPONENT: NODE, ROLE: node.role, RANK: str(node.rank), ID: str(node.id)}
+    return {**rank_labels(job, node.role, node.rank), ID: str(node.id)}
+
+
+def rank_labels(job: str, role: str, rank: int) -> dict[str, str]:
+    """What the pods of all nodes that ever have a rank say of themselves."""
+    return {JOB: job, COMPONENT: NODE, ROLE: role, RANK: str(rank)}
 
 
 def master_labels(job: str) -> dict[str, str]:

@@ -12,22 +12,28 @@ import contextlib
 import logging
 import math
 from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime, timezone
 from typing import Any
 
 from resile.control.actions import Action, DeleteNode, StartNode, StopNode
 from resile.control.observed import FORBIDDEN, INVALID_SPEC
+from resile.job.addresses import Addresses
+from resile.job.naming import serial_of
 from resile.job.spec import ElasticJob
 from resile.job.status import JobStatus
 from resile.platform.kubernetes.client import KubeClient
 from resile.platform.kubernetes.errors import (
     AlreadyExists,
+    Conflict,
     Forbidden,
     KubeError,
     NotFound,
     refuses_the_object,
 )
+from resile.platform.kubernetes.facts import parse_time
 from resile.platform.kubernetes.gang import gates_to_lift
 from resile.platform.kubernetes.kinds import PODS, KubeObject
+from resile.platform.kubernetes.labels import node_of
 from resile.platform.kubernetes.observing import Outlook, PodRefusal, owned_by, owned_by_job
 from resile.platform.kubernetes.pods import node_pod
 
@@ -42,6 +48,13 @@ AT_ONCE = 8
 the client has 100 connections for all of them."""
 
 
+_ENDED = ("Succeeded", "Failed")
+
+
+class Removed(PodRefusal):
+    """The pod that had the node's name was removed just now: it can be made."""
+
+
 class ClusterPlatform:
     """The nodes of one job."""
 
@@ -53,14 +66,17 @@ class ClusterPlatform:
         uid: str,
         pods: Iterable[KubeObject],
         environments: Mapping[str, Sequence[Mapping[str, Any]]],
+        addresses: Addresses | None = None,
     ) -> None:
-        """``pods``: the job's, as far as they are known; no other is ever deleted.
-        ``environments``: what the nodes of each role are told besides the manifest's."""
+        """``pods``: the job's, as far as they are known. ``environments``: what the nodes of each
+        role are told besides the manifest's; ``addresses``: what all are told of each other."""
         self._client = client
         self._job = job
         self._uid = uid
-        self._uids = {pod["metadata"]["name"]: pod["metadata"]["uid"] for pod in pods}
+        # By node, because a replacement may have the name of a pod that is to be deleted.
+        self._uids = {node_of(pod): pod["metadata"]["uid"] for pod in pods}
         self._environments = environments
+        self._addresses = addresses
         self._turn = asyncio.Semaphore(AT_ONCE)
         self.created: list[KubeObject] = []
         """Pods that this call made."""
@@ -92,7 +108,14 @@ class ClusterPlatform:
             uid=self._uid,
             environment=self._environments[order.node.role],
             avoid=order.avoid,
+            addresses=self._addresses,
         )
+        refusal = await self._create(order, pod)
+        if isinstance(refusal, Removed):
+            refusal = await self._create(order, pod)
+        return refusal
+
+    async def _create(self, order: StartNode, pod: KubeObject) -> PodRefusal | None:
         try:
             self.created.append(await self._client.create(PODS, pod))
         except AlreadyExists:
@@ -106,8 +129,9 @@ class ClusterPlatform:
         return None
 
     async def _taken(self, order: StartNode) -> PodRefusal | None:
-        """Fine if it is ours; a pod of an earlier job of this name has to go first, and somebody
-        else's is passed by."""
+        """Fine if it is the node's; the pod of an earlier node of its rank, or of an earlier job of
+        this name, has to go first. Somebody else's is passed by, where the next node has another
+        name."""
         name = order.node.name
         try:
             pod = await self._client.get(PODS, name, self._job.metadata.namespace)
@@ -116,17 +140,41 @@ class ClusterPlatform:
         except KubeError as error:
             return PodRefusal(order.node, "NotTaken", str(error))
         if owned_by(self._uid, pod):
+            found = node_of(pod)
+            if found is not None and found.id < order.node.id:
+                return await self._replace(order, pod)
             self.created.append(pod)
             return None
         if "deletionTimestamp" in pod["metadata"] or owned_by_job(self._job.metadata.name, pod):
             why = f"another pod has the name {name}, and has to go first"
             return PodRefusal(order.node, NAME_TAKEN, why)
         why = f"a pod of somebody else has the name {name}"
-        return PodRefusal(order.node, NAME_TAKEN, why, Outlook.OTHERWISE)
+        numbered = serial_of(self._job, order.node) is not None
+        outlook = Outlook.OTHERWISE if numbered else Outlook.LATER
+        return PodRefusal(order.node, NAME_TAKEN, why, outlook)
+
+    async def _replace(self, order: StartNode, pod: KubeObject) -> PodRefusal:
+        """Remove the pod whose name and rank the node takes over. The controller has seen its node
+        ended or lost: one that has ended goes at once, any other has its grace first."""
+        name, metadata = order.node.name, pod["metadata"]
+        over = (pod.get("status") or {}).get("phase") in _ENDED
+        due = parse_time(metadata.get("deletionTimestamp"))
+        why = f"the pod {name} of the node before it has to go first"
+        if over or due is None or due <= datetime.now(timezone.utc):
+            grace = 0 if over or due is not None else math.ceil(order.grace_seconds)
+            namespace, uid = self._job.metadata.namespace, metadata["uid"]
+            try:
+                with contextlib.suppress(Conflict, NotFound):  # then the name may be free already
+                    await self._client.delete(PODS, name, namespace, grace_seconds=grace, uid=uid)
+            except KubeError as error:
+                return PodRefusal(order.node, "NotTaken", str(error))
+            if grace == 0:
+                return Removed(order.node, NAME_TAKEN, why)
+        return PodRefusal(order.node, NAME_TAKEN, why)
 
     async def _delete(self, action: StopNode | DeleteNode, grace: int) -> None:
         name, namespace = action.node.name, self._job.metadata.namespace
-        uid = self._uids.get(name)
+        uid = self._uids.get(action.node)
         if uid is None:
             return  # It was never made, or is gone; a pod of that name is somebody else's.
         try:

@@ -14,15 +14,26 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from resile.control.actions import StartNode
+from resile.groupname import GROUP_VARIABLE
+from resile.job.addresses import Addresses, Place, address_variables
 from resile.job.cluster import GangPolicy
-from resile.job.podneeds import SHARED_MEMORY, SHARED_MEMORY_PATH, has_shared_memory
-from resile.job.role import NodeResources, RoleSpec
+from resile.job.naming import addresses_map_name, hostname, nodes_service_name
+from resile.job.podneeds import (
+    ADDRESSES_PATH,
+    ADDRESSES_VOLUME,
+    SHARED_MEMORY,
+    SHARED_MEMORY_PATH,
+    has_shared_memory,
+)
+from resile.job.role import NodeResources, RoleKind, RoleSpec
 from resile.job.spec import ElasticJob
 from resile.platform.kubernetes.gang import GATED, group_labels
 from resile.platform.kubernetes.labels import DEFAULT_CONTAINER, node_labels, owner
-from resile.platform.kubernetes.names import nodes_service
 
-__all__ = ["MAIN_CONTAINER", "REASON", "merged_resources", "node_pod"]
+__all__ = ["ADDRESSES_KEY", "MAIN_CONTAINER", "REASON", "merged_resources", "node_pod"]
+
+ADDRESSES_KEY = "addresses.json"
+"""In the ConfigMap with the nodes' addresses: the name of the file."""
 
 MAIN_CONTAINER = "node"
 """Its name where the template does not give one."""
@@ -40,12 +51,14 @@ def node_pod(
     uid: str,
     environment: Sequence[Mapping[str, Any]],
     avoid: Sequence[str] = (),
+    addresses: Addresses | None = None,
 ) -> dict[str, Any]:
     """The pod to create. ``environment``: what nodes are told besides the manifest's, in
-    Kubernetes' notation; ``avoid``: machines that it should not run on."""
+    Kubernetes' notation; ``avoid``: machines that it should not run on; ``addresses``: of all
+    nodes, in a job whose nodes are told them."""
     role = job.spec.roles[order.node.role]
     template = copy.deepcopy(role.template)
-    spec = _Spec(job, role, order).filled(
+    spec = _Spec(job, role, order, addresses).filled(
         template.get("spec") or {}, environment=environment, avoid=avoid
     )
     main = spec["containers"][0]["name"]
@@ -74,10 +87,13 @@ def _metadata(
 class _Spec:
     """Fills in a pod's spec."""
 
-    def __init__(self, job: ElasticJob, role: RoleSpec, order: StartNode) -> None:
+    def __init__(
+        self, job: ElasticJob, role: RoleSpec, order: StartNode, addresses: Addresses | None
+    ) -> None:
         self._job = job
         self._role = role
         self._order = order
+        self._addresses = addresses
 
     def filled(
         self,
@@ -91,8 +107,10 @@ class _Spec:
         spec["containers"] = [self._container(main, environment), *sidecars]
         spec["restartPolicy"] = "Never"
         spec["terminationGracePeriodSeconds"] = math.ceil(order.grace_seconds)
-        spec.setdefault("hostname", order.node.name)
-        spec.setdefault("subdomain", nodes_service(self._job.metadata.name))
+        # The rank's, not the node's: others find a replacement where its predecessor was.
+        rank_host = hostname(self._job, order.node.role, order.node.rank)
+        spec["hostname"] = spec.get("hostname") or rank_host
+        spec["subdomain"] = spec.get("subdomain") or nodes_service_name(self._job)
         # Else a Service that happens to be called master would set MASTER_PORT for the training.
         spec.setdefault("enableServiceLinks", False)
         if order.priority.class_name:
@@ -106,6 +124,10 @@ class _Spec:
         _extend(spec, "imagePullSecrets", [one for one in secrets if one not in known])
         _extend(spec, "tolerations", role.tolerations)
         _extend(spec, "volumes", [*role.volumes, *self._shared_memory(main)])
+        if self._addresses is not None:
+            # Optional: a node that does not ask for the others does not wait for it.
+            source = {"name": addresses_map_name(self._job), "optional": True}
+            _extend(spec, "volumes", [{"name": ADDRESSES_VOLUME, "configMap": source}])
         if self._job.spec.gang_scheduling is GangPolicy.SCHEDULING_GATES:
             _extend(spec, "schedulingGates", [GATED])
         if avoid:
@@ -128,13 +150,47 @@ class _Spec:
         if order.working_dir is not None:
             main["workingDir"] = order.working_dir
         own = [{"name": name, "value": value} for name, value in order.env.items()]
-        main["env"] = _environment(main.get("env") or [], environment, own, _identity(order))
+        main["env"] = _environment(
+            main.get("env") or [], environment, own, _identity(order), self._told_addresses()
+        )
         main["resources"] = merged_resources(main.get("resources") or {}, order.resources)
         _extend(main, "volumeMounts", role.volume_mounts)
         if has_shared_memory(role):
             mount = {"name": SHARED_MEMORY, "mountPath": SHARED_MEMORY_PATH}
             _extend(main, "volumeMounts", [mount])
+        if self._addresses is not None:
+            file = {"name": ADDRESSES_VOLUME, "mountPath": ADDRESSES_PATH, "readOnly": True}
+            _extend(main, "volumeMounts", [file])
+        if order.ports:
+            self._listen(main)
         return main
+
+    def _listen(self, main: dict[str, Any]) -> None:
+        """Declare the role's ports, beside others that the template has, and have others wait for
+        a server until it listens."""
+        ports = self._order.ports
+        others = [
+            one
+            for one in main.get("ports") or ()
+            if one.get("name") not in ports and one.get("containerPort") not in ports.values()
+        ]
+        ours = [{"name": name, "containerPort": number} for name, number in ports.items()]
+        main["ports"] = [*others, *ours]
+        serves = self._job.spec.kind_of(self._order.node.role) is RoleKind.SERVER
+        if serves and main.get("readinessProbe") is None:
+            first = next(iter(ports.values()))
+            main["readinessProbe"] = {"tcpSocket": {"port": first}, "periodSeconds": 1}
+
+    def _told_addresses(self) -> list[dict[str, str]]:
+        if self._addresses is None:
+            return []
+        node = self._order.node
+        told = address_variables(
+            self._addresses,
+            Place(role=node.role, rank=node.rank),
+            file=f"{ADDRESSES_PATH}/{ADDRESSES_KEY}",
+        )
+        return [{"name": name, "value": value} for name, value in told.items()]
 
     def _shared_memory(self, main: Mapping[str, Any]) -> list[dict[str, Any]]:
         """DataLoader workers and NCCL need more than the 64 MB that containers get. As large as
@@ -154,6 +210,7 @@ def _identity(order: StartNode) -> list[dict[str, str]]:
         {"name": "RESILE_NODE_RANK", "value": str(order.node.rank)},
         {"name": "RESILE_NODE_ID", "value": str(order.node.id)},
         {"name": "RESILE_ROLE", "value": order.node.role},
+        *([{"name": GROUP_VARIABLE, "value": order.group}] if order.group else []),
     ]
 
 

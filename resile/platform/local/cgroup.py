@@ -21,8 +21,9 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from resile.platform.local.hierarchy import Hierarchy, Version, find_hierarchy
+from resile.platform.local.hierarchy import find_hierarchy
 from resile.platform.local.proctree import look_at
+from resile.system.cgroups import Hierarchy, Version
 
 __all__ = ["Home", "open_homes", "remove", "sweep"]
 

@@ -23,13 +23,15 @@ from typing import Any, Protocol
 import msgspec
 
 from resile.control.actions import Action, Decision, StartNode
-from resile.control.observed import MasterReport, Observed, ObservedNode
+from resile.control.observed import GroupReport, MasterState, Observed, ObservedNode
 from resile.control.policy import Policy
 from resile.control.reconcile import reconcile
+from resile.job.addresses import Addresses, has_addresses
 from resile.job.spec import ElasticJob
 from resile.job.status import DecisionNote, JobPhase, JobStatus
+from resile.platform.local.addressing import LocalAddressing
 from resile.platform.local.jobfolder import JobFolder
-from resile.platform.reports import nodes_to_come, verdict_of
+from resile.platform.reports import group_directives, nodes_to_come, reports_in
 from resile.platform.story import told_by
 from resile.wire.errors import RefusedByPeer, Unreachable, WireError
 from resile.wire.inquiry import Inquiry
@@ -92,6 +94,8 @@ class LocalController:
         self._folder = folder
         self._environments = environments
         self._manifest: dict[str, Any] = msgspec.to_builtins(job)
+        self._addressing = LocalAddressing(folder) if has_addresses(job.spec) else None
+        self._addresses: Addresses | None = None
         self._news = asyncio.Event()
         self._status = JobStatus()
         self._notes: list[DecisionNote] = []
@@ -99,11 +103,17 @@ class LocalController:
         self._told = 0
         self._published: JobStatus | None = None
         self._seen = JobPicture(name=job.metadata.name, phase="")
-        self._verdict: MasterReport | None = None
+        self._reports: dict[str, GroupReport] = {}
+        self._master = MasterState(ready=False)
         self._created = time.time()
 
     def look(self) -> None:
         """Something may have changed."""
+        self._news.set()
+
+    def tell_again(self) -> None:
+        """The master was started again, and does not know everything that it was told."""
+        self._published = None
         self._news.set()
 
     async def run(self) -> Ending:
@@ -115,6 +125,7 @@ class LocalController:
             await self._ask_master()
             decision = self._decide(nodes)
             self._write_down(decision)
+            self._address(decision)
             await self._platform.apply([self._with_environment(a) for a in decision.actions])
             await self._publish()
             ending = self._ending(decision)
@@ -131,11 +142,13 @@ class LocalController:
             except WireError as error:
                 if time.monotonic() > deadline:
                     log.warning("going on without the master: %s", error)
+                    self._master = MasterState(ready=False, problem=str(error))
                     return
                 await asyncio.sleep(ASK_AGAIN)
             else:
-                self._verdict = self._verdict or verdict_of(self._seen)
+                self._reports = {**reports_in(self._seen, self._job.spec), **self._reports}
                 self._heed(self._seen.suspend)
+                self._master = MasterState(ready=True)
                 return
 
     def _heed(self, suspend: bool | None) -> None:
@@ -149,7 +162,8 @@ class LocalController:
     def _decide(self, nodes: tuple[ObservedNode, ...]) -> Decision:
         observed = Observed(
             nodes=nodes,
-            master=self._verdict,
+            reports=self._reports,
+            master=self._master,
             wanted=self._seen.wishes,
             deleting=self._seen.deleting,
         )
@@ -162,6 +176,12 @@ class LocalController:
         self._notes += told_by(self._status, decision.status, now=_now())
         self._status = decision.status
         self._folder.write_picture(self.picture())
+
+    def _address(self, decision: Decision) -> None:
+        """Have addresses for all nodes there are to be, before one of them is started."""
+        if self._addressing is not None:
+            starting = [a.node for a in decision.actions if isinstance(a, StartNode)]
+            self._addresses = self._addressing.update(self._job, self._status, starting=starting)
 
     def picture(self) -> JobPicture:
         """The job as this controller knows it."""
@@ -180,8 +200,12 @@ class LocalController:
     def _with_environment(self, action: Action) -> Action:
         if not isinstance(action, StartNode):
             return action
-        env = {**self._environments[action.node.role], **action.env}
-        return dataclasses.replace(action, env=env)
+        env, ports = {**self._environments[action.node.role], **action.env}, action.ports
+        if self._addressing is not None and self._addresses is not None:
+            own = self._addresses.find(action.node.role, action.node.rank)
+            ports = own.ports if own is not None else {}
+            env |= self._addressing.variables(self._addresses, action.node)
+        return dataclasses.replace(action, env=env, ports=ports)
 
     async def _publish(self) -> None:
         """Tell the master, if there is anything new; what it does not take is told again."""
@@ -191,8 +215,10 @@ class LocalController:
             manifest=self._manifest,
             status=self._status,
             wanted_nodes=nodes_to_come(self._job, self._status),
+            groups=group_directives(self._job, self._status),
             first_note=self._told,
             notes=tuple(self._notes[self._told :]),
+            addresses=self._addresses,
         )
         try:
             await asyncio.to_thread(self._inquiry.publish, publication)

@@ -48,7 +48,7 @@ LEAST_DESCRIPTORS = 1024
 PROBE_TIMEOUT = 10.0
 
 EXTRAS = {
-    "kubernetes": ("lightkube", "clusters"),
+    "kubernetes": ("cryptography", "the operator"),
     "s3": ("s3fs", "s3:// checkpoints"),
     "gcs": ("gcsfs", "gs:// checkpoints"),
     "parquet": ("pyarrow", "Parquet data"),

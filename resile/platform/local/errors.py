@@ -5,14 +5,16 @@
     LocalPlatformError
     ├── CapacityError       --capacity cannot be read; a user's mistake
     ├── NotLinuxError       this machine is not Linux; a user's mistake
-    └── NoCgroupError       a memory cgroup was insisted on, and this machine has none to give
+    ├── NoCgroupError       a memory cgroup was insisted on, and this machine has none to give
+    └── NoPortError         all ports of this machine are in use
 
 A node that cannot be started is no exception: it is reported, like any other end of a node.
 """
 
 from __future__ import annotations
 
-__all__ = ["CapacityError", "LocalPlatformError", "NoCgroupError", "NotLinuxError"]
+__all__ = ["CapacityError", "LocalPlatformError", "NoCgroupError", "NoPortError"]
+__all__ += ["NotLinuxError"]
 
 
 class LocalPlatformError(Exception):
@@ -29,3 +31,7 @@ class NotLinuxError(LocalPlatformError):
 
 class NoCgroupError(LocalPlatformError):
     """Raised when cgroups were asked for by name and cannot be used; the text says why."""
+
+
+class NoPortError(LocalPlatformError):
+    """Raised when a rank needs a port and none is free."""

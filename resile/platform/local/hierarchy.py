@@ -1,48 +1,16 @@
-"""Where this process is in the machine's cgroup hierarchies.
-
-Version 1 has a hierarchy for each controller, version 2 one for all, and a machine may have both
-(memory under version 1, the rest under version 2). What the kernel shows in /proc is read here;
-nothing is changed. A container often sees only a part of a hierarchy: its mount then starts at
-the container's own cgroup, and paths have to be cut accordingly.
-"""
+"""This process's cgroups, and what they leave it. Read here; nothing is changed."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
 from decimal import Decimal
-from enum import Enum
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 
-__all__ = ["Hierarchy", "Version", "find_hierarchy", "locate", "own_limits", "read_keyed"]
+from resile.system.cgroups import Hierarchy, Version, locate
+
+__all__ = ["find_hierarchy", "own_limits", "read_keyed"]
 
 _NO_LIMIT = 2**60
 """Version 1 shows no memory limit as the greatest number that its page counter can hold."""
-
-
-class Version(Enum):
-    """The two kinds of hierarchy."""
-
-    V1 = 1
-    V2 = 2
-
-
-@dataclass(frozen=True)
-class Hierarchy:
-    """One hierarchy, and the place of this process in it."""
-
-    version: Version
-    mount: Path
-    own: Path
-    """The folder of the cgroup that this process is in."""
-
-    def upwards(self) -> Iterator[Path]:
-        """The own folder, then those above it that can be seen."""
-        folder = self.own
-        yield folder
-        while folder != self.mount:
-            folder = folder.parent
-            yield folder
 
 
 def find_hierarchy(controller: str) -> Hierarchy | None:
@@ -59,23 +27,6 @@ def find_hierarchy(controller: str) -> Hierarchy | None:
         return found
     handed_on = (_words(folder / "cgroup.controllers") for folder in found.upwards())
     return found if any(controller in names for names in handed_on) else None
-
-
-def locate(controller: str, *, mountinfo: str, membership: str) -> Hierarchy | None:
-    """The same, from the texts of /proc/self/mountinfo and /proc/self/cgroup."""
-    paths: dict[str, str] = {}
-    for line in membership.splitlines():
-        number, _, rest = line.partition(":")
-        names, _, path = rest.partition(":")
-        for name in names.split(",") if names else [number]:
-            paths[name] = path
-    for version, key, kind in ((Version.V1, controller, "cgroup"), (Version.V2, "0", "cgroup2")):
-        for root, mount, options in _mounts(mountinfo, kind):
-            if key in paths and (version is Version.V2 or controller in options):
-                own = _below(mount, root=root, path=paths[key])
-                if own is not None:
-                    return Hierarchy(version, mount, own)
-    return None
 
 
 def own_limits() -> tuple[Decimal | None, int | None]:
@@ -96,23 +47,6 @@ def read_keyed(file: Path, key: str) -> int:
     except OSError:
         return 0
     return next((int(words[1]) for words in map(str.split, lines) if words[:1] == [key]), 0)
-
-
-def _mounts(mountinfo: str, kind: str) -> Iterator[tuple[str, Path, set[str]]]:
-    """Root, mount point and options of each mount of a file system (proc(5), 3.5)."""
-    for line in mountinfo.splitlines():
-        left, _, right = line.partition(" - ")
-        fields, (found, _, options) = left.split(), (*right.split(), "", "", "")[:3]
-        if found == kind and len(fields) > 4:
-            yield fields[3], Path(fields[4]), set(options.split(","))
-
-
-def _below(mount: Path, *, root: str, path: str) -> Path | None:
-    """The folder that stands for ``path`` where only what is below ``root`` can be seen."""
-    try:
-        return mount / PurePosixPath(path).relative_to(root)
-    except ValueError:
-        return None
 
 
 def _words(file: Path) -> list[str]:

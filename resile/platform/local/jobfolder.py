@@ -3,7 +3,9 @@
 ``<state_home>/jobs/<name>`` holds the token, the master's endpoint, store and log, the nodes' logs,
 the last picture of the job (``job.json``, written before anything in it is acted on) and its story
 (``events.jsonl``). It stays when the job is over, until `resile delete` or the next `up` of that
-name. Only ``ledger`` outlives that, too: the next `up` may go on with the training of the last one.
+name. ``ledger`` and ``ports.json`` outlive that, too: the next `up` may go on with the training of
+the last one, and its nodes are found at the same ports. ``addresses.json`` tells the nodes of a job
+where the others are.
 ``up.lock`` is locked while the job's `up` lives: the kernel releases it however that ends, so a job
 whose `up` was killed is told from one that runs.
 
@@ -25,7 +27,9 @@ import msgspec
 
 from resile.decoding import DecodeError, decode_json
 from resile.ledger.lines import ENDING
+from resile.platform.local.ports import PortBook, read_ports
 from resile.regular_files import read_end, read_regular_file
+from resile.system.file_locks import is_locked
 from resile.wire.auth import AuthError, new_token, read_token, write_private
 from resile.wire.endpoint import Endpoint, EndpointError, parse_endpoint
 from resile.wire.inquiry import Inquiry
@@ -35,8 +39,16 @@ from resile.wire.views import EventView, JobPicture, LogFile
 
 __all__ = ["FolderUnusable", "JobFolder", "JobFolderError", "JobRunning", "all_jobs"]
 
-OWN_FILES = (*RUN_FILES, "endpoint", "job.json", "job.json.new", "events.jsonl")
-"""All that lies in a job's folder beside the lock, the logs and the ledger."""
+OWN_FILES = (
+    *RUN_FILES,
+    *("endpoint", "job.json", "job.json.new", "events.jsonl"),
+    *("addresses.json", "addresses.json.new"),
+)
+"""All that lies in a job's folder beside the lock, the logs, the ledger and the ports."""
+
+PORT_FILES = ("ports.json", "ports.json.new")
+PORTS_LOCK = "ports.lock"
+"""Beside the jobs' folders: held by whoever chooses ports."""
 
 LARGEST_ENDPOINT = 4096
 LARGEST_PICTURE = 64 << 20
@@ -72,6 +84,7 @@ class JobFolder:
         self.logs = self.path / "logs"
         self.ledger = self.path / "ledger"
         self.master_log = self.path / "master.log"
+        self.addresses = self.path / "addresses.json"
         self._picture = self.path / "job.json"
         self._events = self.path / "events.jsonl"
         self._endpoint = self.path / "endpoint"
@@ -85,15 +98,7 @@ class JobFolder:
 
     def running(self) -> bool:
         """Whether an `up` holds the job."""
-        with contextlib.suppress(FileNotFoundError):
-            descriptor = os.open(self._lock, os.O_RDWR)
-            try:
-                fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
-            except BlockingIOError:
-                return True
-            finally:
-                os.close(descriptor)
-        return False
+        return is_locked(self._lock)
 
     def inquiry(self) -> Inquiry | None:
         """How to ask the job's master; None before it listened for the first time."""
@@ -128,6 +133,12 @@ class JobFolder:
         """A piece of a node's output; raises FileNotFoundError if there is none of it."""
         return read_piece(self.logs, node, offset=offset)
 
+    def ports_of_others(self) -> set[int]:
+        """The ports of this user's other jobs that run on this machine."""
+        others = (job for job in all_jobs() if job.name != self.name and job.running())
+        found = (read_ports(job.path / PORT_FILES[0]) for job in others)
+        return {port for ports in found for named in ports.values() for port in named.values()}
+
     # --- writing ----------------------------------------------------------------------------
 
     @contextlib.contextmanager
@@ -142,7 +153,7 @@ class JobFolder:
     def begin(self) -> str:
         """Forget an earlier job of this name and make the folder ready; returns a new token."""
         token = new_token()
-        with self._usable():
+        with self.usable():
             self._empty()
             self.logs.mkdir(mode=0o700, exist_ok=True)
             write_private(self.token_file, token)
@@ -150,26 +161,37 @@ class JobFolder:
 
     def write_endpoint(self, endpoint: Endpoint) -> None:
         """Say where the master listens."""
-        with self._usable():
+        with self.usable():
             self._endpoint.write_text(f"{endpoint}\n")
 
     def write_picture(self, picture: JobPicture) -> None:
         """Replace the picture; a reader sees the old or the new one, never a part."""
-        draft = self.path / "job.json.new"
-        with self._usable():
-            draft.write_bytes(msgspec.json.encode(picture))
-            draft.replace(self._picture)
+        self._replace(self._picture, msgspec.json.encode(picture))
+
+    def write_addresses(self, text: bytes) -> None:
+        """Replace the nodes' addresses, in the same way."""
+        self._replace(self.addresses, text)
+
+    def port_book(self) -> PortBook:
+        """The ports of the job's ranks."""
+        return PortBook(
+            self.path / PORT_FILES[0],
+            lock=self.path.parent / PORTS_LOCK,
+            others=self.ports_of_others,
+        )
 
     def append_events(self, events: Iterable[EventView]) -> None:
         """Go on with the story."""
-        with self._usable(), open(self._events, "ab") as file:
+        with self.usable(), open(self._events, "ab") as file:
             file.writelines(msgspec.json.encode(event) + b"\n" for event in events)
 
     def remove(self) -> None:
         """Forget the job. By name and never recursively: what else lies there is not ours."""
-        with self._usable():
+        with self.usable():
             self._empty()
             _clear(self.ledger, f"*{ENDING}")
+            for name in PORT_FILES:
+                (self.path / name).unlink(missing_ok=True)
             self._lock.unlink(missing_ok=True)
         with contextlib.suppress(OSError):
             self.path.rmdir()
@@ -179,8 +201,14 @@ class JobFolder:
         for name in OWN_FILES:
             (self.path / name).unlink(missing_ok=True)
 
+    def _replace(self, file: Path, content: bytes) -> None:
+        draft = file.with_name(f"{file.name}.new")
+        with self.usable():
+            draft.write_bytes(content)
+            draft.replace(file)
+
     @contextlib.contextmanager
-    def _usable(self) -> Iterator[None]:
+    def usable(self) -> Iterator[None]:
         """A folder that cannot be used is the user's to mend."""
         try:
             yield
@@ -190,7 +218,7 @@ class JobFolder:
     def _take_lock(self) -> int:
         owner = ""
         for _ in range(LOCK_TRIES):
-            with self._usable():
+            with self.usable():
                 self.path.mkdir(parents=True, exist_ok=True, mode=0o700)
                 descriptor = os.open(self._lock, os.O_RDWR | os.O_CREAT, 0o600)
                 if _locked(descriptor) and self._is_still_there(descriptor):

@@ -14,7 +14,8 @@ from dataclasses import dataclass
 from decimal import Decimal
 from pathlib import Path
 
-from resile.platform.local.hierarchy import Version, read_keyed
+from resile.platform.local.hierarchy import read_keyed
+from resile.system.cgroups import Version
 
 __all__ = ["MemoryCgroup", "limit_cpu"]
 

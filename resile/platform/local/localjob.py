@@ -23,9 +23,9 @@ from resile.platform.local.masterprocess import MasterProcess
 from resile.platform.local.newsreader import NewsReader
 from resile.platform.local.platform import LocalPlatform
 from resile.platform.local.usagemeter import UsageMeter
-from resile.platform.rendezvous import node_environments, roles_apart
+from resile.platform.rendezvous import node_environments
 from resile.wire.auth import TOKEN_FILE_VARIABLE, TOKEN_VARIABLE
-from resile.wire.endpoint import Endpoint, free_port
+from resile.wire.endpoint import Endpoint
 from resile.wire.errors import WireError
 from resile.wire.inquiry import Inquiry
 from resile.wire.picture import ended_picture
@@ -104,7 +104,7 @@ class LocalJob:
         )
         news = NewsReader(self._inquiry, self._heard)
         news.start()
-        keeping = asyncio.create_task(self._master.keep())
+        keeping = asyncio.create_task(self._master.keep(restarted=self._controller.tell_again))
         measuring = asyncio.create_task(self._tell_usage(self._inquiry))
         end = Ending.FAILED
         try:
@@ -171,12 +171,10 @@ class LocalJob:
                 await asyncio.to_thread(inquiry.tell_usage, meter.read(time.monotonic()))
 
     def _environments(self, endpoint: Endpoint) -> dict[str, dict[str, str]]:
-        apart = {role: Endpoint("127.0.0.1", free_port()) for role in roles_apart(self._job.spec)}
         return node_environments(
             self._job.metadata.name,
             self._job.spec,
             master=endpoint,
-            apart=apart,
             ledger=None if FOLDER_VARIABLE in os.environ else self._folder.ledger.absolute(),
         )
 

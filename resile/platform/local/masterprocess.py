@@ -11,7 +11,7 @@ import logging
 import os
 import subprocess
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from resile.job.elasticity import Elasticity
@@ -58,13 +58,15 @@ class MasterProcess:
         )
         return self.endpoint
 
-    async def keep(self) -> None:
-        """Start it again whenever it ends; raises :class:`MasterFailed` when that is hopeless."""
+    async def keep(self, *, restarted: Callable[[], None]) -> None:
+        """Start it again whenever it ends, and call ``restarted`` when it listens; raises
+        :class:`MasterFailed` when that is hopeless."""
         while True:
             code = await self._ended()
             self.restarts += 1
             log.debug("the master ended with %s: starting it again", code)
             await self._start_again()
+            restarted()
 
     async def stop(self) -> None:
         """Ask it to go, and end it if it does not. Cancel :meth:`keep` before."""

@@ -5,8 +5,9 @@ gets the first of these that is possible:
 
 1. It starts, if it fits into the free room.
 2. It waits for nodes that are leaving already, if it will fit once they have left.
-3. Running nodes of lower priority are preempted for it: those of the lowest priorities that are
-   enough, and of these as few as possible. None, if not even all of them would be enough.
+3. Running nodes of lower priority are preempted for it: the lowest priority first, of equals the
+   newest, until it fits; those without whom it fits as well are spared. None, if not even all of
+   them would be enough.
 4. It waits, and holds nobody up: one behind it that fits is started.
 
 Room that is being made for a node (2 and 3) is kept for it; a node behind it that took some of it
@@ -19,17 +20,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from heapq import nlargest
-from itertools import pairwise
 
 from resile.platform.local.capacity import Capacity, cores_text, memory_text
 
 __all__ = ["Claim", "Placement", "Preemption", "place"]
-
-MOST_SELECTIONS = 64
-"""How many selections of equally many nodes are compared when some have to be preempted. The
-smallest is found for certain up to 8 nodes that all differ, and for any number of a few kinds; the
-bound keeps the choice among 40 nodes that all differ at a quarter of a second."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -100,53 +94,23 @@ def place(
 
 def choose_victims(
     claim: Claim, running: Sequence[Claim], *, later: Capacity
-) -> tuple[Claim, ...] | None:
+) -> list[Claim] | None:
     """Whom to preempt for ``claim``: nobody if ``later`` is enough, None if all were too few.
 
     ``running`` is in the order in which nodes are preempted.
     """
-    if later.holds(claim.request):
-        return ()
-    lower = [victim for victim in running if victim.priority < claim.priority]
-    for level in sorted({victim.priority for victim in lower}):
-        eligible = [victim for victim in lower if victim.priority <= level]
-        if (later + _total(eligible)).holds(claim.request):
-            return _fewest(eligible, later=later, wanted=claim.request)
-    return None
-
-
-def _fewest(eligible: Sequence[Claim], *, later: Capacity, wanted: Capacity) -> tuple[Claim, ...]:
-    """The smallest selection that makes enough room; all of ``eligible`` together are enough.
-
-    Selections grow by one node at a time; for each number of nodes, those that make the same room
-    are one. Nodes of a role all ask for the same, so few are left. Should there be very many, the
-    most promising are followed up, and the selection may be larger than it has to be.
-    """
-    by_count: list[dict[Capacity, tuple[Claim, ...]]] = [{_up_to(wanted, later): ()}]
-    for victim in eligible:
-        by_count.append({})
-        for fewer, more in reversed(list(pairwise(by_count))):
-            for room, chosen in fewer.items():
-                more.setdefault(_up_to(wanted, room + victim.request), (*chosen, victim))
-        enough = next((n for n, rooms in enumerate(by_count) if wanted in rooms), len(by_count))
-        by_count = [_most_promising(rooms, wanted) for rooms in by_count[: enough + 1]]
-    return by_count[-1][wanted]
-
-
-def _most_promising(
-    rooms: dict[Capacity, tuple[Claim, ...]], wanted: Capacity
-) -> dict[Capacity, tuple[Claim, ...]]:
-    if len(rooms) <= MOST_SELECTIONS:
-        return rooms
-
-    def filled(room: Capacity) -> float:
-        return float(room.cpu / (wanted.cpu or 1)) + room.memory / (wanted.memory or 1)
-
-    return {room: rooms[room] for room in nlargest(MOST_SELECTIONS, rooms, key=filled)}
-
-
-def _up_to(most: Capacity, room: Capacity) -> Capacity:
-    return Capacity(min(most.cpu, room.cpu), min(most.memory, room.memory))
+    chosen: list[Claim] = []
+    for victim in running:
+        if (later + _total(chosen)).holds(claim.request) or victim.priority >= claim.priority:
+            break
+        chosen.append(victim)
+    if not (later + _total(chosen)).holds(claim.request):
+        return None
+    for victim in reversed(chosen):
+        others = [other for other in chosen if other is not victim]
+        if (later + _total(others)).holds(claim.request):
+            chosen = others
+    return chosen
 
 
 def _total(claims: Sequence[Claim]) -> Capacity:

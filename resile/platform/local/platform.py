@@ -30,6 +30,7 @@ from resile.platform.local.errors import NotLinuxError
 from resile.platform.local.guard import MemoryGuard
 from resile.platform.local.limits import Fence, Limiter, MemoryEnforcement
 from resile.platform.local.placement import Preemption, place
+from resile.platform.local.probe import accept_connections
 from resile.platform.local.process import End, NodeProcess
 from resile.platform.local.proctree import look
 from resile.platform.local.program import NoCommandError, program_of
@@ -41,6 +42,10 @@ __all__ = ["LocalPlatform"]
 
 CLOSE_MARGIN = 5.0
 """Seconds beyond all graces after which ``close`` gives a warden up: its node cannot be killed."""
+
+FIRST_PROBE, LAST_PROBE, PROBES_SLOW_BY = 0.02, 0.5, 1.5
+"""Seconds between two looks whether a node's ports accept connections. Most listen within a second
+of their start, and others wait for them; one that loads a large model is not to be bothered."""
 
 log = logging.getLogger("resile.platform")
 
@@ -200,7 +205,7 @@ class LocalPlatform:
 
     def _start(self, record: NodeRecord) -> bool:
         record.state = State.STARTING
-        record.fence = self._limiter.fence(record.order.node.name, record.order.resources)
+        record.fence = self._limiter.fence(self._fence_name(record), record.order.resources)
         try:
             program = program_of(
                 record.order,
@@ -219,12 +224,34 @@ class LocalPlatform:
         self._guard.wake()
         return True
 
+    def _fence_name(self, record: NodeRecord) -> str:
+        """The node's name; with its id where it has taken over the name of another, whose cgroup
+        may still be there."""
+        node = record.order.node
+        shared = [one for one in self._records.values() if one.order.node.name == node.name]
+        return node.name if len(shared) == 1 else f"{node.name}.{node.id}"
+
     # --- what happens to nodes --------------------------------------------------------------
 
     def _has_started(self, record: NodeRecord) -> None:
         record.state = State.RUNNING
         record.started_at = _now()
+        record.ready = not record.order.ports
+        if not record.ready:
+            self._chore(self._await_ready(record))
         self._publish()
+
+    async def _await_ready(self, record: NodeRecord) -> None:
+        """Until all its ports accept connections, or it has ended."""
+        ports = tuple(record.order.ports.values())
+        pause = FIRST_PROBE
+        while record.state is State.RUNNING:
+            if await accept_connections(ports):
+                record.ready = True
+                self._publish()
+                return
+            await asyncio.sleep(pause)
+            pause = min(pause * PROBES_SLOW_BY, LAST_PROBE)
 
     def _has_ended(self, record: NodeRecord, end: End) -> None:
         record.out_of_memory = record.out_of_memory or record.fence.why_out_of_memory(lambda: [])

@@ -8,13 +8,22 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from resile.control.actions import StartNode
+from resile.groupname import GROUP_VARIABLE
+from resile.job.addresses import ADDRESSES_VARIABLE, HOST_VARIABLE, PORT_PREFIX
 from resile.platform.local.process import Program
 from resile.wire.auth import TOKEN_VARIABLE
 
 __all__ = ["NoCommandError", "program_of"]
 
 _OURS = "resile"
-_OF_ANOTHER_JOB = ("PET_", "RESILE_NODE_")
+_OF_ANOTHER_JOB = (
+    "PET_",
+    "RESILE_NODE_",
+    ADDRESSES_VARIABLE,
+    GROUP_VARIABLE,
+    HOST_VARIABLE,
+    PORT_PREFIX,
+)
 
 
 class NoCommandError(Exception):
@@ -63,4 +72,5 @@ def _identity(order: StartNode) -> dict[str, str]:
         "RESILE_NODE_RANK": str(order.node.rank),
         "RESILE_NODE_ID": str(order.node.id),
         "RESILE_ROLE": order.node.role,
+        GROUP_VARIABLE: order.group,
     }

@@ -52,6 +52,9 @@ class NodeRecord:
     started_at: datetime | None = None
     ended_at: datetime | None = None
     exit: NodeExit | None = None
+    ready: bool = False
+    """It runs, and all its ports have accepted a connection."""
+
     cpu_seconds: float = 0.0
     """The most that was measured."""
 
@@ -92,6 +95,7 @@ class NodeRecord:
             started_at=self.started_at,
             ended_at=self.ended_at,
             stopping=self.leaving is not None and self.state is not State.ENDED,
+            ready=self.ready and self.state is State.RUNNING,
         )
 
     def _phase(self) -> NodePhase:

@@ -18,6 +18,7 @@ import msgspec
 import torch.distributed as dist
 
 from resile.decoding import decode_msgpack
+from resile.groupname import MAIN_GROUP, group_in
 
 __all__ = ["Agreement", "Place", "connect_early", "open_agreement"]
 
@@ -44,6 +45,8 @@ class Place:
     """The same for all rounds that are counted together; empty where nobody counts them."""
 
     job: str = ""
+    group: str = MAIN_GROUP
+    """Those whom it trains with, of the job."""
 
     @classmethod
     def from_environment(cls) -> Place:
@@ -62,6 +65,7 @@ class Place:
             round=number("RESILE_ROUND", number("TORCHELASTIC_RESTART_COUNT", 0)),
             run=os.environ.get("RESILE_RUN", ""),
             job=os.environ.get("TORCHELASTIC_RUN_ID", ""),
+            group=group_in(os.environ),
         )
 
     @property

@@ -6,6 +6,7 @@ from typing import Any
 
 import msgspec
 
+from resile.groupname import is_group
 from resile.train.checkpoint.policy import Auto
 
 __all__ = ["check_arguments"]
@@ -16,6 +17,7 @@ def check_arguments(
     checkpoint_every: int | None,
     keep: int,
     storage_options: dict[str, Any] | None,
+    group: str | None = None,
 ) -> None:
     """Raise ValueError for what cannot be, with the argument's name and what would be right."""
     try:
@@ -28,6 +30,8 @@ def check_arguments(
         raise ValueError(f"every is a number of steps, 1 or more, or Auto(); not {every!r}")
     if not _is_count(keep, least=0):
         raise ValueError(f"keep is how many checkpoints stay, 0 for all; not {keep!r}")
+    if group and not is_group(group):
+        raise ValueError(f"group is the name of a group, '' for the main one; not {group!r}")
     if checkpoint_every is None:
         return
     if not _is_count(checkpoint_every, least=1):

@@ -12,9 +12,11 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import msgspec
 import torch
 
 from resile.checkpoint.part import PartHeader, PartKind, PartLayout, Slice, lay_out
+from resile.groupname import MAIN_GROUP
 from resile.train.checkpoint.dtypes import TYPES
 from resile.train.checkpoint.encoding import STATELESS, encode
 from resile.train.checkpoint.rng import random_states
@@ -77,6 +79,7 @@ class Capture:
         world: int = 1,
         local_rank: int = 0,
         local_world: int = 1,
+        group: str = MAIN_GROUP,
         trust: bool = False,
         classes: ScriptClasses | None = None,
     ) -> None:
@@ -86,6 +89,7 @@ class Capture:
         self._world = world
         self._local_rank = local_rank
         self._local_world = local_world
+        self._group = group or msgspec.UNSET
         self._trust = trust
         self._classes = classes or ScriptClasses()
         self._names = Names()
@@ -114,6 +118,7 @@ class Capture:
                     world=self._world,
                     slices=mine,
                     values=tree.values if self._local_rank == 0 else None,
+                    written_group=self._group,
                 ),
                 tensors,
             ),
@@ -126,6 +131,7 @@ class Capture:
                     world=self._world,
                     slices=own,
                     values=values,
+                    written_group=self._group,
                 ),
                 tensors,
             ),

@@ -35,6 +35,7 @@ from resile.checkpoint.keeping import (
 )
 from resile.checkpoint.ownership import TAKE_OVER_VARIABLE, is_taken, names_a_job, refusal
 from resile.checkpoint.storage import Storage, open_storage
+from resile.groupname import told_group
 from resile.train.checkpoint.agreement import Agreement, Place, connect_early, open_agreement
 from resile.train.checkpoint.arguments import check_arguments
 from resile.train.checkpoint.choosing import Source
@@ -74,8 +75,9 @@ class Checkpointer:
     checkpoints on storage, a multiple of ``every``; every snapshot if not given. ``keep``: how many
     checkpoints stay on storage, 0 for all. ``trust``: unpickle what the state needs unpickled.
     ``storage_options``: for the storage's driver, also in the process that writes: plain values.
-    ``take_over``: train in a folder that holds another job's checkpoints. ``quiet``: say nothing of
-    ordinary things.
+    ``take_over``: train in a folder that holds another job's checkpoints. ``group``: look at the
+    checkpoints of another group of the job ('' is the main one) than the worker's own, for instance
+    to evaluate them; such a Checkpointer only restores. ``quiet``: say nothing of ordinary things.
     """
 
     def __init__(
@@ -88,9 +90,10 @@ class Checkpointer:
         trust: bool = False,
         storage_options: dict[str, Any] | None = None,
         take_over: bool = False,
+        group: str | None = None,
         quiet: bool = False,
     ) -> None:
-        check_arguments(every, checkpoint_every, keep, storage_options)
+        check_arguments(every, checkpoint_every, keep, storage_options, group)
         self._using = threading.RLock()
         self._every = every
         self._checkpoint_every = checkpoint_every
@@ -103,7 +106,10 @@ class Checkpointer:
         if directory is not None:
             self._storage = open_storage(os.fspath(directory), **self._storage_options)
         self._place = Place.from_environment()
-        self._memory: SnapshotMemory | None = _open_memory(self._place, self._tell)
+        self._group = self._place.group if group is None else group
+        self._memory: SnapshotMemory | None = None
+        if not self._only_looks:
+            self._memory = _open_memory(self._place, self._tell)
         self._store = connect_early(self._place)
         self._agreement: Agreement | None = None
         self._saver: Saver | None = None
@@ -144,6 +150,7 @@ class Checkpointer:
             agreement=self._agreement,
             memory=self._memory,
             storage=self._storage,
+            group=self._group,
             strict=strict,
             trust=self._trust,
         )
@@ -153,9 +160,15 @@ class Checkpointer:
             self._costs.seconds = record["seconds"]
             self._costs.failures = int(record["failures"]) + 1
             tell_random_states(state.values())
-        self._begin(step)
+        if not self._only_looks:
+            self._begin(step)
         self._say_resumed()
         return step
+
+    @property
+    def _only_looks(self) -> bool:
+        """Whether these are another group's checkpoints, in which this worker trains nothing."""
+        return self._group != self._place.group
 
     def _begin(self, step: int) -> None:
         """Training goes on from ``step``."""
@@ -171,6 +184,7 @@ class Checkpointer:
                 step=step,
                 job=self._place.job,
                 time=0.0,
+                group=self._place.group,
             )
         if self._memory is not None:
             page = self._memory.resumed(step, next=self._next_node())
@@ -207,11 +221,13 @@ class Checkpointer:
             resumed = self.resumed
             owner, job = resumed.owner, self._place.job
             whose = f" of job '{owner}'" if owner != job and names_a_job(owner) else ""
+            whose += f" of {told_group(self._group)}" if self._only_looks else ""
             self._tell(
                 f"resumed at step {resumed.step}{whose} from {resumed.source.value} "
                 f"in {resumed.seconds:.3f} s"
             )
-            report_resumed(resumed.step, resumed.source.value)
+            if not self._only_looks:
+                report_resumed(resumed.step, resumed.source.value)
 
     # --- saving -----------------------------------------------------------------------------
 
@@ -297,6 +313,12 @@ class Checkpointer:
     def _claim_folder(self) -> None:
         """Before the first step that is saved: who only restores leaves the folder as it is. All
         workers come to the same answer, from what ``restore`` found."""
+        if self._only_looks:
+            raise RuntimeError(
+                f"this Checkpointer looks at {told_group(self._group)}'s checkpoints and saves "
+                f"none: this worker is in {told_group(self._place.group)}. Use another one for its "
+                "own state, without group="
+            )
         if self._claimed or self._storage is None or self._claim is None:
             return
         owner, job = self.resumed.owner, self._place.job
@@ -420,6 +442,7 @@ def _open_memory(place: Place, tell: Any) -> SnapshotMemory:
         world=place.world,
         nproc=place.local_world,
         round=place.round,
+        group=place.group,
     )
     with contextlib.suppress(KeeperError):
         if client := KeeperClient.from_environment(worker):

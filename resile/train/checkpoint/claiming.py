@@ -24,7 +24,7 @@ def make_claim_beside(storage: Storage, mine: Claim, *, warn: Callable[[str], No
     def make() -> None:
         try:
             fence = claim(storage, mine)
-            remove_remains(Shelf(storage))  # of rounds that are over now
+            remove_remains(Shelf(storage, mine.group))  # of rounds that are over now
         except CheckpointError:
             return
         if why := fence.superseded(mine.attempt, mine.step + 1):

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Protocol
 
-from resile.checkpoint.part import PartKind
+from resile.checkpoint.part import PartKind, part_name
 
 __all__ = ["PartLabel", "is_complete", "missing_parts", "replica_count"]
 
@@ -40,14 +40,20 @@ def missing_parts(labels: Iterable[PartLabel]) -> tuple[str, ...]:
         return ("every part",)
     world = held[0].world
     ranks = {one.index for one in held if one.kind is PartKind.RANK and one.count == world}
-    absent = [_name(PartKind.RANK, index, world) for index in range(world) if index not in ranks]
+    absent = [
+        part_name(PartKind.RANK, index, world) for index in range(world) if index not in ranks
+    ]
     count = replica_count(held)
     if count is None:
         return (*absent, "the replica parts of any node")
     copies = _replicas(held)[count]
     return (
         *absent,
-        *(_name(PartKind.REPLICA, index, count) for index in range(count) if index not in copies),
+        *(
+            part_name(PartKind.REPLICA, index, count)
+            for index in range(count)
+            if index not in copies
+        ),
     )
 
 
@@ -63,7 +69,3 @@ def _replicas(labels: Iterable[PartLabel]) -> dict[int, set[int]]:
         if one.kind is PartKind.REPLICA:
             held.setdefault(one.count, set()).add(one.index)
     return held
-
-
-def _name(kind: PartKind, index: int, count: int) -> str:
-    return f"{kind.value}-{index:05d}-of-{count:05d}"

@@ -17,18 +17,18 @@ from contextlib import ExitStack
 from functools import partial
 
 from resile.checkpoint.errors import CheckpointError, NoCheckpoint, NoRoom, PartDamaged
-from resile.checkpoint.keeping import KeeperError, Label, SnapshotMemory
-from resile.checkpoint.keeping import OpenPart as HeldPart
+from resile.checkpoint.keeping import HeldPart, KeeperError, Label, SnapshotMemory
 from resile.checkpoint.part import PartHeader, PartLayout, read_header
+from resile.checkpoint.readable_part import ReadablePart
+from resile.groupname import told_group
 from resile.train.checkpoint.choosing import Choice, Needed, in_turn, wanted_by
-from resile.train.checkpoint.sources import OpenPart
 
 __all__ = ["DistantPart", "MemoryPart", "open_held"]
 
 
 def open_held(
     memory: SnapshotMemory, choice: Choice, *, node: int, opened: ExitStack
-) -> list[OpenPart]:
+) -> list[ReadablePart]:
     """All parts that a worker of ``node`` (a group rank) needs to look at; ``opened`` closes them.
 
     Raises KeeperError or NoCheckpoint if some cannot be had, PartDamaged if one is another than it
@@ -172,9 +172,13 @@ def _described(data: memoryview, label: Label) -> tuple[PartHeader, PartLayout]:
     """What a part says of itself, which must be what it was asked for as."""
     header, layout = read_header(data, source=label.name)
     place = label.place
-    said = (header.kind, header.index, header.count, header.step, header.world)
-    if said != (place.kind, place.index, place.count, label.step, label.world):
-        raise PartDamaged(f"{label.name} says that it is step {header.step} of {header.name}")
+    said = (header.group, header.kind, header.index, header.count, header.step, header.world)
+    meant = (place.group, place.kind, place.index, place.count, label.step, label.world)
+    if said != meant:
+        whose = f" of {told_group(header.group)}" if header.group != place.group else ""
+        raise PartDamaged(
+            f"{label.name} says that it is step {header.step} of {header.name}{whose}"
+        )
     return header, layout
 
 

@@ -13,11 +13,12 @@ from typing import Any
 import torch
 
 from resile.checkpoint.errors import PartDamaged
+from resile.checkpoint.readable_part import ReadablePart
 from resile.train.checkpoint import arrays
 from resile.train.checkpoint.draft import Draft
 from resile.train.checkpoint.dtypes import TYPES
 from resile.train.checkpoint.script_classes import fields_of, is_record
-from resile.train.checkpoint.sources import OpenPart, read_elements
+from resile.train.checkpoint.sources import read_elements
 from resile.train.checkpoint.values import Path
 
 __all__ = ["InPlace", "Made", "OfRank", "tensors_by_path"]
@@ -69,7 +70,7 @@ class InPlace:
 class OfRank:
     """The tensors that belong to one rank alone, read at once: they are small."""
 
-    def __init__(self, part: OpenPart) -> None:
+    def __init__(self, part: ReadablePart) -> None:
         self._part = part
 
     def tensor(self, name: str, _path: Path) -> Any:

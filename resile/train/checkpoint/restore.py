@@ -17,12 +17,13 @@ from torch import nn
 from torch.optim import Optimizer
 
 from resile.checkpoint.errors import PartDamaged
+from resile.checkpoint.readable_part import ReadablePart
 from resile.train.checkpoint.draft import Draft, Turn
 from resile.train.checkpoint.optimizer_loading import draft_optimizer
 from resile.train.checkpoint.resolvers import InPlace, Made, OfRank, tensors_by_path
 from resile.train.checkpoint.rng import Stream, is_generator, set_random_states
 from resile.train.checkpoint.script_classes import class_name, fields_of, is_record, put_back
-from resile.train.checkpoint.sources import OpenPart, Sources
+from resile.train.checkpoint.sources import Sources
 from resile.train.checkpoint.tree import PER_RANK, Names, find_modules, has_state, is_per_rank
 from resile.train.checkpoint.values import Path, Sort, decode, entries, named, record, tagged
 
@@ -43,7 +44,7 @@ class Restored:
 
 def restore(
     state: dict[str, Any],
-    parts: Iterable[OpenPart],
+    parts: Iterable[ReadablePart],
     *,
     rank: int = 0,
     strict: bool = True,
@@ -73,7 +74,7 @@ def _random_states(sources: Sources, rank: int) -> dict[str, Any] | None:
     return found
 
 
-def _values_of(part: OpenPart, entry: str) -> Any:
+def _values_of(part: ReadablePart, entry: str) -> Any:
     """An entry of a rank part's values."""
     values = part.header.values
     if not isinstance(values, dict) or not isinstance(values.get(entry), dict):
@@ -187,7 +188,7 @@ class _Restoration:
             state = self._decode_of_rank(ranks[self._rank], named(path))
             self._draft.later(Turn.OBJECT, path, partial(value.load_state_dict, state))
 
-    def _decode_of_rank(self, part: OpenPart, path: str) -> Any:
+    def _decode_of_rank(self, part: ReadablePart, path: str) -> Any:
         objects = _values_of(part, "objects")
         if path not in objects:
             raise PartDamaged(f"{part.header.name} has no state of {path}")

@@ -27,9 +27,11 @@ from resile.checkpoint.errors import (
 from resile.checkpoint.fence import Fence
 from resile.checkpoint.keeping import KeeperError, SnapshotMemory
 from resile.checkpoint.patience import Patience, insist
+from resile.checkpoint.readable_part import ReadablePart
 from resile.checkpoint.shelf import Checkpoint, Depth, Shelf
 from resile.checkpoint.storage import Storage
 from resile.checkpoint.stored_part import StoredPart
+from resile.groupname import MAIN_GROUP
 from resile.train.checkpoint.agreement import Agreement
 from resile.train.checkpoint.choosing import (
     Choice,
@@ -42,7 +44,6 @@ from resile.train.checkpoint.choosing import (
 from resile.train.checkpoint.errors import StateMismatch
 from resile.train.checkpoint.held_parts import open_held
 from resile.train.checkpoint.restore import restore
-from resile.train.checkpoint.sources import OpenPart
 
 __all__ = ["Resumed", "Verdict", "resume"]
 
@@ -83,13 +84,17 @@ def resume(
     agreement: Agreement,
     memory: SnapshotMemory | None,
     storage: Storage | None,
+    group: str = MAIN_GROUP,
     strict: bool,
     trust: bool,
 ) -> Resumed:
-    """Put the newest consistent state back into ``state``; the same step on all workers."""
+    """Put the newest consistent state of a group back into ``state``; the same step on all workers.
+
+    ``memory`` is that of the same group, or None.
+    """
     started = time.monotonic()
     nodes = _exchange_inventories(agreement, memory)
-    shelf = None if storage is None else Shelf(storage)
+    shelf = None if storage is None else Shelf(storage, group)
     problems: list[str] = []
     refused: set[Key] = set()
     while True:
@@ -217,7 +222,7 @@ def _common_verdict(agreement: Agreement, turn: int, mine: Verdict) -> Verdict:
     return agreement.decide(f"verdicts/{turn}", judge, Verdict)
 
 
-def _let_go_of(parts: list[OpenPart]) -> None:
+def _let_go_of(parts: list[ReadablePart]) -> None:
     """Later, beside training: to take small pages out of a process takes as long as copying."""
     later = threading.Timer(LET_GO_AFTER, parts.clear)
     later.daemon = True
@@ -239,7 +244,7 @@ class _Reading:
         self, state: dict[str, Any], choice: Choice, *, strict: bool, trust: bool
     ) -> Verdict:
         """Put it back; says what went wrong rather than raising, so that nobody is left waiting."""
-        parts: list[OpenPart] = []
+        parts: list[ReadablePart] = []
         try:
             with ExitStack() as opened:
                 parts += self._parts(choice, opened)
@@ -253,7 +258,7 @@ class _Reading:
             _let_go_of(parts)
         return Verdict()
 
-    def _parts(self, choice: Choice, opened: ExitStack) -> list[OpenPart]:
+    def _parts(self, choice: Choice, opened: ExitStack) -> list[ReadablePart]:
         if choice.source is Source.MEMORY:
             if self._memory is None:
                 raise NoCheckpoint("this node has no snapshots")

@@ -78,14 +78,10 @@ class Saver:
             world=place.world,
             local_rank=place.local_rank,
             local_world=place.local_world,
+            group=place.group,
             trust=trust,
             classes=classes,
         )
-
-    @property
-    def has_memory(self) -> bool:
-        """Whether snapshots are possible; once there was no room there is none any more."""
-        return self._memory is not None
 
     def reserve(self, state: Mapping[str, Any], *, step: int) -> None:
         """Have the memory ready before the first snapshot is due."""
@@ -119,7 +115,8 @@ class Saver:
         reached = status.committed if self._place.rank == 0 else status.written
         if reached == step and status.troubled_step != step:
             return ""
-        return status.trouble.removeprefix(f"step {step}: ") or "the log of its agent says why"
+        why = status.trouble if status.troubled_step == step else status.trouble_line
+        return why or "the log of its agent says why"
 
     @property
     def _try(self) -> str:
@@ -190,13 +187,14 @@ class Saver:
         """Without snapshots: write to storage now, one part at a time."""
         assert self._storage is not None
         self._written_here, self._trouble_here = step, ""
+        shelf = Shelf(self._storage, self._place.group)
         try:
             for kind, portion in _portions(captured):
                 if kind in self._kinds():
                     buffer = memoryview(bytearray(portion.size))
                     portion.write(buffer)
                     write = partial(write_part, self._storage, buffer, attempt=self._try)
-                    with_room(Shelf(self._storage), write, tell=self._warn)
+                    with_room(shelf, write, tell=self._warn)
             if publication := self._publication():
                 publish(
                     self._storage,
@@ -204,13 +202,12 @@ class Saver:
                     world=publication.world,
                     replicas=publication.replicas,
                     attempt=self._try,
+                    group=self._place.group,
                     job=publication.job,
                     round=publication.round,
                     claim=publication.claim,
                 )
-                prune_after_publishing(
-                    Shelf(self._storage), keep=self._keep, said=self._said, tell=self._warn
-                )
+                prune_after_publishing(shelf, keep=self._keep, said=self._said, tell=self._warn)
         except CheckpointError as error:
             self._trouble_here = str(error)
             self._warn(f"no checkpoint of step {step}: {error}")

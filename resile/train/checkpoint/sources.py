@@ -20,22 +20,12 @@ from typing import Any, Protocol, runtime_checkable
 import torch
 
 from resile.checkpoint.errors import NoCheckpoint, PartDamaged
-from resile.checkpoint.part import PartHeader, PartKind, PartLayout, Placed
+from resile.checkpoint.part import PartKind, Placed
+from resile.checkpoint.readable_part import ReadablePart
 from resile.train.checkpoint.completeness import missing_parts, replica_count
 from resile.train.checkpoint.dtypes import TYPES
 
-__all__ = ["Chunk", "Distant", "OpenPart", "Sources", "Stored", "bring", "read_elements"]
-
-
-class OpenPart(Protocol):
-    """A part that can be read, in memory or on storage."""
-
-    @property
-    def header(self) -> PartHeader: ...
-    @property
-    def layout(self) -> PartLayout: ...
-    def read(self, begin: int, end: int) -> memoryview:
-        """Bytes from the part's beginning; without a copy where it is in memory."""
+__all__ = ["Chunk", "Distant", "Sources", "Stored", "bring", "read_elements"]
 
 
 @runtime_checkable
@@ -43,14 +33,14 @@ class Distant(Protocol):
     """A part whose bytes are elsewhere until they are needed."""
 
     def bring(self) -> None:
-        """Have them begin to come; raises what :meth:`OpenPart.read` would raise later."""
+        """Have them begin to come; raises what :meth:`ReadablePart.read` would raise later."""
 
 
 @dataclass(frozen=True, eq=False)
 class Chunk:
     """A piece of a tensor and where its bytes are."""
 
-    part: OpenPart
+    part: ReadablePart
     place: Placed
     offsets: tuple[int, ...]
 
@@ -97,7 +87,7 @@ class Stored:
 class Sources:
     """All parts of one step. Raises :class:`NoCheckpoint` if some that are needed are not there."""
 
-    def __init__(self, parts: Iterable[OpenPart]) -> None:
+    def __init__(self, parts: Iterable[ReadablePart]) -> None:
         opened = list(parts)
         steps = sorted({part.header.step for part in opened})
         absent = missing_parts([part.header for part in opened])
@@ -133,7 +123,7 @@ class Sources:
                 "did the ranks save different states?"
             ) from None
 
-    def _add(self, name: str, place: Placed, part: OpenPart) -> None:
+    def _add(self, name: str, place: Placed, part: ReadablePart) -> None:
         one = place.slice
         if part.header.kind is PartKind.RANK and one.whole is None:
             return
@@ -148,7 +138,7 @@ class Sources:
             known.chunks.append(Chunk(part, place, offsets))
 
 
-def _in_order(parts: Sequence[OpenPart], kind: PartKind, count: int) -> list[OpenPart]:
+def _in_order(parts: Sequence[ReadablePart], kind: PartKind, count: int) -> list[ReadablePart]:
     found = {
         part.header.index: part
         for part in reversed(parts)
@@ -166,7 +156,7 @@ def bring(chunks: Iterable[Chunk]) -> None:
 
 
 def read_elements(
-    part: OpenPart, begin: int, end: int, *, dtype: torch.dtype, shape: tuple[int, ...]
+    part: ReadablePart, begin: int, end: int, *, dtype: torch.dtype, shape: tuple[int, ...]
 ) -> Any:
     """A tensor over a part's bytes; to be copied from, never written to."""
     if begin == end:

@@ -17,7 +17,7 @@ from typing import Any
 
 import torch
 
-from resile.checkpoint.assemble import ReadablePart, WholeTensor
+from resile.checkpoint.assemble import WholeTensor
 from resile.checkpoint.errors import (
     CheckpointError,
     NoCheckpoint,
@@ -26,6 +26,7 @@ from resile.checkpoint.errors import (
     StorageTrouble,
 )
 from resile.checkpoint.part import PartKind
+from resile.checkpoint.readable_part import ReadablePart
 from resile.train.checkpoint.dtypes import TYPES
 from resile.train.checkpoint.tree import PER_RANK
 from resile.train.checkpoint.values import decode, entries

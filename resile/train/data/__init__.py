@@ -6,9 +6,9 @@ with a sampler does not pay for a network client each time one of its workers is
 
 from __future__ import annotations
 
-import importlib
 from typing import TYPE_CHECKING
 
+from resile.lazy_exports import lazy_exports
 from resile.train.data.batches import ElasticBatchSampler
 from resile.train.data.errors import (
     DataError,
@@ -43,18 +43,15 @@ __all__ = [
     "open_dataset",
 ]
 
-_HOMES = {
-    "LeaseLost": "resile.train.data.sharded_line",
-    "MasterGone": "resile.train.data.sharded_line",
-    "Pace": "resile.train.data.sharded",
-    "ShardClient": "resile.train.data.shardclient",
-    "ShardError": "resile.train.data.sharded_line",
-    "ShardedDataset": "resile.train.data.sharded",
-    "ShardsRefused": "resile.train.data.sharded_line",
-}
-
-
-def __getattr__(name: str) -> object:
-    if name not in _HOMES:
-        raise AttributeError(f"module 'resile.train.data' has no attribute '{name}'")
-    return getattr(importlib.import_module(_HOMES[name]), name)
+__getattr__ = lazy_exports(
+    __name__,
+    {
+        "LeaseLost": "resile.train.data.sharded_line",
+        "MasterGone": "resile.train.data.sharded_line",
+        "Pace": "resile.train.data.sharded",
+        "ShardClient": "resile.train.data.shardclient",
+        "ShardError": "resile.train.data.sharded_line",
+        "ShardedDataset": "resile.train.data.sharded",
+        "ShardsRefused": "resile.train.data.sharded_line",
+    },
+)

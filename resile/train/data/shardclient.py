@@ -14,6 +14,7 @@ import socket
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from resile.groupname import group_in
 from resile.train.data.errors import DataMistake
 from resile.train.data.sharded_leasers import checked_spec
 from resile.train.data.sharded_line import ShardLine, begin, refusal_of
@@ -168,7 +169,8 @@ class ShardClient:
         """This process's line; a forked child makes its own."""
         if self._line is None or self._owner != os.getpid():
             name = f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(4)}"
-            self._line = ShardLine(self._access, Introduce(client=name))
+            group = group_in(os.environ)
+            self._line = ShardLine(self._access, Introduce(client=name, group=group))
             self._owner, self._number = os.getpid(), 0
             digest = digest_of(self._spec, epoch=0, done=[Spans()])
             request = Begin(dataset=self._name, spec=self._spec, digest=digest, done=())

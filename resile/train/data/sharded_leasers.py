@@ -14,6 +14,7 @@ from typing import Protocol, TypeAlias
 
 import msgspec
 
+from resile.groupname import group_in
 from resile.train.data.errors import DataMistake
 from resile.train.data.sharded_line import ShardLine, begin, refusal_of
 from resile.train.data.sharded_plan import Plan, share
@@ -197,5 +198,7 @@ _lines: dict[tuple[int, int], ShardLine] = {}
 def _line_of_process(access: Access, *, round: int, rank: int) -> ShardLine:
     key = (os.getpid(), rank)
     if key not in _lines:
-        _lines[key] = ShardLine(access, Introduce(client=f"rank-{rank}", round=round, rank=rank))
+        group = group_in(os.environ)
+        worker = Introduce(client=f"rank-{rank}", round=round, rank=rank, group=group)
+        _lines[key] = ShardLine(access, worker)
     return _lines[key]

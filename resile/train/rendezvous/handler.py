@@ -27,7 +27,8 @@ from resile.train.rendezvous.line import Line
 from resile.train.rendezvous.member import JobSucceeded, Member
 from resile.train.rendezvous.roundstore import RoundStore, agent_store
 from resile.train.rendezvous.settings import Settings
-from resile.wire.messages import NodeInfo, Prepare, Start
+from resile.wire.instructions import PrepareRound, StartWorkers
+from resile.wire.messages import NodeInfo, Start
 
 log = logging.getLogger("resile.rendezvous")
 
@@ -149,11 +150,11 @@ class MasterRendezvous(RendezvousHandler):  # type: ignore[misc]  # torch is not
     def _agree(self, member: Member) -> Start:
         while True:
             order = member.next_order()
-            if isinstance(order, Start):
-                return order
+            if isinstance(order, StartWorkers):
+                return order.start
             self._prepare(member, order)
 
-    def _prepare(self, member: Member, prepare: Prepare) -> None:
+    def _prepare(self, member: Member, prepare: PrepareRound) -> None:
         self._store = RoundStore(self._settings.address) if prepare.host_store else None
         member.ready(prepare, None if self._store is None else self._store.address)
 

@@ -1,8 +1,8 @@
-"""What this node holds in the job: shared by the line's thread and torchrun's.
+"""One node of a job, shared by the line's thread and torchrun's.
 
-The line delivers the master's words and asks what to say to a new master; torchrun's thread waits
-for its turn and says what became of the workers. A state is changed before it is said, so a message
-that is lost with a connection is in the next Hello.
+The line delivers the master's messages and asks what to say to a new master; torchrun's thread
+waits for its turn and says what became of the workers. What the node holds is kept by its session
+(``wire/session.py``), under one lock.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import logging
 import os
 import signal
 import threading
+import time
 from collections.abc import Callable
 
 from torch.distributed.elastic.rendezvous import (
@@ -18,35 +19,39 @@ from torch.distributed.elastic.rendezvous import (
     RendezvousConnectionError,
 )
 
+from resile.groupname import group_in
 from resile.job.elasticity import Elasticity
 from resile.wire.errors import WireError
+from resile.wire.instructions import (
+    Instruction,
+    Joined,
+    KeepWaiting,
+    LeaveJob,
+    PrepareRound,
+    Rejoin,
+    RepeatReady,
+    StartWorkers,
+    StopWorkers,
+)
 from resile.wire.messages import (
-    Drain,
-    Fence,
-    Fenced,
     FromAgent,
     FromMaster,
     Handover,
     HandoverTold,
     Hello,
     JobDone,
-    Leave,
     LocalState,
     NodeInfo,
     Outcome,
-    Prepare,
-    Ready,
     Renew,
-    Start,
     StoreAddress,
-    Wait,
-    Welcome,
     WorkerFailure,
-    WorkersFailed,
-    WorkersSucceeded,
 )
+from resile.wire.session import NodeSession
 
 log = logging.getLogger("resile.rendezvous")
+
+SAID_HOW_THEY_ENDED = (LocalState.SUCCEEDED, LocalState.FAILED)
 
 
 class JobSucceeded(Exception):
@@ -67,58 +72,37 @@ class Member:
         rejoin: Callable[[], None],
     ) -> None:
         """``say`` and ``rejoin`` are the line's; they may be called from any thread."""
-        self._job = job
-        self._info = info
-        self._elasticity = elasticity
+        self._session = NodeSession(job, info, elasticity=elasticity, group=group_in(os.environ))
         self._connect_timeout = connect_timeout
-        self._say = say
+        self._say_at_once = say
         self._rejoin = rejoin
         self._changed = threading.Condition()
-        self._node: int | None = None
-        self._round = self._seen = 0
-        self._state = LocalState.IDLE
-        self._store: StoreAddress | None = None
-        self._failures: tuple[WorkerFailure, ...] = ()
-        self._prepare: Prepare | None = None
-        self._start: Start | None = None
-        self._fenced = False
-        self._done: JobDone | None = None
+        self._order: PrepareRound | StartWorkers | Rejoin | None = None
+        """The newest that torchrun's thread has not taken."""
         self._trouble: WireError | None = None
 
     # --- asked and told by the line ---------------------------------------------------------
 
     def hello(self) -> Hello:
-        """What a master has to know that may have forgotten."""
+        """All that a master has to know which may have forgotten it."""
         with self._changed:
-            return Hello(
-                job=self._job,
-                info=self._info,
-                elasticity=self._elasticity,
-                held=None if self._node is None else self._fence(),
-                state=self._state,
-                store=self._store,
-                failures=self._failures,
-                seen=self._seen,
-            )
+            return self._session.hello(now=time.monotonic())
 
     def renewal(self) -> FromAgent | None:
         """A sign of life, once there is a node to speak for."""
         with self._changed:
-            return None if self._node is None else Renew(fence=self._fence())
+            held = self._session.held
+            return None if held is None else Renew(fence=held)
 
     def patience(self) -> float:
         """How long the master may be away: for ever while workers train."""
         with self._changed:
-            if self._node is None:
-                return self._connect_timeout
-            if self._state is LocalState.RUNNING:
-                return float("inf")
-            return self._elasticity.join_timeout
+            return self._session.patience(to_join=self._connect_timeout, working=self._session.runs)
 
     def deliver(self, message: FromMaster) -> None:
-        """One word of the master's."""
+        """Take a message from the master."""
         with self._changed:
-            self._obey(message)
+            self._carry_out(self._session.obey(message))
             self._changed.notify_all()
 
     def broken(self, trouble: WireError) -> None:
@@ -127,50 +111,34 @@ class Member:
             self._trouble = trouble
             self._changed.notify_all()
 
-    def _obey(self, message: FromMaster) -> None:
-        match message:
-            case Welcome():
-                self._node, self._elasticity = message.node, message.elasticity
-                if message.note:
-                    log.warning("%s", message.note)
-            case Prepare():
-                self._form(message)
-            case Start(round=number):
-                if number == self._round and self._state is LocalState.READY:
-                    self._start, self._state = message, LocalState.RUNNING
-            case Wait(reason=reason, stop_workers=stop):
+    def _carry_out(self, instruction: Instruction | None) -> None:
+        """Do what can be done at once, and leave the rest to torchrun's thread."""
+        match instruction:
+            case Joined(note=note):
+                if note:
+                    log.warning("%s", note)
+            case PrepareRound():
+                log.info("round %d forms: %s", instruction.round, instruction.reason)
+                self._order = instruction
+            case StartWorkers():
+                self._order = instruction
+            case RepeatReady(ready=ready):
+                self._say(ready)
+            case KeepWaiting(reason=reason):
                 log.warning("%s", reason)
-                if stop and self._state is LocalState.RUNNING:
-                    self._put_down(self._round)
-            case Handover(handover=number):
-                # torchrun's agent keeps no snapshots: nobody need wait for its workers.
-                self._say(HandoverTold(fence=self._fence(), able=False, handover=number))
-            case Fenced(reason=reason):
+            case StopWorkers(reason=reason):
+                log.warning("%s", reason)
+                self._order = None
+            case Rejoin(reason=reason):
                 log.warning("put out of the job: %s; joining again as a new node", reason)
-                self._put_down(0)
-                self._node, self._fenced = None, True
-            case Drain(reason=reason):
+                self._order = instruction
+            case LeaveJob(reason=reason):
                 log.warning("leaving the job: %s", reason)
                 os.kill(os.getpid(), signal.SIGTERM)
-            case JobDone():
-                self._done = message
-
-    def _form(self, prepare: Prepare) -> None:
-        if prepare.round != self._round:
-            log.info("round %d forms: %s", prepare.round, prepare.reason)
-            self._seen = max(self._seen, prepare.round)
-            self._put_down(prepare.round)
-            self._prepare = prepare
-        elif self._state is LocalState.READY:
-            # Asked twice, by a master that read our Hello before we were ready. The store that was
-            # opened then is the one the others are told of.
-            self._say(Ready(fence=self._fence(), store=self._store))
-
-    def _put_down(self, number: int) -> None:
-        """Nothing is held of any round any more; ``number`` is the one to come."""
-        self._round, self._state = number, LocalState.IDLE
-        self._prepare = self._start = self._store = None
-        self._failures = ()
+            case Handover(handover=number):
+                # torchrun's agent keeps no snapshots: nobody need wait for its workers.
+                fence = self._session.fence
+                self._say(HandoverTold(fence=fence, able=False, handover=number))
 
     # --- asked and told by torchrun's thread ------------------------------------------------
 
@@ -178,22 +146,22 @@ class Member:
     def trains(self) -> bool:
         """Whether the workers of the held round may go on."""
         with self._changed:
-            over = self._done is not None or self._trouble is not None
-            return self._state is LocalState.RUNNING and not over
+            return self._session.runs and self._trouble is None
 
     @property
     def first_rank(self) -> int:
-        """The global rank of this node's first worker in the held round."""
+        """The global rank of this node's first worker in the latest round."""
         with self._changed:
-            return 0 if self._start is None else self._start.first_rank
+            start = self._session.start
+            return 0 if start is None else start.first_rank
 
     @property
     def is_over(self) -> bool:
         """Whether no round can come any more."""
         with self._changed:
-            return self._done is not None or self._trouble is not None
+            return self._session.done is not None or self._trouble is not None
 
-    def next_order(self) -> Prepare | Start:
+    def next_order(self) -> PrepareRound | StartWorkers:
         """Wait for what this node has to do next, its workers being stopped.
 
         Raises JobSucceeded, or torch's errors for a job that failed and for a master that is gone.
@@ -201,64 +169,56 @@ class Member:
         with self._changed:
             while True:
                 self._raise_if_over()
-                if self._fenced:
-                    self._fenced = False
+                order, self._order = self._order, None
+                if isinstance(order, Rejoin):
                     self._rejoin()
-                if self._prepare is not None:
-                    order, self._prepare = self._prepare, None
+                elif order is not None:
                     return order
-                if self._start is not None:
-                    return self._start
-                self._changed.wait()
+                else:
+                    self._changed.wait()
 
-    def ready(self, prepare: Prepare, store: StoreAddress | None) -> None:
+    def ready(self, prepare: PrepareRound, store: StoreAddress | None) -> None:
         """The node is ready for the round it was told to prepare, unless there is a newer one."""
         with self._changed:
-            if prepare.round == self._round:
-                self._state, self._store = LocalState.READY, store
-                self._say(Ready(fence=self._fence(), store=store))
+            self._say(self._session.ready(prepare.round, store))
 
     def failed(self, failures: tuple[WorkerFailure, ...]) -> None:
         """Workers of the held round failed."""
         with self._changed:
-            if self._state is LocalState.RUNNING:
-                self._state, self._failures, self._start = LocalState.FAILED, failures, None
-                self._say(WorkersFailed(fence=self._fence(), failures=failures))
+            self._say(self._session.failed(failures, now=time.monotonic()))
 
     def succeeded(self) -> None:
         """All workers of the held round ended well."""
         with self._changed:
-            if self._state is LocalState.RUNNING:
-                self._state = LocalState.SUCCEEDED
-                self._say(WorkersSucceeded(fence=self._fence()))
+            self._say(self._session.succeeded())
 
     def await_verdict(self, timeout: float | None) -> bool:
         """Wait for the job's end. False if it goes on, with or without this node."""
         with self._changed:
-            said = (LocalState.SUCCEEDED, LocalState.FAILED)
-            self._changed.wait_for(
-                lambda: self._done or self._trouble or self._state not in said, timeout
-            )
-            return self._done is not None
+            if self._session.state in SAID_HOW_THEY_ENDED:
+                self._changed.wait_for(
+                    lambda: self._session.done or self._trouble or self._order, timeout
+                )
+            return self._session.done is not None
 
     def leave(self, reason: str) -> None:
         """Go, so that nobody waits for proof."""
         with self._changed:
-            if self._node is not None and self._done is None:
-                self._say(Leave(fence=self._fence(), reason=reason))
-                self._node = None
+            self._say(self._session.leave(reason))
 
-    def _fence(self) -> Fence:
-        return Fence(self._node or 0, self._round)
+    def _say(self, message: FromAgent | None) -> None:
+        if message is not None:
+            self._say_at_once(message)
 
     def _raise_if_over(self) -> None:
         if self._trouble is not None:
             raise RendezvousConnectionError(str(self._trouble))
-        if self._done is None:
+        done = self._session.done
+        if done is None:
             return
-        if self._done.outcome is Outcome.SUCCEEDED:
-            raise JobSucceeded(self._done.reason)
-        raise RendezvousClosedError(describe_end(self._done))
+        if done.outcome is Outcome.SUCCEEDED:
+            raise JobSucceeded(done.reason)
+        raise RendezvousClosedError(describe_end(done))
 
 
 def describe_end(done: JobDone) -> str:

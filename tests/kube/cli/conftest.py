@@ -8,10 +8,10 @@ import pytest
 
 from tests.kube.apiserver import ApiServer
 from tests.kube.cli.console import Console
-from tests.kube.operator.conftest import kubelets, operator, server, stage
+from tests.kube.operator.conftest import kubelets, operator, stage
 from tests.kube.operator.stage import Stage
 
-__all__ = ["console", "kubelets", "operator", "server", "stage"]
+__all__ = ["console", "kubelets", "operator", "stage"]
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""Commands as a user types them, in processes of their own."""
+"""Commands as a user types them, in processes of their own that start fast."""
 
 from __future__ import annotations
 
@@ -7,9 +7,12 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+
+from tests.warm_commands import resile_command
 
 
 @dataclass
@@ -20,6 +23,12 @@ class Console:
     kubeconfig: str | None = None
     more: dict[str, str] = field(default_factory=dict)
     """Of the environment."""
+
+    real: bool = False
+    """Whether commands start as `python -m resile`, with all its imports."""
+
+    def command(self) -> Sequence[str]:
+        return (sys.executable, "-m", "resile") if self.real else resile_command()
 
     def env(self) -> dict[str, str]:
         kept = {name: text for name, text in os.environ.items() if name != "KUBECONFIG"}
@@ -36,7 +45,7 @@ class Console:
         """A command to its end, while the test goes on with whatever else it does."""
         return await asyncio.to_thread(
             subprocess.run,
-            [sys.executable, "-m", "resile", *words],
+            [*self.command(), *words],
             capture_output=True,
             text=True,
             env=self.env(),
@@ -62,7 +71,7 @@ class Console:
     def start(self, *words: str) -> subprocess.Popen[str]:
         """A command that goes on."""
         return subprocess.Popen(
-            [sys.executable, "-m", "resile", *words],
+            [*self.command(), *words],
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,

@@ -13,7 +13,7 @@ from resile.platform.kubernetes.errors import NotFound
 from resile.platform.kubernetes.kinds import ELASTIC_JOBS, Kind
 from tests.kube.apiserver import GUEST, ApiServer, running
 from tests.kube.cli.console import Console, reads
-from tests.kube.cli.statuses import create, manifest, status, write_status
+from tests.kube.cli.statuses import WORKER, create, manifest, status, write_status
 from tests.kube.operator.stage import Stage
 
 GROUP = "rbac.authorization.k8s.io"
@@ -55,6 +55,29 @@ async def test_a_job_is_submitted_and_seen_to_train(stage: Stage, guest: Console
     finally:
         submitting.kill()
     assert (submitting.returncode, complaints) == (0, "")
+
+
+async def test_a_dry_run_says_what_was_not_tried(stage: Stage, guest: Console) -> None:
+    done = await guest.run("submit", guest.write(manifest("digits")), "--dry-run")
+    assert done.returncode == 0, done.stderr
+    validated, note = done.stderr.splitlines()
+    assert validated.startswith("Validated by the API server of ")
+    assert note == (
+        "Not all of it: the pods were not: you may not create pods there, the operator may."
+    )
+
+
+async def test_a_dry_run_tells_what_is_refused_for_the_pods_sake(
+    stage: Stage, guest: Console
+) -> None:
+    """Also 403, but of an admission check: the account may create pods, just not this one."""
+    pods = {"apiGroups": [""], "resources": ["pods"], "verbs": ["create"]}
+    await stage.client.patch(
+        ROLES, "jobs", [{"op": "add", "path": "/rules/-", "value": pods}], type="json"
+    )
+    roles = {"worker": {**WORKER, "priority": "missing-class"}}
+    said = await guest.refuses("submit", guest.write(manifest("digits", roles=roles)), "--dry-run")
+    assert "no PriorityClass with name missing-class was found" in said
 
 
 async def test_a_deleted_job_is_said_to_be_deleted(stage: Stage, guest: Console) -> None:

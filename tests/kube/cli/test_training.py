@@ -10,7 +10,6 @@ import base64
 import os
 import re
 import subprocess
-import sys
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
@@ -76,7 +75,7 @@ async def start(
         store = str(console.folder / "master.db")
 
         def run(*words: str, **more: str) -> None:
-            command = [sys.executable, "-m", "resile", *words]
+            command = [*console.command(), *words]
             processes.append(subprocess.Popen(command, env={**env, **more}, cwd=console.folder))
 
         run("master", "--endpoint", endpoint, "--job", name, *common, "--store", store)

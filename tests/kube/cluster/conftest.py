@@ -28,6 +28,16 @@ from tests.kube.operator.stage import eventually
 
 DEFINITION = Path(__file__).parents[3] / "deploy" / "crds" / "elasticjobs.resile.dev.yaml"
 
+FOR_ALL = {"machine", "cpus"}
+"""Fixtures of tests that take parts of the cluster away, or count on all its room."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Tests in namespaces of their own can run side by side; others have the cluster alone."""
+    for item in items:
+        if FOR_ALL & set(getattr(item, "fixturenames", ())):
+            item.add_marker(pytest.mark.alone)
+
 
 @pytest.fixture(scope="session")
 def machine() -> Cluster:

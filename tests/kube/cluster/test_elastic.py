@@ -133,6 +133,7 @@ async def test_a_rolling_drain_of_every_node_loses_no_step(job: ClusterJob) -> N
     job.proof()
 
 
+@pytest.mark.alone  # nobody else's pods survive it
 async def test_draining_one_machine_after_the_other_loses_no_step(
     job: ClusterJob, kubeconfig: str
 ) -> None:

@@ -10,10 +10,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 
 from resile.job.errors import ManifestError
-from resile.job.manifest import dump_manifest, job_from_data, parse_manifest
+from resile.job.manifest import job_from_data, parse_manifest
 from resile.job.spec import ElasticJob
-from resile.job.status import decode_status, encode_status
 from tests.kube.crd.conftest import DEFINITION, JOBS, Cluster, Refused
+from tests.manifests import dump_manifest
+from tests.statuses import decode_status, encode_status
 from tests.unit.job.strategies import elastic_jobs
 from tests.unit.job.test_manifest import MINIMAL
 from tests.unit.job.test_status import FULL

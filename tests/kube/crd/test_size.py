@@ -10,9 +10,9 @@ from resile.job.compact import compact, packed, unpacked
 from resile.job.limits import LARGEST_MANIFEST
 from resile.job.manifest import job_from_data
 from resile.job.node import NodePhase
-from resile.job.status import decode_status
 from tests.kube.crd.conftest import Cluster
 from tests.kube.crd.test_crd import as_text, job
+from tests.statuses import decode_status
 from tests.unit.job.test_compact import worst
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
@@ -12,25 +11,19 @@ import yaml
 
 from resile.platform.kubernetes.client import KubeClient
 from resile.platform.kubernetes.kinds import CUSTOM_RESOURCES, ELASTIC_JOBS, NAMESPACES
-from tests.kube.apiserver import ApiServer, running
+from tests.kube.apiserver import ApiServer
+from tests.kube.conftest import new_namespace
 from tests.kube.operator.operators import OperatorProcess, operating
 from tests.kube.operator.stage import Stage, eventually
 from tests.kube.operator.standin import StandIn, standing_in
 
 DEFINITION = Path(__file__).parents[3] / "deploy" / "crds" / "elasticjobs.resile.dev.yaml"
-NUMBERS = itertools.count()
-
-
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApiServer]:
-    with running(tmp_path_factory.mktemp("kube")) as server:
-        yield server
 
 
 @pytest_asyncio.fixture
 async def stage(server: ApiServer) -> AsyncIterator[Stage]:
     """A namespace of the test's own."""
-    namespace = f"test-{next(NUMBERS)}"
+    namespace = new_namespace()
     async with KubeClient.connect(kubeconfig=server.kubeconfig(namespace=namespace)) as client:
         await client.apply(CUSTOM_RESOURCES, yaml.safe_load(DEFINITION.read_text()))
 

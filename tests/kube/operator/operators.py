@@ -5,13 +5,13 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 from resile.wire.endpoint import free_port
 from tests.local.commands import wait_for
+from tests.warm_commands import resile_command
 
 
 class OperatorProcess:
@@ -25,7 +25,7 @@ class OperatorProcess:
         with self.log.open("wb") as output:
             self._process = subprocess.Popen(
                 [
-                    *(sys.executable, "-m", "resile", "operator"),
+                    *(*resile_command(), "operator"),
                     *("--kubeconfig", kubeconfig),
                     *("--listen", f"127.0.0.1:{self.port}"),
                     *(("--image", image) if image else ()),

@@ -38,15 +38,10 @@ async def master_of(stage: Stage, name: str = "digits") -> KubeObject:
     return found
 
 
-async def running(stage: Stage) -> str:
-    """The message of the condition Running."""
-    conditions = (await stage.status("digits")).get("conditions") or ()
-    return next((one["message"] for one in conditions if one["type"] == "Running"), "")
-
-
 async def without_trouble(stage: Stage) -> None:
     async def look() -> bool:
-        return "has no master" not in await running(stage)
+        conditions = (await stage.status("digits")).get("conditions") or ()
+        return any(one["type"] == "MasterReady" and one["status"] == "True" for one in conditions)
 
     await stage.has_phase("digits", "Running")
     await eventually(look, "the trouble to be over")
@@ -57,9 +52,11 @@ async def test_a_master_that_the_cluster_refuses_is_told_and_tried_again(
 ) -> None:
     urgent = f"urgent-{stage.client.namespace}"
     await stage.create("digits", TWO, master={"priorityClass": urgent})
-    said = await stage.condition("digits", "Running", "the job has no master")
+    said = await stage.condition("digits", "MasterReady", "MasterUnavailable")
     assert urgent in said["message"]
-    assert said["status"] == "False", "nodes that have not begun cannot without a master"
+    assert said["status"] == "False"
+    running = await stage.condition("digits", "Running", "")
+    assert running["status"] == "False", "nodes that have not begun cannot without a master"
     await stage.told("digits", 'NoMaster: pods "digits-master-0" is forbidden: no PriorityClass')
     await stage.client.create(PRIORITY_CLASSES, {"metadata": {"name": urgent}, "value": 7})
     await master_of(stage)
@@ -98,7 +95,7 @@ async def test_a_master_that_the_cluster_refuses_is_told_and_tried_again(
                     }
                 ]
             },
-            "it ended with 1: Error: no space left",
+            "it exited with code 1: Error: no space left",
         ),
     ],
     ids=["no room", "keeps crashing"],
@@ -110,7 +107,7 @@ async def test_what_keeps_the_master_from_working_is_told(
     await stage.create("digits", TWO)
     await master_of(stage)
     await stage.client.patch_status(PODS, "digits-master-0", status=status)
-    said = await stage.condition("digits", "Running", "the job has no master")
+    said = await stage.condition("digits", "MasterReady", "MasterUnavailable")
     assert says in said["message"]
 
 
@@ -133,7 +130,7 @@ async def test_a_service_of_somebody_else_is_left_alone_and_told(
     await stage.client.create(SERVICES, {"metadata": {"name": "digits-master"}, "spec": spec})
     await stage.create("digits", TWO)
     await stage.condition(
-        "digits", "Running", "there is a Service digits-master that is not this job's"
+        "digits", "MasterReady", "there is a Service digits-master that is not this job's"
     )
     theirs = await stage.client.get(SERVICES, "digits-master")
     assert theirs["spec"]["selector"] == {"app": "theirs"}
@@ -167,7 +164,9 @@ async def test_a_secret_without_a_token_is_told(stage: Stage, kubelets: StandIn)
     await stage.client.create(SECRETS, {"metadata": metadata})
     await stage.client.patch(ELASTIC_JOBS, "digits", {"spec": {"suspend": False}})
     await stage.condition(
-        "digits", "Running", "the Secret digits-token cannot be used: it has no token; delete it"
+        "digits",
+        "MasterReady",
+        "the Secret digits-token cannot be used: it has no token; delete it",
     )
     await stage.client.delete(SECRETS, "digits-token")
     await without_trouble(stage)
@@ -182,7 +181,7 @@ async def test_a_job_made_anew_under_a_name_waits_until_what_the_first_one_had_i
     await stage.client.delete(ELASTIC_JOBS, "digits")
     await stage.create("digits", TWO)
     # Nobody collects the garbage here: on a cluster it takes a moment.
-    await stage.condition("digits", "Running", "that is not this job's")
+    await stage.condition("digits", "MasterReady", "that is not this job's")
     for kind, name in (
         (SERVICES, "digits-master"),
         (SERVICES, "digits-nodes"),
@@ -204,7 +203,7 @@ async def test_a_token_that_nobody_knows_any_more_is_not_replaced_under_pods_tha
     operator.end(signal.SIGKILL)
     await stage.client.delete(SECRETS, "digits-token")
     with operating(server.kubeconfig(), tmp_path, "--no-elect", "-n", stage.client.namespace):
-        await stage.condition("digits", "Running", "suspend the job and resume it")
+        await stage.condition("digits", "MasterReady", "suspend the job and resume it")
         for suspend in (True, False):
             await stage.client.patch(ELASTIC_JOBS, "digits", {"spec": {"suspend": suspend}})
             await stage.has_phase("digits", "Suspended" if suspend else "Running")

@@ -19,6 +19,7 @@ from resile.platform.kubernetes.kinds import (
     ELASTIC_JOBS,
     NAMESPACES,
     PODS,
+    SERVICES,
     Kind,
 )
 from resile.platform.kubernetes.labels import MASTER
@@ -158,6 +159,7 @@ async def _walk_through_a_life(stage: Stage, kubelets: StandIn) -> None:
     await _lose_master(stage)
     await _change_group(stage)
     await _tell_twice(stage)
+    await _change_addresses(stage)
     await stage.delete_slowly("digits-worker-1")
 
     async def replaced() -> bool:
@@ -195,6 +197,31 @@ async def _change_group(stage: Stage) -> None:
         return bool(group["spec"]["minMember"] == 1)
 
     await eventually(smaller, "the group to need fewer")
+
+
+async def _change_addresses(stage: Stage) -> None:
+    """A job with ports and a Service for each rank becomes smaller, and gets other ports."""
+    role = {"command": ["serve"], "image": "some", "kind": "Server", "ports": {"rpc": 7000}}
+    role["replicas"] = {"min": 1, "max": 2}
+    spec = {"roles": {"ps": role}, "names": {"rankService": "{job}-{role}-{rank}"}}
+    await stage.client.create(ELASTIC_JOBS, {"metadata": {"name": "ctr"}, "spec": spec})
+
+    async def served() -> bool:
+        return bool(await stage.client.get(SERVICES, "ctr-ps-1"))
+
+    await eventually(served, "a Service for each rank")
+    body = {"spec": {"roles": {"ps": {"replicas": {"wanted": 1}, "ports": {"rpc": 7001}}}}}
+    await stage.client.patch(ELASTIC_JOBS, "ctr", body)
+
+    async def changed() -> bool:
+        names = {f"ctr-{name}" for name in ("master", "nodes", "ps-0")}
+        found = await stage.client.list(SERVICES, namespace=stage.client.namespace)
+        ours = {one["metadata"]["name"]: one for one in found.items if "ctr" in str(one)}
+        ports = {one["port"] for each in ours.values() for one in each["spec"]["ports"]}
+        return ours.keys() == names and ports == {29400, 7001}
+
+    await eventually(changed, "one rank with the new port")
+    await stage.client.delete(ELASTIC_JOBS, "ctr")
 
 
 async def _lose_master(stage: Stage) -> None:

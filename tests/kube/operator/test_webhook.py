@@ -77,7 +77,7 @@ async def test_a_master_that_is_refused_in_other_words_each_time_is_tried_now_an
         await stage.client.create(WEBHOOKS, webhook)
         try:
             await stage.create("digits", {"replicas": {"min": 1, "max": 2}})
-            await stage.condition("digits", "Running", "failed calling webhook")
+            await stage.condition("digits", "MasterReady", "failed calling webhook")
 
             async def thrice() -> bool:
                 return len(calls) >= 3

@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import signal
 import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -14,21 +16,30 @@ from resile.checkpoint.local_storage import LocalStorage
 from resile.checkpoint.prune import prune
 from resile.checkpoint.shelf import Shelf
 from resile.checkpoint.storage import read_whole
+from tests.checkpoints import newest_whole
 from tests.unit.checkpoint.faults import Fault, faulty_system
 from tests.unit.checkpoint.parts import parts_of, save
 
 
-def run_killed(storage: LocalStorage, at: int, fault: Fault, *, pruning: bool = False) -> bool:
+@contextmanager
+def forked() -> Iterator[None]:
+    """What a forked child does, and nothing of the test after it."""
+    try:
+        yield
+        os._exit(0)
+    except BaseException:
+        traceback.print_exc()
+        os._exit(1)
+
+
+def run_killed(
+    storage: LocalStorage, at: int, fault: Fault, *, pruning: bool = False, group: str = ""
+) -> bool:
     """Save step 20 in a child that is killed at an operation; False if it came to its end."""
     child = os.fork()
     if child == 0:
-        try:
-            with faulty_system(at, fault):
-                prune(Shelf(storage), keep=1) if pruning else save(storage, 20)
-            os._exit(0)
-        except BaseException:
-            traceback.print_exc()
-            os._exit(1)
+        with forked(), faulty_system(at, fault):
+            prune(Shelf(storage), keep=1) if pruning else save(storage, 20, group=group)
     _, status = os.waitpid(child, 0)
     if os.WIFSIGNALED(status):
         assert os.WTERMSIG(status) == signal.SIGKILL
@@ -41,7 +52,7 @@ def assert_whole(shelf: Shelf, step: int) -> None:
     checkpoint = shelf.at(step)
     assert shelf.damages(checkpoint) == []
     found = [read_whole(shelf.storage, checkpoint.path(part)) for part in checkpoint.manifest.parts]
-    assert found == [bytes(part) for part in parts_of(step)]
+    assert found == [bytes(part) for part in parts_of(step, group=shelf.group)]
 
 
 @pytest.mark.parametrize("fault", [Fault.KILLED, Fault.KILLED_TORN], ids=lambda f: f.name)
@@ -63,7 +74,7 @@ def test_a_kill_at_any_operation_leaves_the_previous_checkpoint_and_all_or_nothi
             outcomes |= 1
         save(storage, 20, attempt="a2")
         assert_whole(shelf, 20)
-        assert shelf.newest_whole().step == 20
+        assert newest_whole(shelf).step == 20
         at += 1
     assert at > 40, "every operation of seven files was met"
     assert outcomes == 3, "some kills came before the manifest's name and some after"
@@ -98,3 +109,32 @@ def test_pruning_killed_at_any_operation_leaves_only_whole_checkpoints(tmp_path:
         assert {path.parent.name for path in files} == {"step-000000030"}
         at += 1
     assert at > 10
+
+
+def test_a_group_that_is_killed_at_any_operation_leaves_the_others_as_they_are(
+    tmp_path: Path,
+) -> None:
+    """Both save the same step at the same time, under the same attempt."""
+    at = 0
+    while True:
+        storage = LocalStorage(tmp_path / str(at))
+        train, evaluate = Shelf(storage), Shelf(storage, "evaluate")
+        save(storage, 10)
+        save(storage, 10, group="evaluate")
+        other = os.fork()
+        if other == 0:
+            with forked():
+                save(storage, 20)
+        killed = run_killed(storage, at, Fault.KILLED, group="evaluate")
+        assert os.waitpid(other, 0)[1] == 0
+        assert_whole(train, 20)
+        assert_whole(evaluate, 10)
+        prune(train, keep=1, remains_age=-1.0)
+        assert train.steps() == [20]
+        if not killed:
+            break
+        save(storage, 20, attempt="a2", group="evaluate")
+        assert_whole(evaluate, 20)
+        at += 1
+    assert newest_whole(evaluate).step == 20
+    assert at > 40

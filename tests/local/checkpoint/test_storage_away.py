@@ -12,6 +12,7 @@ from resile.checkpoint.errors import StorageTrouble
 from resile.checkpoint.local_storage import LocalStorage
 from resile.checkpoint.patience import Patience
 from resile.checkpoint.shelf import Shelf
+from tests.checkpoints import newest_whole
 from tests.unit.checkpoint.parts import HASTY, REPLICAS, WORLD, parts_of, save
 
 LONG = Patience(60.0, longest_pause=0.05)
@@ -54,7 +55,7 @@ def test_a_write_goes_on_when_storage_is_back(tmp_path: Path) -> None:
     assert not writer.is_alive()
     assert failed == []
     shelf = Shelf(storage)
-    assert shelf.newest_whole().step == 20
+    assert newest_whole(shelf).step == 20
     assert shelf.damages(shelf.at(10)) == []
 
 
@@ -66,4 +67,4 @@ def test_storage_that_stays_away_is_given_up_with_its_name(tmp_path: Path) -> No
     with pytest.raises(StorageTrouble, match=str(folder)):
         save(storage, 20, patience=HASTY)
     bring_back(folder)
-    assert Shelf(storage).newest_whole().step == 10
+    assert newest_whole(Shelf(storage)).step == 10

@@ -16,6 +16,7 @@ from resile.checkpoint import object_storage
 from resile.checkpoint.errors import StorageRefused, StorageTrouble
 from resile.checkpoint.shelf import Shelf
 from resile.checkpoint.storage import read_whole
+from tests.checkpoints import newest_whole
 from tests.local.checkpoint.storeservers import GoogleServer, S3Server, StoreServer
 from tests.unit.checkpoint.parts import HASTY, noise, save
 from tests.unit.checkpoint.protocol import keeps_the_protocol
@@ -38,7 +39,7 @@ def test_what_another_process_put_there_is_seen_at_once(server: StoreServer) -> 
     save(ours, 10)
     assert Shelf(ours).steps() == [10]
     save(theirs, 20)
-    assert Shelf(ours).newest_whole().step == 20
+    assert newest_whole(Shelf(ours)).step == 20
 
 
 def test_a_large_part_is_uploaded_in_blocks(

@@ -1,6 +1,7 @@
-"""Jobs that are ended with their test, and a disk that is soon full."""
+"""Jobs and workers that are ended with their test, and a disk that is soon full."""
 
 from tests.local.checkpoint.disks import small_disk
+from tests.local.checkpointer.workers import start
 from tests.local.training import trained
 
-__all__ = ["small_disk", "trained"]
+__all__ = ["small_disk", "start", "trained"]

@@ -2,60 +2,13 @@
 
 from __future__ import annotations
 
-import json
-import os
-import subprocess
-import sys
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-SCRIPT = Path(__file__).parent / "scripts" / "told.py"
+from tests.local.checkpointer.workers import Start
 
 pytestmark = pytest.mark.timeout(200)
-
-
-class Worker:
-    """One process of the script."""
-
-    def __init__(self, folder: Path, **environment: str) -> None:
-        self._process = subprocess.Popen(
-            [sys.executable, str(SCRIPT), str(folder)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-            env={**os.environ, **environment},
-        )
-
-    def told(self, what: str) -> dict[str, Any]:
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
-        print(what, file=self._process.stdin, flush=True)
-        answer: dict[str, Any] = json.loads(self._process.stdout.readline())
-        return answer
-
-    def close(self) -> None:
-        assert self._process.stdin is not None
-        self._process.stdin.close()
-        self._process.wait(60)
-
-
-Start = Callable[..., Worker]
-
-
-@pytest.fixture
-def start(tmp_path: Path) -> Iterator[Start]:
-    with ExitStack() as ended:
-
-        def start(**environment: str) -> Worker:
-            worker = Worker(tmp_path / "checkpoints", **environment)
-            ended.callback(worker.close)
-            return worker
-
-        yield start
 
 
 def test_of_two_rounds_that_train_at_once_only_the_later_ones_steps_count(start: Start) -> None:

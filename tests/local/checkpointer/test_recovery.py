@@ -12,6 +12,7 @@ import pytest
 
 from resile.checkpoint.shelf import Shelf
 from resile.checkpoint.storage import open_storage
+from tests.checkpoints import newest_whole
 from tests.local.commands import wait_for
 from tests.local.jobs import Job
 from tests.local.ledgers import data_check, each_sample_counts_once
@@ -99,7 +100,7 @@ def test_a_job_that_was_killed_altogether_goes_on_from_storage(
     wait_for(lambda: shelf.steps()[:1] and shelf.steps()[0] >= 15, "a checkpoint")
     trained.close()
     trained.nodes.clear()
-    newest = shelf.newest_whole().step
+    newest = newest_whole(shelf).step
     trained.port = Job(trained.folder).port
     trained.train(nproc=1)
     assert trained.nodes[0].wait() == 0, trained.nodes[0].output

@@ -11,7 +11,9 @@ from tests.local.jobs import Job
 IMPORT = """
 import sys
 from migration import migrator
-print(type(migrator).__module__, "PYTHONPATH" in __import__("os").environ, flush=True)
+environ = __import__("os").environ
+print(type(migrator).__module__, "PYTHONPATH" in environ, flush=True)
+assert "RESILE_LATE_MODULES" not in environ
 """
 WARM: tuple[str, ...] = ()
 COLD = ("--preload", "none")

@@ -5,6 +5,8 @@ shares together, and each trains on the whole. So the model after n steps is the
 whatever happened before them; what it came to is written to $RESULT. With $LEASED the data is
 leased from the master, for so many epochs, and which records a step has depends on who asked when.
 
+With $IN_GROUP it says that it is in this group of its job.
+
 Every step appends a line to $STEPS_FILE. Training ends after $STEPS, or at the end of a step in
 which a rank sees the file ``finish``.
 """
@@ -26,6 +28,9 @@ STEPS, EVERY = int(os.environ["STEPS"]), int(os.environ.get("EVERY", "5"))
 LEASED = int(os.environ.get("LEASED", "0"))
 LENGTH, GLOBAL_BATCH = 57, 8
 """An epoch has 8 steps, and its last one a single sample: a second rank has no share in it."""
+
+if group := os.environ.get("IN_GROUP"):
+    os.environ["RESILE_GROUP"] = group
 
 Samples = tuple[torch.Tensor, torch.Tensor]
 

@@ -3,11 +3,18 @@
 from __future__ import annotations
 
 import hashlib
+import threading
+from concurrent.futures import ThreadPoolExecutor
 
-from resile.checkpoint.keeping import Hello, Label, SnapshotMemory
+import msgspec
+
+from resile.checkpoint.keeping import Begun, HeldPart, Hello, Label, SnapshotMemory
 from resile.checkpoint.part import PartHeader, PartKind, Slice, lay_out, read_header
 
 RANK, REPLICA = PartKind.RANK, PartKind.REPLICA
+
+BEYOND_ALL = 1 << 40
+"""A step that no test comes to."""
 
 
 def part_bytes(label: Label, data: int) -> bytes:
@@ -19,6 +26,7 @@ def part_bytes(label: Label, data: int) -> bytes:
         count=label.place.count,
         world=label.world,
         slices={"weights": Slice(dtype="U8", shape=(data,))},
+        written_group=label.place.group or msgspec.UNSET,
     )
     layout = lay_out(header)
     seed = hashlib.sha256(f"{label.place.name} {label.step}".encode()).digest()
@@ -50,3 +58,40 @@ def save(
 def steps(memory: SnapshotMemory, kind: PartKind = RANK) -> list[int]:
     """Steps of which a whole part is held."""
     return sorted(one.label.step for one in memory.inventory() if one.label.place.kind is kind)
+
+
+def open_part(memory: SnapshotMemory, label: Label) -> HeldPart:
+    """One part that is held on this node."""
+    (part,) = memory.open_all((label,))
+    return part
+
+
+def copy_to(memory: SnapshotMemory, address: str) -> None:
+    """From now on this node's parts are copied to the keeper there; nothing is forgotten."""
+    memory.resumed(BEYOND_ALL, next=address)
+
+
+class Beginning:
+    """A ``begin`` in a thread, which has to wait while the slot is held."""
+
+    def __init__(self, memory: SnapshotMemory, *, step: int) -> None:
+        self.waits = threading.Event()
+        """Set once the keeper was told that somebody waits."""
+        say = memory._say_waiting
+
+        def said(kind: PartKind, step: int) -> None:
+            say(kind, step)
+            self.waits.set()
+
+        memory._say_waiting = said  # type: ignore[method-assign]
+        with_one = ThreadPoolExecutor(max_workers=1)
+        self._begun = with_one.submit(memory.begin, RANK, step=step, size=10)
+        with_one.shutdown(wait=False)
+
+    @property
+    def has_begun(self) -> bool:
+        return self._begun.done()
+
+    def begun(self) -> Begun:
+        """Waits for it."""
+        return self._begun.result(timeout=60)

@@ -12,7 +12,7 @@ from tests.local.commands import wait_for
 from tests.local.jobs import is_alive
 from tests.local.snapshots.conftest import KeeperProcess, MakeKeeper, Start
 from tests.local.snapshots.memory import holders
-from tests.local.snapshots.parts import RANK, is_whole, label_of, part_bytes, save
+from tests.local.snapshots.parts import RANK, is_whole, label_of, open_part, part_bytes, save
 
 DATA = 4_000_000
 KILLS = 12
@@ -50,7 +50,7 @@ def test_a_kill_between_any_two_pieces_of_a_copy_leaves_the_snapshot_before(
         held = [one.label for one in memory.inventory()]
         assert before in held
         for label in held:
-            with memory.open(label) as part:
+            with open_part(memory, label) as part:
                 assert is_whole(label, part.buffer), label.name
         assert (max(label.step for label in held) > before.step) == (moment > pieces)
         memory.close()
@@ -74,7 +74,7 @@ def _check(keeper: KeeperProcess, round_: int, *, at_least: int) -> int:
         held = [one.label for one in memory.inventory()]
         assert held
         for label in held:
-            with memory.open(label) as part:
+            with open_part(memory, label) as part:
                 assert is_whole(label, part.buffer), label.name
         newest = max(label.step for label in held)
         assert newest >= at_least

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 from resile.platform.local.cgroup import open_homes, remove
-from resile.platform.local.hierarchy import Version
+from resile.system.cgroups import Version
 from tests.local.platform.conftest import needs_cgroup
 
 LIMIT = 256 << 20

@@ -13,7 +13,7 @@ import time
 from pathlib import Path
 
 from resile.checkpoint.keeping import Hello, KeeperClient, Publication
-from tests.local.snapshots.parts import RANK, REPLICA, is_whole, save
+from tests.local.snapshots.parts import RANK, REPLICA, copy_to, is_whole, open_part, save
 
 ROUND, RANK_NUMBER = int(os.environ["RESILE_ROUND"]), int(os.environ["RANK"])
 WORLD, NPROC = int(os.environ["WORLD_SIZE"]), int(os.environ["LOCAL_WORLD_SIZE"])
@@ -38,7 +38,7 @@ def noted(name: str, rank: int) -> str:
 def inventory(memory: KeeperClient) -> list[dict[str, object]]:
     found: list[dict[str, object]] = []
     for held in memory.inventory():
-        with memory.open(held.label) as part:
+        with open_part(memory, held.label) as part:
             whole = is_whole(held.label, part.buffer)
         found.append(
             {
@@ -65,7 +65,7 @@ def main() -> None:
     held = inventory(memory)
     note("held", held)
     note("address", memory.address)
-    memory.peers(next=noted("address", (RANK_NUMBER + NPROC) % WORLD) if WORLD > NPROC else "")
+    copy_to(memory, noted("address", (RANK_NUMBER + NPROC) % WORLD) if WORLD > NPROC else "")
     step = max((int(str(one["step"])) for one in held), default=0)
     while step < STEPS:
         step += 1

@@ -14,6 +14,8 @@ from tests.local.jobs import Job, NodeProcess
 from tests.local.ledgers import each_sample_counts_once
 from tests.local.training import ENDLESS, Trained
 
+pytestmark = pytest.mark.alone
+
 
 @pytest.fixture
 def spinners() -> Iterator[None]:

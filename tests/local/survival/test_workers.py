@@ -83,7 +83,7 @@ def test_a_job_whose_restarts_are_used_up_fails_with_one_clear_report(job: Job) 
     report = node.output[node.output.index("The job failed") :]
     assert "the only restart is used up" in report
     assert "rank 1 (local 1)" in report
-    assert "exit code 1" in report
+    assert "exited with code 1" in report
     assert "RuntimeError: trouble on rank 1" in report
     assert report.count("The job failed") == 1
     job.leaves_nothing_behind([node.pid, *job.seen])

@@ -25,8 +25,8 @@ def test_a_killed_worker_is_recovered(job: TorchrunJob) -> None:
     assert job.status()["restarts"] == 2
     told = [event["text"] for event in job.events() if event["kind"] == "WorkersFailed"]
     assert [text.partition(" on node")[0] for text in told] == [
-        "rank 1 was killed by SIGKILL",
-        "rank 0 was killed by SIGKILL",
+        "rank 1 was killed by SIGKILL (code 137)",
+        "rank 0 was killed by SIGKILL (code 137)",
     ]
 
 
@@ -75,6 +75,25 @@ def test_steps_go_on_while_the_master_is_away_and_the_next_failure_is_handled(
     assert job.round == first
     os.kill(job.pid_of(1), signal.SIGKILL)
     job.trains(world=2, after=first)
+
+
+def test_workers_do_not_notice_that_the_master_lost_its_memory(job: TorchrunJob) -> None:
+    job.master()
+    for _ in range(2):
+        job.torchrun(nnodes="2")
+    first = job.trains(world=2)
+    workers = [job.pid_of(rank) for rank in range(2)]
+    nodes = {node["id"] for node in job.status()["nodes"]}
+    job.kill_master()
+    (store,) = (job.folder / "home").glob("runs/*/master.db")
+    for file in store.parent.glob("master.db*"):
+        file.unlink()
+    job.master()
+    wait_for(lambda: job.status()["round"] == first, "the round, learnt from the nodes")
+    assert {node["id"] for node in job.status()["nodes"]} == nodes
+    job.goes_on(steps=20)
+    assert job.round == first
+    assert [job.pid_of(rank) for rank in range(2)] == workers
 
 
 def test_a_node_that_is_asked_to_leave_says_goodbye(job: TorchrunJob) -> None:

@@ -6,13 +6,13 @@ import os
 import re
 import signal
 import subprocess
-import sys
 from collections.abc import Callable, Iterator
 
 import pytest
 
 from tests.local.commands import Command, wait_for
 from tests.local.up.ups import Machine, manifest, ticking
+from tests.warm_commands import resile_command
 
 Follow = Callable[..., Command]
 
@@ -25,7 +25,7 @@ def follow(machine: Machine) -> Iterator[Follow]:
     def follow(*words: str) -> Command:
         path = machine.folder / f"follower{len(started)}.log"
         with open(path, "wb") as output:
-            command = [sys.executable, "-m", "resile", *words]
+            command = [*resile_command(), *words]
             process = subprocess.Popen(command, stdout=output, stderr=output, env=machine.env())
         started.append(Command(process, path))
         return started[-1]

@@ -23,6 +23,7 @@ import pytest
 from resile.platform.local.jobfolder import JobFolder
 from resile.wire.errors import WireError
 from tests.local.commands import Command, wait_for
+from tests.warm_commands import resile_command
 
 PROGRAMS = Path(__file__).parent / "programs"
 
@@ -95,7 +96,7 @@ class Machine:
     def resile(self, *words: str) -> subprocess.CompletedProcess[str]:
         """Another command, to its end."""
         return subprocess.run(
-            [sys.executable, "-m", "resile", *words],
+            [*resile_command(), *words],
             capture_output=True,
             text=True,
             env=self.env(),

@@ -14,3 +14,12 @@ def test_what_is_set_for_workers_is_the_users_to_change(name: str) -> None:
 
     assert found() == "1"
     assert found(**{name: "0"}) == "0"
+
+
+def test_workers_know_their_group_if_it_is_not_the_main_one() -> None:
+    def found(group: str) -> str | None:
+        told = node_environment({}, nproc=1, address="127.0.0.1", master="m:1", group=group)
+        return told.get("RESILE_GROUP")
+
+    assert found("worker/3") == "worker/3"
+    assert found("") is None

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from resile.agent.lastwords import LONGEST_ERROR_FILE, message_of, sendable
+from resile.agent.lastwords import LONGEST_ERROR_FILE, ErrorFile, read_error_file, sendable
 from resile.agent.logs import last_lines
 from resile.agent.workers import ALL_MESSAGES, LONGEST_MESSAGE
 from resile.wire.codec import MAX_FRAME, encode_from_agent
@@ -37,12 +37,12 @@ def test_the_end_is_what_counts() -> None:
 def test_an_error_file_that_makes_no_sense_says_nothing(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "error.json"
     path.write_bytes(content)
-    assert message_of(path) == ""
+    assert read_error_file(path) == ErrorFile()
 
 
 def test_an_error_file_that_is_none_says_nothing(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "error.json")
-    assert message_of(tmp_path / "error.json") == ""
+    assert read_error_file(tmp_path / "error.json") == ErrorFile()
 
 
 def test_of_redrawn_lines_the_last_state_is_kept() -> None:

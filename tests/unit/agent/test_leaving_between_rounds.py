@@ -9,7 +9,7 @@ import pytest
 
 from resile.agent.snapshots import Snapshots
 from resile.checkpoint.keeping import Hello, KeeperClient
-from tests.local.snapshots.parts import save
+from tests.local.snapshots.parts import copy_to, save
 from tests.unit.checkpoint.nodes import TOKEN, MakeNode, nodes
 from tests.unit.checkpoint.throttle import throttled
 
@@ -28,7 +28,7 @@ async def test_it_leaves_when_the_next_node_has_its_parts(make: MakeNode) -> Non
     snapshots = Snapshots("127.0.0.1", token=TOKEN)
     memory = await asyncio.to_thread(KeeperClient, snapshots.name, WORKER)
     with throttled(other.peers.address, rate=4_000_000) as network:
-        memory.peers(next=network.address)
+        copy_to(memory, network.address)
         label = save(memory, WORKER, step=10, data=LARGE)
         memory.close()
         await snapshots.secured(patience=60)
@@ -40,7 +40,7 @@ async def test_it_does_not_wait_for_a_node_that_is_gone_for_ever(make: MakeNode)
     other = make(1)
     snapshots = Snapshots("127.0.0.1", token=TOKEN)
     memory = await asyncio.to_thread(KeeperClient, snapshots.name, WORKER)
-    memory.peers(next=other.peers.address)
+    copy_to(memory, other.peers.address)
     other.peers.close()
     save(memory, WORKER, step=10)
     memory.close()

@@ -66,7 +66,7 @@ def test_without_an_error_file_torch_can_read_what_is_passed_on(
 
 def test_a_signal_is_named() -> None:
     said: Any = error_content(report(exit_code=-9, message="the last line"))["message"]
-    assert said["message"] == "rank 3: killed by SIGKILL (exit code 137)"
+    assert said["message"] == "rank 3: was killed by SIGKILL (code 137)"
 
 
 def test_an_error_file_that_cannot_be_written_is_told(

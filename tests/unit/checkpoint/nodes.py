@@ -27,7 +27,13 @@ class Node:
     """One node's keeper, and its one worker."""
 
     def __init__(
-        self, rank: int, *, token: str = TOKEN, limit: int | None = None, world: int = 2
+        self,
+        rank: int,
+        *,
+        token: str = TOKEN,
+        limit: int | None = None,
+        world: int = 2,
+        group: str = "",
     ) -> None:
         self.news: list[str] = []
         self.holdings, self.carrier = Holdings(limit=limit), Carrier()
@@ -40,7 +46,7 @@ class Node:
         )
         self.keeper = Keeper(self.holdings, self.carrier, neighbours=self.peers)
         self.server = KeeperServer(self.keeper)
-        self.worker = Hello(rank=rank, local_rank=0, world=world, nproc=1, round=1)
+        self.worker = Hello(rank=rank, local_rank=0, world=world, nproc=1, round=1, group=group)
         self.memory = KeeperClient(self.server.name, self.worker)
 
     def save(self, step: int, data: int = 10_000) -> Label:
@@ -94,8 +100,15 @@ def nodes() -> Iterator[MakeNode]:
     """A way to make nodes, all of which end with the context."""
     made: list[Node] = []
 
-    def one(rank: int, *, token: str = TOKEN, limit: int | None = None, world: int = 2) -> Node:
-        made.append(Node(rank, token=token, limit=limit, world=world))
+    def one(
+        rank: int,
+        *,
+        token: str = TOKEN,
+        limit: int | None = None,
+        world: int = 2,
+        group: str = "",
+    ) -> Node:
+        made.append(Node(rank, token=token, limit=limit, world=world, group=group))
         return made[-1]
 
     try:

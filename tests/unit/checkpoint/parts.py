@@ -5,7 +5,10 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping
 
+import msgspec
+
 from resile.checkpoint.commit import publish, write_part
+from resile.checkpoint.fence import Claim
 from resile.checkpoint.manifest import Manifest
 from resile.checkpoint.part import PartHeader, PartKind, Slice, lay_out
 from resile.checkpoint.patience import Patience
@@ -32,7 +35,9 @@ def make_part(header: PartHeader, *, contents: Mapping[str, bytes]) -> memoryvie
     return memoryview(data)
 
 
-def rank_part(step: int, rank: int, *, world: int = WORLD, seed: str = "") -> memoryview:
+def rank_part(
+    step: int, rank: int, *, world: int = WORLD, seed: str = "", group: str = ""
+) -> memoryview:
     """A rank's slice of one sharded tensor, 3 rows of ``world`` times 3."""
     header = PartHeader(
         step=step,
@@ -45,11 +50,14 @@ def rank_part(step: int, rank: int, *, world: int = WORLD, seed: str = "") -> me
                 dtype="F32", shape=(3, 5), whole=(3 * world, 5), offsets=(3 * rank, 0)
             )
         },
+        written_group=group or msgspec.UNSET,
     )
     return make_part(header, contents={"model.shard": noise(f"{seed}/{step}/{rank}", 60)})
 
 
-def replica_part(step: int, index: int = 0, *, count: int = REPLICAS, seed: str = "") -> memoryview:
+def replica_part(
+    step: int, index: int = 0, *, count: int = REPLICAS, seed: str = "", group: str = ""
+) -> memoryview:
     """One tensor that every node has alike."""
     name = f"model.weight{index}"
     header = PartHeader(
@@ -60,14 +68,15 @@ def replica_part(step: int, index: int = 0, *, count: int = REPLICAS, seed: str 
         world=WORLD,
         slices={name: Slice(dtype="F32", shape=(10, 10))},
         values={"step": step},
+        written_group=group or msgspec.UNSET,
     )
     return make_part(header, contents={name: noise(f"{seed}/{step}/replica{index}", 400)})
 
 
-def parts_of(step: int, *, seed: str = "") -> list[memoryview]:
+def parts_of(step: int, *, seed: str = "", group: str = "") -> list[memoryview]:
     """All parts of a step's checkpoint."""
-    ranks = [rank_part(step, rank, seed=seed) for rank in range(WORLD)]
-    return [*ranks, replica_part(step, seed=seed)]
+    ranks = [rank_part(step, rank, seed=seed, group=group) for rank in range(WORLD)]
+    return [*ranks, replica_part(step, seed=seed, group=group)]
 
 
 def save(
@@ -76,11 +85,13 @@ def save(
     *,
     attempt: str = "a1",
     seed: str = "",
+    group: str = "",
     patience: Patience = HASTY,
     created: float | None = None,
+    claim: Claim | None = None,
 ) -> Manifest:
     """Run the whole protocol, as all writers one after the other."""
-    for part in parts_of(step, seed=seed):
+    for part in parts_of(step, seed=seed, group=group):
         write_part(storage, part, attempt=attempt, patience=patience)
     clock = {} if created is None else {"now": lambda: created}
     return publish(
@@ -89,6 +100,8 @@ def save(
         world=WORLD,
         replicas=REPLICAS,
         attempt=attempt,
+        group=group,
+        claim=claim,
         patience=patience,
         **clock,
     )

@@ -11,6 +11,7 @@ from resile.checkpoint.remains import remove_remains
 from resile.checkpoint.shelf import Shelf
 from resile.checkpoint.storage import Storage
 from resile.checkpoint.stored_part import StoredPart
+from tests.checkpoints import newest_whole
 from tests.unit.checkpoint.parts import parts_of, save
 
 
@@ -19,7 +20,7 @@ def keeps_the_protocol(storage: Storage) -> None:
     for step in (10, 20, 30):
         save(storage, step)
     shelf = Shelf(storage)
-    newest = shelf.newest_whole()
+    newest = newest_whole(shelf)
     assert newest.step == 30
     for entry, part in zip(newest.manifest.parts, parts_of(30), strict=True):
         with StoredPart(storage, newest, entry) as stored:
@@ -38,6 +39,6 @@ def fences_rounds_that_are_over(storage: Storage) -> None:
         save(storage, 40, attempt="r1-0000beef")
     save(storage, 40, attempt="r2-0000beef")
     shelf = Shelf(storage)
-    assert shelf.newest_whole().attempt == "r2-0000beef"
+    assert newest_whole(shelf).attempt == "r2-0000beef"
     assert remove_remains(shelf) > 0
     assert not [item for item in storage.list("step-000000040") if "r1-" in item.name]

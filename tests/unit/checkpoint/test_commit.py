@@ -22,6 +22,7 @@ from resile.checkpoint.local_storage import LocalStorage
 from resile.checkpoint.patience import Patience
 from resile.checkpoint.shelf import Shelf
 from resile.checkpoint.storage import read_whole
+from tests.checkpoints import newest_whole
 from tests.unit.checkpoint.faults import Fault, faulty_system
 from tests.unit.checkpoint.parts import (
     HASTY,
@@ -78,7 +79,7 @@ def test_a_checkpoint_without_a_manifest_does_not_exist(storage: LocalStorage) -
     for part in parts_of(5):
         write_part(storage, part, attempt="a1", patience=HASTY)
     with pytest.raises(NoCheckpoint):
-        Shelf(storage).newest_whole()
+        newest_whole(Shelf(storage))
 
 
 def test_publishing_waits_for_the_part_of_a_slow_writer(storage: LocalStorage) -> None:
@@ -89,7 +90,7 @@ def test_publishing_waits_for_the_part_of_a_slow_writer(storage: LocalStorage) -
     time.events[20.0] = lambda: write_part(storage, late, attempt="a1", patience=HASTY)
     publish_step(storage, 5, attempt="a1", patience=time.patience(60.0))
     assert 20.0 <= time.now < 30.0
-    assert Shelf(storage).newest_whole().step == 5
+    assert newest_whole(Shelf(storage)).step == 5
 
 
 def test_parts_that_never_come_are_named_and_the_folder_is_asked_about(
@@ -162,7 +163,7 @@ def test_a_torn_entry_counts_as_not_there_until_it_is_written_again(
     time = VirtualTime()
     time.events[5.0] = lambda: write_part(storage, parts[0], attempt="a1", patience=HASTY)
     publish_step(storage, 5, attempt="a1", patience=time.patience(60.0))
-    assert Shelf(storage).newest_whole().step == 5
+    assert newest_whole(Shelf(storage)).step == 5
 
 
 def test_attempts_have_names_of_their_own() -> None:

@@ -13,6 +13,7 @@ from resile.checkpoint.errors import CheckpointError, NoCheckpoint, PartsMissing
 from resile.checkpoint.local_storage import LocalStorage
 from resile.checkpoint.shelf import Depth, Shelf
 from resile.checkpoint.storage import Storage, open_storage, read_whole
+from tests.checkpoints import newest_whole
 from tests.unit.checkpoint.faults import Fault, faulty_system
 from tests.unit.checkpoint.parts import parts_of, save
 
@@ -76,7 +77,7 @@ def test_a_fault_at_any_operation_leaves_the_previous_checkpoint_and_all_or_noth
             assert (at, system.done[at]) == (count - 1, "scandir")
             assert assert_whole_or_absent(shelf, 20)
         assert_whole_or_absent(shelf, 20)
-        newest = shelf.newest_whole()
+        newest = newest_whole(shelf)
         assert newest.step in (10, 20)
         assert assert_whole_or_absent(shelf, 10)
         save(storage, 20, attempt="a2")

@@ -12,8 +12,9 @@ from resile.checkpoint.errors import PartDamaged, PartsMissing
 from resile.checkpoint.local_storage import LocalStorage
 from resile.checkpoint.manifest import FORMAT, decode_manifest
 from resile.checkpoint.prune import plan_pruning, prune, prune_after_publishing
-from resile.checkpoint.shelf import Depth, Shelf
+from resile.checkpoint.shelf import Shelf
 from resile.cli.main import cli
+from tests.checkpoints import newest_whole
 from tests.unit.checkpoint.damages import DAMAGES
 from tests.unit.checkpoint.parts import HASTY, parts_of, save
 
@@ -55,7 +56,7 @@ def test_every_flipped_byte_leaves_the_other_checkpoints_to_use_and_to_prune(fol
         flipped[position] ^= 1 << position % 8
         file.write_bytes(flipped)
         told: list[str] = []
-        newest = shelf.newest_whole(Depth.SIZES, tell=told.append)
+        newest = newest_whole(shelf, tell=told.append)
         assert newest.step == (20 if told else 30)
         assert [one for one in told if "step-000000030/manifest.json" in one] == told
         plan = plan_pruning(shelf, keep=1, tell=told.append)
@@ -67,7 +68,7 @@ def test_whatever_is_in_its_place_is_named_and_passed_over(folder: Path, damage:
     DAMAGES[damage](manifest_of(folder, 30))
     shelf = Shelf(LocalStorage(folder))
     told: list[str] = []
-    assert shelf.newest_whole(tell=told.append).step == 20
+    assert newest_whole(shelf, tell=told.append).step == 20
     assert ["step-000000030/manifest.json" in one for one in told] == [True]
     assert prune(shelf, keep=1, tell=told.append).steps == (10,)
     assert shelf.steps() == [30, 20]

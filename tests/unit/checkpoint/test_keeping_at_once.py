@@ -9,7 +9,7 @@ from resile.checkpoint.keeping.holdings import Holdings
 from resile.checkpoint.keeping.keeper import Keeper
 from resile.checkpoint.keeping.server import KeeperServer
 from resile.checkpoint.writing import Carrier
-from tests.local.snapshots.parts import is_whole, save
+from tests.local.snapshots.parts import is_whole, open_part, save
 
 STEPS = 150
 READERS = 2
@@ -28,7 +28,7 @@ def test_readers_see_whole_parts_only_and_the_writer_goes_on() -> None:
         while not over.is_set():
             for held in memory.inventory():
                 try:
-                    part = memory.open(held.label)
+                    part = open_part(memory, held.label)
                 except KeeperRefused:
                     continue  # it was overwritten meanwhile
                 with part:

@@ -17,7 +17,7 @@ from resile.checkpoint.keeping.peers import copier, copy_progress
 from resile.checkpoint.keeping.peers.transfers import Transfer
 from resile.checkpoint.slots import BEGIN
 from tests.local.commands import wait_for
-from tests.local.snapshots.parts import is_whole, save, steps
+from tests.local.snapshots.parts import copy_to, is_whole, open_part, save, steps
 from tests.unit.checkpoint.nodes import MakeNode, Node, nodes
 from tests.unit.checkpoint.throttle import Throttle, throttled
 
@@ -37,7 +37,7 @@ def pair(make: MakeNode) -> Iterator[tuple[Node, Node, Throttle]]:
     """Two nodes with a network between them that would take seconds for a large part."""
     first, second = make(0), make(1)
     with throttled(second.peers.address, rate=SLOW) as network:
-        first.memory.peers(next=network.address)
+        copy_to(first.memory, network.address)
         yield first, second, network
 
 
@@ -45,7 +45,7 @@ def test_a_step_is_copied_when_the_parts_of_all_workers_are(make: MakeNode) -> N
     first, second = make(0, world=4), make(2, world=4)
     workers = [Hello(rank=n, local_rank=n, world=4, nproc=2, round=1) for n in (0, 1)]
     with_two = [KeeperClient(first.server.name, worker) for worker in workers]
-    with_two[0].peers(next=second.peers.address)
+    copy_to(with_two[0], second.peers.address)
     one = save(with_two[0], workers[0], step=10)
     wait_for(lambda: second.has(one), "the copy of the first worker's part")
     time.sleep(0.05)  # in which the acknowledgement arrives
@@ -64,7 +64,7 @@ def test_what_is_being_sent_is_not_overwritten(pair: tuple[Node, Node, Throttle]
     assert not first.is_free(label)
     network.rate = FAST
     wait_for(lambda: second.has(label), "the copy")
-    with second.memory.open(label) as part:
+    with open_part(second.memory, label) as part:
         assert is_whole(label, part.buffer)
 
 
@@ -114,12 +114,12 @@ def test_that_copies_do_not_keep_up_is_said_once(
 
 def test_a_step_that_is_saved_again_is_copied_again(make: MakeNode) -> None:
     first, second = make(0), make(1)
-    first.memory.peers(next=second.peers.address)
+    copy_to(first.memory, second.peers.address)
     label = first.save(10, data=1000)
     wait_for(lambda: first.memory.status().copied == 10, "the first copy")
     first.save(10, data=2000)
     wait_for(lambda: _size(second) == _size(first), "the second")
-    with second.memory.open(label) as part:
+    with open_part(second.memory, label) as part:
         assert is_whole(label, part.buffer)
 
 
@@ -130,7 +130,7 @@ def _size(node: Node) -> int:
 def test_a_copy_that_was_refused_is_offered_again_without_a_newer_snapshot(make: MakeNode) -> None:
     """While workers hold still for a planned change no newer one comes."""
     first, second = make(0), make(1, limit=1 << 20)
-    first.memory.peers(next=second.peers.address)
+    copy_to(first.memory, second.peers.address)
     first.save(10, data=3_000_000)
     wait_for(lambda: "needs" in first.memory.status().copy_trouble, "the refusal")
     second.holdings._limit = None

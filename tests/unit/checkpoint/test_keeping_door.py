@@ -14,7 +14,7 @@ from resile.checkpoint.keeping.peers import door, frames
 from resile.checkpoint.keeping.peers.frames import AnswerDecoder, Wanted
 from resile.checkpoint.keeping.peers.proof import introduce
 from tests.local.commands import wait_for
-from tests.local.snapshots.parts import RANK, label_of
+from tests.local.snapshots.parts import RANK, copy_to, label_of
 from tests.unit.checkpoint.nodes import TOKEN, MakeNode, Node, nodes
 
 
@@ -68,7 +68,7 @@ def test_connections_that_drip_bytes_keep_no_peer_out(make: MakeNode) -> None:
     first, second = make(0), make(1)
     label = first.save(10)
     with dripping(second, 2 * door.MOST_CALLERS, pause=0.5):
-        first.memory.peers(next=second.peers.address)
+        copy_to(first.memory, second.peers.address)
         wait_for(lambda: second.has(label), "the copy", timeout=4)
 
 

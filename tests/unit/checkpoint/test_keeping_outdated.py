@@ -7,8 +7,8 @@ from resile.checkpoint.part import PartKind
 from resile.checkpoint.slots import EMPTY, Control, Label, Place, SlotState
 
 
-def rank(index: int, count: int) -> Place:
-    return Place(kind=PartKind.RANK, index=index, count=count)
+def rank(index: int, count: int, group: str = "") -> Place:
+    return Place(kind=PartKind.RANK, index=index, count=count, group=group)
 
 
 def part(place: Place, step: int, round: int, state: SlotState = SlotState.COMPLETE) -> Control:
@@ -50,6 +50,12 @@ def test_copies_of_this_round_stay() -> None:
         NEW: [part(NEW, 30, 2), part(NEW, 40, 2)],
     }
     assert outdated(pairs, {NEW}, round=2) == set()
+
+
+def test_parts_of_another_group_go_however_new_they_are() -> None:
+    stray = rank(0, 3, "evaluate")
+    pairs = {stray: [part(stray, 90, 9), EMPTY], NEW: [part(NEW, 30, 2), part(NEW, 40, 2)]}
+    assert outdated(pairs, {NEW}, round=2) == {stray}
 
 
 def test_nothing_is_outdated_where_nobody_trains() -> None:

@@ -27,7 +27,17 @@ from resile.checkpoint.keeping.peers.frames import (
 )
 from resile.checkpoint.keeping.peers.proof import admit, introduce
 from tests.local.commands import wait_for
-from tests.local.snapshots.parts import RANK, REPLICA, is_whole, label_of, part_bytes, save, steps
+from tests.local.snapshots.parts import (
+    RANK,
+    REPLICA,
+    copy_to,
+    is_whole,
+    label_of,
+    open_part,
+    part_bytes,
+    save,
+    steps,
+)
 from tests.unit.checkpoint.giver import giver
 from tests.unit.checkpoint.nodes import TOKEN, MakeNode, Node, hung_up, nodes
 
@@ -40,19 +50,19 @@ def make() -> Iterator[MakeNode]:
 
 def test_rank_parts_are_copied_to_the_next_node(make: MakeNode) -> None:
     first, second = make(0), make(1)
-    first.memory.peers(next=second.peers.address)
+    copy_to(first.memory, second.peers.address)
     label = first.save(10, data=3_000_000)
     wait_for(lambda: second.has(label), "the copy")
     wait_for(lambda: first.memory.status().copied == 10, "the status")
     (held,) = second.memory.inventory()
     assert held.is_copy
-    with second.memory.open(label) as part:
+    with open_part(second.memory, label) as part:
         assert is_whole(label, part.buffer)
 
 
 def test_replica_parts_are_not_copied(make: MakeNode) -> None:
     first, second = make(0), make(1)
-    first.memory.peers(next=second.peers.address)
+    copy_to(first.memory, second.peers.address)
     save(first.memory, first.worker, step=10, kind=REPLICA)
     label = first.save(10)
     wait_for(lambda: second.has(label), "the copy")
@@ -62,13 +72,13 @@ def test_replica_parts_are_not_copied(make: MakeNode) -> None:
 def test_a_new_neighbour_gets_what_is_held_already(make: MakeNode) -> None:
     first, second = make(0), make(1)
     label = first.save(10)
-    first.memory.peers(next=second.peers.address)
+    copy_to(first.memory, second.peers.address)
     wait_for(lambda: second.has(label), "the copy")
 
 
 def test_a_node_alone_sends_to_nobody(make: MakeNode) -> None:
     node = make(0)
-    node.memory.peers(next=node.peers.address)
+    copy_to(node.memory, node.peers.address)
     node.save(10)
     assert node.memory.status().copied is None
     assert node.news == []
@@ -99,7 +109,7 @@ def test_a_keeper_that_is_gone_cannot_be_asked(make: MakeNode) -> None:
 
 def test_a_copy_that_does_not_fit_is_refused_and_told_once(make: MakeNode) -> None:
     first, second = make(0), make(1, limit=1 << 20)
-    first.memory.peers(next=second.peers.address)
+    copy_to(first.memory, second.peers.address)
     for step in (10, 20):
         first.save(step, data=3_000_000)
         wait_for(lambda: "needs 3.0 MiB" in first.memory.status().copy_trouble, "the refusal")
@@ -122,7 +132,7 @@ def test_another_jobs_token_is_refused_on_both_sides(make: MakeNode) -> None:
     label = first.save(10)
     with pytest.raises(KeeperRefused, match="the job's token is another one"):
         stranger.memory.fetch(first.peers.address, label)
-    first.memory.peers(next=stranger.peers.address)
+    copy_to(first.memory, stranger.peers.address)
     wait_for(lambda: "token" in first.memory.status().copy_trouble, "the refusal")
     assert stranger.memory.inventory() == ()
 
@@ -177,7 +187,7 @@ def test_a_copy_that_breaks_off_does_not_exist_and_the_one_before_stays(make: Ma
         connection.sendall(content)
         assert frames.receive(connection, AnswerDecoder) == Arrived()
     assert steps(second.memory) == [10]
-    with second.memory.open(before) as part:
+    with open_part(second.memory, before) as part:
         assert is_whole(before, part.buffer)
 
 

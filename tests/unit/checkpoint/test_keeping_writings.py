@@ -60,7 +60,8 @@ def test_trouble_with_one_part_is_not_covered_up_by_another_part_of_the_same_ste
     first, second = node.order(0, 10), node.order(1, 10)
     first.ends(FULL)
     second.ends(WRITTEN)
-    assert (node.status.trouble, node.status.troubled_step) == ("step 10: full", 10)
+    assert (node.status.trouble, node.status.troubled_step) == ("full", 10)
+    assert node.status.trouble_line == "step 10: full"
     assert node.status.writing == ()
 
 
@@ -69,6 +70,7 @@ def test_trouble_is_over_when_the_part_or_a_later_step_is_written() -> None:
     node.order(0, 10).ends(FULL)
     node.order(0, 10).ends(WRITTEN)
     assert (node.status.trouble, node.status.troubled_step) == ("", None)
+    assert node.status.trouble_line == ""
     node.order(0, 20).ends(FULL)
     node.order(1, 30).ends(WRITTEN)
     assert (node.status.trouble, node.status.troubled_step) == ("", None)
@@ -90,4 +92,4 @@ def test_trouble_after_going_back_to_an_earlier_step_counts() -> None:
     ahead.ends(WRITTEN)
     ahead.ends(published(100))
     node.order(0, 60, attempt="b", publishes=True).ends(FULL)
-    assert (node.status.trouble, node.status.committed) == ("step 60: full", 100)
+    assert (node.status.trouble_line, node.status.committed) == ("step 60: full", 100)

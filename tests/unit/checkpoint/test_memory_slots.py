@@ -16,11 +16,15 @@ from resile.checkpoint.slots import (
     decode_control,
     encode_control,
 )
+from resile.groupname import LONGEST_GROUP
 
 numbers = st.integers(0, 2**32 - 1)
+groups = st.sampled_from(["", "evaluate", "ps/0", "w" * LONGEST_GROUP])
 labels = st.builds(
     Label,
-    place=st.builds(Place, kind=st.sampled_from(PartKind), index=numbers, count=numbers),
+    place=st.builds(
+        Place, kind=st.sampled_from(PartKind), index=numbers, count=numbers, group=groups
+    ),
     step=st.integers(-(2**63), 2**63 - 1),
     round=st.integers(0, 2**63 - 1),
     world=numbers,
@@ -39,7 +43,7 @@ def test_a_record_says_what_was_written(control: Control) -> None:
     assert decode_control(encode_control(control)) == control
 
 
-@given(before=controls, after=controls, cut=st.integers(0, 100))
+@given(before=controls, after=controls, cut=st.integers(0, 220))
 def test_a_record_half_replaced_is_one_of_the_two_or_torn(
     before: Control, after: Control, cut: int
 ) -> None:
@@ -47,7 +51,7 @@ def test_a_record_half_replaced_is_one_of_the_two_or_torn(
     assert decode_control(new[:cut] + old[cut:]) in (before, after, None)
 
 
-@given(control=controls, cut=st.integers(0, 100))
+@given(control=controls, cut=st.integers(0, 220))
 def test_a_first_record_half_written_is_torn(control: Control, cut: int) -> None:
     record = encode_control(control)
     torn = record[:cut].ljust(len(record), b"\0")

@@ -10,10 +10,10 @@ import msgspec
 import pytest
 
 from resile.checkpoint.commit import publish, write_part
-from resile.checkpoint.errors import NoCheckpoint, PartDamaged, StorageTrouble
+from resile.checkpoint.errors import NotThere, PartDamaged
 from resile.checkpoint.local_storage import LocalStorage
 from resile.checkpoint.part import read_header
-from resile.checkpoint.shelf import Depth, Shelf
+from resile.checkpoint.shelf import Checkpoint, Depth, Shelf
 from resile.checkpoint.stored_part import FIRST_READ, StoredPart
 from tests.unit.checkpoint.faults import Fault, faulty_system
 from tests.unit.checkpoint.parts import make_part, noise, parts_of, replica_part, save
@@ -60,20 +60,17 @@ def test_folders_that_are_not_checkpoints_are_passed_over(shelf: Shelf, tmp_path
     ],
     ids=["bit", "longer", "empty", "missing"],
 )
-def test_a_damaged_part_is_named_and_the_checkpoint_before_is_used(
+def test_a_damaged_part_is_named(
     shelf: Shelf, tmp_path: Path, spoil: Callable[[Path], object], said: str
 ) -> None:
     spoil(file_of(tmp_path, 30))
-    told: list[str] = []
-    assert shelf.newest_whole(tell=told.append).step == 20
-    assert len(told) == 1
-    assert told[0].startswith("the checkpoint of step 30 is damaged and not used: ")
-    assert said in told[0]
+    (damage,) = shelf.damages(shelf.at(30))
+    assert damage.startswith(said)
 
 
 def test_sizes_alone_do_not_find_a_changed_bit(shelf: Shelf, tmp_path: Path) -> None:
     flip_a_bit(file_of(tmp_path, 30))
-    assert shelf.newest_whole(Depth.SIZES).step == 30
+    assert shelf.damages(shelf.at(30), Depth.SIZES) == []
 
 
 def test_all_damaged_parts_are_named(shelf: Shelf, tmp_path: Path) -> None:
@@ -88,7 +85,7 @@ def test_all_damaged_parts_are_named(shelf: Shelf, tmp_path: Path) -> None:
     [
         ("", "is not a manifest"),
         ('{"step": 30}', "is not a manifest"),
-        (None, "has format 3; this version of Resile reads 1 and 2"),
+        (None, "has format 4; this version of Resile reads 1 to 3"),
     ],
 )
 def test_a_manifest_that_cannot_be_read_is_told_of_and_passed_over(
@@ -96,10 +93,10 @@ def test_a_manifest_that_cannot_be_read_is_told_of_and_passed_over(
 ) -> None:
     file = tmp_path / "step-000000030" / "manifest.json"
     if text is None:
-        text = json.dumps({**json.loads(file.read_text()), "format": 3})
+        text = json.dumps({**json.loads(file.read_text()), "format": 4})
     file.write_text(text)
     told: list[str] = []
-    assert shelf.newest_whole(tell=told.append).step == 20
+    assert [one.step for one in shelf.checkpoints(tell=told.append)] == [20, 10]
     assert len(told) == 1
     assert str(file) in told[0]
     assert said in told[0]
@@ -121,50 +118,27 @@ def test_a_manifest_in_the_folder_of_another_step_is_refused(shelf: Shelf, tmp_p
         shelf.at(40)
 
 
-def test_when_none_is_whole_it_is_said_how_many_are_damaged(shelf: Shelf, tmp_path: Path) -> None:
-    for step in (10, 20, 30):
-        flip_a_bit(file_of(tmp_path, step))
-    with pytest.raises(NoCheckpoint, match=r"no checkpoint that is whole \(3 damaged\)"):
-        shelf.newest_whole(tell=lambda _: None)
+def test_a_part_that_the_disk_does_not_give_is_damage(shelf: Shelf) -> None:
+    checkpoint = shelf.at(30)
+    with faulty_system(_operation_of_the_first_part(shelf, checkpoint), Fault.BROKEN):
+        (damage,) = shelf.damages(checkpoint)
+    assert damage.startswith("rank-00000-of-00002.a1 could not be read")
+    assert "Input/output error" in damage
 
 
-def test_a_part_that_the_disk_does_not_give_is_damage_and_the_checkpoint_before_is_used(
-    shelf: Shelf,
-) -> None:
-    told: list[str] = []
-    with faulty_system(_operation_of_the_first_part(shelf), Fault.BROKEN):
-        assert shelf.newest_whole(tell=told.append).step == 20
-    assert len(told) == 1
-    assert "rank-00000-of-00002.a1 could not be read" in told[0]
-    assert "Input/output error" in told[0]
-
-
-def test_storage_that_cannot_be_read_is_not_taken_for_one_without_checkpoints(
-    tmp_path: Path,
-) -> None:
-    shelf = Shelf(LocalStorage(tmp_path))
-    save(shelf.storage, 10)
-    at = _operation_of_the_first_part(shelf)
-    with (
-        faulty_system(at, Fault.BROKEN),
-        pytest.raises(StorageTrouble, match="Input/output error"),
-    ):
-        shelf.newest_whole(tell=lambda _: None)
-
-
-def _operation_of_the_first_part(shelf: Shelf) -> int:
+def _operation_of_the_first_part(shelf: Shelf, checkpoint: Checkpoint) -> int:
     """How many operations come before the first part's bytes are read."""
     with faulty_system(-1, Fault.BROKEN) as system:
-        shelf.newest_whole()
-    reads = [at for at, name in enumerate(system.done) if name == "preadv"]
-    return reads[1]  # the one before is of the manifest
+        assert shelf.damages(checkpoint) == []
+    return system.done.index("preadv")
 
 
-def test_an_empty_and_a_missing_folder_have_no_checkpoint(tmp_path: Path) -> None:
-    with pytest.raises(NoCheckpoint, match="there is no checkpoint in"):
-        Shelf(LocalStorage(tmp_path)).newest_whole()
-    with pytest.raises(NoCheckpoint, match="there is no folder"):
-        Shelf(LocalStorage(tmp_path / "none")).newest_whole()
+def test_an_empty_folder_has_no_checkpoints_and_a_missing_one_is_told_apart(
+    tmp_path: Path,
+) -> None:
+    assert list(Shelf(LocalStorage(tmp_path)).checkpoints()) == []
+    with pytest.raises(NotThere):
+        list(Shelf(LocalStorage(tmp_path / "none")).checkpoints())
 
 
 def test_verifying_reads_every_byte(shelf: Shelf) -> None:

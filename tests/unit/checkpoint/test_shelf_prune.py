@@ -19,6 +19,7 @@ from resile.checkpoint.prune import plan_pruning, prune
 from resile.checkpoint.remains import discard_attempt, remove_remains, with_room
 from resile.checkpoint.shelf import Depth, Shelf
 from resile.checkpoint.storage import open_storage
+from tests.checkpoints import newest_whole
 from tests.unit.checkpoint.parts import HASTY, rank_part, save
 
 OLD = 1_000_000.0
@@ -57,7 +58,7 @@ def test_the_newest_whole_one_stays_when_all_newer_are_damaged(tmp_path: Path) -
     damage(tmp_path, 40)
     prune(shelf, keep=1)
     assert steps_of(shelf) == [40, 20]
-    assert shelf.newest_whole(tell=lambda _: None).step == 20
+    assert newest_whole(shelf).step == 20
 
 
 def test_damage_that_only_checksums_find_can_be_looked_for(tmp_path: Path) -> None:
@@ -197,7 +198,7 @@ def test_a_users_own_files_are_never_touched(tmp_path: Path) -> None:
 def test_a_checkpoint_of_a_newer_format_is_left_alone(tmp_path: Path) -> None:
     shelf = make_shelf(tmp_path, 10, 20)
     manifest = tmp_path / "step-000000010" / "manifest.json"
-    manifest.write_text(manifest.read_text().replace('"format": 2', '"format": 3'))
+    manifest.write_text(manifest.read_text().replace('"format": 2', '"format": 4'))
     for path in tmp_path.rglob("*"):
         age(path)
     told: list[str] = []

@@ -49,11 +49,6 @@ def test_a_node_that_appears_later_is_read_from_its_first_line() -> None:
     assert list(follower.lines()) == [("b", "b")]
 
 
-def test_only_wanted_nodes_are_read() -> None:
-    logs = Logs({"a": b"a\n", "b": b"b\n"})
-    assert list(LogFollower(logs, wanted=lambda node: node == "b").lines()) == [("b", "b")]
-
-
 @given(
     writes=st.lists(st.tuples(st.sampled_from("ab"), st.binary(max_size=12)), max_size=20),
     piece=st.integers(1, 9),

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+import yaml
 from click.testing import CliRunner
 
 from resile.cli.main import cli
@@ -48,18 +50,44 @@ def test_options_are_repeated_in_hints() -> None:
     assert Where("team", "pro duction").flags == " -n team --context 'pro duction'"
 
 
-def test_without_lightkube_a_sentence_says_what_to_install(
+WITHOUT_THE_EXTRA = (
+    "import sys; sys.modules['cryptography'] = None\n"
+    "from resile.cli.main import main\n"
+    "sys.argv[0] = 'resile'\n"
+    "main()\n"
+)
+
+
+def without_the_extra(*words: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-c", WITHOUT_THE_EXTRA, *words],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+
+def test_the_operator_says_what_to_install(home: Path) -> None:
+    done = without_the_extra("operator", "--image", "x")
+    assert done.returncode == 1
+    assert done.stderr == (
+        "Error: the operator needs cryptography: pip install 'resile[kubernetes]'\n"
+    )
+
+
+def test_commands_on_a_cluster_need_nothing_more_installed(
     home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for name in [name for name in sys.modules if name.split(".")[0] == "lightkube"]:
-        monkeypatch.delitem(sys.modules, name)
-    for name in ("client", "connection", "kubeconfig"):
-        monkeypatch.delitem(sys.modules, f"resile.platform.kubernetes.{name}", raising=False)
-    monkeypatch.setitem(sys.modules, "lightkube", None)
-    done = CliRunner().invoke(cli, ["jobs", "-A"])
-    assert done.exit_code == 1
-    assert done.output == (
-        "Error: talking to a cluster needs lightkube: pip install 'resile[kubernetes]'\n"
+    cluster = {"name": "c", "cluster": {"server": "http://127.0.0.1:1"}}
+    context = {"name": "c", "context": {"cluster": "c"}}
+    config = {"clusters": [cluster], "contexts": [context], "current-context": "c"}
+    (home / "config").write_text(yaml.safe_dump(config))
+    monkeypatch.setenv("KUBECONFIG", str(home / "config"))
+    done = without_the_extra("jobs", "-A")
+    assert done.returncode == 1
+    assert done.stderr == (
+        "Error: the API server at http://127.0.0.1:1 does not answer: Connection refused\n"
     )
 
 

@@ -5,8 +5,11 @@ from __future__ import annotations
 from datetime import datetime, timezone
 from typing import Any
 
+from msgspec.structs import replace
+
 from resile.job.node import NodePhase
 from resile.job.status import (
+    MASTER_UNAVAILABLE,
     Condition,
     ConditionStatus,
     ConditionType,
@@ -99,10 +102,11 @@ def test_a_round_that_only_forms_is_no_training_yet() -> None:
 
 def test_why_there_is_no_master_is_told() -> None:
     refusal = "pods is forbidden: exceeded quota: small; see 'kubectl'"
-    said = f"0 of 2 nodes are running; the job has no master: {refusal}"
-    why = condition(ConditionType.RUNNING, ConditionStatus.FALSE, said)
+    waits = condition(ConditionType.RUNNING, ConditionStatus.FALSE, "0 of 2 nodes are running")
+    why = condition(ConditionType.MASTER_READY, ConditionStatus.FALSE, refusal)
+    why = replace(why, reason=MASTER_UNAVAILABLE)
     roles = {"worker": RoleStatus(wanted=2)}
-    seen = drawn(JobStatus(phase=JobPhase.PENDING, roles=roles, conditions=(why,)))
+    seen = drawn(JobStatus(phase=JobPhase.PENDING, roles=roles, conditions=(waits, why)))
     nodes = "0 of 2 nodes are running"
     assert headway(seen).lines == (f"there is no master yet: {refusal}", nodes)
     assert headway(seen, masters=None).lines == (f"there is no master: {refusal}", nodes)

@@ -11,6 +11,7 @@ import pytest
 from resile.job.node import Node
 from resile.platform.kubernetes.kinds import ELASTIC_JOBS, KubeObject
 from resile.platform.kubernetes.labels import MASTER, NODE, master_labels, node_labels
+from resile.platform.kubernetes.remote import podlogs
 from resile.platform.kubernetes.remote.podlogs import PodLogs, node_pictures
 
 UID = "u"
@@ -19,8 +20,9 @@ UID = "u"
 def pod(name: str, labels: dict[str, str]) -> KubeObject:
     owners = [{"controller": True, "uid": UID, "kind": "ElasticJob"}]
     state = {"name": "main", "state": {"running": {"startedAt": "now"}}}
+    own = {"name": name, "namespace": "n", "uid": f"uid-of-{name}"}
     return {
-        "metadata": {"name": name, "namespace": "n", "labels": labels, "ownerReferences": owners},
+        "metadata": {**own, "labels": labels, "ownerReferences": owners},
         "spec": {"containers": [{"name": "main"}]},
         "status": {"phase": "Running", "containerStatuses": [state]},
     }
@@ -37,6 +39,17 @@ PODS = [
 @dataclass
 class Listed:
     items: list[KubeObject]
+
+
+class Kubelets(bytes):
+    """What a kubelet says itself, in a log or in place of one."""
+
+
+def stamped(piece: bytes) -> bytes:
+    """With timestamps, as a kubelet sends the lines of a program."""
+    if isinstance(piece, Kubelets):
+        return piece
+    return b"".join(b"2024-03-09T23:59:58.1Z " + line for line in piece.splitlines(keepends=True))
 
 
 @dataclass
@@ -57,9 +70,11 @@ class PretendClient:
         (found,) = (one for one in PODS if one["metadata"]["name"] == name)
         return {**found, "status": {"phase": "Failed"}}
 
-    async def logs(self, name: str, _namespace: str, **_options: Any) -> AsyncIterator[bytes]:
+    async def logs(
+        self, name: str, _namespace: str, *, timestamps: bool = False, **_options: Any
+    ) -> AsyncIterator[bytes]:
         for piece in self.said.get(name, [f"I am {name}\n".encode()]):
-            yield piece
+            yield stamped(piece) if timestamps else piece
 
 
 async def printed(
@@ -100,14 +115,16 @@ GONE = "the output of digits-worker-0 is gone: its container was removed"
 async def test_a_container_that_is_gone_is_not_its_output(complaint: bytes, follow: bool) -> None:
     for pieces in ([complaint], [complaint + b"\n"], [complaint[:80], complaint[80:], b"\n"]):
         warnings: list[str] = []
-        assert await printed(NODE, *pieces, follow=follow, warnings=warnings) == []
+        said = map(Kubelets, pieces)
+        assert await printed(NODE, *said, follow=follow, warnings=warnings) == []
         assert warnings == [GONE]
 
 
 @pytest.mark.parametrize("follow", [False, True])
 async def test_a_complaint_behind_the_output_is_dropped(follow: bool) -> None:
     warnings: list[str] = []
-    shown = await printed(NODE, b"one\ntwo\n", NOT_FOUND, follow=follow, warnings=warnings)
+    said = (b"one\ntwo\n", Kubelets(NOT_FOUND))
+    shown = await printed(NODE, *said, follow=follow, warnings=warnings)
     assert shown == [(WORKER.name, "one"), (WORKER.name, "two")]
     assert not warnings, "nothing is missing"
 
@@ -116,3 +133,39 @@ async def test_a_complaint_behind_the_output_is_dropped(follow: bool) -> None:
 async def test_a_program_may_print_the_same(follow: bool) -> None:
     shown = await printed(NODE, NOT_FOUND + b"\n", b"and goes on", follow=follow)
     assert [line for _, line in shown] == [NOT_FOUND.decode(), "and goes on"]
+
+
+async def test_a_replacement_that_has_the_name_of_its_predecessor_is_followed_too(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(podlogs, "LOOK", 0.01)
+    pods = [pod(WORKER.name, node_labels("digits", WORKER)) for _ in range(2)]
+    for number, one in enumerate(pods):
+        one["metadata"]["uid"] = f"uid-{number}"
+
+    class Replacing(PretendClient):
+        """At the third look another pod has the name; the job is over some looks later."""
+
+        looks = 0
+
+        @property
+        def present(self) -> KubeObject:
+            return pods[self.looks >= 3]
+
+        async def list(self, _kind: Any, **_options: Any) -> Listed:
+            self.looks += 1
+            return Listed([self.present])
+
+        async def get(self, kind: Any, name: str, _namespace: str) -> KubeObject:
+            if kind is ELASTIC_JOBS:
+                phase = "Succeeded" if self.looks > 5 else "Running"
+                return {"metadata": {"name": name, "uid": UID}, "status": {"phase": phase}}
+            return {**self.present, "status": {"phase": "Failed"}}
+
+        async def logs(self, _name: str, _namespace: str, **_options: Any) -> AsyncIterator[bytes]:
+            yield f"I am {self.present['metadata']['uid']}\n".encode()
+
+    client: Any = Replacing()
+    logs = PodLogs(client, ("n", "digits"), uid=UID, tail=None, warn=lambda _text: None)
+    lines = [line async for batch in logs.follow() for _, line in batch]
+    assert lines == ["I am uid-0", "I am uid-1"]

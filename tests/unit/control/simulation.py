@@ -13,13 +13,14 @@ from datetime import datetime, timedelta
 from msgspec import structs
 
 from resile.control.actions import Action, Decision, DeleteNode, StartNode, StopNode
-from resile.control.observed import UNSCHEDULABLE, MasterReport, Observed, ObservedNode
+from resile.control.observed import UNSCHEDULABLE, GroupReport, MasterState, Observed, ObservedNode
 from resile.control.reconcile import reconcile
 from resile.job.compact import compact, packed, unpacked
 from resile.job.exits import NodeExit, NodeExitCode
 from resile.job.node import Node, NodePhase
 from resile.job.spec import ElasticJob
-from resile.job.status import JobStatus, NodeStatus, decode_status, encode_status
+from resile.job.status import JobStatus, NodeStatus
+from tests.statuses import decode_status, encode_status
 from tests.unit.control.builders import START, job
 
 
@@ -39,9 +40,18 @@ class SimulatedPlatform:
         self.used_names: set[str] = set()
         self.started: list[StartNode] = []
         self.wanted: dict[str, int] = {}
-        self.master: MasterReport | None = None
+        self.reports: dict[str, GroupReport] = {}
         self.deleting = False
         self.no_master = ""
+
+    @property
+    def master(self) -> GroupReport | None:
+        """The verdict on the main group's training."""
+        return self.reports.get(self.job.spec.main_group)
+
+    @master.setter
+    def master(self, report: GroupReport) -> None:
+        self.reports[self.job.spec.main_group] = report
 
     # --- the controller ---------------------------------------------------------------------
 
@@ -49,10 +59,10 @@ class SimulatedPlatform:
         return Observed(
             nodes=tuple(self.nodes.values()),
             gone=frozenset(self.gone),
-            master=self.master,
+            reports=dict(self.reports),
             wanted=dict(self.wanted),
             deleting=self.deleting,
-            no_master=self.no_master,
+            master=MasterState(ready=not self.no_master, problem=self.no_master),
         )
 
     def look(self, *, carry_out: bool = True) -> Decision:

@@ -6,7 +6,7 @@ from datetime import timedelta
 
 import pytest
 
-from resile.control.observed import MasterReport
+from resile.control.observed import GroupReport
 from resile.control.policy import DEFAULT_POLICY
 from resile.job.exits import NodeExit
 from resile.job.node import NodePhase
@@ -150,7 +150,7 @@ def test_the_deadline_fails_the_job_and_the_controller_asks_to_be_woken_for_it()
 
 def test_the_masters_failure_is_the_jobs_failure_and_nothing_is_relaunched() -> None:
     sim = running(SimulatedPlatform(job()))
-    sim.master = MasterReport(succeeded=False, reason="rank 1 raised ValueError", at=sim.now)
+    sim.master = GroupReport(succeeded=False, reason="rank 1 raised ValueError", at=sim.now)
     end(sim, "worker", 0, NodeExit(code=1))
     assert sim.status.phase is JobPhase.FAILED
     assert sim.status.conditions[-1].message == "rank 1 raised ValueError"
@@ -159,7 +159,7 @@ def test_the_masters_failure_is_the_jobs_failure_and_nothing_is_relaunched() -> 
 
 def test_after_the_masters_success_nodes_may_leave_by_themselves_and_none_is_replaced() -> None:
     sim = running(SimulatedPlatform(job()))
-    sim.master = MasterReport(succeeded=True, reason="100 steps", at=sim.now)
+    sim.master = GroupReport(succeeded=True, reason="100 steps", at=sim.now)
     decision = sim.look()
     assert not decision.actions
     assert not sim.status.finished
@@ -173,7 +173,7 @@ def test_after_the_masters_success_nodes_may_leave_by_themselves_and_none_is_rep
 
 def test_a_node_that_does_not_leave_after_success_is_stopped_in_the_end() -> None:
     sim = running(SimulatedPlatform(job()))
-    sim.master = MasterReport(succeeded=True, reason="100 steps", at=sim.now)
+    sim.master = GroupReport(succeeded=True, reason="100 steps", at=sim.now)
     sim.look()
     sim.wait(30)
     sim.look()
@@ -191,7 +191,7 @@ def test_suspending_a_half_done_job_is_not_its_success() -> None:
 
 def test_nodes_of_a_failed_training_may_say_their_last_words() -> None:
     sim = running(SimulatedPlatform(job({"worker": {"replicas": 2, "script": "train.py"}})))
-    sim.master = MasterReport(succeeded=False, reason="rank 1 raised ValueError", at=sim.now)
+    sim.master = GroupReport(succeeded=False, reason="rank 1 raised ValueError", at=sim.now)
     sim.look()
     assert sim.status.phase is JobPhase.RUNNING
     for found in sim.live():
@@ -205,7 +205,7 @@ def test_nodes_of_a_failed_training_may_say_their_last_words() -> None:
 
 def test_nodes_that_hang_after_a_failed_training_are_stopped() -> None:
     sim = running(SimulatedPlatform(job({"worker": {"replicas": 2, "script": "train.py"}})))
-    sim.master = MasterReport(succeeded=False, reason="rank 1 raised ValueError", at=sim.now)
+    sim.master = GroupReport(succeeded=False, reason="rank 1 raised ValueError", at=sim.now)
     sim.look()
     sim.now += DEFAULT_POLICY.leave_time
     stopped = {action.node.rank for action in sim.look().actions}

@@ -8,6 +8,7 @@ from datetime import timedelta
 from resile.control.conditions import with_condition
 from resile.job.exits import NodeExit
 from resile.job.status import Condition, ConditionStatus, ConditionType, JobPhase
+from resile.wire.picture import headline
 from tests.unit.control.builders import at, job
 from tests.unit.control.simulation import SimulatedPlatform
 
@@ -151,10 +152,16 @@ def test_nodes_without_a_master_have_not_begun() -> None:
     waits = condition(sim, ConditionType.RUNNING)
     assert sim.status.phase is JobPhase.PENDING
     assert (waits.status, waits.reason) == (FALSE, "NotStarted")
-    assert waits.message == "2 of 2 nodes are running; the job has no master: exceeded quota"
+    assert waits.message == "2 of 2 nodes are running"
+    ready = condition(sim, ConditionType.MASTER_READY)
+    assert (ready.status, ready.reason) == (FALSE, "MasterUnavailable")
+    assert ready.message == sim.status.master_problem == "exceeded quota"
+    assert [note.reason for note in sim.status.decisions].count("NoMaster") == 1
     sim.no_master = ""
     sim.look()
     assert sim.status.phase is JobPhase.RUNNING
+    assert condition(sim, ConditionType.MASTER_READY).status is TRUE
+    assert sim.status.master_problem == ""
     assert condition(sim, ConditionType.RUNNING).message == "2 of 2 nodes are running"
 
 
@@ -166,4 +173,14 @@ def test_nodes_that_train_go_on_without_a_master_and_it_is_said() -> None:
     runs = condition(sim, ConditionType.RUNNING)
     assert sim.status.phase is JobPhase.RUNNING
     assert (runs.status, runs.reason) == (TRUE, "JobRunning")
-    assert "the job has no master: its image cannot be pulled" in runs.message
+    assert sim.status.master_problem == "its image cannot be pulled"
+    assert "the job has no master: its image cannot be pulled" in headline(sim.status)
+
+
+def test_a_finished_job_needs_no_master() -> None:
+    sim = SimulatedPlatform(job({"worker": {"replicas": 1}}))
+    sim.settle()
+    sim.end(sim.node("worker", 0), NodeExit(code=0))
+    sim.look()
+    ready = condition(sim, ConditionType.MASTER_READY)
+    assert (ready.status, ready.reason) == (FALSE, "JobSucceeded")

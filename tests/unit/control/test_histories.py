@@ -15,12 +15,12 @@ from hypothesis import given, settings
 from msgspec.structs import replace
 
 from resile.control.actions import Decision, StartNode
-from resile.control.observed import MasterReport
+from resile.control.observed import GroupReport
 from resile.job.compact import compact
 from resile.job.exits import NodeExit, NodeExitCode
 from resile.job.node import NodePhase
 from resile.job.spec import ElasticJob
-from resile.job.status import decode_status, encode_status
+from tests.statuses import decode_status, encode_status
 from tests.unit.control.builders import job
 from tests.unit.control.simulation import SimulatedPlatform
 
@@ -93,7 +93,7 @@ class Player:
 
     def the_master_speaks(self, n: int) -> None:
         if self.sim.master is None:
-            self.sim.master = MasterReport(succeeded=n % 2 == 0, reason="so", at=self.sim.now)
+            self.sim.master = GroupReport(succeeded=n % 2 == 0, reason="so", at=self.sim.now)
 
     def somebody_deletes_the_job(self, _: int) -> None:
         self.sim.deleting = True

@@ -6,14 +6,15 @@ import pytest
 
 from resile.control.actions import Priority
 from resile.control.hosts import remembered
-from resile.control.ordering import what_it_waits_for
+from resile.control.ordering import count_nodes, what_it_waits_for
 from resile.control.policy import Policy
 from resile.control.priority import priority_of
 from resile.control.resources import grown_memory, memory_limit, node_resources
 from resile.job.exits import ExitCause
+from resile.job.node import NodePhase
 from resile.job.quantity import parse_quantity
 from resile.job.role import MemoryGrowth, ResourceSpec, RoleSpec
-from resile.job.status import HostTrouble
+from resile.job.status import HostTrouble, NodeStatus
 from tests.unit.control.builders import at, job
 
 HIGH, LOW = Priority(1000, "high"), Priority(-1000, "low")
@@ -97,6 +98,11 @@ def test_only_the_latest_machines_in_doubt_are_remembered(most: int, kept: list[
 
 def test_a_role_waits_until_min_nodes_of_another_are_up() -> None:
     spec = job({"ps": {"replicas": {"min": 2, "max": 3}}, "worker": {"dependsOn": ["ps"]}}).spec
-    assert what_it_waits_for(spec, "worker", up={"ps": 1}) == "waits for ps (1 of 2 running)"
-    assert what_it_waits_for(spec, "worker", up={"ps": 2}) == ""
-    assert what_it_waits_for(spec, "ps", up={}) == ""
+
+    def waits(role: str, *, running: int) -> str:
+        ranks = [NodeStatus(role="ps", rank=n, phase=NodePhase.RUNNING) for n in range(running)]
+        return what_it_waits_for(spec, role, counts=count_nodes(ranks))
+
+    assert waits("worker", running=1) == "waits for ps (1 of 2 running)"
+    assert waits("worker", running=2) == ""
+    assert waits("ps", running=0) == ""

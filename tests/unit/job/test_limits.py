@@ -29,10 +29,11 @@ from resile.job.limits import (
 from resile.job.manifest import job_from_data, parse_manifest
 from resile.job.podneeds import kubernetes_problems
 from resile.job.spec import ElasticJob
-from resile.job.status import JobStatus, decode_status, encode_status
+from resile.job.status import JobStatus
 from resile.platform.kubernetes.attendants import master_pod
 from resile.platform.kubernetes.environment import node_variables
 from resile.platform.kubernetes.pods import node_pod
+from tests.statuses import decode_status, encode_status
 from tests.unit.cli.commands import parsed
 
 NOW = datetime(2026, 1, 1, tzinfo=timezone.utc)

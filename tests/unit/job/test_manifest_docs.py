@@ -11,7 +11,9 @@ import pytest
 from msgspec import inspect
 
 from resile.job.cluster import MasterSpec, MasterStorage
+from resile.job.groups import GroupSpec
 from resile.job.manifest import parse_manifest
+from resile.job.names import NamesSpec
 from resile.job.role import (
     CodeRange,
     EnvVar,
@@ -29,6 +31,8 @@ DOCUMENTED = [
     Metadata,
     JobSpec,
     RoleSpec,
+    GroupSpec,
+    NamesSpec,
     Replicas,
     EnvVar,
     ResourceSpec,

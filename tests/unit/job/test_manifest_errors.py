@@ -312,7 +312,7 @@ SOUND = "spec: {roles: {worker: {script: train.py}}}"
             "apiVersion: resile.dev/v1alpha1\nkind: ElasticJob\n"
             "metadata: {name: a, namespace: My_Space}\n",
             "metadata.namespace",
-            "expected lower-case letters, digits and '-', beginning with a letter or digit, ",
+            "expected lower-case letters, digits and '-', beginning and ending with a letter or ",
         ),
         (
             f"apiVersion: resile.dev/v1alpha1\nkind: ElasticJob\nmetadata: {{name: {'a' * 60}}}\n",

@@ -6,8 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from resile.job.elasticity import Elasticity, ElasticityError, RoleSize
+from resile.job.elasticity import Elasticity, ElasticityError, GroupSuccess, RoleSize
 from resile.job.rendezvous_conf import elasticity_of, read_conf, read_roles, write_roles
+from resile.wire.launching import conf_text
 
 
 def test_our_own_keys_and_those_of_other_backends_mean_the_same() -> None:
@@ -90,3 +91,20 @@ def test_sizes_of_roles_are_written_and_read() -> None:
 def test_what_is_no_size_of_a_role_is_named(text: str) -> None:
     with pytest.raises(ElasticityError, match="write NAME:MIN:MAX"):
         read_conf({"roles": text})
+
+
+@pytest.mark.parametrize("success", list(GroupSuccess))
+@pytest.mark.parametrize("independent", [True, False])
+def test_every_setting_travels_as_text(success: GroupSuccess, independent: bool) -> None:
+    roles = (RoleSize(name="chief"), RoleSize(name="worker", max_nodes=4))
+    meant = Elasticity(
+        max_nodes=5, roles=roles, lease=2.5, success=success, independent=independent
+    )
+    pairs = dict(pair.split("=", 1) for pair in conf_text(meant).split(","))
+    assert elasticity_of(read_conf(pairs), (1, 5), max_restarts=3) == meant
+
+
+@pytest.mark.parametrize(("key", "value"), [("success", "some"), ("independent", "maybe")])
+def test_words_that_are_not_known_are_refused_with_those_that_are(key: str, value: str) -> None:
+    with pytest.raises(ElasticityError, match=f"{key}={value}: write one of "):
+        read_conf({key: value})

@@ -12,7 +12,8 @@ from resile.job.command import node_command
 from resile.job.elasticity import Elasticity, RoleSize
 from resile.job.errors import PriorityError
 from resile.job.manifest import job_from_data
-from resile.job.node import node_name, serial_of
+from resile.job.naming import master_pod_name, node_name, serial_of
+from resile.job.node import Node
 from resile.job.priority import PriorityRule, parse_priority
 from resile.job.role import EnvVar, Replicas, ResourceSpec, RoleSpec, Size
 from resile.job.spec import ElasticJob, JobSpec, RendezvousSpec
@@ -229,9 +230,37 @@ def test_a_priority_that_means_nothing_is_refused(written: int | float | str) ->
 
 
 def test_a_nodes_name_ends_with_its_number() -> None:
-    assert node_name("train", "worker", serial=7) == "train-worker-7"
-    assert serial_of("train-worker-7") == 7
-    assert serial_of("something-else") is None
+    job = named()
+    assert node_name(job, "worker", rank=2, serial=7) == "train-worker-7"
+    assert serial_of(job, node_called("train-worker-7")) == 7
+    assert serial_of(job, node_called("something-else")) is None
+
+
+def test_other_systems_names_can_be_written() -> None:
+    job = named(
+        node="{job}-edljob-{role}-{serial}", master="elasticjob-{job}-dlrover-master{serial}"
+    )
+    assert node_name(job, "worker", rank=2, serial=7) == "train-edljob-worker-7"
+    assert serial_of(job, node_called("train-edljob-worker-7")) == 7
+    assert master_pod_name(job, serial=0) == "elasticjob-train-dlrover-master0"
+    by_rank = named(node="{job}-{role}-{rank}")
+    assert node_name(by_rank, "worker", rank=2, serial=7) == "train-worker-2"
+    assert serial_of(by_rank, node_called("train-worker-2")) is None
+
+
+def named(**patterns: str) -> ElasticJob:
+    return job_from_data(
+        {
+            "apiVersion": "resile.dev/v1alpha1",
+            "kind": "ElasticJob",
+            "metadata": {"name": "train"},
+            "spec": {"roles": {"worker": {"script": "train.py"}}, "names": patterns},
+        }
+    )
+
+
+def node_called(name: str) -> Node:
+    return Node(role="worker", rank=2, id=0, name=name)
 
 
 # --- schema ---------------------------------------------------------------------------------

@@ -18,9 +18,8 @@ from resile.job.status import (
     JobStatus,
     NodeStatus,
     RoleStatus,
-    decode_status,
-    encode_status,
 )
+from tests.statuses import decode_status, encode_status
 from tests.unit.control.builders import at
 
 NODE = NodeStatus(

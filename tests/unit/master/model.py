@@ -11,9 +11,10 @@ from dataclasses import dataclass, field
 import msgspec
 
 from resile.job.elasticity import Elasticity
+from resile.master.groups import Groups, Mastership
+from resile.master.journal import Address, Journal
 from resile.master.membership import Membership
 from resile.master.records import JOB_KEY, JobRecord, RoundPhase, decode_memory
-from resile.master.register import Register
 from resile.wire.messages import (
     Drain,
     Fence,
@@ -47,6 +48,7 @@ class PretendAgent:
     """What an agent holds, and all it was told."""
 
     name: str
+    group: str = ""
     nproc: int = 1
     role: str = "default"
     rank: int | None = None
@@ -105,6 +107,7 @@ class PretendAgent:
             seen=self.seen,
             leaving="SIGTERM" if self.leaving else "",
             handover=self.newest,
+            group=self.group,
         )
 
     def go_on(self) -> None:
@@ -113,17 +116,22 @@ class PretendAgent:
 
 
 class Model:
-    """One job. ``now`` moves only by :meth:`advance`."""
+    """One job. ``now`` moves only by :meth:`advance`.
 
-    def __init__(self, **sizes: object) -> None:
+    Tests of one group speak of the main one (``membership``, ``running``); agents of others are
+    given their group's name, and its sizes are in ``terms`` if they are not the main group's.
+    """
+
+    def __init__(self, *, terms: dict[str, Elasticity] | None = None, **sizes: object) -> None:
         self.elasticity = msgspec.convert(sizes, Elasticity)
+        self.terms = terms or {}
         self.now = 0.0
         self.ends_with_job = True
-        self.membership = self._beginning()
+        self.groups = self._beginning()
         self.agents: dict[str, PretendAgent] = {}
-        self.by_node: dict[int, PretendAgent] = {}
+        self.by_node: dict[Address, PretendAgent] = {}
         self.kept: dict[str, bytes] = {}
-        self.ids: set[int] = set()
+        self.ids: set[Address] = set()
         self.answering = True
         self.losing = False
         """Whether the master dies between keeping records and sending messages."""
@@ -132,6 +140,19 @@ class Model:
         self.newcomers_die = False
         """Whether the nodes that are not in the round die with it."""
         self._names = 0
+
+    @property
+    def membership(self) -> Membership:
+        return self.groups.main
+
+    def of(self, agent: PretendAgent) -> Membership:
+        """The group of an agent, to change."""
+        group = self.groups.rouse(agent.group)
+        assert group is not None
+        return group
+
+    def elasticity_of(self, group: str) -> Elasticity:
+        return self.terms.get(group, self.elasticity)
 
     # --- what tests do ----------------------------------------------------------------------
 
@@ -144,10 +165,10 @@ class Model:
 
     def connect(self, agent: PretendAgent) -> None:
         agent.connected = True
-        terms = agent.terms or self.elasticity
-        answer = self.membership.hello(agent.hello(terms), now=self.now)
+        terms = agent.terms or self.elasticity_of(agent.group)
+        answer = self.groups.hello(agent.hello(terms), now=self.now)
         if isinstance(answer, int):
-            self.by_node[answer] = agent
+            self.by_node[Address(agent.group, answer)] = agent
         else:
             self._hear(agent, answer)
         self.settle()
@@ -155,8 +176,9 @@ class Model:
     def cut(self, agent: PretendAgent) -> None:
         """Its connection is closed; it may come back."""
         agent.connected = False
-        if agent.node is not None:
-            self.membership.disconnected(agent.node, now=self.now)
+        group = self.groups.rouse(agent.group)
+        if agent.node is not None and group is not None:
+            group.disconnected(agent.node, now=self.now)
         self.settle()
 
     def kill(self, agent: PretendAgent) -> None:
@@ -167,12 +189,12 @@ class Model:
     def leave(self, agent: PretendAgent) -> None:
         self.agents.pop(agent.name)
         agent.connected = False
-        self.membership.left(self.fence(agent), "test", now=self.now)
+        self.of(agent).left(self.fence(agent), "test", now=self.now)
         self.settle()
 
     def warm_up(self, agent: PretendAgent) -> None:
         agent.warm = True
-        self.membership.warmed(self.fence(agent), now=self.now)
+        self.of(agent).warmed(self.fence(agent), now=self.now)
         self.settle()
 
     def fail(
@@ -187,24 +209,24 @@ class Model:
             message=message,
             cannot_start=cannot_start,
         )
-        refusal = self.membership.failed(self.fence(agent), (failure,), now=self.now)
+        refusal = self.of(agent).failed(self.fence(agent), (failure,), now=self.now)
         self.settle()
         return refusal
 
     def report(self, agent: PretendAgent, step: int) -> None:
         """Its workers come to a step."""
-        self.membership.renew(self.fence(agent), Progress(step=step), now=self.now)
+        self.of(agent).renew(self.fence(agent), Progress(step=step), now=self.now)
 
     def reach(self, agent: PretendAgent) -> None:
         """Its workers reach the process group."""
         if agent.start is not None:
             ranks = tuple(range(agent.start.first_rank, agent.start.first_rank + agent.nproc))
-            self.membership.reached(self.fence(agent), ranks, (), now=self.now)
+            self.of(agent).reached(self.fence(agent), ranks, (), now=self.now)
             self.settle()
 
     def succeed(self, agent: PretendAgent) -> None:
         agent.state = LocalState.SUCCEEDED
-        self.membership.succeeded(self.fence(agent), now=self.now)
+        self.of(agent).succeeded(self.fence(agent), now=self.now)
         self.settle()
 
     def advance(self, seconds: float, *, renew: bool = True) -> None:
@@ -213,25 +235,25 @@ class Model:
         while True:
             if renew:
                 self.renew_all()
-            deadline = self.membership.next_deadline(self.now)
+            self.groups.tick(self.now)
+            self.settle()
+            deadline = self.groups.next_deadline()
             if deadline is None or deadline > end:
                 break
             self.now = max(self.now, deadline)
-            self.membership.tick(self.now)
-            self.settle()
         self.now = end
         for agent in self.agents.values():
             if agent.hold_until <= self.now:
                 agent.go_on()
         if renew:
             self.renew_all()
-        self.membership.tick(self.now)
+        self.groups.tick(self.now)
         self.settle()
 
     def renew_all(self) -> None:
         for agent in self.agents.values():
             if agent.connected and agent.node is not None:
-                self.membership.renew(self.fence(agent), None, now=self.now)
+                self.of(agent).renew(self.fence(agent), None, now=self.now)
 
     def crash_master(self) -> None:
         """Lose all that was not kept; agents find the new master when told to reconnect."""
@@ -242,19 +264,19 @@ class Model:
         """The master dies now, in the middle of what it says."""
         self.dies_in = None
         if self.newcomers_die:
-            members = self.membership.round.members
-            for agent in [a for a in self.agents.values() if a.node not in members]:
-                del self.agents[agent.name]
+            for agent in list(self.agents.values()):
+                group = self.groups.get(agent.group)
+                if group is None or agent.node not in group.round:
+                    del self.agents[agent.name]
         self._return()
 
     def _return(self) -> None:
         self.losing = False
         memory = decode_memory(self.kept)
         assert memory is not None
-        register = Register.restore(memory, now=self.now)
-        self.membership = Membership.restore(
-            register, now=self.now, ends_with_job=self.ends_with_job, how_to_forget="remove it"
-        )
+        about = Mastership(ends_with_job=self.ends_with_job, how_to_forget="remove it")
+        journal = Journal(memory.events)
+        self.groups = Groups.restore(memory, journal=journal, about=about, now=self.now)
         self.by_node = {}
         for agent in self.agents.values():
             agent.connected = False
@@ -267,17 +289,17 @@ class Model:
         """
         self.settle()
         self.losing = False
-        self.membership = self._beginning(after_round=after_round)
+        self.groups = self._beginning(after_round=after_round)
         self.kept, self.by_node, self.ids = {}, {}, set()
         for agent in self.agents.values():
             agent.connected = False
         self.settle()
 
-    def _beginning(self, *, after_round: int = 0) -> Membership:
-        job = JobRecord(job="j", elasticity=self.elasticity, floor=after_round)
-        register = Register(job)
-        register.journal.keep(JOB_KEY, job)
-        return Membership(register, forgotten=after_round > 0, ends_with_job=self.ends_with_job)
+    def _beginning(self, *, after_round: int = 0) -> Groups:
+        job = JobRecord(job="j", elasticity=self.elasticity, floor=after_round, run="r")
+        about, journal = Mastership(ends_with_job=self.ends_with_job), Journal()
+        journal.keep(JOB_KEY, job)
+        return Groups.begin(job, journal=journal, about=about, forgotten=after_round > 0)
 
     def reconnect_all(self) -> None:
         for agent in list(self.agents.values()):
@@ -292,14 +314,20 @@ class Model:
 
     @property
     def running(self) -> set[str]:
-        """Names of the agents whose workers train in the current round."""
-        if self.membership.round.phase is not RoundPhase.RUNNING:
+        """Names of the main group's agents whose workers train in the current round."""
+        return self.running_in("")
+
+    def running_in(self, name: str) -> set[str]:
+        """The same for any group."""
+        group = self.groups.get(name)
+        if group is None or group.round.phase is not RoundPhase.RUNNING:
             return set()
-        number = self.membership.round.number
         return {
             agent.name
             for agent in self.agents.values()
-            if agent.state is LocalState.RUNNING and agent.round == number
+            if agent.group == name
+            and agent.state is LocalState.RUNNING
+            and agent.round == group.round.number
         }
 
     @property
@@ -316,7 +344,7 @@ class Model:
     def settle(self) -> None:
         """Keep and deliver everything, until nobody has anything more to say."""
         while True:
-            instructions = self.membership.instructions()
+            instructions = self.groups.instructions()
             if self.dies_in == 0:
                 self._die()  # before it could keep what it decided
                 return
@@ -330,11 +358,11 @@ class Model:
             if not instructions.sends:
                 self.check_holding()
                 return
-            for node, message in instructions.sends:
+            for address, message in instructions.sends:
                 if self.dies_in == 0:
                     self._die()
                     return
-                agent = self.by_node.get(node)
+                agent = self.by_node.get(address)
                 if agent and agent.connected:
                     self._hear(agent, message)
                 if self.dies_in is not None:
@@ -345,8 +373,9 @@ class Model:
         agent.told.append(message)
         match message:
             case Welcome(node=node, handover=handover):
-                assert agent.node == node or node not in self.ids, "an id was used again"
-                self.ids.add(node)
+                address = Address(agent.group, node)
+                assert agent.node == node or address not in self.ids, "an id was used again"
+                self.ids.add(address)
                 agent.node = node
                 if agent.asked != handover:
                     agent.go_on()
@@ -364,19 +393,21 @@ class Model:
                 assert (number, LocalState.RUNNING) == (agent.round, agent.state)
                 self._ask_to_save(agent, handover)
             case HandoverStep(handover=handover):
-                self._save_all(handover)
+                self._save_all(agent.group, handover)
             case HandoverCancelled(handover=handover):
-                assert handover == agent.asked or not agent.saves
+                # Whose workers have ended has nobody to ask, and may have been away meanwhile.
+                ended = agent.state is LocalState.SUCCEEDED
+                assert handover == agent.asked or not agent.saves or ended
                 agent.go_on()
             case HandoverPublish() if not agent.slow:
                 self.publish(agent, STEP if agent.stores else None)
             case HandoverOver() if agent.leaving:
                 self.agents.pop(agent.name)
                 agent.connected = False
-                self.membership.left(self.fence(agent), "asked to", now=self.now)
+                self.of(agent).left(self.fence(agent), "asked to", now=self.now)
             case Drain() if not agent.stubborn:
                 agent.leaving = True
-                self.membership.leaving(self.fence(agent), "asked to", now=self.now)
+                self.of(agent).leaving(self.fence(agent), "asked to", now=self.now)
             case Wait(stop_workers=True):
                 agent.state = LocalState.IDLE
                 agent.go_on()
@@ -387,6 +418,9 @@ class Model:
             case JobDone(others_go_on=True):
                 agent.connected = False
                 self.agents.pop(agent.name, None)
+            case JobDone() if self.elasticity_of(agent.group).independent:
+                agent.connected = False
+                self.agents.pop(agent.name, None)  # it exits; its group may begin anew
             case JobDone() | Refused():
                 agent.connected = False
 
@@ -397,16 +431,18 @@ class Model:
         agent.newest = handover
         if agent.saves:
             agent.asked = handover
-            agent.hold_until = self.now + self.elasticity.longest_hold
+            agent.hold_until = self.now + self.elasticity_of(agent.group).longest_hold
         fence = self.fence(agent)
-        self.membership.handover_told(fence, handover, able=agent.saves, now=self.now)
+        self.of(agent).handover_told(fence, handover, able=agent.saves, now=self.now)
         if agent.holding:
             self.save(agent)  # a master that asks again hears again
 
-    def _save_all(self, handover: int) -> None:
+    def _save_all(self, name: str, handover: int) -> None:
         """Rank 0's node chose a step: everybody saves it, who was told before."""
-        for node in self.membership.round.members:
-            member = self.by_node[node]
+        group = self.groups.get(name)
+        assert group is not None
+        for node in group.round.members:
+            member = self.by_node[Address(name, node)]
             assert member.asked == handover, "a worker could have passed the step unawares"
             if not member.slow:
                 self.save(member)
@@ -417,52 +453,60 @@ class Model:
         if agent.connected:
             copied = STEP if agent.copies else None
             fence = self.fence(agent)
-            self.membership.handed_over(fence, agent.asked, STEP, copied=copied, now=self.now)
+            self.of(agent).handed_over(fence, agent.asked, STEP, copied=copied, now=self.now)
 
     def publish(self, agent: PretendAgent, stored: int | None = STEP) -> None:
         """It waits no longer for storage, which has what its workers hold, or does not."""
-        self.membership.handover_published(self.fence(agent), agent.asked, stored, now=self.now)
+        self.of(agent).handover_published(self.fence(agent), agent.asked, stored, now=self.now)
 
     def ask_to_leave(self, agent: PretendAgent) -> None:
         agent.leaving = True
-        self.membership.leaving(self.fence(agent), "SIGTERM", now=self.now)
+        self.of(agent).leaving(self.fence(agent), "SIGTERM", now=self.now)
         self.settle()
 
     def answer_prepare(self, agent: PretendAgent) -> None:
         agent.state = LocalState.READY
-        self.membership.ready(self.fence(agent), agent.store, now=self.now)
+        self.of(agent).ready(self.fence(agent), agent.store, now=self.now)
 
     def check(self) -> None:
-        """The promises that hold at every moment."""
-        elasticity, current = self.elasticity, self.membership.round
+        """The promises that hold at every moment, of every group."""
+        for group in self.groups:
+            self._check_group(group)
+
+    def _check_group(self, group: Membership) -> None:
+        elasticity, current = self.elasticity_of(group.name), group.round
         if current.phase is not RoundPhase.GATHERING:
             assert len(current.members) % elasticity.node_unit == 0
             assert elasticity.min_nodes <= len(current.members) <= elasticity.max_nodes
             assert len(set(current.members)) == len(current.members)
-            self._check_roles()
+            self._check_roles(group, elasticity)
         starts = [
             agent.start
             for agent in self.agents.values()
-            if agent.state is LocalState.RUNNING
+            if agent.group == group.name
+            and agent.state is LocalState.RUNNING
             and agent.node is not None
-            and self.by_node.get(agent.node) is agent  # not of a life the master has forgotten
+            # not of a life the master has forgotten
+            and self.by_node.get(Address(agent.group, agent.node)) is agent
             and agent.start is not None
             and agent.start.round == current.number == agent.round
         ]
         if starts:
-            assert len({(s.store.port, s.world_size, s.group_world_size) for s in starts}) == 1
+            stores = {(s.run, s.store.port, s.world_size, s.group_world_size) for s in starts}
+            assert len(stores) == 1
             assert len({s.group_rank for s in starts}) == len(starts)
             assert len({s.first_rank for s in starts}) == len(starts)
-        assert 0 <= self.membership.job.restarts <= elasticity.max_restarts
+        assert 0 <= group.job.restarts <= elasticity.max_restarts
 
-    def _check_roles(self) -> None:
+    @staticmethod
+    def _check_roles(group: Membership, elasticity: Elasticity) -> None:
         """Each role has its nodes in the round, and the first one has the first ranks."""
-        records = [self.membership.roster.get(node) for node in self.membership.round.members]
+        records = [group.roster.get(node) for node in group.round.members]
         roles = [node.record.info.role for node in records if node is not None]
-        order = [self.elasticity.order_of(role) for role in roles]
+        order = [elasticity.order_of(role) for role in roles]
         assert order == sorted(order)
         if None not in records:
-            for role in self.elasticity.roles:
+            for role in elasticity.roles:
                 count = roles.count(role.name)
                 assert role.smallest <= count <= role.max_nodes
                 assert count % role.node_unit == 0
@@ -470,5 +514,7 @@ class Model:
     def check_holding(self) -> None:
         """When everything is said: nobody's workers stand still without the master's knowing."""
         for agent in self.agents.values():
-            if agent.holding and agent.connected and agent.name in self.running:
-                assert self.membership.handing_over, f"{agent.name} holds for nothing"
+            if agent.holding and agent.connected and agent.name in self.running_in(agent.group):
+                group = self.groups.get(agent.group)
+                assert group is not None
+                assert group.handing_over, f"{agent.name} holds for nothing"

@@ -7,13 +7,22 @@ from typing import Any
 import msgspec
 import pytest
 
+from resile.decoding import DecodeError, decode_json
+from resile.job.elasticity import Elasticity
 from resile.job.status import DecisionNote, JobPhase, JobStatus
 from resile.master.board import Board, NoController, NotNow, Unusable, WrongSize
+from resile.master.groups import Groups
 from resile.master.membership import Membership
-from resile.master.records import BOARD_KEY, BoardRecord, JobRecord
+from resile.master.records import (
+    BOARD_KEY,
+    DIRECTIVES_KEY,
+    BoardRecord,
+    DirectivesRecord,
+    JobRecord,
+)
 from resile.master.register import Register
 from resile.wire.messages import Fence, Hello, NodeInfo, Welcome
-from resile.wire.views import Publication
+from resile.wire.views import GroupDirective, Publication
 from tests.unit.control.builders import START, job
 
 WORKER = {"script": "train.py", "replicas": {"min": 1, "max": 4}}
@@ -27,7 +36,7 @@ def membership() -> Membership:
 
 @pytest.fixture
 def board(membership: Membership) -> Board:
-    return Board(membership, BoardRecord())
+    return Board(Groups(membership), BoardRecord())
 
 
 def publication(**more: Any) -> Publication:
@@ -75,7 +84,7 @@ def test_sizes_that_are_changed_while_the_job_runs_count_from_then_on(
     found = membership.elasticity
     assert (found.min_nodes, found.max_nodes, found.max_restarts) == (2, 9, 7)
     (node,) = membership.roster
-    sent = [body for to, body in membership.instructions().sends if to == node.id]
+    sent = [body for to, body in membership.instructions().sends if to == ("", node.id)]
     told = [body.elasticity for body in sent if isinstance(body, Welcome)]
     assert told[-1] == found, "agents give signs of life at the pace that they know"
     assert "min_nodes=2, max_nodes=9, max_restarts=7 from now on" in story(membership)[-1]
@@ -104,7 +113,7 @@ def test_only_a_job_that_is_not_over_and_has_a_controller_is_suspended(board: Bo
 
 
 def test_in_a_suspended_job_nobody_is_waited_for(membership: Membership) -> None:
-    board, patience = Board(membership, BoardRecord()), membership.elasticity.join_timeout
+    board, patience = Board(Groups(membership), BoardRecord()), membership.elasticity.join_timeout
     membership.left(Fence(node=join(membership), round=0), "it was asked to", now=0.6)
     board.publish(suspended(True), now=1.0)
     membership.tick(1.0 + 2 * patience)
@@ -173,3 +182,32 @@ def test_refusals_have_their_own_kinds(board: Board, membership: Membership) -> 
     membership.stop("enough", now=4.0)
     with pytest.raises(NotNow):
         board.scale({"worker": 2}, now=5.0)
+
+
+def test_what_is_published_for_other_groups_counts_in_them() -> None:
+    groups = Groups(Membership(Register(JobRecord(job="train", elasticity=Elasticity()))))
+    board = Board(groups, BoardRecord())
+    wanted = GroupDirective(elasticity=Elasticity(lease=9, independent=True), wanted_nodes=1)
+    board.publish(publication(groups={"worker/0": wanted}), now=1.0)
+    assert groups.instructions().records[DIRECTIVES_KEY] == DirectivesRecord(
+        groups={"worker/0": wanted}
+    )
+    board.publish(publication(groups={"worker/0": wanted}), now=1.5)
+    assert DIRECTIVES_KEY not in groups.instructions().records, "only what changes is written"
+    info = NodeInfo(name="n", host="h", address="a", nproc=1)
+    hello = Hello(job="train", info=info, elasticity=Elasticity(), group="worker/0")
+    assert groups.hello(hello, now=2.0) == 0
+    group = groups.get("worker/0")
+    assert group is not None
+    assert (group.elasticity, group.job.wanted) == (wanted.elasticity, 1)
+    paused = suspended(True)
+    board.publish(msgspec.structs.replace(paused, groups={}), now=3.0)
+    assert group.job.resting
+
+
+@pytest.mark.parametrize("name", ["", "x" * 256, "two\nlines"])
+def test_the_name_of_a_published_group_is_a_name(name: str) -> None:
+    told = msgspec.to_builtins(publication())
+    told["groups"] = {name: {"elasticity": {}}}
+    with pytest.raises(DecodeError):
+        decode_json(msgspec.json.encode(told), Publication)

@@ -10,6 +10,7 @@ import pytest
 
 from resile.job.elasticity import Elasticity
 from resile.master import service as service_module
+from resile.master.groups import Groups
 from resile.master.membership import Membership
 from resile.master.records import JobRecord
 from resile.master.register import Register
@@ -53,7 +54,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> VirtualClock:
 async def service(clock: VirtualClock) -> AsyncIterator[MasterService]:
     elasticity = Elasticity(min_nodes=3, max_nodes=3, lease=LEASE)
     register = Register(JobRecord(job="j", elasticity=elasticity))
-    made = MasterService(Membership(register), SlowStore(clock))
+    made = MasterService(Groups(Membership(register)), SlowStore(clock))
     running = asyncio.create_task(made.run())
     yield made
     made.leave()

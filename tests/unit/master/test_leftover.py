@@ -77,7 +77,7 @@ def answer(model: Model, agent: PretendAgent) -> object:
 def test_a_fresh_node_is_not_told_that_it_succeeded(goes: bool) -> None:
     model = Model(min_nodes=1, max_nodes=1)
     model.ends_with_job = goes
-    model.membership = model._beginning()
+    model.groups = model._beginning()
     model.succeed(model.join())
     refusal = answer(model, PretendAgent(name="fresh"))
     assert isinstance(refusal, Refused)

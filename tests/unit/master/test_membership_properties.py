@@ -15,14 +15,19 @@ import random
 from collections import Counter
 from collections.abc import Callable, Sequence
 
+import msgspec
 import pytest
 
-from resile.wire.messages import LocalState
+from resile.job.elasticity import Elasticity
+from resile.master.membership import Membership
+from resile.wire.messages import LocalState, Outcome
 from tests.unit.master.model import Model, PretendAgent
 
 HISTORIES = int(os.environ.get("RESILE_HISTORIES", "2000"))
 STEPS = 60
 ROLES = ("chief", "worker")
+GROUPS = ("", "evaluate", "worker/0")
+"""Of every second history: a main group, another one in lockstep, and an independent worker."""
 WAITS = (0.01, 0.06, 0.3, 1.0, 6.0)
 
 Step = tuple[int, ...]
@@ -33,19 +38,36 @@ class History:
     """Joins, cuts, kills, failures, deaths of the master and time, as random numbers want them.
 
     ``Model.check`` asserts the promises at every message. At the end all agents that live come
-    back, and the job has to train with as many of them as it may use, none of them standing still.
+    back, and every group has to train with as many of them as it may use, none of them standing
+    still. Then all their workers end well, and so has every group to.
     """
 
     def __init__(self, sizes: bytes) -> None:
-        self.model = Model(**_nodes(sizes), max_restarts=1000, join_timeout=1e8)
+        patience = {"max_restarts": 1000, "join_timeout": 1e8}
+        success = ("all", "first", "any", "all")[sizes[1] >> 6]
+        self.groups = GROUPS if sizes[2] & 64 else GROUPS[:1]
+        terms = {
+            "evaluate": {"min_nodes": 1, "max_nodes": 1 + sizes[0] % 2, "success": "all"},
+            "worker/0": {"independent": True},
+        }
+        self.model = Model(
+            **_nodes(sizes),
+            **patience,
+            success=success,
+            terms={
+                name: msgspec.convert({**own, **patience}, Elasticity)
+                for name, own in terms.items()
+            },
+        )
         self.told: list[str] = []
         self._steps: list[Callable[[int, int], bool]] = [
             *(self.join, self.join, self.join, self.wait, self.wait, self.wait, self.wait),
             *(self.warm_up, self.cut, self.come_back, self.come_back, self.kill, self.leave),
             *(self.ask_to_leave, self.fail, self.fail, self.slowness, self.replace),
             *(self.crash_master, self.crash_master_before_it_sends, self.lose_memory),
-            *(self.doom_master, self.save_late, self.reach, self.report),
+            *(self.doom_master, self.save_late, self.reach, self.report, self.succeed),
             *(self.change_that_kills, self.change_that_kills, self.settle_down),
+            self.success_of_the_lost,
         ]
 
     def step(self, choice: int, first: int, second: int) -> None:
@@ -69,12 +91,27 @@ class History:
         for _ in range(10):
             model.reconnect_all()
             model.advance(7)
-        if model.ended:
-            return
-        events = model.membership.journal.events
-        here = Counter(model.elasticity.role_of(one.role) for one in model.agents.values())
-        expected = sum(model.elasticity.world(here).values())
-        assert len(model.running) == expected, (expected, events)
+        for group in model.groups:
+            if group.job.outcome:
+                continue
+            if not group.training or not group.round.succeeded:
+                self._trains(group)
+            if group.training:
+                self._all_succeed(group)
+
+    def _trains(self, group: Membership) -> None:
+        elasticity = self.model.elasticity_of(group.name)
+        agents = [one for one in self.model.agents.values() if one.group == group.name]
+        here = Counter(elasticity.role_of(one.role) for one in agents)
+        expected = sum(elasticity.world(here).values())
+        running = self.model.running_in(group.name)
+        assert len(running) == expected, (group.name, expected, group.journal.events)
+
+    def _all_succeed(self, group: Membership) -> None:
+        for name in sorted(self.model.running_in(group.name)):
+            if not group.job.outcome:
+                self.model.succeed(self.model.agents[name])
+        assert group.job.outcome is Outcome.SUCCEEDED, (group.name, group.journal.events)
 
     # --- what may happen; False if it cannot now --------------------------------------------
 
@@ -91,6 +128,7 @@ class History:
         if len(self.model.agents) >= 8:
             return False
         self.model.join(
+            group=self.groups[(about >> 2) % len(self.groups)],
             nproc=1 + about % 3,
             role=ROLES[about % 5 > 1],
             rank=rank % 4 if rank % 2 else None,
@@ -145,8 +183,38 @@ class History:
         self.model.settle()
         return True
 
+    def _running(self) -> list[str]:
+        """Names of all agents of all groups whose workers train."""
+        return sorted(name for group in GROUPS for name in self.model.running_in(group))
+
+    def succeed(self, index: int, seldom: int) -> bool:
+        """Workers of a node end well; if it is the last one's, so does its group."""
+        names = self._running()
+        if not names or seldom % 4:
+            return False
+        agent = self.model.agents[names[index % len(names)]]
+        if agent.connected:
+            self.model.succeed(agent)
+        else:
+            agent.state = LocalState.SUCCEEDED
+            agent.go_on()
+        return True
+
+    def success_of_the_lost(self, index: int, seldom: int) -> bool:
+        """Workers of a node end well, the node is lost, and the master dies after it."""
+        names = self._running()
+        if len(names) < 2 or not self.succeed(index, seldom):
+            return False
+        agent = self.model.agents.get(names[index % len(names)])
+        if agent is not None:
+            self.model.kill(agent)
+        self.model.advance(1)
+        self.model.crash_master()
+        self.settle_down(0, 0)
+        return True
+
     def fail(self, index: int, _: int) -> bool:
-        names = sorted(self.model.running)
+        names = self._running()
         if not names:
             return False
         agent = self.model.agents[names[index % len(names)]]
@@ -158,14 +226,14 @@ class History:
         return True
 
     def reach(self, _: int, __: int) -> bool:
-        for name in sorted(self.model.running):
+        for name in self._running():
             if self.model.agents[name].connected:
                 self.model.reach(self.model.agents[name])
-        return bool(self.model.running)
+        return bool(self._running())
 
     def report(self, index: int, step: int) -> bool:
         agent = self._pick_connected(index)
-        if agent is None or agent.name not in self.model.running:
+        if agent is None or agent.name not in self._running():
             return False
         self.model.report(agent, step)
         self.model.settle()
@@ -189,7 +257,7 @@ class History:
         return bool(self.model.kept)
 
     def crash_master_before_it_sends(self, index: int, _: int) -> bool:
-        if not self.model.running:
+        if not self._running():
             return False
         self.model.losing = True
         self.fail(index, 0)
@@ -213,7 +281,7 @@ class History:
 
     def change_that_kills(self, messages: int, about: int) -> bool:
         """A node joins or is asked to leave, and the master dies some messages later."""
-        if not self.model.running:
+        if not self._running():
             return False
         self.doom_master(messages, about)
         if about & 2 and len(self.model.agents) < 8:
@@ -237,7 +305,11 @@ class History:
         old.stubborn = bool(about & 1)
         generation = (old.generation or 0) + 1
         self.model.join(
-            role=old.role, rank=old.rank or 0, generation=generation, saves=bool(about & 2)
+            group=old.group,
+            role=old.role,
+            rank=old.rank or 0,
+            generation=generation,
+            saves=bool(about & 2),
         )
         return True
 

@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from resile.job.elasticity import ANY_ROLE
+from resile.master.journal import Address
 from resile.master.recall import BELIEVED, UNHEARD_IDS
 from resile.master.records import RoundPhase, RoundRecord
 from resile.wire.messages import (
@@ -108,7 +109,7 @@ def test_every_complete_set_of_agents_restores_the_same_round(
 def test_a_missing_member_has_the_others_form_a_newer_round(
     data: st.DataObject, model: Model
 ) -> None:
-    members = [model.by_node[node] for node in model.membership.round.members]
+    members = [model.by_node[Address("", node)] for node in model.membership.round.members]
     missing = data.draw(st.sampled_from(members))
     places = [agent.name for agent in members if agent is not missing]
     del model.agents[missing.name]
@@ -123,7 +124,7 @@ def test_a_missing_member_has_the_others_form_a_newer_round(
     if expected:
         assert model.membership.round.number > newest
         assert model.membership.job.restarts in (0, restarts), "a lost node costs none"
-        now = [model.by_node[node].name for node in model.membership.round.members]
+        now = [model.by_node[Address("", node)].name for node in model.membership.round.members]
         assert [name for name in now if name in places] == places
 
 

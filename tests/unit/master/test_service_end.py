@@ -8,6 +8,7 @@ import time
 import pytest
 
 from resile.job.elasticity import Elasticity
+from resile.master.groups import Groups
 from resile.master.membership import Membership
 from resile.master.records import JobRecord
 from resile.master.register import Register
@@ -19,7 +20,7 @@ from tests.unit.master.test_service_without_memory import NoStore
 async def test_a_message_that_comes_with_the_end_does_not_hold_it_up(turns: int) -> None:
     membership = Membership(Register(JobRecord(job="train", elasticity=Elasticity())))
     membership.want(2, now=time.monotonic())  # there is a deadline to wait for
-    service = MasterService(membership, NoStore())  # type: ignore[arg-type]
+    service = MasterService(Groups(membership), NoStore())  # type: ignore[arg-type]
     deciding = asyncio.create_task(service.run())
     for _ in range(10):
         await asyncio.sleep(0)

@@ -9,6 +9,7 @@ from contextlib import suppress
 import pytest
 
 from resile.job.elasticity import Elasticity
+from resile.master.groups import Groups
 from resile.master.membership import Membership
 from resile.master.records import JobRecord
 from resile.master.register import Register
@@ -91,7 +92,7 @@ def hello(name: str, *, round: int = 0, size: int = 1, rank: int = 0) -> Hello:
 async def service() -> AsyncIterator[MasterService]:
     elasticity = Elasticity(min_nodes=1, max_nodes=2, last_call=60)
     register = Register(JobRecord(job="j", elasticity=elasticity))
-    made = MasterService(Membership(register), NoStore())
+    made = MasterService(Groups(Membership(register)), NoStore())
     running = asyncio.create_task(made.run())
     yield made
     running.cancel()
@@ -125,7 +126,7 @@ async def test_a_newcomers_dismissal_does_not_reach_the_node_whose_id_it_had(
 ) -> None:
     fresh = await greeted(service, hello("fresh"))
     old, again = PretendPeer(), PretendPeer()
-    assert list(service.peers) == [0]
+    assert list(service.peers) == [("", 0)]
     # All in one moment, in which the recall begins and is over.
     service.greeted(old, hello("old", round=3))
     service.greeted(again, hello("old", round=3))

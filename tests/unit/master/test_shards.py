@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections import Counter
 
+import msgspec
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from resile.master.shards import MOST_DATASETS, Taker
+from resile.master.journal import Journal
+from resile.master.shards import MOST_DATASETS, ShardBook, Taker
+from resile.master.shards_records import decode_shards
 from resile.wire.shards import (
     Begin,
     Begun,
@@ -366,3 +369,30 @@ class _Client:
         self._number += 1
         request = lease(self._number, records=records, epoch=epoch, done=done, returned=returned)
         return self._master.lease(self._taker, request)
+
+
+def test_what_groups_lease_under_one_name_is_kept_apart() -> None:
+    journal, kept = Journal(), dict[str, bytes]()
+    book = ShardBook(journal)
+    for group, number in (("", 1), ("a/b", 2), ("a@b", 3)):
+        taker = Taker("rank-0", 1, group)
+        assert isinstance(book.begin(taker, begin(), now=0), Begun)
+        for request in range(1, number + 1):
+            assert isinstance(book.lease(taker, lease(request), now=0), Leased)
+    for key, record in journal.take().records.items():
+        kept[key] = msgspec.msgpack.encode(record)
+    restored = ShardBook(Journal(), decode_shards(kept))
+    for group, number in (("", 1), ("a/b", 2), ("a@b", 3)):
+        answer = restored.lease(Taker("rank-0", 1, group), lease(number + 1), now=0)
+        assert isinstance(answer, Leased)
+        assert answer.shards[0].start == 10 * number, "each goes on where it was"
+
+
+def test_a_group_may_not_have_datasets_without_limit() -> None:
+    book = ShardBook(Journal())
+    taker = Taker("rank-0", 1, "g")
+    for number in range(MOST_DATASETS):
+        assert isinstance(book.begin(taker, begin(dataset=str(number)), now=0), Begun)
+    assert "group 'g'" in reason_of(book.begin(taker, begin(dataset="one more"), now=0))
+    other = book.begin(Taker("rank-0", 1, "h"), begin(dataset="one more"), now=0)
+    assert isinstance(other, Begun)

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from resile.platform.container import INTERVAL, ContainerMeter, is_the_machines
-from resile.platform.local.hierarchy import Version
+from resile.system.cgroups import Version
 from resile.wire.messages import Usage
 
 MEBI = 1024**2

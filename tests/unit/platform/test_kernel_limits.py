@@ -6,8 +6,8 @@ from __future__ import annotations
 from decimal import Decimal
 from pathlib import Path
 
-from resile.platform.local.hierarchy import Version
 from resile.platform.local.kernel_limits import MemoryCgroup, limit_cpu
+from resile.system.cgroups import Version
 
 
 def folder_with(tmp_path: Path, **files: str) -> Path:

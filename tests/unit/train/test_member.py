@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
+import msgspec
 import pytest
 from torch.distributed.elastic.rendezvous import RendezvousClosedError, RendezvousConnectionError
 
 from resile.job.elasticity import Elasticity
 from resile.train.rendezvous.member import JobSucceeded, Member
 from resile.wire.errors import RefusedByPeer
+from resile.wire.instructions import PrepareRound, StartWorkers
 from resile.wire.messages import (
     FailureReport,
     Fence,
     Fenced,
     FromAgent,
+    Handover,
+    HandoverTold,
     JobDone,
     Leave,
     LocalState,
@@ -40,6 +46,8 @@ class Stage:
     def __init__(self) -> None:
         self.said: list[FromAgent] = []
         self.rejoined = 0
+        self.when_rejoined: Callable[[], object] = lambda: None
+        """What the master does about it."""
         self.member = Member(
             "job",
             NodeInfo(name="n", host="h", address="10.0.0.1", nproc=2),
@@ -51,19 +59,19 @@ class Stage:
 
     def _rejoin(self) -> None:
         self.rejoined += 1
+        self.when_rejoined()
 
     def welcome(self, node: int = 5) -> None:
         self.member.deliver(
             Welcome(node=node, round=0, lease=5, elasticity=Elasticity(join_timeout=77))
         )
 
-    def prepare(self, number: int = 1) -> Prepare:
-        order = Prepare(round=number, group_rank=0, host_store=True, reason="why not")
-        self.member.deliver(order)
-        return order
+    def prepare(self, number: int = 1) -> PrepareRound:
+        self.member.deliver(Prepare(round=number, group_rank=0, host_store=True, reason="why not"))
+        return PrepareRound(round=number, host_store=True, reason="why not")
 
-    def start(self, number: int = 1) -> Start:
-        order = Start(
+    def start(self, number: int = 1) -> StartWorkers:
+        start = Start(
             round=number,
             group_rank=1,
             group_world_size=2,
@@ -73,8 +81,8 @@ class Stage:
             restart_count=0,
             max_restarts=3,
         )
-        self.member.deliver(order)
-        return order
+        self.member.deliver(start)
+        return StartWorkers(start)
 
     def train(self) -> None:
         """Go as far as a running round."""
@@ -154,11 +162,37 @@ def test_a_failure_is_said_once_and_repeated_to_a_master_that_forgot() -> None:
     stage.member.failed((FAILURE,))
     assert stage.said == [WorkersFailed(fence=Fence(5, 1), failures=(FAILURE,))]
     hello = stage.member.hello()
-    assert (hello.state, hello.failures, hello.held) == (
-        LocalState.FAILED,
-        (FAILURE,),
-        Fence(5, 1),
-    )
+    assert (hello.state, hello.held) == (LocalState.FAILED, Fence(5, 1))
+    (repeated,) = hello.failures
+    assert repeated.age > FAILURE.age
+    assert msgspec.structs.replace(repeated, age=FAILURE.age) == FAILURE
+
+
+def test_a_master_without_memory_learns_the_running_round() -> None:
+    stage = Stage()
+    stage.train()
+    hello = stage.member.hello()
+    assert hello.state is LocalState.RUNNING
+    assert hello.start is not None
+    assert hello.start.round == 1
+
+
+def test_a_node_that_said_goodbye_takes_no_more_orders() -> None:
+    stage = Stage()
+    stage.train()
+    stage.member.leave("torchrun ended")
+    stage.prepare(2)
+    assert [type(message) for message in stage.said] == [Leave]
+    assert stage.member.renewal() is None
+    assert stage.member.hello().held == Fence(5, 1)
+
+
+def test_a_planned_change_does_not_wait_for_torchrun() -> None:
+    stage = Stage()
+    stage.train()
+    stage.member.deliver(Handover(round=1, reason="a node joins", handover=3))
+    assert stage.said == [HandoverTold(fence=Fence(5, 1), able=False, handover=3)]
+    assert stage.member.hello().handover == 3
 
 
 def test_a_failure_of_a_round_that_is_over_is_not_said() -> None:
@@ -178,9 +212,17 @@ def test_a_node_that_was_put_out_joins_again_when_its_workers_are_stopped() -> N
     assert stage.member.hello().held is None
     assert stage.member.renewal() is None
     assert stage.rejoined == 0
-    order = stage.prepare(4)
-    assert stage.member.next_order() == order
+
+    def take_in() -> None:
+        stage.welcome(6)
+        stage.prepare(4)
+
+    stage.when_rejoined = take_in
+    order = stage.member.next_order()
+    assert order == PrepareRound(round=4, host_store=True, reason="why not")
     assert stage.rejoined == 1
+    assert stage.member.hello().held == Fence(6, 4)
+    assert stage.member.hello().seen == 4
 
 
 def test_a_node_told_to_wait_stops_its_workers() -> None:

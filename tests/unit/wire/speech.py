@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 from hypothesis import strategies as st
 
-from resile.job.elasticity import Elasticity
+from resile.job.elasticity import Elasticity, GroupSuccess
 from resile.wire.codec import encode_from_agent
 from resile.wire.messages import (
     Fence,
@@ -15,6 +15,7 @@ from resile.wire.messages import (
     LocalState,
     NodeInfo,
     Progress,
+    RankProgress,
     Ready,
     Renew,
     Start,
@@ -49,6 +50,17 @@ progress = st.builds(
     step=st.none() | st.integers(-(2**63), 2**64 - 1),
     loss=st.none() | st.floats(),
 )
+ranks_progress = st.lists(
+    st.builds(
+        RankProgress,
+        local_rank=numbers,
+        rank=numbers,
+        step=st.integers(-(2**63), 2**64 - 1),
+        age=st.floats(),
+        step_time=st.none() | st.floats(),
+    ),
+    max_size=4,
+).map(tuple)
 ranks = st.lists(numbers, max_size=4).map(tuple)
 infos = st.builds(
     NodeInfo,
@@ -62,7 +74,12 @@ infos = st.builds(
     pid=numbers,
 )
 elasticities = st.builds(
-    Elasticity, min_nodes=st.integers(1, 3), max_nodes=st.integers(3, 100), max_restarts=small
+    Elasticity,
+    min_nodes=st.integers(1, 3),
+    max_nodes=st.integers(3, 100),
+    max_restarts=small,
+    independent=st.booleans(),
+    success=st.sampled_from(GroupSuccess),
 )
 
 
@@ -93,6 +110,7 @@ def hellos(job: str) -> st.SearchStrategy[Hello]:
         failures=several_failures,
         start=st.none() | starts,
         seen=numbers,
+        group=st.sampled_from(["", "", "evaluate", "worker/0"]) | words,
     )
 
 
@@ -101,7 +119,7 @@ def later_messages(
 ) -> st.SearchStrategy[FromAgent]:
     """Everything that may follow a Hello, with these fences."""
     return st.one_of(
-        st.builds(Renew, fence=fences, progress=st.none() | progress),
+        st.builds(Renew, fence=fences, progress=st.none() | progress, ranks=ranks_progress),
         st.builds(Ready, fence=fences, store=st.none() | addresses),
         st.builds(WorkersFailed, fence=fences, failures=several_failures),
         st.builds(WorkersSucceeded, fence=fences),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import suppress
+from typing import Any
 
 import msgspec
 import pytest
@@ -10,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from resile.job.elasticity import Elasticity
+from resile.job.limits import MOST_WORKERS
 from resile.wire.codec import (
     LONGEST_COMPLAINT,
     MAX_FRAME,
@@ -30,10 +32,12 @@ from resile.wire.messages import (
     JobDone,
     Outcome,
     Prepare,
+    RankProgress,
     Refused,
     Renew,
     Wait,
     Welcome,
+    WorkersNow,
 )
 from tests.unit.wire import speech
 
@@ -115,6 +119,42 @@ def test_a_hello_of_any_version_tells_its_version() -> None:
     assert spoken_protocol(later) == 9
     assert spoken_protocol(silent) == PROTOCOL
     assert spoken_protocol(encode_from_agent(1, Renew(fence=Fence(1, 1)))) is None
+
+
+def rank_progress(rank: int, **about: Any) -> RankProgress:
+    values: dict[str, Any] = {"step": 2**63 - 1, "age": 0.1, "step_time": 1 / 3, **about}
+    return RankProgress(local_rank=rank, rank=2**40 + rank, **values)
+
+
+def test_the_progress_of_every_worker_of_the_largest_node_fits_into_a_frame() -> None:
+    renew = Renew(
+        fence=Fence(2**53, 2**53),
+        workers=WorkersNow(pids=tuple(range(2**22, 2**22 + MOST_WORKERS))),
+        ranks=tuple(map(rank_progress, range(MOST_WORKERS))),
+    )
+    data = encode_from_agent(1, renew)
+    assert len(data) < MAX_FRAME
+    assert decode_from_agent(data).body == renew
+    crowd = msgspec.structs.replace(renew, workers=None, ranks=(*renew.ranks, rank_progress(0)))
+    with pytest.raises(BadFrame):
+        decode_from_agent(encode_from_agent(1, crowd))
+
+
+@pytest.mark.parametrize("step", [-1, 2**64 - 1])
+@pytest.mark.parametrize("seconds", [float("inf"), float("nan"), -1.0])
+def test_a_strange_step_or_time_of_a_worker_is_no_bad_frame(step: int, seconds: float) -> None:
+    strange = rank_progress(0, step=step, age=seconds, step_time=seconds)
+    data = encode_from_agent(1, Renew(fence=Fence(1, 1), ranks=(strange,)))
+    body = decode_from_agent(data).body
+    assert isinstance(body, Renew)
+    assert body.ranks[0].step == step
+
+
+def test_what_a_later_version_adds_to_a_workers_progress_is_passed_over() -> None:
+    body = {"type": "Renew", "fence": {"node": 1, "round": 2}, "ranks": [[0, 4, 7, 0.5, None, 9]]}
+    read = decode_from_agent(msgspec.msgpack.encode({"seq": 1, "body": body})).body
+    assert isinstance(read, Renew)
+    assert read.ranks == (RankProgress(local_rank=0, rank=4, step=7, age=0.5),)
 
 
 def honest_frame(message: str, *, workers: int) -> bytes:

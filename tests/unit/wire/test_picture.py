@@ -148,3 +148,19 @@ def test_a_job_that_was_interrupted_does_not_say_that_nodes_are_running() -> Non
     over = ended_picture(picture, "Interrupted")
     assert over.message == "2 of 2 nodes were ended with it"
     assert all(node.worker_pids == () for node in over.nodes)
+
+
+def test_nodes_of_other_groups_show_their_own_groups_training() -> None:
+    status = JobStatus(phase=JobPhase.RUNNING, nodes=(rank(0), rank(1)))
+    alone = view(seen("train-worker-1"), round=9, group="worker/1", failures={"train-worker-1": 2})
+    picture = draw_picture(
+        "train",
+        status=status,
+        training=view(seen("train-worker-0")),
+        groups={"worker/1": alone},
+        now=1.0,
+    )
+    assert [(node.round, node.restarts) for node in picture.nodes] == [(4, 0), (9, 2)]
+    assert picture.groups == {"worker/1": alone}
+    without = draw_picture("train", status=None, training=None, groups={"g": alone}, now=1.0)
+    assert [node.name for node in without.nodes] == ["train-worker-1"]

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from resile.job.node import NodePhase
-from resile.job.status import JobStatus, MemberStatus, TrainingStatus, decode_status, encode_status
+from resile.job.status import JobStatus, MemberStatus, TrainingStatus
 from resile.wire.messages import FailureReport, Progress, WorkerFailure
 from resile.wire.picture import draw_picture
 from resile.wire.views import JobView, Usage
@@ -17,6 +17,7 @@ from resile.wire.written import (
     with_written_training,
     written_training,
 )
+from tests.statuses import decode_status, encode_status
 from tests.unit.wire.test_picture import rank, seen, view
 
 FAILURE = WorkerFailure(local_rank=1, rank=3, pid=77, exit_code=-9, message="boom", log="/logs/3")

@@ -27,6 +27,6 @@ def begin(environ: MutableMapping[str, str]) -> None:
         environ["PYTHONPATH"] = rest
     else:
         del environ["PYTHONPATH"]
-    come_last()
+    come_last(environ)
     if VARIABLE in environ:
         report_at_exit(environ)

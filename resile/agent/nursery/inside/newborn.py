@@ -108,7 +108,7 @@ def _be_as_new(heritage: Heritage, deferred: DeferredModules) -> None:
         recorder = Recorder(heritage.parent, heritage.report_fd)
         sys.meta_path.insert(0, recorder)
         deferred.tell(recorder.tell_of_unfit)
-    come_last()
+    come_last(os.environ)
     report_at_exit(os.environ)
     signals.unblock()
 

@@ -23,8 +23,21 @@ _PACKAGES = frozenset(
         "typing_extensions",
         # What resile imports.
         "msgspec",
+        "xxhash",
     }
 )
+
+_PARTS_OF_RESILE = frozenset(
+    {
+        "resile.train.checkpoint.checkpointer",
+        "resile.train.checkpoint.policy",
+        "resile.train.data",
+        "resile.train.migrate.migrator",
+        "resile.train.migrate.variable",
+        "resile.train.progress",
+    }
+)
+"""Those that import nothing but trusted packages, and are imported by scripts."""
 
 _NOT_INERT = frozenset({"antigravity", "idlelib", "test", "this", "tkinter", "turtle"})
 """Parts of the standard library that print, open windows or are no library at all."""
@@ -33,10 +46,10 @@ _NOT_INERT = frozenset({"antigravity", "idlelib", "test", "this", "tkinter", "tu
 def may_be_preloaded_at_once(module: str) -> bool:
     """Whether a module may be preloaded before anybody has observed it.
 
-    Of Resile only the package itself: its parts import what users have installed for them, such as
-    clients of object stores.
+    Of Resile the package itself and a few parts: others import what users have installed for them,
+    such as clients of object stores.
     """
-    return is_trusted(module) and not module.startswith("resile.")
+    return is_trusted(module) and (not module.startswith("resile.") or module in _PARTS_OF_RESILE)
 
 
 def is_trusted(module: str) -> bool:

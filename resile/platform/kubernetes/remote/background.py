@@ -23,6 +23,7 @@ class Background:
 
     def __init__(self) -> None:
         self._loop = asyncio.new_event_loop()
+        self._loop.set_exception_handler(_report)
         self._thread = threading.Thread(
             target=self._loop.run_forever, name="resile-cluster", daemon=True
         )
@@ -48,6 +49,12 @@ class Background:
             self._loop.call_soon_threadsafe(self._loop.stop)
             self._thread.join()
             self._loop.close()
+
+
+def _report(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+    """As usual, but for connections that nobody closed: a script may simply end."""
+    if not {"client_session", "connector"} & context.keys():
+        loop.default_exception_handler(context)
 
 
 async def _cancel_others() -> None:

@@ -88,14 +88,9 @@ class Cluster:
         kubeconfig: str | os.PathLike[str] | None = None,
     ) -> Cluster:
         """The cluster that kubectl would talk to, given the same. Nothing is sent yet."""
-        try:
-            from resile.platform.kubernetes.client import KubeClient
-        except ModuleNotFoundError as error:
-            if (error.name or "").partition(".")[0] != "lightkube":
-                raise
-            raise ConfigError(
-                "talking to a cluster needs lightkube: pip install 'resile[kubernetes]'"
-            ) from None
+        # Late, because aiohttp takes longer to import than a local command to run.
+        from resile.platform.kubernetes.client import KubeClient
+
         file = None if kubeconfig is None else os.fspath(kubeconfig)
         if namespace:
             _check_namespace(namespace)

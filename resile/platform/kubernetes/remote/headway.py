@@ -18,10 +18,7 @@ from resile.platform.kubernetes.labels import MASTER
 from resile.platform.kubernetes.remote.seeing import UNSEEN
 from resile.wire.views import JobPicture
 
-__all__ = ["Arrival", "Headway", "headway", "master_line", "no_master", "trains"]
-
-NO_MASTER = "the job has no master: "
-"""How the condition Running begins to say why there is none; nothing follows that."""
+__all__ = ["Arrival", "Headway", "headway", "master_line", "trains"]
 
 FORMS, RUNS = "forming", "running"
 """A round's phases: it has its members; they all have started their workers."""
@@ -71,9 +68,9 @@ def headway(
         return Headway((SUSPENDED,), Arrival.SUSPENDED)
     if trains(picture):
         return Headway((_training(status),), Arrival.TRAINS)
-    why = no_master(status)
-    message = picture.message.removesuffix(f"{NO_MASTER}{why}").removesuffix("; ")
-    told = (master_line(masters, why), _nodes(status, message), _round(status))
+    running = status.condition(ConditionType.RUNNING)
+    message = picture.message if running is None else running.message
+    told = (master_line(masters, status.master_problem), _nodes(status, message), _round(status))
     return Headway(tuple(line for line in told if line))
 
 
@@ -90,12 +87,6 @@ def trains(picture: JobPicture) -> bool:
     if status.training is not None:
         return status.training.phase == RUNS
     return status.step is not None or bool(status.world_size)  # whose phase was not told
-
-
-def no_master(status: JobStatus | None) -> str:
-    """Why the job has no master that works, if the operator said so."""
-    running = None if status is None else status.condition(ConditionType.RUNNING)
-    return "" if running is None else running.message.partition(NO_MASTER)[2]
 
 
 def _spec(picture: JobPicture) -> JobSpec | None:

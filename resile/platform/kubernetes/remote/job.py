@@ -7,7 +7,7 @@ one machine. Asking for a change is not: nobody knows whether it was heard.
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncGenerator, Callable, Iterator, Mapping
+from collections.abc import AsyncGenerator, Callable, Generator, Mapping
 from typing import Any
 
 from resile.job.spec import ElasticJob
@@ -20,7 +20,7 @@ from resile.platform.kubernetes.kinds import ELASTIC_JOBS, KubeObject, key_of
 from resile.platform.kubernetes.labels import MASTER, NODE
 from resile.platform.kubernetes.remote.cluster import Cluster
 from resile.platform.kubernetes.remote.errors import NoSuchJob, NotNow
-from resile.platform.kubernetes.remote.headway import master_line, no_master
+from resile.platform.kubernetes.remote.headway import master_line
 from resile.platform.kubernetes.remote.listening import Listener
 from resile.platform.kubernetes.remote.patience import PATIENCE, patiently
 from resile.platform.kubernetes.remote.podlogs import (
@@ -123,7 +123,7 @@ class ClusterJob:
         tail: int | None = None,
         follow: bool = False,
         warn: Callable[[str], None] = lambda _text: None,
-    ) -> Iterator[tuple[str, str]]:
+    ) -> Generator[tuple[str, str], None, None]:
         """What nodes print: name and line. With ``follow`` until the job is over."""
         return self._lines(NODE, wanted, tail=tail, follow=follow, warn=warn)
 
@@ -133,7 +133,7 @@ class ClusterJob:
         tail: int | None = None,
         follow: bool = False,
         warn: Callable[[str], None] = lambda _text: None,
-    ) -> Iterator[tuple[str, str]]:
+    ) -> Generator[tuple[str, str], None, None]:
         """What its master prints; its log goes with its pod."""
         return self._lines(MASTER, lambda _master: True, tail=tail, follow=follow, warn=warn)
 
@@ -145,7 +145,7 @@ class ClusterJob:
         tail: int | None,
         follow: bool,
         warn: Callable[[str], None],
-    ) -> Iterator[tuple[str, str]]:
+    ) -> Generator[tuple[str, str], None, None]:
         logs = PodLogs(
             self._cluster.client,
             (self.namespace, self.name),
@@ -165,10 +165,11 @@ class ClusterJob:
     def master_trouble(self) -> str:
         """Why its master prints nothing, in a sentence; empty if nothing is wrong with it."""
         status, pods = self.picture().status, self.masters()
+        why = "" if status is None else status.master_problem
         if pods:
             begun = any(has_begun(pod) for pod in pods)
-            return "" if begun else master_line(pods, no_master(status))
-        why, told = no_master(status), f"job '{self.name}' has no master at the moment"
+            return "" if begun else master_line(pods, why)
+        told = f"job '{self.name}' has no master at the moment"
         return f"{told}: {why}" if why else f"{told} ({self.phase()})"
 
     def masters(self) -> list[KubeObject]:

@@ -8,9 +8,7 @@ up again where it broke off; only a pod that has ended or is gone ends it.
 from __future__ import annotations
 
 import asyncio
-import math
 import re
-import time
 from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
 from typing import TYPE_CHECKING, TypeAlias
@@ -26,7 +24,7 @@ from resile.platform.kubernetes.labels import (
     node_of,
 )
 from resile.platform.kubernetes.observing import owned_by
-from resile.platform.kubernetes.remote.overlap import Overlap
+from resile.platform.kubernetes.remote.logposition import LogPosition
 from resile.platform.kubernetes.remote.seeing import is_over
 from resile.wire.views import NodePicture
 
@@ -37,9 +35,6 @@ __all__ = ["Batch", "PodLogs", "has_begun", "job_pods", "node_pictures"]
 
 LOOK = 1.0
 """How often it is looked for new pods: what they print meanwhile is not lost, only late."""
-
-READ_TWICE = 2
-"""Seconds of a broken stream that are read once more: a line may be on its way for so long."""
 
 LAST_WORDS = 5.0
 """When the job is over: how long to wait for streams of pods that are being ended."""
@@ -61,6 +56,10 @@ Batch: TypeAlias = list[tuple[str, str]]
 
 class _OutputGone(Exception):
     """There is nothing to read of a container that was removed."""
+
+
+class _NameTakenOver(Exception):
+    """Another pod has the name by now: the output of the one before it is gone."""
 
 
 class PodLogs:
@@ -87,6 +86,7 @@ class PodLogs:
         self._warn = warn
         self._batches: asyncio.Queue[Batch | None] = asyncio.Queue(WAITING)
         self._readers: dict[str, asyncio.Task[None]] = {}
+        """By the pods' uids: a replacement may have its predecessor's name."""
         self._mourned: set[str] = set()
 
     async def so_far(self) -> AsyncGenerator[Batch, None]:
@@ -144,9 +144,9 @@ class PodLogs:
         except KubeError:
             return False  # it is looked again in a second
         for pod in pods:
-            name = pod["metadata"]["name"]
-            if name not in self._readers and has_begun(pod):
-                self._readers[name] = asyncio.create_task(self._follow_one(pod, tail))
+            uid = pod["metadata"]["uid"]
+            if uid not in self._readers and has_begun(pod):
+                self._readers[uid] = asyncio.create_task(self._follow_one(pod, tail))
         return over
 
     async def _is_over(self) -> bool:
@@ -164,70 +164,64 @@ class PodLogs:
             name, self._namespace, container=main_container_of(pod), tail=self._tail
         )
         try:
-            async for lines in _whole_lines(pieces):
+            async for lines in _whole_lines(pieces, ended=True):
                 yield [(name, _text(line)) for line in lines]
         except _OutputGone:
             self._mourn(name)
 
     async def _follow_one(self, pod: KubeObject, tail: int | None) -> None:
-        name, overlap = pod["metadata"]["name"], Overlap()
-        first, complained = True, False
+        position, complained = LogPosition(), False
         while True:
-            ending = await self._has_ended(name)
             try:
-                await self._stream(pod, overlap, tail=tail if first else None)
-                first, broken = False, False
-            except NotFound:
+                ended = await self._has_ended(pod)
+                await self._stream(pod, position, tail=tail, ended=ended)
+                tail, broken = None, False
+            except (NotFound, _NameTakenOver):
                 return
             except KubeError as error:
                 broken = True
                 if isinstance(error, ApiError) and error.status != 400 and not complained:
                     self._complain(pod, error)
                     complained = True
-            if ending and not broken:
+            if ended and not broken:
                 return
             await asyncio.sleep(LOOK)
 
-    async def _stream(self, pod: KubeObject, overlap: Overlap, *, tail: int | None) -> None:
-        name, since = pod["metadata"]["name"], None
-        if overlap.last is not None:
-            since = math.ceil(time.monotonic() - overlap.last) + READ_TWICE
-            overlap.again(overlap.last - 2 * READ_TWICE)
+    async def _stream(
+        self, pod: KubeObject, position: LogPosition, *, tail: int | None, ended: bool
+    ) -> None:
+        """Have what is new printed as it comes; ``ended``: nothing is written any more."""
+        name = pod["metadata"]["name"]
+        position.rewind()
         pieces = self._client.logs(
             name,
             self._namespace,
             container=main_container_of(pod),
             follow=True,
-            tail=tail,
-            since_seconds=since,
+            tail=tail if position.since is None else None,
+            since=position.since,
+            timestamps=True,
         )
         try:
-            async for lines in _whole_lines(pieces):
-                await self._tell(name, overlap, lines)
+            async for lines in _whole_lines(pieces, ended=ended):
+                texts = [text for line in lines if (text := position.fresh(line)) is not None]
+                if texts:
+                    await self._batches.put([(name, _text(text)) for text in texts])
         except _OutputGone:
-            if overlap.last is None:
+            if position.since is None:
                 self._mourn(name)
-        await self._tell(name, overlap, None)
 
-    async def _tell(self, name: str, overlap: Overlap, lines: list[bytes] | None) -> None:
-        """Have new lines printed; None: and those that were held back."""
-        now = time.monotonic()
-        if lines is None:
-            fresh = overlap.rest(now)
-        else:
-            fresh = [one for line in lines for one in overlap.fresh(line, now)]
-        if fresh:
-            await self._batches.put([(name, _text(line)) for line in fresh])
-
-    async def _has_ended(self, name: str) -> bool:
+    async def _has_ended(self, pod: KubeObject) -> bool:
         """Before it is read: what is read then is all there is."""
         try:
-            pod = await self._client.get(PODS, name, self._namespace)
+            found = await self._client.get(PODS, pod["metadata"]["name"], self._namespace)
         except NotFound:
             return True
         except KubeError:
             return False
-        return (pod.get("status") or {}).get("phase") in ENDED
+        if found["metadata"]["uid"] != pod["metadata"]["uid"]:
+            raise _NameTakenOver
+        return (found.get("status") or {}).get("phase") in ENDED
 
     def _mourn(self, name: str) -> None:
         if name not in self._mourned:
@@ -278,11 +272,13 @@ def has_begun(pod: KubeObject) -> bool:
     return False
 
 
-async def _whole_lines(pieces: AsyncGenerator[bytes, None]) -> AsyncGenerator[list[bytes], None]:
+async def _whole_lines(
+    pieces: AsyncGenerator[bytes, None], *, ended: bool
+) -> AsyncGenerator[list[bytes], None]:
     """The lines of a log without a kubelet's own; raises _OutputGone if there are no others.
 
     A kubelet's is the whole log, or stands at its end without a newline: a program may print the
-    same.
+    same. ``ended``: a last line without its newline is complete; else the rest of it is to come.
     """
     rest, first = b"", True
     async with aclosing(pieces):
@@ -295,7 +291,7 @@ async def _whole_lines(pieces: AsyncGenerator[bytes, None]) -> AsyncGenerator[li
                 first = False
                 yield lines
     if not rest.startswith(NO_LOG):
-        if rest:
+        if rest and ended:
             yield [rest]
     elif first:
         raise _OutputGone

@@ -1,7 +1,7 @@
 """What would be made of a job on a cluster: the very objects, by the very functions. Pure.
 
-The controller decides on a cluster where every pod that is made runs at once, so that nodes which
-wait for other roles are shown, too.
+The controller decides on a cluster where every pod that is made is ready at once, so that nodes
+which wait for other roles are shown, too.
 """
 
 from __future__ import annotations
@@ -11,6 +11,8 @@ from datetime import datetime, timezone
 from resile.control.actions import StartNode
 from resile.control.observed import Observed, ObservedNode
 from resile.control.reconcile import reconcile
+from resile.job.addresses import cluster_addresses, has_addresses
+from resile.job.naming import rank_service_name
 from resile.job.node import NodePhase
 from resile.job.spec import ElasticJob
 from resile.job.status import JobStatus
@@ -46,11 +48,30 @@ def preview(job: ElasticJob) -> list[KubeObject]:
             job, uid=UNKNOWN_UID, image=OPERATORS_IMAGE, serial=0, tls=job.spec.master.tls
         ),
     ]
+    addresses = cluster_addresses(job, JobStatus()) if has_addresses(job.spec) else None
+    if addresses is not None:
+        objects.append(attendants.addresses_map(job, addresses, uid=UNKNOWN_UID))
+    orders = _orders(job)
+    objects += [service for order in orders for service in _rank_service(job, order)]
     objects += [
-        node_pod(job, order, uid=UNKNOWN_UID, environment=variables[order.node.role])
-        for order in _orders(job)
+        node_pod(
+            job,
+            order,
+            uid=UNKNOWN_UID,
+            environment=variables[order.node.role],
+            addresses=addresses,
+        )
+        for order in orders
     ]
     return objects
+
+
+def _rank_service(job: ElasticJob, order: StartNode) -> list[KubeObject]:
+    role, rank = order.node.role, order.node.rank
+    name = rank_service_name(job, role, rank)
+    if name is None:
+        return []
+    return [attendants.rank_service(job, name=name, role=role, rank=rank, uid=UNKNOWN_UID)]
 
 
 def _secret(job: ElasticJob) -> JobSecret:
@@ -69,7 +90,9 @@ def _orders(job: ElasticJob) -> list[StartNode]:
     now = datetime.now(timezone.utc)
     status, orders = JobStatus(), list[StartNode]()
     for _ in range(1 + len(job.spec.roles)):  # each look starts at least one more role
-        nodes = tuple(ObservedNode(node=one.node, phase=NodePhase.RUNNING) for one in orders)
+        nodes = tuple(
+            ObservedNode(node=one.node, phase=NodePhase.RUNNING, ready=True) for one in orders
+        )
         decision = reconcile(job, status, Observed(nodes=nodes), now)
         status = decision.status
         orders += [action for action in decision.actions if isinstance(action, StartNode)]

@@ -12,6 +12,7 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from resile.job.naming import pod_names
 from resile.job.spec import KIND
 from resile.platform.kubernetes.facts import parse_time
 from resile.platform.kubernetes.kinds import KubeObject
@@ -71,9 +72,9 @@ class Story:
 def _pod_names(name: str, raw: KubeObject) -> re.Pattern[str]:
     """Which pods are the job's. By name, because the events of a pod outlive it by an hour."""
     job = job_in(raw)
-    roles = [] if job is None else [*job.spec.roles]
-    words = "|".join(map(re.escape, [*roles, "master", "coordinator"]))
-    return re.compile(f"{re.escape(name)}-(?:{words})-[0-9]+")
+    if job is None:  # written by another version of Resile
+        return re.compile(f"{re.escape(name)}-(?:master|coordinator)-[0-9]+")
+    return pod_names(job)
 
 
 def _count(event: KubeObject) -> int:

@@ -160,7 +160,13 @@ async def _validate(cluster: Cluster, objects: list[KubeObject]) -> list[str]:
             except AlreadyExists:
                 continue
             except Forbidden as error:
-                if "cannot create resource" not in str(error):
+                if not _may_not_create_pods(error):
                     raise
                 return ["the pods were not: you may not create pods there, the operator may"]
     return []
+
+
+def _may_not_create_pods(error: Forbidden) -> bool:
+    """Whether the account lacks the permission. Permissions are checked before the pod is read, so
+    the answer speaks of pods and names none; an admission check names the pod that it refuses."""
+    return error.details.get("kind") == PODS.plural and not error.details.get("name")

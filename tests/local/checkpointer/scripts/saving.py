@@ -25,6 +25,7 @@ from resile.checkpoint.shelf import Shelf
 from resile.checkpoint.storage import open_storage
 from resile.train.checkpoint import checkpointer as module
 from resile.train.checkpoint.errors import NotSaved
+from tests.checkpoints import newest_whole
 from tests.local.checkpoint.disks import SIZE
 
 RANK, WORLD = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
@@ -89,7 +90,7 @@ def one_disk_is_full(folder: Path) -> None:
         state["own"] = Own()
         for step in (0, 1):
             checkpointer.save(step, state, timeout=60)
-            assert Shelf(open_storage(str(folder))).newest_whole().step == step + 1
+            assert newest_whole(Shelf(open_storage(str(folder)))).step == step + 1
 
 
 def again(folder: Path) -> None:
@@ -115,7 +116,7 @@ def no_room(folder: Path) -> None:
     with Checkpointer(folder, every=20) as checkpointer:
         train(checkpointer, state)
         checkpointer.save(STEPS, state, timeout=60)
-        assert Shelf(open_storage(str(folder))).newest_whole().step == STEPS + 1
+        assert newest_whole(Shelf(open_storage(str(folder)))).step == STEPS + 1
     dist.barrier()
     again = new_state(seed=1)
     with Checkpointer(folder) as checkpointer:

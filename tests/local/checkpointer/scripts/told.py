@@ -1,6 +1,6 @@
 """One worker that does with its Checkpointer what it is told, line by line, and says how it went.
 
-told.py CHECKPOINTS    with RESILE_ROUND, RESILE_RUN, TORCHELASTIC_RUN_ID set
+told.py CHECKPOINTS    with RESILE_GROUP, RESILE_ROUND, RESILE_RUN, TORCHELASTIC_RUN_ID set
 """
 
 from __future__ import annotations

@@ -24,6 +24,7 @@ from resile.train.checkpoint.capture import Capture
 from resile.train.checkpoint.choosing import Source
 from resile.train.checkpoint.resuming import resume
 from tests.local.commands import wait_for
+from tests.local.snapshots.parts import copy_to
 from tests.local.train.scripts.sharded_state import build, train, whole_state
 from tests.unit.checkpoint.nodes import Node
 
@@ -47,7 +48,7 @@ def save(node: Node) -> Saved:
     train(state, STEP)
     addresses: list[str] = [""] * WORLD
     dist.all_gather_object(addresses, node.peers.address)
-    node.memory.peers(next=addresses[(RANK + 1) % WORLD])
+    copy_to(node.memory, addresses[(RANK + 1) % WORLD])
     captured = Capture(rank=RANK, world=WORLD).take(state, step=STEP)
     for kind, portion in ((PartKind.RANK, captured.rank), (PartKind.REPLICA, captured.replica)):
         begun = node.memory.begin(kind, step=STEP, size=portion.size)

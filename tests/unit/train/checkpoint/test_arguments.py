@@ -18,6 +18,12 @@ def test_what_is_no_number_of_steps_is_refused(name: str, wrong: Any) -> None:
         check_arguments(**{**arguments, name: wrong}, storage_options=None)
 
 
+@pytest.mark.parametrize("wrong", ["../x", "Train", "a b"])
+def test_what_is_no_groups_name_is_refused(wrong: str) -> None:
+    with pytest.raises(ValueError, match=r"^group is .*; not "):
+        check_arguments(1, None, 3, None, wrong)
+
+
 def test_none_of_that_is_said_of_what_is_right() -> None:
     check_arguments(10, 20, 0, None)
-    check_arguments(Auto(), 20, 3, {"key": "x"})
+    check_arguments(Auto(), 20, 3, {"key": "x"}, "ps/0")

@@ -20,7 +20,7 @@ from enum import IntEnum
 
 from resile.train.data.readers.recordio import snappy
 
-__all__ = ["HEADER_SIZE", "Chunk", "Compression", "Header", "pack", "unpack"]
+__all__ = ["HEADER_SIZE", "WRITABLE", "Chunk", "Compression", "Header", "pack", "unpack"]
 
 MAGIC = 0x01020304
 LARGEST = (1 << 32) - 1
@@ -35,7 +35,7 @@ _LENGTH = struct.Struct("<I")
 
 
 class Compression(IntEnum):
-    """How a chunk's data are packed."""
+    """How a chunk's data are packed. All are read; :data:`WRITABLE` are written."""
 
     NONE = 0
     SNAPPY = 1
@@ -117,9 +117,11 @@ def _ends(data: bytes, records: int) -> Iterator[int]:
 
 _COMPRESS: dict[Compression, Callable[[bytes], bytes]] = {
     Compression.NONE: bytes,
-    Compression.SNAPPY: snappy.compress,
     Compression.GZIP: gzip.compress,
 }
+WRITABLE = tuple(_COMPRESS)
+"""Without snappy: its frames want a CRC-32C, which the standard library does not have."""
+
 _DECOMPRESS: dict[Compression, Callable[[bytes], bytes]] = {
     Compression.NONE: bytes,
     Compression.SNAPPY: snappy.decompress,

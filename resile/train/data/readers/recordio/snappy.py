@@ -1,20 +1,18 @@
-"""Snappy's framed stream, around the blocks that pyarrow packs and unpacks.
+"""Reading snappy's framed stream, around the blocks that pyarrow unpacks.
 
 A stream is frames: a byte for the kind, three for the length, the content. Content of compressed
-and of plain data begins with a masked CRC-32C of what it stands for. That is written as it has to
-be; it is not checked on reading, as a RecordIO chunk has a checksum over all of it.
+and of plain data begins with a masked CRC-32C of what it stands for. That is not checked, as a
+RecordIO chunk has a checksum over all of it.
 """
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Iterator
-from functools import cache
 from typing import Any
 
 from resile.train.data.readers.arrowlib import load
 
-__all__ = ["compress", "decompress"]
+__all__ = ["decompress"]
 
 IDENTIFIER = b"\xff\x06\x00\x00sNaPpY"
 COMPRESSED, PLAIN = 0x00, 0x01
@@ -22,20 +20,8 @@ FIRST_SKIPPABLE = 0x80
 FRAME = 1 << 16
 """The most that a frame may stand for."""
 
-_CHECKSUM = struct.Struct("<I")
-
-
-def compress(data: bytes) -> bytes:
-    """A whole stream."""
-    codec = _codec()
-    frames = [IDENTIFIER]
-    for start in range(0, len(data), FRAME):
-        piece = data[start : start + FRAME]
-        packed = codec.compress(piece, asbytes=True)
-        kind, content = (COMPRESSED, packed) if len(packed) < len(piece) else (PLAIN, piece)
-        length = (_CHECKSUM.size + len(content)).to_bytes(3, "little")
-        frames += (bytes([kind]), length, _CHECKSUM.pack(_masked_crc(piece)), content)
-    return b"".join(frames)
+_CHECKSUM = 4
+"""Bytes."""
 
 
 def decompress(data: bytes) -> bytes:
@@ -55,10 +41,10 @@ def _pieces(data: bytes) -> Iterator[bytes]:
         if len(content) != length:
             raise ValueError("a snappy frame is cut off")
         if kind == COMPRESSED:
-            block = content[_CHECKSUM.size :]
+            block = content[_CHECKSUM:]
             yield codec.decompress(block, decompressed_size=_plain_size(block), asbytes=True)
         elif kind == PLAIN:
-            yield content[_CHECKSUM.size :]
+            yield content[_CHECKSUM:]
         elif kind < FIRST_SKIPPABLE:
             raise ValueError(f"a snappy frame has the unknown kind {kind}")
 
@@ -78,24 +64,3 @@ def _plain_size(block: bytes) -> int:
 
 def _codec() -> Any:
     return load("pyarrow", what="snappy in RecordIO").Codec("snappy")
-
-
-def _masked_crc(data: bytes) -> int:
-    crc = 0xFFFFFFFF
-    table = _crc_table()
-    for byte in data:
-        crc = table[(crc ^ byte) & 0xFF] ^ (crc >> 8)
-    crc ^= 0xFFFFFFFF
-    return (((crc >> 15) | (crc << 17)) + 0xA282EAD8) & 0xFFFFFFFF
-
-
-@cache
-def _crc_table() -> list[int]:
-    """CRC-32C, which the standard library does not have."""
-    table = []
-    for byte in range(256):
-        crc = byte
-        for _ in range(8):
-            crc = (crc >> 1) ^ (0x82F63B78 if crc & 1 else 0)
-        table.append(crc)
-    return table

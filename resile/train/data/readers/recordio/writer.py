@@ -9,7 +9,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from resile.train.data.errors import DataMistake
-from resile.train.data.readers.recordio.chunk import LARGEST, Compression, pack
+from resile.train.data.readers.recordio.chunk import LARGEST, WRITABLE, Compression, pack
 
 __all__ = ["RecordIOWriter"]
 
@@ -63,10 +63,8 @@ class RecordIOWriter:
 
 
 def _chosen(compression: Compression | str) -> Compression:
-    if isinstance(compression, Compression):
-        return compression
-    try:
-        return Compression[compression.upper()]
-    except KeyError:
-        names = ", ".join(one.name.lower() for one in Compression)
-        raise DataMistake(f"compression={compression!r} has to be one of {names}") from None
+    names = {one.name.lower(): one for one in WRITABLE}
+    name = compression.name if isinstance(compression, Compression) else compression
+    if name.lower() not in names:
+        raise DataMistake(f"compression={name.lower()!r} has to be one of {', '.join(names)}")
+    return names[name.lower()]

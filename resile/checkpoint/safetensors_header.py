@@ -1,0 +1,60 @@
+"""The header of a safetensors file: which tensors it holds, of which types, and where they lie."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Protocol
+
+import msgspec
+
+__all__ = ["ALIGNMENT", "ITEM_SIZES", "LENGTH", "Tensor", "TensorEntry", "encode_header"]
+
+ITEM_SIZES = {
+    "F64": 8, "I64": 8, "U64": 8, "C64": 8,
+    "F32": 4, "I32": 4, "U32": 4,
+    "F16": 2, "BF16": 2, "I16": 2, "U16": 2,
+    "F8_E4M3": 1, "F8_E5M2": 1, "I8": 1, "U8": 1, "BOOL": 1,
+}  # fmt: skip
+"""Bytes of one element, by safetensors' names of types."""
+
+LENGTH = 8
+"""Bytes before the header, which say how long it is."""
+
+ALIGNMENT = 64
+"""Data starts at a multiple of this, and larger elements come first: every tensor is aligned."""
+
+
+class Tensor(Protocol):
+    """Something to lay into a file."""
+
+    @property
+    def dtype(self) -> str: ...
+    @property
+    def shape(self) -> tuple[int, ...]: ...
+    @property
+    def size(self) -> int: ...
+
+
+class TensorEntry(msgspec.Struct):
+    """What the header says of one tensor; offsets count from the header's end."""
+
+    dtype: str
+    shape: tuple[int, ...]
+    data_offsets: tuple[int, int]
+
+
+def encode_header(
+    tensors: Mapping[str, Tensor], *, metadata: Mapping[str, str], room: int = 0
+) -> tuple[bytes, dict[str, TensorEntry]]:
+    """The file's first bytes, up to its data, and what they say of each tensor, in the order in
+    which tensors lie in the file. ``room``: the least length of these bytes."""
+    entries: dict[str, TensorEntry] = {}
+    offset = 0
+    for name in sorted(tensors, key=lambda name: (-ITEM_SIZES[tensors[name].dtype], name)):
+        one = tensors[name]
+        entries[name] = TensorEntry(one.dtype, one.shape, (offset, offset + one.size))
+        offset += one.size
+    text = msgspec.json.encode({"__metadata__": metadata, **entries})
+    length = max(len(text), room - LENGTH)
+    length += -(LENGTH + length) % ALIGNMENT
+    return length.to_bytes(LENGTH, "little") + text.ljust(length), entries

@@ -1,0 +1,22 @@
+"""The module that each name of the package ``resile`` comes from.
+
+Apart from the package itself, since the agent reads it, too: it imports ahead what a script will
+ask for, and must not depend on all that the names stand for.
+"""
+
+HOMES = {
+    "Auto": "resile.train.checkpoint.policy",
+    "Checkpointer": "resile.train.checkpoint.checkpointer",
+    "ElasticBatchSampler": "resile.train.data",
+    "ElasticSampler": "resile.train.data",
+    "ElasticTrainer": "resile.train.batch",
+    "MigratableVariable": "resile.train.migrate.variable",
+    "ShardClient": "resile.train.data",
+    "ShardedDataset": "resile.train.data",
+    "addresses": "resile.train.addresses",
+    "migrator": "resile.train.migrate.migrator",
+    "open_dataset": "resile.train.data",
+    "report": "resile.train.progress",
+    "submit": "resile.platform.kubernetes.jobs",
+    "wait": "resile.platform.kubernetes.jobs",
+}

@@ -1,0 +1,246 @@
+"""All groups of a job: which of them an agent belongs to, and what concerns every one.
+
+A group is a set of nodes that share one world. A job has a main group, whose name is empty, and any
+number of others: a second world that trains in lockstep, or a world of one node for each
+independent worker and server. Each has a :class:`Membership` of its own, with its own ids, rounds,
+restarts and end; they share the journal, so that what happens to a job is one story.
+
+A group comes into being with the first agent that names it. Its sizes and patience are what the
+job's controller published for it, or else what that agent says.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+
+from resile.job.elasticity import Elasticity
+from resile.job.limits import MOST_NODES
+from resile.master.agenda import Agenda
+from resile.master.journal import Instructions, Journal
+from resile.master.membership import Membership, why_unfit
+from resile.master.records import DIRECTIVES_KEY, MAIN, DirectivesRecord, JobRecord, Memory
+from resile.master.register import Register
+from resile.wire.messages import Fenced, Hello, JobDone, Refused
+from resile.wire.views import GroupDirective
+
+__all__ = ["MOST_GROUPS", "Groups", "Mastership"]
+
+MOST_GROUPS = MOST_NODES
+"""Every group has a node, so an honest job has no more of them. They cost memory for as long as the
+master lives, and a mistaken agent must not make them without limit."""
+
+
+@dataclass(frozen=True)
+class Mastership:
+    """What all groups have to know about their master."""
+
+    pid: int = 0
+    ends_with_job: bool = False
+    """Whether it goes when the job is over, and another can begin."""
+
+    how_to_forget: str = ""
+    """What a person does who does not want the job in the store continued."""
+
+
+class Groups:
+    """One job's groups. Whoever changes one takes it with :meth:`rouse`, so that its deadlines are
+    looked at again."""
+
+    def __init__(
+        self,
+        main: Membership,
+        others: Iterable[Membership] = (),
+        *,
+        about: Mastership = Mastership(),
+        directives: Mapping[str, GroupDirective] | None = None,
+        forgotten: bool = False,
+    ) -> None:
+        """``forgotten``: the job is known to have trained, though nothing of that is."""
+        self.main = main
+        self._about = about
+        self._members = {one.name: one for one in (main, *others)}
+        self._directives = dict(directives or {})
+        self._agenda = Agenda()
+        self._roused = set(self._members)
+        self._forgotten_until = float("inf") if forgotten else float("-inf")
+
+    @classmethod
+    def begin(
+        cls, job: JobRecord, *, journal: Journal, about: Mastership, forgotten: bool = False
+    ) -> Groups:
+        """A job of which nothing is known but what ``job`` says."""
+        register = Register(job, journal=journal)
+        register.master_pid = about.pid
+        main = Membership(register, forgotten=forgotten, ends_with_job=about.ends_with_job)
+        return cls(main, about=about, forgotten=forgotten)
+
+    @classmethod
+    def restore(cls, memory: Memory, *, journal: Journal, about: Mastership, now: float) -> Groups:
+        """Go on from what a store kept."""
+        main, *others = (
+            _restored(Register.restore(one, journal=journal, now=now), about, now)
+            for one in (memory, *memory.groups)
+        )
+        return cls(main, others, about=about, directives=memory.directives.groups)
+
+    # --- reading ----------------------------------------------------------------------------
+
+    @property
+    def journal(self) -> Journal:
+        """The story of all groups."""
+        return self.main.journal
+
+    def __len__(self) -> int:
+        return len(self._members)
+
+    def __iter__(self) -> Iterator[Membership]:
+        return iter(self._members.values())
+
+    def get(self, name: str) -> Membership | None:
+        """The group of this name, to look at."""
+        return self._members.get(name)
+
+    @property
+    def others(self) -> list[Membership]:
+        """All groups but the main one."""
+        return [one for one in self._members.values() if one is not self.main]
+
+    @property
+    def over(self) -> bool:
+        """Whether every group that ever had a node has ended, and there was one."""
+        begun = [one for one in self if one.begun]
+        return bool(begun) and all(one.job.outcome for one in begun)
+
+    @property
+    def deserted(self) -> bool:
+        """Whether every group that is not over was left by its nodes on purpose."""
+        going = [one for one in self if one.begun and not one.job.outcome]
+        return all(one.job.left_on_purpose for one in going)
+
+    @property
+    def occupied(self) -> bool:
+        """Whether a group that is not over has nodes, or asks for them."""
+        return any((one.roster or one.recalling) and not one.job.outcome for one in self)
+
+    # --- agents -----------------------------------------------------------------------------
+
+    def hello(self, hello: Hello, *, now: float) -> int | Fenced | JobDone | Refused:
+        """Somebody connected: the id of its node in its group, or why it is sent away."""
+        if self._forgotten_until == float("inf"):
+            patience = hello.elasticity.lease + hello.elasticity.leave_timeout
+            self._forgotten_until = now + patience
+        group = self.rouse(hello.group)
+        if group is None:
+            terms = self._terms(hello)
+            if refusal := self._why_not(hello, terms):
+                return refusal
+            group = self._add(hello, terms, now)
+        elif group.is_replaced_by(hello):
+            group.begin_anew(self._terms(hello), now=now)
+        return group.hello(hello, now=now)
+
+    def rouse(self, name: str) -> Membership | None:
+        """The group of this name, to change: it is looked at in the next :meth:`tick`."""
+        group = self._members.get(name)
+        if group is not None:
+            self._roused.add(name)
+        return group
+
+    def _terms(self, hello: Hello) -> Elasticity:
+        directive = self._directives.get(hello.group)
+        return directive.elasticity if directive is not None else hello.elasticity
+
+    def _why_not(self, hello: Hello, terms: Elasticity) -> Refused | None:
+        """Why no group is made for this agent, if so."""
+        if unfit := why_unfit(hello, job=self.main.job.job, elasticity=terms):
+            return unfit
+        if len(self._members) >= MOST_GROUPS:
+            return Refused(reason=f"a job may have {MOST_GROUPS} groups, not more", final=True)
+        return None
+
+    def _add(self, hello: Hello, terms: Elasticity, now: float) -> Membership:
+        self.main.name_job(hello.job)
+        directive = self._directives.get(hello.group)
+        job = JobRecord(
+            job=hello.job,
+            elasticity=terms,
+            run=_run_of(self.main.job.run, hello.group),
+            wanted=None if directive is None else directive.wanted_nodes,
+            resting=self.main.job.resting,
+        )
+        register = Register(job, group=hello.group, journal=self.journal)
+        register.master_pid = self._about.pid
+        register.set_job()  # what is kept beside it is found by this record
+        group = Membership(register, forgotten=now < self._forgotten_until)
+        self._members[hello.group] = group
+        self._roused.add(hello.group)
+        return group
+
+    # --- the controller and people ----------------------------------------------------------
+
+    def direct(self, directives: Mapping[str, GroupDirective], *, now: float) -> None:
+        """What the controller wants of groups other than the main one, now and when they come."""
+        if directives != self._directives:
+            self._directives = dict(directives)
+            self.journal.keep(DIRECTIVES_KEY, DirectivesRecord(groups=self._directives))
+        for name, directive in directives.items():
+            group = self.rouse(name)
+            if group is not None and not group.job.outcome:
+                group.adapt(directive.elasticity, now=now)
+                if directive.wanted_nodes is not None:
+                    group.want(directive.wanted_nodes, now=now)
+
+    def rest(self, resting: bool, *, now: float) -> None:
+        """Whether the job is to be without nodes for a while."""
+        for group in self._rouse_all():
+            group.rest(resting, now=now)
+
+    def nobody_holds_anything(self, *, now: float) -> None:
+        """All nodes that this master might not know of are gone."""
+        self._forgotten_until = float("-inf")
+        for group in self._rouse_all():
+            group.nobody_holds_anything(now=now)
+
+    def stop(self, reason: str, *, now: float) -> None:
+        """A person wants the job to end."""
+        for group in self._rouse_all():
+            group.stop(reason, now=now)
+
+    def _rouse_all(self) -> Iterable[Membership]:
+        self._roused.update(self._members)
+        return self._members.values()
+
+    # --- time -------------------------------------------------------------------------------
+
+    def next_deadline(self) -> float | None:
+        """When :meth:`tick` has something to do, should nothing happen before."""
+        return self._agenda.next()
+
+    def tick(self, now: float) -> None:
+        """Act on every deadline that is over, and on what was changed since the last time."""
+        roused, self._roused = self._roused, set()
+        for name in sorted(roused.union(self._agenda.take_due(now))):
+            group = self._members[name]
+            group.tick(now)
+            self._agenda.set(name, group.next_deadline(now))
+
+    def instructions(self) -> Instructions:
+        """All that was decided since the last call, in all groups."""
+        return self.journal.take()
+
+
+def _restored(register: Register, about: Mastership, now: float) -> Membership:
+    register.master_pid = about.pid
+    return Membership.restore(
+        register,
+        now=now,
+        ends_with_job=about.ends_with_job and register.group == MAIN,
+        how_to_forget=about.how_to_forget,
+    )
+
+
+def _run_of(run: str, group: str) -> str:
+    """The run of a group's rounds, which are counted apart from those of other groups."""
+    return hashlib.blake2b(f"{run}/{group}".encode(), digest_size=8).hexdigest()

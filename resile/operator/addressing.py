@@ -1,0 +1,99 @@
+"""Sees to it that a job's nodes are found: the ConfigMap with their addresses, and the Services of
+single ranks where the manifest names them.
+
+Only jobs in which a role has ports have the one, and only those with ``names.rankService`` the
+others. What cannot be had does not keep the nodes from being looked after: it is said, and tried
+again.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Awaitable
+
+from resile.job.addresses import Addresses, cluster_addresses, has_addresses
+from resile.job.events import EventKind
+from resile.job.node import LIVE, NodePhase
+from resile.job.spec import ElasticJob
+from resile.job.status import JobStatus
+from resile.operator.attendants import Attendants, Slot, Unattended
+from resile.operator.attending import ATTENDED_FOR
+from resile.operator.means import Means
+from resile.operator.memory import Addressed, JobMemory
+from resile.platform.kubernetes.errors import ApiError
+from resile.platform.kubernetes.kinds import KubeObject
+
+__all__ = ["Addressing"]
+
+
+class Addressing:
+    """One look's."""
+
+    def __init__(
+        self, means: Means, raw: KubeObject, *, job: ElasticJob, memory: JobMemory
+    ) -> None:
+        self._means = means
+        self._raw = raw
+        self._job = job
+        self._memory = memory
+        uid: str = raw["metadata"]["uid"]
+        self._attendants = Attendants(means.client, job, uid=uid, image=means.image)
+
+    def addresses(self, status: JobStatus) -> Addresses | None:
+        """What nodes are told; None in a job whose nodes are told nothing."""
+        return cluster_addresses(self._job, status) if has_addresses(self._job.spec) else None
+
+    @property
+    def again(self) -> float | None:
+        """In how many seconds to try again what could not be had."""
+        if not self._memory.unaddressed:
+            return None
+        return max(0.0, self._memory.address_at - time.monotonic())
+
+    async def see_to(self, status: JobStatus, addresses: Addresses | None) -> None:
+        """Have the ConfigMap and the Services, before nodes are made that look for them."""
+        named = self._job.spec.names.rank_service is not None
+        if status.finished or self._job.spec.suspend or not (addresses or named):
+            return  # nobody looks, and what is there goes with the job
+        memory, now = self._memory, time.monotonic()
+        ranks = _served(status) if named else frozenset()
+        wanted: Addressed = (addresses, ranks, self._generation)
+        if now < memory.address_at and (memory.unaddressed or wanted == memory.addressed):
+            return
+        works: list[Awaitable[None]] = []
+        if addresses is not None:
+            works.append(self._attendants.tell_addresses(addresses))
+        if named:
+            works.append(self._attendants.serve_ranks(ranks, kept=_kept(status)))
+        why = " and ".join([said for work in works if (said := await _trouble_with(work))])
+        if why and why != memory.unaddressed:
+            self._means.teller.tell_job(self._raw, EventKind.NO_ADDRESSES, why)
+        memory.addressed, memory.unaddressed = wanted, why
+        memory.address_at = now + (self._means.settings.retry_seconds if why else ATTENDED_FOR)
+
+    @property
+    def _generation(self) -> int | None:
+        generation: int | None = self._raw["metadata"].get("generation")
+        return generation
+
+
+async def _trouble_with(work: Awaitable[None]) -> str:
+    """Why it could not be done; empty if it was."""
+    try:
+        await work
+    except (ApiError, Unattended) as error:
+        return str(error)
+    return ""
+
+
+def _served(status: JobStatus) -> frozenset[Slot]:
+    """Ranks that have a node, or had one and get another."""
+    waiting = LIVE | {NodePhase.WAITING}
+    ranks = (one for one in status.nodes if one.phase in waiting and one.id is not None)
+    return frozenset((one.role, one.rank) for one in ranks)
+
+
+def _kept(status: JobStatus) -> frozenset[Slot]:
+    """Ranks that were not scaled away: what has ended is left to the end of the job."""
+    ranks = (one for one in status.nodes if one.phase is not NodePhase.STOPPED)
+    return frozenset((one.role, one.rank) for one in ranks)

@@ -1,0 +1,27 @@
+"""Locks on files (flock), by which a process shows that it lives: they end with it."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from pathlib import Path
+
+__all__ = ["is_locked"]
+
+
+def is_locked(file: Path) -> bool:
+    """Whether a process holds the lock; False if there is no such file.
+
+    It is tried shared: two that look at once do not take each other for the holder.
+    """
+    try:
+        descriptor = os.open(file, os.O_RDWR)
+    except FileNotFoundError:
+        return False
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(descriptor)
+    return False

@@ -1,0 +1,42 @@
+"""A node's workers are seen each for itself: who is slow can be told from who is not."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from typing import Any
+
+from tests.local.commands import wait_for
+from tests.local.up.ups import PROGRAMS, Machine, manifest
+
+
+def ranks(machine: Machine) -> list[dict[str, Any]]:
+    training = json.loads(machine.says("describe", "uneven", "-o", "json"))["training"]
+    return list(training["nodes"][0]["ranks"]) if training and training["nodes"] else []
+
+
+def test_each_worker_has_its_own_step_age_and_step_time(machine: Machine) -> None:
+    role = {"script": str(PROGRAMS / "uneven.py"), "procsPerNode": 2}
+    machine.up(manifest("uneven", {"worker": role}))
+    machine.await_training("uneven", nodes=1)
+
+    def measured() -> list[dict[str, Any]]:
+        seen = ranks(machine)
+        told = len(seen) == 2 and all(one["step"] >= 8 for one in seen)
+        return seen if told else []
+
+    fast, slow = wait_for(measured, "both workers' steps")
+    assert [(one["local_rank"], one["rank"]) for one in (fast, slow)] == [(0, 0), (1, 1)]
+    assert fast["step"] > slow["step"]
+    assert slow["step_time"] > 1.5 * fast["step_time"] > 0
+
+    described = json.loads(machine.says("describe", "uneven", "-o", "json"))
+    stuck = described["nodes"][0]["workerPids"][1]
+    os.kill(stuck, signal.SIGSTOP)
+    try:
+        # The other one goes on reporting: the node as a whole looks well, this rank does not.
+        wait_for(lambda: ranks(machine)[1]["age"] > 3.0, "the age of a worker that hangs")
+        assert ranks(machine)[0]["age"] < 3.0
+    finally:
+        os.kill(stuck, signal.SIGCONT)

@@ -1,0 +1,18 @@
+"""A job's status as JSON, which is how it lies in a cluster between two looks at it."""
+
+from __future__ import annotations
+
+import msgspec
+
+from resile.decoding import decode_json
+from resile.job.status import JobStatus
+
+
+def encode_status(status: JobStatus) -> bytes:
+    """The status as JSON."""
+    return msgspec.json.encode(status)
+
+
+def decode_status(data: bytes | str) -> JobStatus:
+    """A status from JSON, unknown fields and all."""
+    return decode_json(data, JobStatus)

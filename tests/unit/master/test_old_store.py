@@ -1,0 +1,57 @@
+"""A store that was written when a job had one group: it is that of a job's main group.
+
+``stores/one_group.db`` is a SQLite store of that time: a job of two nodes in round 1, with a
+dataset of that round and one without rounds.
+"""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+from resile.master.groups import Groups, Mastership
+from resile.master.journal import Journal
+from resile.master.records import RoundPhase, decode_memory
+from resile.master.shards import ShardBook, Taker
+from resile.master.sqlite_store import SqliteStore
+from resile.wire.messages import Fence, Hello, LocalState, NodeInfo
+from resile.wire.shards import Lease, Leased
+
+STORE = Path(__file__).parent / "stores" / "one_group.db"
+
+
+async def test_a_job_goes_on_from_a_store_of_one_group(tmp_path: Path) -> None:
+    copy = Path(shutil.copy(STORE, tmp_path))
+    store = SqliteStore(copy)
+    memory = decode_memory(await store.load())
+    await store.close()
+    assert memory is not None
+    assert memory.groups == ()
+    journal = Journal(memory.events)
+    groups = Groups.restore(memory, journal=journal, about=Mastership(), now=0.0)
+    main = groups.main
+    assert (main.name, main.job.job, main.round.number) == ("", "none", 1)
+    assert (main.round.phase, main.round.members) == (RoundPhase.RUNNING, (0, 1))
+    assert (main.elasticity.lease, main.elasticity.max_nodes) == (7.0, 3)
+    back = Hello(
+        job="none",
+        info=NodeInfo(name="first", host="h", address="127.0.0.1", nproc=1),
+        elasticity=main.elasticity,
+        held=Fence(0, 1),
+        state=LocalState.RUNNING,
+        seen=1,
+    )
+    assert groups.hello(back, now=0.1) == 0
+    assert main.round.number == 1
+
+    book = ShardBook(journal, memory.shards, now=0.0)
+    answer = book.lease(
+        Taker("rank-0", 1), Lease(dataset="train", epoch=0, number=2, records=10), now=0.2
+    )
+    assert isinstance(answer, Leased)
+    assert [shard.start for shard in answer.shards] == [30]
+    answer = book.lease(
+        Taker("loner"), Lease(dataset="queue", epoch=0, number=1, records=10), now=1
+    )
+    assert isinstance(answer, Leased)
+    assert [shard.start for shard in answer.shards] == [0], "the same request, the same answer"
