@@ -12,7 +12,7 @@ from resile.homes import HOMES
 from resile.lazy_exports import lazy_exports
 
 if TYPE_CHECKING:
-    from resile.platform.kubernetes.jobs import submit, wait
+    from resile.client.api import find_job, submit, wait
     from resile.train.addresses import addresses
     from resile.train.batch import ElasticTrainer
     from resile.train.checkpoint.checkpointer import Checkpointer
@@ -41,6 +41,7 @@ __all__ = [
     "ShardClient",
     "ShardedDataset",
     "addresses",
+    "find_job",
     "migrator",
     "open_dataset",
     "report",

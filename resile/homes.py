@@ -17,6 +17,7 @@ HOMES = {
     "migrator": "resile.train.migrate.migrator",
     "open_dataset": "resile.train.data",
     "report": "resile.train.progress",
-    "submit": "resile.platform.kubernetes.jobs",
-    "wait": "resile.platform.kubernetes.jobs",
+    "find_job": "resile.client.api",
+    "submit": "resile.client.api",
+    "wait": "resile.client.api",
 }

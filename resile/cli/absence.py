@@ -33,7 +33,7 @@ class OperatorWatch:
         """Tell the user if nobody has taken the job, or its change, up for too long."""
         if self._warned or time.monotonic() < self._at or not self._job.unseen:
             return
-        from resile.platform.kubernetes.remote.cluster import HOW_TO_INSTALL
+        from resile.client.cluster.cluster import HOW_TO_INSTALL
 
         self._warned = True
         click.echo(

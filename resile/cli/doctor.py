@@ -62,8 +62,8 @@ def doctor(rdzv_endpoint: str, output: str, where: Where) -> None:
 
 
 def _cluster(where: Where) -> list[Finding]:
+    from resile.client.cluster.cluster import is_configured
     from resile.platform.kubernetes.errors import KubeError
-    from resile.platform.kubernetes.remote.cluster import is_configured
 
     if not where.given and not is_configured():
         advice = "only needed for jobs on Kubernetes; kubectl's configuration is used"
@@ -72,9 +72,9 @@ def _cluster(where: Where) -> list[Finding]:
         cluster = connect(where)
     except KubeError as error:
         return [Finding("cluster", "kubeconfig", Level.ERROR, str(error))]
-    from resile.platform.kubernetes.remote.diagnosis import diagnose_cluster
+    from resile.client.cluster.diagnosis import diagnose_cluster
 
-    return cluster.ask(diagnose_cluster(cluster.client))
+    return cluster.call(diagnose_cluster(cluster.cluster.client))
 
 
 def _print(findings: list[Finding]) -> None:

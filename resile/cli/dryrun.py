@@ -9,18 +9,19 @@ import yaml
 
 from resile.cli.places import Where, connect
 from resile.cli.submit import placed
+from resile.client.cluster.apply import validate
+from resile.client.cluster.cluster import is_configured
+from resile.client.cluster.manifest_source import ManifestSource
+from resile.client.cluster.preview import OPERATORS_IMAGE, preview
+from resile.client.sync import SyncCluster
 from resile.platform.kubernetes.errors import ConfigError, Unreachable
-from resile.platform.kubernetes.remote.cluster import Cluster, is_configured
-from resile.platform.kubernetes.remote.manifests import Written
-from resile.platform.kubernetes.remote.preview import OPERATORS_IMAGE, preview
-from resile.platform.kubernetes.remote.submitting import validate
 
 __all__ = ["dry_run"]
 
 NO_CLUSTER_NAMESPACE = "default"
 
 
-def dry_run(written: Written, where: Where) -> None:
+def dry_run(written: ManifestSource, where: Where) -> None:
     """Print first and judge afterwards: what is refused can be looked at."""
     cluster, why_not = _cluster(where)
     usual = NO_CLUSTER_NAMESPACE if cluster is None else cluster.namespace
@@ -35,7 +36,7 @@ def dry_run(written: Written, where: Where) -> None:
         click.echo(f"Not validated by a server: {why_not}.", err=True)
         return
     try:
-        left_out = validate(cluster, objects)
+        left_out = cluster.call(validate(cluster.cluster, objects))
     except Unreachable as error:
         if where.given:
             raise
@@ -46,7 +47,7 @@ def dry_run(written: Written, where: Where) -> None:
         click.echo(f"Not all of it: {note}.", err=True)
 
 
-def _cluster(where: Where) -> tuple[Cluster | None, str]:
+def _cluster(where: Where) -> tuple[SyncCluster | None, str]:
     """The cluster to ask; or None, and why."""
     if not where.given and not is_configured():
         return None, "no cluster is configured"

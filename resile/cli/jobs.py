@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import time
 from typing import Any
@@ -11,10 +12,11 @@ import click
 from resile.cli.amounts import age, count
 from resile.cli.option_types import output_option
 from resile.cli.places import Where, cluster_options, connect
-from resile.cli.thismachine import LocalReader
+from resile.client.cluster.cluster import is_configured
+from resile.client.local import LocalJob
+from resile.client.loop_thread import run_in_thread
 from resile.platform.kubernetes.errors import KubeError
 from resile.platform.kubernetes.kinds import KubeObject
-from resile.platform.kubernetes.remote.cluster import is_configured
 from resile.platform.local.jobfolder import all_jobs
 from resile.wire.views import JobPicture
 
@@ -43,7 +45,7 @@ def jobs(everywhere: bool, output: str, where: Where) -> None:
     if where.given or everywhere:
         rows = _of_cluster(where, everywhere=everywhere, within=None)
     else:
-        rows = [_of_this_machine(LocalReader(folder)) for folder in all_jobs()]
+        rows = run_in_thread(_of_this_machine())
         rows += _of_cluster_if_any()
     if output == "json":
         click.echo(json.dumps(rows, indent=2))
@@ -72,21 +74,27 @@ def _of_cluster_if_any() -> list[dict[str, Any]]:
 
 
 def _of_cluster(where: Where, *, everywhere: bool, within: float | None) -> list[dict[str, Any]]:
-    listed = connect(where).jobs(everywhere=everywhere, within=within)
+    cluster = connect(where)
+    listed = cluster.call(cluster.cluster.jobs(everywhere=everywhere, within=within))
     return [_of_object(raw) for raw in listed]
 
 
 def _of_object(raw: KubeObject) -> dict[str, Any]:
-    from resile.platform.kubernetes.remote.seeing import is_over, phase_of, picture_of
+    from resile.client.cluster.job_object import is_over, phase_of, picture_of
 
     picture = picture_of(raw, now=time.time())
     row = _summary(picture, phase=phase_of(raw), running=not is_over(raw))
     return {**row, "platform": KUBERNETES, "namespace": raw["metadata"]["namespace"]}
 
 
-def _of_this_machine(job: LocalReader) -> dict[str, Any]:
-    picture = job.picture()
-    row = _summary(picture, phase=job.phase(picture), running=job.running)
+async def _of_this_machine() -> list[dict[str, Any]]:
+    jobs = [LocalJob(folder) for folder in all_jobs()]
+    return list(await asyncio.gather(*map(_of_local_job, jobs)))
+
+
+async def _of_local_job(job: LocalJob) -> dict[str, Any]:
+    picture = await job.picture()
+    row = _summary(picture, phase=await job.phase(picture), running=await job.running())
     return {**row, "name": job.name, "platform": LOCAL, "namespace": None}
 
 

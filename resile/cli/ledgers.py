@@ -17,7 +17,7 @@ from resile.ledger import FOLDER_VARIABLE
 from resile.wire.statedir import state_home
 
 if TYPE_CHECKING:
-    from resile.cli.thismachine import LocalReader
+    from resile.client.local import LocalJob
 
 __all__ = ["find_ledger", "ledger_asked_for"]
 
@@ -48,7 +48,7 @@ def _ledger_of_run(name: str) -> Path:
 
 
 def _ledger_of_up(name: str, *, otherwise: Path | None) -> Path:
-    from resile.cli.thismachine import find_local_job
+    from resile.client.local import find_local_job
     from resile.platform.local.jobfolder import JobFolder
 
     if otherwise is not None and not JobFolder(name).exists():
@@ -63,11 +63,12 @@ def _ledger_of_up(name: str, *, otherwise: Path | None) -> Path:
     return found
 
 
-def _in_manifest(job: LocalReader) -> Path | None:
+def _in_manifest(job: LocalJob) -> Path | None:
     """The folder that the env of a role names, if one does."""
+    from resile.client.loop_thread import run_in_thread
     from resile.job.manifest import job_from_data
 
-    manifest = job.picture().manifest
+    manifest = run_in_thread(job.picture()).manifest
     roles = job_from_data(manifest).spec.roles.values() if manifest else ()
     named = (role.environment.get(FOLDER_VARIABLE) for role in roles)
     return next((Path(folder) for folder in named if folder), None)

@@ -22,7 +22,7 @@ from rich.text import Text
 from resile.cli.amounts import age, clock
 from resile.cli.progress_text import progress_facts
 from resile.cli.tables import event_line, new_console, nodes_table, phase_text
-from resile.platform.local.localjob import LocalJob
+from resile.platform.local.localjob import JobRunner
 from resile.wire.throughput import Throughput
 from resile.wire.views import EventView, JobPicture
 
@@ -50,7 +50,7 @@ class LiveView:
         """Something happened."""
         self._events.extend(events)
 
-    async def run(self, job: LocalJob) -> None:
+    async def run(self, job: JobRunner) -> None:
         """Draw the job again and again."""
         logging.getLogger("resile").handlers[:] = [_ToEvents(self._events)]
         self._measure()

@@ -15,7 +15,7 @@ from resile.job.role import RoleSpec
 from resile.job.spec import ElasticJob
 
 if TYPE_CHECKING:
-    from resile.platform.kubernetes.remote.manifests import Written
+    from resile.client.cluster.manifest_source import ManifestSource
 
 __all__ = ["load_job", "load_written"]
 
@@ -34,9 +34,9 @@ def load_job(source: str, *, name: str | None) -> ElasticJob:
     return job
 
 
-def load_written(source: str, *, name: str | None) -> Written:
+def load_written(source: str, *, name: str | None) -> ManifestSource:
     """The same, to run on a cluster."""
-    from resile.platform.kubernetes.remote.manifests import read_manifest, renamed
+    from resile.client.cluster.manifest_source import read_manifest, renamed
 
     try:
         written = read_manifest(_text(source))

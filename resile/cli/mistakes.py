@@ -1,11 +1,13 @@
-"""What a cluster or this machine has against a command, in a sentence: nobody should read a
-traceback for it."""
+"""Turns errors of the client, of a cluster and of this machine into one-line messages."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
+from resile.client.errors import ClientError
+from resile.client.find import ClusterUnavailable
 from resile.platform.kubernetes.errors import ApiError, KubeError
+from resile.platform.local.jobfolder import JobFolderError
 from resile.wire.statedir import StateDirError
 
 __all__ = ["sentence_for"]
@@ -17,7 +19,9 @@ def sentence_for(error: Exception) -> str | None:
     """What to tell the user; None for what is nobody's doing but ours."""
     if isinstance(error, FileNotFoundError) and not _has_working_directory():
         return "the working directory was deleted; change to one that exists"
-    if isinstance(error, StateDirError):
+    if isinstance(error, ClusterUnavailable):
+        return f"{sentence_for(error.cause)}; and {error.here}"
+    if isinstance(error, (StateDirError, JobFolderError, ClientError)):
         return str(error)
     if not isinstance(error, KubeError):
         return None

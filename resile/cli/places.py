@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 if TYPE_CHECKING:
-    from resile.platform.kubernetes.remote.cluster import Cluster
+    from resile.client.sync import SyncCluster
 
 __all__ = ["Where", "cluster_options", "connect"]
 
@@ -33,7 +33,7 @@ class Where:
     @property
     def flags(self) -> str:
         """To follow a job's name in a hint at another command."""
-        from resile.platform.kubernetes.remote.cluster import flags_for
+        from resile.client.cluster.cluster import flags_for
 
         return flags_for(namespace=self.namespace, context=self.context, kubeconfig=self.kubeconfig)
 
@@ -57,11 +57,11 @@ def cluster_options(function: F) -> F:
     return with_where  # type: ignore[return-value]
 
 
-def connect(where: Where) -> Cluster:
-    """The cluster; hung up when the command ends."""
-    from resile.platform.kubernetes.remote.cluster import Cluster
+def connect(where: Where) -> SyncCluster:
+    """The cluster; disconnected when the command ends."""
+    from resile.client.sync import SyncCluster
 
-    cluster = Cluster.connect(
+    cluster = SyncCluster.connect(
         namespace=where.namespace, context=where.context, kubeconfig=where.kubeconfig
     )
     context = click.get_current_context(silent=True)

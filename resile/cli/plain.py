@@ -10,7 +10,7 @@ import click
 from resile.cli.amounts import clock
 from resile.cli.follower import LogFollower
 from resile.platform.local.jobfolder import JobFolder
-from resile.platform.local.localjob import LocalJob
+from resile.platform.local.localjob import JobRunner
 from resile.wire.views import EventView
 
 __all__ = ["PlainView"]
@@ -30,7 +30,7 @@ class PlainView:
         for event in events:
             _print(f"{clock(event.time)}  {event.kind:<18} {event.text}")
 
-    async def run(self, _job: LocalJob) -> None:
+    async def run(self, _job: JobRunner) -> None:
         """Print output as it is written."""
         try:
             while True:

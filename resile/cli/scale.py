@@ -70,15 +70,13 @@ def _check(picture: JobPicture, asked: dict[str, int]) -> None:
     """Refuse what the job cannot be, before anybody is asked."""
     from resile.job.errors import ManifestError
     from resile.job.manifest import job_from_data
-    from resile.platform.kubernetes.remote.sizes import wrong_size
 
     try:
         spec = job_from_data(picture.manifest).spec
     except ManifestError:
         return  # not there yet, or written by another version of Resile: whoever is asked knows
-    wrong = wrong_size(spec, asked)
-    if wrong:
-        raise click.ClickException(wrong)
+    if problem := spec.why_not_sizes(asked):
+        raise click.ClickException(problem)
 
 
 def _wanted(picture: JobPicture) -> dict[str, int]:

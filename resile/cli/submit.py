@@ -16,9 +16,8 @@ from resile.job.errors import ManifestError
 from resile.job.spec import ElasticJob
 
 if TYPE_CHECKING:
-    from resile.platform.kubernetes.kinds import KubeObject
-    from resile.platform.kubernetes.remote.job import ClusterJob
-    from resile.platform.kubernetes.remote.manifests import Written
+    from resile.client.cluster.manifest_source import ManifestSource
+    from resile.client.sync import SyncClusterJob
 
 INTERRUPTED = 130
 NO_OPERATOR_AFTER = 10.0
@@ -63,14 +62,11 @@ def submit(manifest: str, name: str | None, dry_run: bool, wait: bool, where: Wh
 
         print_objects(written, where)
         return
-    from resile.platform.kubernetes.remote.submitting import submit_job
-
     cluster = connect(where)
-    submission = submit_job(cluster, placed(written, where, usual=cluster.namespace))
-    job = submission.job
+    job, submission = cluster.submit(placed(written, where, usual=cluster.namespace))
     click.echo(f"job '{job.name}' in namespace {job.namespace}: {submission.outcome.value}")
-    if submission.remade and job.has_nodes():
-        click.echo(KEPT.format(roles=" and ".join(submission.remade)))
+    if submission.roles_needing_restart and job.has_nodes():
+        click.echo(KEPT.format(roles=" and ".join(submission.roles_needing_restart)))
     if job.namespace != cluster.namespace:
         where = replace(where, namespace=job.namespace)  # so that hints lead there
     if wait:
@@ -82,49 +78,35 @@ def submit(manifest: str, name: str | None, dry_run: bool, wait: bool, where: Wh
             raise SystemExit(INTERRUPTED) from None
 
 
-def placed(written: Written, where: Where, *, usual: str) -> ElasticJob:
+def placed(written: ManifestSource, where: Where, *, usual: str) -> ElasticJob:
     """The job in its namespace; two that differ are the user's mistake."""
-    from resile.platform.kubernetes.remote.manifests import place
+    from resile.client.cluster.manifest_source import resolve_namespace
 
     try:
-        return place(written, asked=where.namespace, usual=usual)
+        return resolve_namespace(written, asked=where.namespace, usual=usual)
     except ManifestError as error:
         raise click.UsageError(str(error)) from None
 
 
-def _watch(job: ClusterJob, where: Where) -> None:
+def _watch(job: SyncClusterJob, where: Where) -> None:
     """Print how far it is whenever that changes, until it trains or never will."""
-    from resile.platform.kubernetes.remote.headway import Arrival, headway
-    from resile.platform.kubernetes.remote.job import DELETED
+    from resile.client.cluster.startup_progress import StartupOutcome
 
     said: tuple[str, ...] = ()
     operator = OperatorWatch(job, after=NO_OPERATOR_AFTER)
     while True:
-        picture = job.picture()
-        if job.phase(picture) == DELETED:
-            raise click.ClickException(f"the job '{job.name}' was deleted")
-        seen = headway(picture, masters=_masters(job), behind=job.behind)
-        if seen.arrival is Arrival.FAILED:
+        seen = job.startup_progress()
+        if seen.outcome is StartupOutcome.FAILED:
             raise click.ClickException(f"{' '.join(seen.lines)}\n{_read_more(job.name, where)}")
         for line in seen.lines:
             if line not in said:
                 click.echo(f"{clock(time.time())}  {line}")
         said = seen.lines
-        if seen.arrival is not None:
+        if seen.outcome is not None:
             click.echo(_read_more(job.name, where))
             return
         operator.look()
         job.pause()
-
-
-def _masters(job: ClusterJob) -> list[KubeObject] | None:
-    """None where the account may not see pods: the job's status says what matters."""
-    from resile.platform.kubernetes.errors import Forbidden
-
-    try:
-        return job.masters()
-    except Forbidden:
-        return None
 
 
 def _read_more(name: str, where: Where) -> str:

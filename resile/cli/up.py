@@ -24,7 +24,7 @@ from resile.platform.local.capacity import Capacity
 from resile.platform.local.controller import Ending
 from resile.platform.local.errors import CapacityError, LocalPlatformError
 from resile.platform.local.jobfolder import JobFolder, JobFolderError, JobRunning
-from resile.platform.local.localjob import LocalJob
+from resile.platform.local.localjob import JobRunner
 from resile.wire.launching import MasterFailed
 from resile.wire.views import EventView
 
@@ -40,7 +40,7 @@ class View(Protocol):
     def tell(self, events: list[EventView]) -> None:
         """Something happened."""
 
-    async def run(self, job: LocalJob) -> None:
+    async def run(self, job: JobRunner) -> None:
         """Show it until cancelled."""
 
 
@@ -99,7 +99,7 @@ def _capacity(given: str | None) -> Capacity:
 async def _run(job: ElasticJob, folder: JobFolder, *, capacity: Capacity, logs: bool) -> int:
     drawable = sys.stdout.isatty() and os.environ.get("TERM") != "dumb"
     view = _view(folder, live=drawable and not logs)
-    local = LocalJob(job, folder=folder, capacity=capacity, tell=view.tell)
+    local = JobRunner(job, folder=folder, capacity=capacity, tell=view.tell)
     received: list[signal.Signals] = []
 
     def interrupt(name: signal.Signals) -> None:

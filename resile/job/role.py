@@ -383,6 +383,26 @@ class RoleSpec(ManifestStruct, frozen=True, kw_only=True):
         Meta(description="A Kubernetes pod template, kept as it is. Not used on one machine."),
     ] = msgspec.field(default_factory=dict)
 
+    def why_not_size(self, role: str, nodes: int) -> str:
+        """Return why the role, named ``role``, cannot have so many nodes; empty if it can."""
+        fixed = self.replicas
+        if isinstance(fixed, int):
+            if nodes == fixed:
+                return ""
+            return (
+                f"role {role} has {fixed} node{'' if fixed == 1 else 's'}, always; give its "
+                "replicas a min and a max in the manifest to have it scaled"
+            )
+        bounds = self.size
+        if not bounds.min <= nodes <= bounds.max:
+            return (
+                f"role {role} may have {bounds.min} to {bounds.max} nodes, not {nodes} "
+                "(min and max in the manifest)"
+            )
+        if nodes % self.node_unit:
+            return f"role {role} grows in units of {self.node_unit} nodes (nodeUnit)"
+        return ""
+
     @property
     def size(self) -> Size:
         """The three sizes with every default filled in."""

@@ -6,6 +6,7 @@ methods here rather than written into the data, so that a dumped manifest is wha
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from enum import Enum
 from typing import Annotated, Any, Literal
 
@@ -246,6 +247,15 @@ class JobSpec(ManifestStruct, frozen=True, kw_only=True):
     def most_nodes(self) -> int:
         """How many nodes the job may have at most, in all roles together."""
         return sum(role.size.max for role in self.roles.values())
+
+    def why_not_sizes(self, sizes: Mapping[str, int]) -> str:
+        """Return what is wrong with the first size that a role cannot have; empty if all can."""
+        for role, nodes in sizes.items():
+            if role not in self.roles:
+                return f"there is no role '{role}'; there are {', '.join(self.roles)}"
+            if problem := self.roles[role].why_not_size(role, nodes):
+                return problem
+        return ""
 
     def scaled_role(self) -> str | None:
         """The role that ``replicas`` sizes: worker, else the only training role, else the only one.

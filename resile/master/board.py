@@ -23,7 +23,6 @@ from resile.job.addresses import Addresses
 from resile.job.errors import JobError
 from resile.job.events import EventKind
 from resile.job.manifest import job_from_data
-from resile.job.role import RoleSpec
 from resile.job.spec import ElasticJob, JobSpec
 from resile.job.status import DecisionNote
 from resile.master.groups import Groups
@@ -109,10 +108,8 @@ class Board:
         spec = self._steerable("scaled")
         if not sizes:
             raise WrongSize("name at least one role and its size, such as worker=3")
-        for role, size in sizes.items():
-            if role not in spec.roles:
-                raise WrongSize(f"there is no role '{role}'; there are {', '.join(spec.roles)}")
-            check_size(role, spec.roles[role], size)
+        if problem := spec.why_not_sizes(sizes):
+            raise WrongSize(problem)
         wishes = {**self.record.wishes, **sizes}
         self._keep(msgspec.structs.replace(self.record, wishes=wishes))
         asked = ", ".join(f"{role}={size}" for role, size in sizes.items())
@@ -180,15 +177,3 @@ def _understood(record: BoardRecord) -> ElasticJob:
     except (JobError, OverflowError, RecursionError, ValueError) as error:
         raise Unusable(f"this is not published: {error}") from None
     return job
-
-
-def check_size(role: str, spec: RoleSpec, size: int) -> None:
-    """Raise :class:`WrongSize` unless the role may have so many nodes."""
-    bounds = spec.size
-    if not bounds.min <= size <= bounds.max:
-        raise WrongSize(
-            f"role {role} may have {bounds.min} to {bounds.max} nodes, not {size} "
-            "(min and max in the manifest)"
-        )
-    if size % spec.node_unit:
-        raise WrongSize(f"role {role} grows in units of {spec.node_unit} nodes (nodeUnit)")

@@ -28,8 +28,8 @@ TOO_LATE = (BrokenPipeError, ConnectionResetError)
 
 IMPORTED_BY_COMMANDS = (
     "resile.platform.kubernetes.client",
-    "resile.platform.kubernetes.remote.cluster",
-    "resile.platform.kubernetes.remote.job",
+    "resile.client.cluster.cluster",
+    "resile.client.cluster.job",
 )
 """Imported by commands only when they need a cluster."""
 

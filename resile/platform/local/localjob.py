@@ -31,13 +31,13 @@ from resile.wire.inquiry import Inquiry
 from resile.wire.picture import ended_picture
 from resile.wire.views import EventView, JobPicture
 
-__all__ = ["LocalJob"]
+__all__ = ["JobRunner"]
 
 USAGE_INTERVAL = 2.0
 """How often the master is told what nodes use: often enough to watch, too seldom to cost."""
 
 
-class LocalJob:
+class JobRunner:
     """One job. :meth:`run` it once; :meth:`interrupt` it from a signal handler."""
 
     def __init__(

@@ -14,12 +14,12 @@ import pytest
 import yaml
 
 import resile
+from resile.client.errors import InvalidState, JobEnded, NoSuchJob, WaitTimeout
 from resile.job.errors import ManifestError
 from resile.job.manifest import job_from_data
 from resile.job.status import JobPhase
 from resile.platform.kubernetes.errors import ConfigError
 from resile.platform.kubernetes.kinds import ELASTIC_JOBS
-from resile.platform.kubernetes.remote.errors import JobEnded, NoSuchJob, NotNow, WaitedInVain
 from tests.kube.apiserver import ApiServer
 from tests.kube.cli.statuses import WORKER, create, manifest, status, write_status
 from tests.kube.operator.stage import Stage
@@ -64,7 +64,7 @@ async def test_a_job_is_waited_for(stage: Stage, server: ApiServer) -> None:
     )
     with pytest.raises(TimeoutError, match="the operator has not looked at it yet"):
         resile.wait(job, until="running", timeout=0)
-    assert issubclass(WaitedInVain, TimeoutError)
+    assert issubclass(WaitTimeout, TimeoutError)
     raw = await stage.job("digits")
     running = asyncio.create_task(asyncio.to_thread(resile.wait, job, until="running"))
     await write_status(stage.client, raw, status("digits"))
@@ -98,7 +98,7 @@ async def test_a_job_that_was_changed_runs_when_the_operator_has_looked(
     await write_status(stage.client, raw, status("digits", observed_generation=1))
     roles = {"worker": {**WORKER, "image": "train:next"}}
     job = resile.submit(manifest("digits", roles=roles), **where)
-    with pytest.raises(WaitedInVain, match="the operator has not looked at the change yet"):
+    with pytest.raises(WaitTimeout, match="the operator has not looked at the change yet"):
         resile.wait(job, until="running", timeout=0)
     await write_status(stage.client, raw, status("digits", observed_generation=2))
     assert resile.wait(job, until="running", timeout=0).phase == "Running"
@@ -125,7 +125,7 @@ async def test_a_wait_ends_in_time_while_the_api_server_is_away(
     wished: Where = {"timeout": 3.0, **(where if named else {})}
     with away(server, frozen=frozen):
         began = time.monotonic()
-        with pytest.raises(WaitedInVain, match=r"not finished after 3 s .*answer"):
+        with pytest.raises(WaitTimeout, match=r"not finished after 3 s .*answer"):
             resile.wait("digits" if named else job, **wished)
         took = time.monotonic() - began
     assert 2 < took < 6
@@ -166,7 +166,7 @@ async def test_sizes_that_cannot_be_are_refused(stage: Stage, server: ApiServer)
         ({"worker": 9}, "role worker may have 1 to 4 nodes, not 9"),
         ({"worker": 3, "judge": 3}, "role judge may have 1 to 2 nodes, not 3"),
     ):
-        with pytest.raises(NotNow, match=complaint):
+        with pytest.raises(InvalidState, match=complaint):
             job.scale(sizes)
     assert (await stage.job("digits"))["spec"] == before
     job.scale({"worker": 3, "judge": 2, "ps": 1})

@@ -13,9 +13,9 @@ from click.testing import CliRunner
 from resile.cli.main import cli
 from resile.cli.mistakes import sentence_for
 from resile.cli.places import Where
+from resile.client.cluster import cluster
+from resile.client.cluster.cluster import is_configured, unknown_kind
 from resile.platform.kubernetes.errors import ApiError, NotFound
-from resile.platform.kubernetes.remote import cluster
-from resile.platform.kubernetes.remote.cluster import is_configured, unknown_kind
 
 
 @pytest.fixture

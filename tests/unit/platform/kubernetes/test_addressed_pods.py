@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from resile.client.cluster.preview import preview
 from resile.job.addresses import cluster_addresses, decode_addresses
 from resile.job.manifest import job_from_data
 from resile.job.node import Node
@@ -14,7 +15,6 @@ from resile.job.spec import ElasticJob
 from resile.job.status import JobStatus
 from resile.platform.kubernetes import attendants as made
 from resile.platform.kubernetes.pods import node_pod
-from resile.platform.kubernetes.remote.preview import preview
 
 from .jobs import UID, order
 

@@ -128,14 +128,15 @@ def test_a_script_that_ends_without_closing_says_nothing(tmp_path: Path) -> None
     script = (
         "import asyncio\n"
         "from tests.unit.platform.kubernetes.listener import listening, written\n"
-        "from resile.platform.kubernetes.remote.cluster import Cluster\n"
+        "from resile.client.sync import SyncCluster\n"
         "from pathlib import Path\n"
         "async def main():\n"
         "    global cluster\n"
         "    async with listening() as listener:\n"
         f"        path = written(Path({str(tmp_path)!r}), listener.url, user={{}})\n"
-        "        cluster = Cluster.connect(kubeconfig=path)\n"
-        "        print(await asyncio.to_thread(cluster.jobs))\n"
+        "        cluster = SyncCluster.connect(kubeconfig=path)\n"
+        "        jobs = asyncio.to_thread(lambda: cluster.call(cluster.cluster.jobs()))\n"
+        "        print(await jobs)\n"
         "asyncio.run(main())\n"
     )
     done = subprocess.run(

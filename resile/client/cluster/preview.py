@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from datetime import datetime, timezone
 
+from resile.client.cluster.apply import object_of
 from resile.control.actions import StartNode
 from resile.control.observed import Observed, ObservedNode
 from resile.control.reconcile import reconcile
@@ -22,7 +23,6 @@ from resile.platform.kubernetes.gang import POD_GROUPS, pod_group
 from resile.platform.kubernetes.job_secret import JobSecret
 from resile.platform.kubernetes.kinds import KubeObject
 from resile.platform.kubernetes.pods import node_pod
-from resile.platform.kubernetes.remote.submitting import object_of
 
 __all__ = ["OPERATORS_IMAGE", "preview"]
 

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
+from resile.client.cluster import pod_logs
+from resile.client.cluster.pod_logs import PodLogs, node_pictures
 from resile.job.node import Node
 from resile.platform.kubernetes.kinds import ELASTIC_JOBS, KubeObject
 from resile.platform.kubernetes.labels import MASTER, NODE, master_labels, node_labels
-from resile.platform.kubernetes.remote import podlogs
-from resile.platform.kubernetes.remote.podlogs import PodLogs, node_pictures
 
 UID = "u"
 
@@ -138,7 +138,7 @@ async def test_a_program_may_print_the_same(follow: bool) -> None:
 async def test_a_replacement_that_has_the_name_of_its_predecessor_is_followed_too(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(podlogs, "LOOK", 0.01)
+    monkeypatch.setattr(pod_logs, "LOOK", 0.01)
     pods = [pod(WORKER.name, node_labels("digits", WORKER)) for _ in range(2)]
     for number, one in enumerate(pods):
         one["metadata"]["uid"] = f"uid-{number}"

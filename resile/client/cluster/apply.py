@@ -14,14 +14,15 @@ from enum import Enum
 
 import msgspec
 
+from resile.client.cluster.cluster import Cluster, unknown_kind
+from resile.client.cluster.job import ClusterJob
+from resile.client.cluster.job_object import is_over, phase_of
+from resile.client.cluster.managed_fields import LAST_APPLIED, migrate_from_kubectl
+from resile.client.errors import InvalidState
+from resile.client.job import DELETING
 from resile.job.spec import ElasticJob
 from resile.platform.kubernetes.errors import AlreadyExists, Conflict, Forbidden, NotFound
 from resile.platform.kubernetes.kinds import ELASTIC_JOBS, PODS, KubeObject
-from resile.platform.kubernetes.remote.cluster import Cluster, unknown_kind
-from resile.platform.kubernetes.remote.errors import NotNow
-from resile.platform.kubernetes.remote.handover import LAST_APPLIED, handed_over
-from resile.platform.kubernetes.remote.job import ClusterJob
-from resile.platform.kubernetes.remote.seeing import DELETING, is_over, phase_of
 
 __all__ = ["OWNER", "Outcome", "Submission", "submit_job", "validate"]
 
@@ -55,17 +56,13 @@ class Submission:
 
     job: ClusterJob
     outcome: Outcome
-    remade: tuple[str, ...] = ()
+    roles_needing_restart: tuple[str, ...] = ()
     """Roles whose next nodes will be others than those that were there: what makes up a node of
     theirs was changed."""
 
 
-def submit_job(cluster: Cluster, job: ElasticJob) -> Submission:
-    """Create the job, or change the one of its name; raises KubeError if it is not taken."""
-    return cluster.ask(_submit(cluster, job))
-
-
-async def _submit(cluster: Cluster, job: ElasticJob) -> Submission:
+async def submit_job(cluster: Cluster, job: ElasticJob) -> Submission:
+    """Create the job, or change the one of its name; raises KubeError if it is refused."""
     client, wish = cluster.client, object_of(job)
     name, namespace = job.metadata.name, job.metadata.namespace
     before: KubeObject | None = None
@@ -82,7 +79,11 @@ async def _submit(cluster: Cluster, job: ElasticJob) -> Submission:
     if before is None:
         return Submission(ClusterJob(cluster, after), Outcome.CREATED)
     outcome = Outcome.CONFIGURED if _differs(before, after) else Outcome.UNCHANGED
-    return Submission(ClusterJob(cluster, after), outcome, remade=_remade(before, after))
+    return Submission(
+        ClusterJob(cluster, after),
+        outcome,
+        roles_needing_restart=_roles_needing_restart(before, after),
+    )
 
 
 async def _ours(cluster: Cluster, name: str, namespace: str) -> KubeObject:
@@ -90,7 +91,7 @@ async def _ours(cluster: Cluster, name: str, namespace: str) -> KubeObject:
     client = cluster.client
     for left in reversed(range(ATTEMPTS)):
         found = await client.get(ELASTIC_JOBS, name, namespace)
-        entries = handed_over(found["metadata"].get("managedFields") or [], to=OWNER)
+        entries = migrate_from_kubectl(found["metadata"].get("managedFields") or [], to=OWNER)
         if entries is None:
             return found
         version = found["metadata"]["resourceVersion"]
@@ -113,9 +114,9 @@ def object_of(job: ElasticJob) -> KubeObject:
 def _check_changeable(before: KubeObject, *, changed: bool, flags: str) -> None:
     name, phase = before["metadata"]["name"], phase_of(before)
     if phase == DELETING:
-        raise NotNow(f"the job '{name}' is being deleted; try again when it is gone")
+        raise InvalidState(f"the job '{name}' is being deleted; try again when it is gone")
     if changed and is_over(before):
-        raise NotNow(
+        raise InvalidState(
             f"the job '{name}' is over ({phase}) and differs from the manifest; "
             f"'resile delete {name}{flags}' makes room for a new one"
         )
@@ -125,7 +126,7 @@ def _differs(one: KubeObject, other: KubeObject) -> bool:
     return one.get("spec") != other.get("spec") or _notes(one) != _notes(other)
 
 
-def _remade(before: KubeObject, after: KubeObject) -> tuple[str, ...]:
+def _roles_needing_restart(before: KubeObject, after: KubeObject) -> tuple[str, ...]:
     """Roles of both whose nodes differ; new roles have no nodes yet."""
     old, new = (raw["spec"].get("roles") or {} for raw in (before, after))
     return tuple(name for name in new if name in old and _node(old[name]) != _node(new[name]))
@@ -141,13 +142,10 @@ def _notes(raw: KubeObject) -> tuple[KubeObject, KubeObject]:
     return raw["metadata"].get("labels") or {}, kept
 
 
-def validate(cluster: Cluster, objects: list[KubeObject]) -> list[str]:
-    """Have the API server judge the job and the pods, without effect; raises what it has against
-    them. Returns what it was not asked, and why."""
-    return cluster.ask(_validate(cluster, objects))
+async def validate(cluster: Cluster, objects: list[KubeObject]) -> list[str]:
+    """Have the API server validate the job and the pods in a dry run; raises its refusal.
 
-
-async def _validate(cluster: Cluster, objects: list[KubeObject]) -> list[str]:
+    Returns what was not validated, and why."""
     for obj in objects:
         if obj["kind"] == ELASTIC_JOBS.kind:
             try:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import Any, TypeAlias
 
-__all__ = ["LAST_APPLIED", "handed_over"]
+__all__ = ["LAST_APPLIED", "migrate_from_kubectl"]
 
 LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 KUBECTL = "kubectl-client-side-apply"
@@ -20,7 +20,7 @@ Entry: TypeAlias = dict[str, Any]
 """Of an object's ``metadata.managedFields``."""
 
 
-def handed_over(entries: list[Entry], *, to: str) -> list[Entry] | None:
+def migrate_from_kubectl(entries: list[Entry], *, to: str) -> list[Entry] | None:
     """The entries after the handover; None if there is nothing to hand over.
 
     Of entries in different API versions only those of the new owner's are merged: paths of one

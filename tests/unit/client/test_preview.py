@@ -6,17 +6,17 @@ from typing import Any
 
 import pytest
 
-from resile.job.errors import ManifestError
-from resile.job.manifest import job_from_data
-from resile.job.spec import ElasticJob
-from resile.platform.kubernetes.remote.manifests import (
-    place,
+from resile.client.cluster.manifest_source import (
     read_data,
     read_job,
     read_manifest,
     renamed,
+    resolve_namespace,
 )
-from resile.platform.kubernetes.remote.preview import preview
+from resile.client.cluster.preview import preview
+from resile.job.errors import ManifestError
+from resile.job.manifest import job_from_data
+from resile.job.spec import ElasticJob
 
 ROLES = {
     "worker": {"image": "x", "script": "t.py", "replicas": 2, "dependsOn": ["ps"]},
@@ -59,14 +59,17 @@ def test_a_job_that_is_not_started_makes_nothing() -> None:
 
 def test_the_namespace_is_the_one_asked_for_or_written_or_usual() -> None:
     written = read_data(data())
-    assert place(written, asked=None, usual="team").metadata.namespace == "team"
-    assert place(written, asked="mine", usual="team").metadata.namespace == "mine"
+    assert resolve_namespace(written, asked=None, usual="team").metadata.namespace == "team"
+    assert resolve_namespace(written, asked="mine", usual="team").metadata.namespace == "mine"
     explicit = data()
     explicit["metadata"]["namespace"] = "default"
-    assert place(read_data(explicit), asked=None, usual="team").metadata.namespace == "default"
-    assert place(read_job(job()), asked=None, usual="team").metadata.namespace == "team"
+    assert (
+        resolve_namespace(read_data(explicit), asked=None, usual="team").metadata.namespace
+        == "default"
+    )
+    assert resolve_namespace(read_job(job()), asked=None, usual="team").metadata.namespace == "team"
     with pytest.raises(ManifestError, match="is default, but namespace mine was asked for"):
-        place(read_data(explicit), asked="mine", usual="team")
+        resolve_namespace(read_data(explicit), asked="mine", usual="team")
     assert renamed(written, "other").job.metadata.name == "other"
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from resile.platform.kubernetes.remote.story import Story
+from resile.client.cluster.event_stream import EventHistory
 
 JOB = {
     "apiVersion": "resile.dev/v1alpha1",
@@ -27,19 +27,19 @@ def event(
     }
 
 
-def texts(story: Story) -> list[str]:
+def texts(story: EventHistory) -> list[str]:
     return [one.text for one in story.told]
 
 
 def test_events_of_one_second_are_in_the_order_of_their_writing() -> None:
-    story = Story(JOB)
+    story = EventHistory(JOB)
     story.take([event(10), event(9), event(2, lastTimestamp="2024-05-01T10:00:04Z")])
     assert texts(story) == ["number 2", "number 9", "number 10"]
     assert [one.seq for one in story.told] == [1, 2, 3]
 
 
 def test_an_event_is_told_again_only_when_its_count_has_grown() -> None:
-    story = Story(JOB)
+    story = EventHistory(JOB)
     assert len(story.take([event(1)])) == 1
     assert story.take([event(1)]) == []
     (again,) = story.take([event(1, count=4)])
@@ -47,7 +47,7 @@ def test_an_event_is_told_again_only_when_its_count_has_grown() -> None:
 
 
 def test_other_jobs_and_pods_are_not_part_of_it() -> None:
-    story = Story(JOB)
+    story = EventHistory(JOB)
     pods = (
         "digits-worker-0",
         "digits-master-0",
@@ -61,14 +61,14 @@ def test_other_jobs_and_pods_are_not_part_of_it() -> None:
 
 
 def test_pods_of_an_earlier_job_of_the_name_are_not_part_of_it() -> None:
-    story = Story(JOB)
+    story = EventHistory(JOB)
     old = event(1, kind="Pod", name="digits-worker-0", lastTimestamp="2024-05-01T09:00:00Z")
     story.take([old])
     assert texts(story) == []
 
 
 def test_events_of_newer_reporters_have_other_times() -> None:
-    story = Story(JOB)
+    story = EventHistory(JOB)
     series = {"count": 3, "lastObservedTime": "2024-05-01T10:00:09.500000Z"}
     told = {"lastTimestamp": None, "eventTime": "2024-05-01T10:00:01.000000Z", "series": series}
     (view,) = story.take([event(1, **told)])

@@ -1,4 +1,5 @@
-"""A job's story out of Kubernetes' Events: of the job itself, and of its pods. Pure.
+"""A job's events out of Kubernetes' Events, of the job itself and of its pods: read once, then
+followed.
 
 What the operator decides it tells on the job and on the pod; the pod's copy is left out. What
 scheduler and kubelets tell of its pods is part of the story: that is where one reads why an image
@@ -8,25 +9,88 @@ the count is seen to have grown it becomes one more event here.
 
 from __future__ import annotations
 
+import asyncio
 import re
+import time
 from collections.abc import Iterable, Mapping
-from typing import Any
+from contextlib import aclosing
+from typing import TYPE_CHECKING, Any
 
+from resile.client.cluster.job_object import parse_job
+from resile.client.cluster.retry import PAUSE, is_transient, retry_unavailable
 from resile.job.naming import pod_names
 from resile.job.spec import KIND
+from resile.platform.kubernetes.errors import Gone, KubeError
 from resile.platform.kubernetes.facts import parse_time
-from resile.platform.kubernetes.kinds import KubeObject
-from resile.platform.kubernetes.remote.seeing import job_in
+from resile.platform.kubernetes.kinds import EVENTS, KubeObject, key_of
 from resile.wire.views import EventView
 
-__all__ = ["Story"]
+if TYPE_CHECKING:
+    from resile.platform.kubernetes.client import KubeClient
+
+__all__ = ["EventHistory", "EventStream"]
 
 OPERATOR = "resile-operator"
 """The component as which the operator tells events."""
 
 
-class Story:
-    """Numbers events in the order in which they were first seen to be so."""
+class EventStream:
+    """The events of one job, as they happen."""
+
+    def __init__(self, client: KubeClient, raw: KubeObject) -> None:
+        self._client = client
+        self._namespace, _ = key_of(raw)
+        self._history = EventHistory(raw)
+        self._version = ""
+        """How far the cluster's history has been read."""
+
+    async def events(self, *, since: int = 0, wait: float = 0.0) -> list[EventView]:
+        """Return what happened after event ``since``; wait up to ``wait`` seconds for the first."""
+        deadline = time.monotonic() + wait
+        if not self._version or not wait:
+            await self._read()
+        while True:
+            fresh = [event for event in self._history.told if event.seq > since]
+            left = deadline - time.monotonic()
+            if fresh or left <= 0:
+                return fresh
+            await self._await(left)
+
+    async def _read(self) -> None:
+        listed = await retry_unavailable(
+            lambda: self._client.list(EVENTS, namespace=self._namespace)
+        )
+        self._history.take(listed.items)
+        self._version = listed.resource_version
+
+    async def _await(self, seconds: float) -> None:
+        """Return with something new, or when the time is over."""
+        try:
+            await self._watch(max(1, int(seconds)))
+        except Gone:
+            await self._read()
+        except KubeError as error:
+            if not is_transient(error):
+                raise
+            await asyncio.sleep(PAUSE)
+            await self._read()
+
+    async def _watch(self, seconds: int) -> None:
+        watch = self._client.watch(
+            EVENTS,
+            namespace=self._namespace,
+            resource_version=self._version,
+            timeout_seconds=seconds,
+        )
+        async with aclosing(watch):
+            async for verb, event in watch:
+                self._version = event["metadata"]["resourceVersion"]
+                if verb in ("ADDED", "MODIFIED") and self._history.take([event]):
+                    return
+
+
+class EventHistory:
+    """Numbers events in the order in which they were first seen. Pure."""
 
     def __init__(self, job: KubeObject) -> None:
         metadata = job["metadata"]
@@ -71,7 +135,7 @@ class Story:
 
 def _pod_names(name: str, raw: KubeObject) -> re.Pattern[str]:
     """Which pods are the job's. By name, because the events of a pod outlive it by an hour."""
-    job = job_in(raw)
+    job = parse_job(raw)
     if job is None:  # written by another version of Resile
         return re.compile(f"{re.escape(name)}-(?:master|coordinator)-[0-9]+")
     return pod_names(job)

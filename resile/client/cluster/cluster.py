@@ -1,7 +1,4 @@
-"""A cluster as its users reach it: the one kubectl would talk to, and its ElasticJobs.
-
-Blocking, for commands and scripts; the requests run in a thread of their own (``background``).
-"""
+"""A cluster as its users reach it: the one kubectl would talk to, and its ElasticJobs."""
 
 from __future__ import annotations
 
@@ -10,15 +7,14 @@ import difflib
 import os
 import re
 import shlex
-from collections.abc import Coroutine, Mapping
+from collections.abc import Awaitable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
+from resile.client.errors import InvalidName, NoSuchJob
 from resile.platform.kubernetes.errors import ConfigError, NotFound, Unreachable
 from resile.platform.kubernetes.kinds import ELASTIC_JOBS, KubeObject
 from resile.platform.kubernetes.kubeconfig import that_are_there, usual_files
-from resile.platform.kubernetes.remote.background import Background
-from resile.platform.kubernetes.remote.errors import NoSuchJob, RemoteError
 
 if TYPE_CHECKING:
     from resile.platform.kubernetes.client import KubeClient
@@ -66,7 +62,6 @@ class Cluster:
     def __init__(
         self,
         client: KubeClient,
-        background: Background,
         *,
         name: str = "",
         asked: Mapping[str, str | None] | None = None,
@@ -77,7 +72,6 @@ class Cluster:
         self.namespace = client.namespace
         self._asked = dict(asked or {})
         self.name = name or client.server
-        self._background = background
 
     @classmethod
     def connect(
@@ -97,16 +91,18 @@ class Cluster:
         client = KubeClient.connect(kubeconfig=file, context=context, namespace=namespace)
         _check_namespace(client.namespace)
         asked = {"namespace": namespace, "context": context, "kubeconfig": file}
-        return cls(client, Background(), name=context or "", asked=asked)
+        return cls(client, name=context or "", asked=asked)
 
-    def jobs(self, *, everywhere: bool = False, within: float | None = None) -> list[KubeObject]:
+    async def jobs(
+        self, *, everywhere: bool = False, within: float | None = None
+    ) -> list[KubeObject]:
         """All jobs of the namespace or of all, as the API server has them, by name.
 
         ``within``: Unreachable if there is no answer after so many seconds.
         """
         listing = self.client.list(ELASTIC_JOBS, namespace=None if everywhere else self.namespace)
         try:
-            found = self.ask(listing, within=within)
+            found = await self.hurried(listing, within=within)
         except NotFound as error:
             raise unknown_kind(error) from None
         items = found.items
@@ -114,36 +110,25 @@ class Cluster:
             items, key=lambda raw: (raw["metadata"]["namespace"], raw["metadata"]["name"])
         )
 
-    def job(self, name: str) -> KubeObject:
-        """One job; raises NoSuchJob, which names the others, or RemoteError for what is no name."""
+    async def job(self, name: str) -> KubeObject:
+        """One job; raises NoSuchJob, which names the others, or InvalidName."""
         _check_name(name)
         try:
-            return self.ask(self.client.get(ELASTIC_JOBS, name, self.namespace))
+            return await self.client.get(ELASTIC_JOBS, name, self.namespace)
         except NotFound as error:
             if not error.details.get("name"):
                 raise unknown_kind(error) from None
-        raise self._no_such_job(name)
-
-    def ask(self, work: Coroutine[Any, Any, T], *, within: float | None = None) -> T:
-        """The answer to a request."""
-        return self._background.call(work if within is None else self._hurried(work, within))
+        raise await self._no_such_job(name)
 
     def flags(self, namespace: str) -> str:
         """What has to follow the name of a job of that namespace in a hint at a command."""
         named = {"namespace": namespace} if namespace != self.namespace else {}
         return flags_for(**{**self._asked, **named})
 
-    @property
-    def background(self) -> Background:
-        """Where requests run."""
-        return self._background
-
-    def close(self) -> None:
-        """Hang up."""
-        self._background.call(self.client.aclose())
-        self._background.close()
-
-    async def _hurried(self, work: Coroutine[Any, Any, T], within: float) -> T:
+    async def hurried(self, work: Awaitable[T], *, within: float | None) -> T:
+        """The answer to a request; Unreachable if there is none after ``within`` seconds."""
+        if within is None:
+            return await work
         asking = asyncio.ensure_future(work)
         try:
             await asyncio.wait([asking], timeout=within)
@@ -154,8 +139,12 @@ class Cluster:
             asking.cancel()
             await asyncio.gather(asking, return_exceptions=True)
 
-    def _no_such_job(self, name: str) -> NoSuchJob:
-        others = tuple(raw["metadata"]["name"] for raw in self.jobs())
+    async def aclose(self) -> None:
+        """Close all connections."""
+        await self.client.aclose()
+
+    async def _no_such_job(self, name: str) -> NoSuchJob:
+        others = tuple(raw["metadata"]["name"] for raw in await self.jobs())
         place = f"in namespace {self.namespace} of {self.name}"
         if not others:
             return NoSuchJob(
@@ -184,7 +173,7 @@ def unknown_kind(error: NotFound) -> NotFound:
 def _check_namespace(name: str) -> None:
     """What is none would become part of another path, and its answer be misread."""
     if len(name) > LABEL_LENGTH or not re.fullmatch(LABEL, name):
-        raise RemoteError(
+        raise InvalidName(
             f"'{name}' cannot be a namespace: its name has at most {LABEL_LENGTH} characters, "
             "small letters, digits and '-', and begins and ends with a letter or a digit"
         )
@@ -192,7 +181,7 @@ def _check_namespace(name: str) -> None:
 
 def _check_name(name: str) -> None:
     if len(name) > SUBDOMAIN_LENGTH or not re.fullmatch(SUBDOMAIN, name):
-        raise RemoteError(
+        raise InvalidName(
             f"'{name}' cannot be a job: its name has at most {SUBDOMAIN_LENGTH} characters, small "
             "letters, digits, '-' and '.', and begins and ends with a letter or a digit"
         )

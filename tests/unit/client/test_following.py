@@ -18,11 +18,11 @@ import pytest
 import yaml
 from aiohttp import web
 
+from resile.client.cluster import pod_logs
+from resile.client.cluster.pod_logs import PodLogs
 from resile.job.node import Node
 from resile.platform.kubernetes.client import KubeClient
 from resile.platform.kubernetes.labels import node_labels
-from resile.platform.kubernetes.remote import podlogs
-from resile.platform.kubernetes.remote.podlogs import PodLogs
 
 NAME, UID = "digits-worker-0", "u"
 BEGIN = datetime(2024, 3, 9, 23, 59, 58, tzinfo=timezone.utc)
@@ -130,7 +130,7 @@ async def followed(kubelet: Kubelet, folder: Path, *, tail: int | None = None) -
 
 @pytest.fixture(autouse=True)
 def _soon(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(podlogs, "LOOK", 0.05)
+    monkeypatch.setattr(pod_logs, "LOOK", 0.05)
 
 
 @pytest.mark.parametrize("hangs_up", [True, False])

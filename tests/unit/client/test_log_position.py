@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from resile.platform.kubernetes.remote.logposition import LogPosition
+from resile.client.cluster.log_position import LogPosition
 
 BEGIN = int(datetime(2024, 3, 9, 23, 59, 58, tzinfo=timezone.utc).timestamp())
 

@@ -1,4 +1,4 @@
-"""Requests to a cluster for callers that do not know asyncio: an event loop in a thread of its own.
+"""An event loop in a thread of its own, for callers that do not use asyncio.
 
 In a thread, because a caller may have a running loop already (a notebook has), and because several
 logs have to be read at the same time while the caller prints. The thread never keeps a process
@@ -13,24 +13,24 @@ import threading
 from collections.abc import Coroutine
 from typing import Any, TypeVar
 
-__all__ = ["Background"]
+__all__ = ["LoopThread", "run_in_thread"]
 
 T = TypeVar("T")
 
 
-class Background:
-    """Runs coroutines elsewhere. :meth:`close` it when nothing is to be asked any more."""
+class LoopThread:
+    """Runs coroutines in a background thread until :meth:`close`."""
 
     def __init__(self) -> None:
         self._loop = asyncio.new_event_loop()
         self._loop.set_exception_handler(_report)
         self._thread = threading.Thread(
-            target=self._loop.run_forever, name="resile-cluster", daemon=True
+            target=self._loop.run_forever, name="resile-client", daemon=True
         )
         self._thread.start()
 
     def call(self, work: Coroutine[Any, Any, T]) -> T:
-        """The result of ``work``; an interrupted caller gives it up."""
+        """Return the result of ``work``; an interrupted caller cancels it."""
         future = self.start(work)
         try:
             return future.result()
@@ -39,11 +39,11 @@ class Background:
             raise
 
     def start(self, work: Coroutine[Any, Any, T]) -> concurrent.futures.Future[T]:
-        """Begin with ``work`` and do not wait for it."""
+        """Start ``work`` and do not wait for it."""
         return asyncio.run_coroutine_threadsafe(work, self._loop)
 
     def close(self) -> None:
-        """End everything that was begun."""
+        """Cancel everything that was started, and end the thread."""
         if self._thread.is_alive():
             self.call(_cancel_others())
             self._loop.call_soon_threadsafe(self._loop.stop)
@@ -51,8 +51,17 @@ class Background:
             self._loop.close()
 
 
+def run_in_thread(work: Coroutine[Any, Any, T]) -> T:
+    """Return the result of ``work``, run in an event loop of its own."""
+    loop = LoopThread()
+    try:
+        return loop.call(work)
+    finally:
+        loop.close()
+
+
 def _report(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-    """As usual, but for connections that nobody closed: a script may simply end."""
+    """Report as usual, except for connections that were not closed: a script may simply end."""
     if not {"client_session", "connector"} & context.keys():
         loop.default_exception_handler(context)
 

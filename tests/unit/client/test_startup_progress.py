@@ -7,6 +7,8 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from resile.client.cluster.job_object import picture_of
+from resile.client.cluster.startup_progress import StartupOutcome, is_training, startup_progress
 from resile.job.node import NodePhase
 from resile.job.status import (
     MASTER_UNAVAILABLE,
@@ -19,8 +21,6 @@ from resile.job.status import (
     RoleStatus,
     TrainingStatus,
 )
-from resile.platform.kubernetes.remote.headway import Arrival, headway, trains
-from resile.platform.kubernetes.remote.seeing import picture_of
 from resile.wire.views import JobPicture
 
 RUNS = {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}
@@ -62,26 +62,26 @@ def pending(message: str) -> JobStatus:
 
 
 def test_nobody_has_looked_yet() -> None:
-    assert headway(drawn(None)).lines == ("the operator has not looked at it yet",)
+    assert startup_progress(drawn(None)).lines == ("the operator has not looked at it yet",)
 
 
 def test_what_is_waited_for_is_named() -> None:
     waiting = {"name": "master", "state": {"waiting": {"reason": "ImagePullBackOff"}}}
     pods = master(phase="Pending", containerStatuses=[waiting])
-    first, second = headway(drawn(pending("no room")), masters=pods).lines
+    first, second = startup_progress(drawn(pending("no room")), masters=pods).lines
     assert first.startswith("the master is being started: its image cannot be pulled")
     assert second == "1 of 2 nodes are running; digits-worker-1 is pending: no room"
-    assert headway(drawn(pending("no room")), masters=master(**RUNS)).lines == (second,)
+    assert startup_progress(drawn(pending("no room")), masters=master(**RUNS)).lines == (second,)
 
 
 def test_it_trains_when_a_round_has_formed_or_a_step_is_known() -> None:
     running = {"phase": JobPhase.RUNNING}
-    assert not trains(drawn(JobStatus(**running)))  # type: ignore[arg-type]
+    assert not is_training(drawn(JobStatus(**running)))  # type: ignore[arg-type]
     formed = drawn(JobStatus(**running, round=1, world_size=4))  # type: ignore[arg-type]
-    assert headway(formed).lines == ("training: round 1, 4 workers",)
+    assert startup_progress(formed).lines == ("training: round 1, 4 workers",)
     stepping = drawn(JobStatus(**running, step=12))  # type: ignore[arg-type]
-    assert headway(stepping).lines == ("training: step 12",)
-    assert headway(stepping).arrival is Arrival.TRAINS
+    assert startup_progress(stepping).lines == ("training: step 12",)
+    assert startup_progress(stepping).outcome is StartupOutcome.TRAINS
 
 
 def test_a_round_that_only_forms_is_no_training_yet() -> None:
@@ -92,12 +92,12 @@ def test_a_round_that_only_forms_is_no_training_yet() -> None:
             phase=JobPhase.RUNNING, round=2, world_size=4, step=7, roles=roles, training=training
         )
 
-    seen = headway(drawn(status("forming")), masters=master(**RUNS))
-    assert seen.arrival is None
+    seen = startup_progress(drawn(status("forming")), masters=master(**RUNS))
+    assert seen.outcome is None
     assert seen.lines == ("1 of 1 nodes are running", "round 2 is forming: 4 workers")
     for phase in ("gathering", "failed"):
-        assert headway(drawn(status(phase))).arrival is None
-    assert headway(drawn(status("running"))).arrival is Arrival.TRAINS
+        assert startup_progress(drawn(status(phase))).outcome is None
+    assert startup_progress(drawn(status("running"))).outcome is StartupOutcome.TRAINS
 
 
 def test_why_there_is_no_master_is_told() -> None:
@@ -108,8 +108,8 @@ def test_why_there_is_no_master_is_told() -> None:
     roles = {"worker": RoleStatus(wanted=2)}
     seen = drawn(JobStatus(phase=JobPhase.PENDING, roles=roles, conditions=(waits, why)))
     nodes = "0 of 2 nodes are running"
-    assert headway(seen).lines == (f"there is no master yet: {refusal}", nodes)
-    assert headway(seen, masters=None).lines == (f"there is no master: {refusal}", nodes)
+    assert startup_progress(seen).lines == (f"there is no master yet: {refusal}", nodes)
+    assert startup_progress(seen, masters=None).lines == (f"there is no master: {refusal}", nodes)
 
 
 def test_what_is_said_beside_the_head_count_is_told() -> None:
@@ -117,27 +117,30 @@ def test_what_is_said_beside_the_head_count_is_told() -> None:
     why = condition(ConditionType.RUNNING, ConditionStatus.FALSE, said)
     roles = {"worker": RoleStatus(wanted=3, active=1)}
     seen = drawn(JobStatus(phase=JobPhase.PENDING, roles=roles, conditions=(why,)))
-    assert headway(seen, masters=master(**RUNS)).lines == (said,)
+    assert startup_progress(seen, masters=master(**RUNS)).lines == (said,)
 
 
 def test_a_job_of_plain_commands_has_no_round_to_form() -> None:
     plain = {"image": "x", "command": ["sleep", "1"]}
     status = JobStatus(phase=JobPhase.RUNNING, roles={"worker": RoleStatus(wanted=1, active=1)})
-    assert headway(drawn(status, plain)).lines == ("running: 1 of 1",)
+    assert startup_progress(drawn(status, plain)).lines == ("running: 1 of 1",)
 
 
 def test_the_end_is_told_with_its_reason() -> None:
     why = condition(ConditionType.FAILED, ConditionStatus.TRUE, "worker rank 0 was given up")
-    seen = headway(drawn(JobStatus(phase=JobPhase.FAILED, conditions=(why,))))
+    seen = startup_progress(drawn(JobStatus(phase=JobPhase.FAILED, conditions=(why,))))
     assert seen.lines == ("the job has failed: worker rank 0 was given up",)
-    assert seen.arrival is Arrival.FAILED
+    assert seen.outcome is StartupOutcome.FAILED
     why = condition(ConditionType.CREATED, ConditionStatus.FALSE, "spec.x: is wrong")
-    seen = headway(drawn(JobStatus(conditions=(why,))))
-    assert (seen.lines, seen.arrival) == (("the job has failed: spec.x: is wrong",), Arrival.FAILED)
+    seen = startup_progress(drawn(JobStatus(conditions=(why,))))
+    assert (seen.lines, seen.outcome) == (
+        ("the job has failed: spec.x: is wrong",),
+        StartupOutcome.FAILED,
+    )
 
 
 def test_a_job_that_is_not_meant_to_run_ends_the_waiting() -> None:
-    assert headway(drawn(JobStatus(), suspend=True)).arrival is Arrival.SUSPENDED
-    seen = headway(drawn(None, managedBy="kueue.x-k8s.io/multikueue"))
-    assert seen.arrival is Arrival.ELSEWHERE
+    assert startup_progress(drawn(JobStatus(), suspend=True)).outcome is StartupOutcome.SUSPENDED
+    seen = startup_progress(drawn(None, managedBy="kueue.x-k8s.io/multikueue"))
+    assert seen.outcome is StartupOutcome.ELSEWHERE
     assert seen.lines == ("kueue.x-k8s.io/multikueue looks after it, not Resile's operator",)

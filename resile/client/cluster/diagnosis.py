@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from datetime import datetime, timezone
 
+from resile.client.cluster.cluster import HOW_TO_INSTALL
 from resile.platform.finding import Finding, Level
 from resile.platform.kubernetes.client import KubeClient
 from resile.platform.kubernetes.crd import GROUP, PLURAL, VERSION, custom_resource
@@ -20,7 +21,6 @@ from resile.platform.kubernetes.kinds import (
     KubeObject,
 )
 from resile.platform.kubernetes.names import OPERATOR_LEASE
-from resile.platform.kubernetes.remote.cluster import HOW_TO_INSTALL
 
 __all__ = ["diagnose_cluster"]
 

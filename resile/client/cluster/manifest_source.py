@@ -16,40 +16,47 @@ from resile.job.podneeds import kubernetes_problems
 from resile.job.spec import ElasticJob
 from resile.job.yamltext import read_text
 
-__all__ = ["Written", "place", "read_data", "read_job", "read_manifest", "renamed"]
+__all__ = [
+    "ManifestSource",
+    "read_data",
+    "read_job",
+    "read_manifest",
+    "renamed",
+    "resolve_namespace",
+]
 
 
 @dataclass(frozen=True)
-class Written:
+class ManifestSource:
     """A job that can be run as pods, and the namespace its author wrote, if one."""
 
     job: ElasticJob
     namespace: str | None
 
 
-def read_manifest(text: str) -> Written:
+def read_manifest(text: str) -> ManifestSource:
     """Raises ManifestError with every problem, each with its line."""
     job = parse_manifest(text)
     source = read_text(text)
     _check(job, source.lines)
-    return Written(job, _namespace(source.data))
+    return ManifestSource(job, _namespace(source.data))
 
 
-def read_data(data: dict[str, Any]) -> Written:
+def read_data(data: dict[str, Any]) -> ManifestSource:
     """The same for plain data, which has no lines."""
     job = job_from_data(data)
     _check(job, {})
-    return Written(job, _namespace(data))
+    return ManifestSource(job, _namespace(data))
 
 
-def read_job(job: ElasticJob) -> Written:
+def read_job(job: ElasticJob) -> ManifestSource:
     """The same for a job; one in ``default`` may as well have said nothing of a namespace."""
     _check(job, {})
     namespace = job.metadata.namespace
-    return Written(job, None if namespace == "default" else namespace)
+    return ManifestSource(job, None if namespace == "default" else namespace)
 
 
-def place(written: Written, *, asked: str | None, usual: str) -> ElasticJob:
+def resolve_namespace(written: ManifestSource, *, asked: str | None, usual: str) -> ElasticJob:
     """The job in its namespace: the one asked for, or written, or the context's, as kubectl does.
 
     Raises ManifestError where two of them differ."""
@@ -59,9 +66,9 @@ def place(written: Written, *, asked: str | None, usual: str) -> ElasticJob:
     return _changed(written.job, "namespace", asked or written.namespace or usual)
 
 
-def renamed(written: Written, name: str) -> Written:
+def renamed(written: ManifestSource, name: str) -> ManifestSource:
     """The same job under another name; raises ManifestError if that is no name."""
-    return Written(_changed(written.job, "name", name), written.namespace)
+    return ManifestSource(_changed(written.job, "name", name), written.namespace)
 
 
 def _changed(job: ElasticJob, field: str, value: str) -> ElasticJob:

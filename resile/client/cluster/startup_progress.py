@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
+from resile.client.cluster.job_object import STATUS_STALE
 from resile.control.pods import observe_pod
 from resile.job.errors import ManifestError
 from resile.job.manifest import job_from_data
@@ -15,10 +16,9 @@ from resile.job.spec import JobSpec
 from resile.job.status import ConditionStatus, ConditionType, JobPhase, JobStatus
 from resile.platform.kubernetes.facts import pod_facts
 from resile.platform.kubernetes.labels import MASTER
-from resile.platform.kubernetes.remote.seeing import UNSEEN
 from resile.wire.views import JobPicture
 
-__all__ = ["Arrival", "Headway", "headway", "master_line", "trains"]
+__all__ = ["StartupOutcome", "StartupProgress", "is_training", "master_line", "startup_progress"]
 
 FORMS, RUNS = "forming", "running"
 """A round's phases: it has its members; they all have started their workers."""
@@ -26,7 +26,7 @@ FORMS, RUNS = "forming", "running"
 SUSPENDED = "the job is suspended (spec.suspend)"
 
 
-class Arrival(Enum):
+class StartupOutcome(Enum):
     """How the way to training ended."""
 
     TRAINS = "it trains"
@@ -37,44 +37,48 @@ class Arrival(Enum):
 
 
 @dataclass(frozen=True)
-class Headway:
+class StartupProgress:
     """Where a job is: a line of each thing that a person waits for, and how it ended if it did."""
 
     lines: tuple[str, ...]
-    arrival: Arrival | None = None
+    outcome: StartupOutcome | None = None
 
 
-def headway(
+def startup_progress(
     picture: JobPicture,
     *,
     masters: Sequence[Mapping[str, Any]] | None = (),
-    behind: bool = False,
-) -> Headway:
-    """``masters``: the pods of its master, None if nobody may see them. ``behind``: the status
+    stale: bool = False,
+) -> StartupProgress:
+    """``masters``: the pods of its master, None if nobody may see them. ``stale``: the status
     speaks of an earlier manifest, so that it says nothing of this one unless the job is over."""
     status, spec = picture.status, _spec(picture)
     if spec is not None and spec.managed_elsewhere:
-        return Headway((picture.message,), Arrival.ELSEWHERE)
+        return StartupProgress((picture.message,), StartupOutcome.ELSEWHERE)
     if status is None:
-        halt = Arrival.SUSPENDED if spec is not None and spec.suspend else None
-        return Headway((SUSPENDED if halt else picture.message,), halt)
+        halt = StartupOutcome.SUSPENDED if spec is not None and spec.suspend else None
+        return StartupProgress((SUSPENDED if halt else picture.message,), halt)
     if status.phase is JobPhase.SUCCEEDED:
-        return Headway((_with("the job has succeeded", picture.message),), Arrival.SUCCEEDED)
-    if behind:
-        return Headway((UNSEEN,))
+        return StartupProgress(
+            (_with("the job has succeeded", picture.message),), StartupOutcome.SUCCEEDED
+        )
+    if stale:
+        return StartupProgress((STATUS_STALE,))
     if status.phase is JobPhase.FAILED or _refused(status):
-        return Headway((_with("the job has failed", picture.message),), Arrival.FAILED)
+        return StartupProgress(
+            (_with("the job has failed", picture.message),), StartupOutcome.FAILED
+        )
     if spec is not None and spec.suspend:
-        return Headway((SUSPENDED,), Arrival.SUSPENDED)
-    if trains(picture):
-        return Headway((_training(status),), Arrival.TRAINS)
+        return StartupProgress((SUSPENDED,), StartupOutcome.SUSPENDED)
+    if is_training(picture):
+        return StartupProgress((_training(status),), StartupOutcome.TRAINS)
     running = status.condition(ConditionType.RUNNING)
     message = picture.message if running is None else running.message
     told = (master_line(masters, status.master_problem), _nodes(status, message), _round(status))
-    return Headway(tuple(line for line in told if line))
+    return StartupProgress(tuple(line for line in told if line))
 
 
-def trains(picture: JobPicture) -> bool:
+def is_training(picture: JobPicture) -> bool:
     """Whether it does what it is for: its round runs, or there is none to form.
 
     A round that only forms does not count: its workers may fail before they have begun."""

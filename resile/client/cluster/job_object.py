@@ -10,6 +10,8 @@ from typing import Any
 
 import msgspec
 
+from resile.client.cluster.managed_fields import LAST_APPLIED
+from resile.client.job import DELETING
 from resile.decoding import DecodeError, convert
 from resile.job.compact import unpacked
 from resile.job.errors import ManifestError
@@ -18,30 +20,27 @@ from resile.job.spec import ElasticJob
 from resile.job.status import ConditionStatus, ConditionType, JobStatus
 from resile.platform.kubernetes.facts import parse_time
 from resile.platform.kubernetes.kinds import KubeObject
-from resile.platform.kubernetes.remote.handover import LAST_APPLIED
 from resile.wire.picture import draw_picture
 from resile.wire.views import JobPicture
 from resile.wire.written import training_in
 
 __all__ = [
-    "DELETING",
-    "UNSEEN",
-    "is_behind",
+    "STATUS_STALE",
     "is_over",
-    "job_in",
+    "parse_job",
+    "parse_status",
     "phase_of",
     "picture_of",
-    "status_in",
+    "status_is_stale",
 ]
 
-DELETING = "Deleting"
 UNTOUCHED = "the operator has not looked at it yet"
-UNSEEN = "the operator has not looked at the change yet"
+STATUS_STALE = "the operator has not looked at the change yet"
 
 
 def picture_of(raw: KubeObject, *, now: float) -> JobPicture:
     """Everything there is to see of a job."""
-    metadata, job, status = raw["metadata"], job_in(raw), status_in(raw)
+    metadata, job, status = raw["metadata"], parse_job(raw), parse_status(raw)
     created = parse_time(metadata.get("creationTimestamp"))
     drawn = draw_picture(
         metadata["name"],
@@ -61,24 +60,24 @@ def phase_of(raw: KubeObject) -> str:
     """The job in one word."""
     if "deletionTimestamp" in raw["metadata"]:
         return DELETING
-    return (status_in(raw) or JobStatus()).phase.value
+    return (parse_status(raw) or JobStatus()).phase.value
 
 
 def is_over(raw: KubeObject) -> bool:
     """Whether the job has succeeded or failed."""
-    status = status_in(raw)
+    status = parse_status(raw)
     return status is not None and status.finished
 
 
-def is_behind(raw: KubeObject) -> bool:
+def status_is_stale(raw: KubeObject) -> bool:
     """Whether the status speaks of an earlier manifest than the one that is there now."""
-    status = status_in(raw)
+    status = parse_status(raw)
     if status is None or status.observed_generation is None or status.finished:
         return False  # nothing was said, or nothing more will be
     return status.observed_generation < int(raw["metadata"].get("generation") or 0)
 
 
-def job_in(raw: KubeObject) -> ElasticJob | None:
+def parse_job(raw: KubeObject) -> ElasticJob | None:
     """The job that an object describes; None if it cannot be understood."""
     try:
         return job_from_data(_tidy(raw))
@@ -86,7 +85,7 @@ def job_in(raw: KubeObject) -> ElasticJob | None:
         return None
 
 
-def status_in(raw: KubeObject) -> JobStatus | None:
+def parse_status(raw: KubeObject) -> JobStatus | None:
     """What the operator wrote; None if it has not looked yet, or another version wrote it."""
     if not raw.get("status"):
         return None

@@ -9,10 +9,13 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator
 from contextlib import aclosing
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING
 
+from resile.client.cluster.job_object import is_over
+from resile.client.cluster.log_position import LogPosition
+from resile.client.job import Batch, NodeFilter, Warn, all_nodes
 from resile.platform.kubernetes.errors import ApiError, Forbidden, KubeError, NotFound
 from resile.platform.kubernetes.kinds import ELASTIC_JOBS, PODS, Key, KubeObject
 from resile.platform.kubernetes.labels import (
@@ -24,14 +27,12 @@ from resile.platform.kubernetes.labels import (
     node_of,
 )
 from resile.platform.kubernetes.observing import owned_by
-from resile.platform.kubernetes.remote.logposition import LogPosition
-from resile.platform.kubernetes.remote.seeing import is_over
 from resile.wire.views import NodePicture
 
 if TYPE_CHECKING:
     from resile.platform.kubernetes.client import KubeClient
 
-__all__ = ["Batch", "PodLogs", "has_begun", "job_pods", "node_pictures"]
+__all__ = ["PodLogs", "has_begun", "job_pods", "node_pictures"]
 
 LOOK = 1.0
 """How often it is looked for new pods: what they print meanwhile is not lost, only late."""
@@ -49,9 +50,6 @@ NO_LOG = (
     b"rpc error: code = NotFound desc = an error occurred when try to find container ",
 )
 """How a kubelet says, in place of a log or at its end, that the container is gone already."""
-
-Batch: TypeAlias = list[tuple[str, str]]
-"""Nodes' names and lines, in order."""
 
 
 class _OutputGone(Exception):
@@ -72,9 +70,9 @@ class PodLogs:
         *,
         uid: str,
         component: str = NODE,
-        wanted: Callable[[NodePicture], bool] = lambda _node: True,
+        wanted: NodeFilter = all_nodes,
         tail: int | None,
-        warn: Callable[[str], None],
+        warn: Warn,
     ) -> None:
         """``tail``: only so many lines of what is there at first."""
         self._client = client

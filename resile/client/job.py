@@ -1,0 +1,135 @@
+"""The interface of a job, wherever it runs: look at it, read its logs, steer it.
+
+:class:`~resile.client.local.LocalJob` asks the `resile up` of a job on this machine, or reads the
+folder it left; :class:`~resile.client.cluster.job.ClusterJob` asks the API server. Looking retries
+while the other side is away for a moment. Asking for a change does not: whether it was received is
+not known.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Callable, Mapping
+from typing import Protocol, TypeAlias
+
+from resile.wire.views import EventView, JobPicture, NodePicture
+
+__all__ = [
+    "CRASHED",
+    "DELETED",
+    "DELETING",
+    "INTERRUPTED",
+    "STARTING",
+    "Batch",
+    "Job",
+    "NodeFilter",
+    "Warn",
+    "all_nodes",
+    "no_warning",
+]
+
+STARTING, DELETING = "Starting", "Deleting"
+DELETED, CRASHED, INTERRUPTED = "Deleted", "Crashed", "Interrupted"
+"""What :meth:`Job.phase` returns beside the phases of a job's status. Crashed: the job's `resile
+up` was killed; Interrupted: it was ended by a signal."""
+
+Batch: TypeAlias = list[tuple[str, str]]
+"""Lines of output in order: a node's name and a line it printed."""
+
+NodeFilter: TypeAlias = Callable[[NodePicture], bool]
+Warn: TypeAlias = Callable[[str], None]
+
+
+def all_nodes(_node: NodePicture) -> bool:
+    """Choose every node."""
+    return True
+
+
+def no_warning(_text: str) -> None:
+    """Drop a warning."""
+
+
+class Job(Protocol):
+    """One job, running or not."""
+
+    @property
+    def name(self) -> str:
+        """The job's name."""
+
+    @property
+    def platform(self) -> str:
+        """Where it runs: local or kubernetes."""
+
+    @property
+    def namespace(self) -> str:
+        """Its namespace; empty on this machine."""
+
+    @property
+    def unseen(self) -> bool:
+        """Whether the controller had not yet seen the present manifest when last asked."""
+
+    @property
+    def poll_interval(self) -> float:
+        """Seconds to wait between two looks at something that is waited for."""
+
+    # --- looking ----------------------------------------------------------------------------
+
+    async def running(self) -> bool:
+        """Return whether a controller still looks after it."""
+
+    async def picture(self, *, within: float | None = None) -> JobPicture:
+        """Return everything there is to see; of a job that is gone, what there was last.
+
+        ``within``: seconds for which to retry while the other side is away."""
+
+    async def phase(self, picture: JobPicture | None = None) -> str:
+        """Return the job's state in one word, also when it is gone."""
+
+    def where(self) -> dict[str, str]:
+        """Where the job is, as named facts for a person."""
+
+    async def events(self, *, since: int = 0, wait: float = 0.0) -> list[EventView]:
+        """Return what happened after event ``since``; wait up to ``wait`` seconds for the first."""
+
+    async def has_nodes(self) -> bool:
+        """Return whether any node of it is there."""
+
+    # --- logs -------------------------------------------------------------------------------
+
+    async def log_nodes(self) -> list[NodePicture]:
+        """Return the nodes whose output there is."""
+
+    def lines(
+        self, wanted: NodeFilter, *, tail: int | None, follow: bool, warn: Warn
+    ) -> AsyncGenerator[Batch, None]:
+        """Yield what nodes print. With ``follow`` until the job is over; ``tail``: only so many
+        lines of what is there at first."""
+
+    def master_lines(
+        self, *, tail: int | None, follow: bool, warn: Warn
+    ) -> AsyncGenerator[Batch, None]:
+        """Yield what its master prints."""
+
+    async def master_trouble(self) -> str:
+        """Return why its master prints nothing, in a sentence; empty if nothing is wrong."""
+
+    # --- steering ---------------------------------------------------------------------------
+
+    async def scale(self, sizes: Mapping[str, int]) -> None:
+        """Ask for other sizes, by role; raises InvalidState for one that the job cannot have."""
+
+    async def suspend(self) -> bool:
+        """Stop all nodes and keep the job; False if it is suspended already."""
+
+    async def resume(self) -> bool:
+        """Continue a suspended job; False if it is not suspended."""
+
+    async def delete(self) -> None:
+        """Ask for its end."""
+
+    async def gone(self, *, wait: bool, warn: Warn) -> bool:
+        """After :meth:`delete`: return whether nothing of it is left; ``wait`` until it is so.
+
+        ``warn`` is called once with what holds it up, should that take long."""
+
+    async def aclose(self) -> None:
+        """Close connections."""

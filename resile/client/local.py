@@ -1,0 +1,367 @@
+"""A job on this machine: asked of its `resile up`, or read from what it left.
+
+While the job's `up` lives it is asked, with retries while it starts; afterwards the folder tells
+the same. A caller need not know which.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections import deque
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from functools import partial
+from pathlib import Path
+from typing import Protocol, TypeVar
+
+from resile.client.errors import InvalidState, JobUnreachable, no_such_local_job
+from resile.client.job import (
+    CRASHED,
+    DELETING,
+    STARTING,
+    Batch,
+    NodeFilter,
+    Warn,
+    all_nodes,
+    no_warning,
+)
+from resile.client.log_lines import LogLines
+from resile.job.errors import ManifestError
+from resile.job.manifest import job_from_data
+from resile.job.naming import role_in
+from resile.job.spec import ElasticJob
+from resile.job.status import JobPhase
+from resile.platform.local.jobfolder import JobFolder, JobRunning, all_jobs
+from resile.wire.errors import RefusedByPeer, Unreachable
+from resile.wire.inquiry import Inquiry
+from resile.wire.logfiles import PIECE
+from resile.wire.picture import ended_picture
+from resile.wire.views import EventView, JobPicture, LogFile, NodePicture
+
+__all__ = ["LocalJob", "find_local_job"]
+
+TIMEOUT = 5.0
+"""Seconds. A killed master is back within one, on a busy machine within a few."""
+
+RETRY = 0.05
+POLL = 0.2
+"""How often a followed log is looked at: fast for a person, slow for a machine."""
+
+OVER = frozenset({JobPhase.SUCCEEDED.value, JobPhase.FAILED.value})
+
+T = TypeVar("T")
+
+
+class LocalJob:
+    """One job, running or not."""
+
+    platform = "local"
+    namespace = ""
+    unseen = False
+    """Its `up` looks after it, or there is no controller."""
+    poll_interval = RETRY
+
+    def __init__(self, folder: JobFolder) -> None:
+        self.folder = folder
+        self.name = folder.name
+
+    # --- looking ----------------------------------------------------------------------------
+
+    async def running(self) -> bool:
+        """Return whether its `up` lives."""
+        return self.folder.running()
+
+    async def picture(self, *, within: float | None = None) -> JobPicture:
+        """Return everything there is to see; all but empty before it really began."""
+        return await self._ask(Inquiry.picture, self._last_picture, within=within)
+
+    async def phase(self, picture: JobPicture | None = None) -> str:
+        """Return the job's state in one word, also when its `up` is gone."""
+        seen = picture or await self.picture()
+        if seen.phase in OVER:
+            return seen.phase
+        if self.folder.running():
+            return DELETING if seen.deleting else seen.phase or STARTING
+        return seen.ended or CRASHED
+
+    def where(self) -> dict[str, str]:
+        """Where the job is, as named facts for a person."""
+        return {"Folder": str(self.folder.path)}
+
+    async def events(self, *, since: int = 0, wait: float = 0.0) -> list[EventView]:
+        """Return what happened after event ``since``; a running job may be waited for."""
+        return await self._ask(
+            lambda master: master.events(since=since, wait=wait),
+            lambda: self.folder.events(since=since),
+        )
+
+    async def has_nodes(self) -> bool:
+        """Return whether a node of it runs."""
+        status = (await self.picture()).status
+        return status is not None and any(role.active for role in status.roles.values())
+
+    # --- logs -------------------------------------------------------------------------------
+
+    async def log_nodes(self) -> list[NodePicture]:
+        """Return the nodes whose output there is; the ranks of replaced ones are not known."""
+        picture = await self.picture()
+        present = {node.name: node for node in picture.nodes}
+        past = partial(_past_node, _job_of(picture))
+        return [present.get(file.node) or past(file.node) for file in await self.log_files()]
+
+    def lines(
+        self,
+        wanted: NodeFilter = all_nodes,
+        *,
+        tail: int | None = None,
+        follow: bool = False,
+        warn: Warn = no_warning,  # noqa: ARG002  files can always be read
+    ) -> AsyncGenerator[Batch, None]:
+        """Yield what nodes print. With ``follow`` until the job is over."""
+        return self._lines(_NodeLogs(self, wanted), tail=tail, follow=follow)
+
+    def master_lines(
+        self,
+        *,
+        tail: int | None = None,
+        follow: bool = False,
+        warn: Warn = no_warning,  # noqa: ARG002  files can always be read
+    ) -> AsyncGenerator[Batch, None]:
+        """Yield what its masters print, one after the other into one log."""
+        return self._lines(_MasterLog(self.folder), tail=tail, follow=follow)
+
+    async def master_trouble(self) -> str:
+        """Return an empty text: it keeps its log."""
+        return ""
+
+    async def _lines(
+        self, source: _LogSource, *, tail: int | None, follow: bool
+    ) -> AsyncGenerator[Batch, None]:
+        lines = LogLines()
+        first = _read(source, lines)
+        if tail is None:
+            async for batch in first:
+                yield batch
+        else:
+            yield await _last(first, tail)
+        while follow and self.folder.running():
+            await asyncio.sleep(POLL)
+            async for batch in _read(source, lines):
+                yield batch
+        async for batch in _read(source, lines):
+            yield batch
+        yield lines.rests()
+
+    async def log_files(self) -> list[LogFile]:
+        """Return the nodes that have output, and how much."""
+        return await self._ask(Inquiry.log_files, self.folder.log_files)
+
+    async def log(self, node: str, *, offset: int = 0) -> bytes:
+        """Return a piece of a node's output; empty at its end."""
+        return await self._ask(
+            lambda master: master.log(node, offset=offset),
+            lambda: self.folder.log(node, offset=offset),
+        )
+
+    # --- steering ---------------------------------------------------------------------------
+
+    async def scale(self, sizes: Mapping[str, int]) -> None:
+        """Ask for other sizes, by role."""
+        await self._steer("scaled", lambda master: master.scale(sizes))
+
+    async def suspend(self) -> bool:
+        """Stop all nodes and keep the job; False if it is suspended already."""
+        return await self._set_suspend("suspended", True)
+
+    async def resume(self) -> bool:
+        """Continue a suspended job; False if it is not suspended."""
+        return await self._set_suspend("resumed", False)
+
+    async def delete(self) -> None:
+        """Ask for its end, if it runs."""
+        if self.folder.running():
+            await self._steer("deleted", lambda master: master.delete())
+
+    async def gone(
+        self,
+        *,
+        wait: bool,
+        warn: Warn = no_warning,  # noqa: ARG002  nodes here end within their grace period
+    ) -> bool:
+        """After :meth:`delete`: return whether nothing of it is left; ``wait`` until it is so."""
+        if self.folder.running() and not wait:
+            return False
+        await self._forget()
+        return True
+
+    async def aclose(self) -> None:
+        """Do nothing: no connection is kept."""
+
+    async def _set_suspend(self, what: str, suspend: bool) -> bool:
+        await self._await_beginning(what)
+        if await self._is_suspended() is suspend:
+            return False
+        await self._steer(what, Inquiry.suspend if suspend else Inquiry.resume)
+        return True
+
+    async def _is_suspended(self) -> bool:
+        picture = await self.picture()
+        if picture.suspend is not None:
+            return picture.suspend
+        return bool((picture.manifest or {}).get("spec", {}).get("suspend"))
+
+    async def _forget(self) -> None:
+        """Remove what is left once its `up` is gone; that removes the folder itself if it can."""
+        while self.folder.exists():
+            if self.folder.running():
+                await asyncio.sleep(RETRY)
+                continue
+            try:
+                with self.folder.hold():
+                    self.folder.remove()
+            except JobRunning:
+                continue
+
+    async def _steer(self, what: str, request: Callable[[Inquiry], None]) -> None:
+        """Ask something of a running job."""
+        await self._await_beginning(what)
+        await self._ask(request, self._unreachable)
+
+    async def _await_beginning(self, what: str) -> None:
+        """Wait until there is a controller that can be asked for the job to be ``what``."""
+        if not self.folder.running():
+            raise InvalidState(await self._refusal(what))
+        deadline = time.monotonic() + TIMEOUT
+        while (await self.picture()).manifest is None and time.monotonic() < deadline:
+            await asyncio.sleep(RETRY)  # its `up` has only just begun
+
+    async def _refusal(self, what: str) -> str:
+        phase = await self.phase()
+        if phase in OVER:
+            return f"the job is over; it cannot be {what} any more"
+        return (
+            f"the job '{self.name}' is not running ({phase}); the next 'resile up' trains on from "
+            "its last checkpoint"
+        )
+
+    # --- asking -----------------------------------------------------------------------------
+
+    def _last_picture(self) -> JobPicture:
+        """What was written down last; of a killed `up` that is what ran at the time."""
+        picture = self.folder.picture() or JobPicture(name=self.name, phase="")
+        crashed = not self.folder.running() and not picture.ended and picture.phase not in OVER
+        return ended_picture(picture, CRASHED) if crashed else picture
+
+    def _unreachable(self) -> None:
+        raise JobUnreachable(f"the job '{self.name}' does not answer; see {self.folder.path}")
+
+    async def _ask(
+        self, live: Callable[[Inquiry], T], past: Callable[[], T], *, within: float | None = None
+    ) -> T:
+        deadline = time.monotonic() + (TIMEOUT if within is None else within)
+        while self.folder.running() and time.monotonic() < deadline:
+            master = self.folder.inquiry()
+            if master is not None:
+                try:
+                    return await asyncio.to_thread(live, master)
+                except Unreachable:
+                    pass
+                except RefusedByPeer as refusal:
+                    raise InvalidState(refusal.reason) from None
+            await asyncio.sleep(RETRY)
+        return past()
+
+
+def find_local_job(name: str) -> LocalJob:
+    """The job of that name on this machine; raises NoSuchJob, which names the others."""
+    folders = {folder.name: folder for folder in all_jobs()}
+    if name not in folders:
+        raise no_such_local_job(name, folders)
+    return LocalJob(folders[name])
+
+
+def _job_of(picture: JobPicture) -> ElasticJob | None:
+    try:
+        return job_from_data(picture.manifest)
+    except ManifestError:
+        return None  # not there yet, or written by another version of Resile
+
+
+def _past_node(job: ElasticJob | None, name: str) -> NodePicture:
+    role = "" if job is None else role_in(job, name)
+    return NodePicture(name=name, role=role, rank=None, phase="")
+
+
+class _LogSource(Protocol):
+    """Somewhere output can be read."""
+
+    def log_files(self) -> Awaitable[list[LogFile]]: ...
+
+    def log(self, node: str, *, offset: int) -> Awaitable[bytes]: ...
+
+
+class _NodeLogs:
+    """The logs of the chosen nodes. The choice may change: another node takes a rank over."""
+
+    def __init__(self, job: LocalJob, wanted: NodeFilter) -> None:
+        self._job = job
+        self._wanted = wanted
+        self._chosen: dict[str, bool] = {}
+
+    async def log_files(self) -> list[LogFile]:
+        files = await self._job.log_files()
+        if any(file.node not in self._chosen for file in files):
+            for node in await self._job.log_nodes():
+                chosen = self._wanted(node)
+                if chosen or node.rank is not None:  # else its rank may only not be known yet
+                    self._chosen.setdefault(node.name, chosen)
+        return [file for file in files if self._chosen.get(file.node)]
+
+    async def log(self, node: str, *, offset: int) -> bytes:
+        return await self._job.log(node, offset=offset)
+
+
+class _MasterLog:
+    """The log of a job's master: a file beside the nodes' folder."""
+
+    def __init__(self, folder: JobFolder) -> None:
+        self._folder = folder
+
+    async def log_files(self) -> list[LogFile]:
+        with contextlib.suppress(OSError):
+            size = self._folder.master_log.stat().st_size
+            return [LogFile(node=f"{self._folder.name}-master", size=size)]
+        return []
+
+    async def log(self, node: str, *, offset: int) -> bytes:  # noqa: ARG002  there is only one
+        return await asyncio.to_thread(_read_at, self._folder.master_log, offset)
+
+
+def _read_at(path: Path, offset: int) -> bytes:
+    with contextlib.suppress(OSError), open(path, "rb") as file:
+        file.seek(offset)
+        return file.read(PIECE)
+    return b""
+
+
+async def _read(source: _LogSource, lines: LogLines) -> AsyncGenerator[Batch, None]:
+    """What was written since the last call, a log at a time."""
+    for file in await source.log_files():
+        while (offset := lines.offset(file)) is not None:
+            try:
+                piece = await source.log(file.node, offset=offset)
+            except FileNotFoundError:
+                break  # the job was deleted meanwhile
+            if not piece:
+                break
+            yield lines.take(file.node, piece)
+
+
+async def _last(batches: AsyncGenerator[Batch, None], number: int) -> Batch:
+    """The last lines of each log."""
+    kept: dict[str, deque[tuple[str, str]]] = {}
+    async for batch in batches:
+        for node, line in batch:
+            kept.setdefault(node, deque(maxlen=number)).append((node, line))
+    return [line for last in kept.values() for line in last]
