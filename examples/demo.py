@@ -21,8 +21,9 @@ import psutil
 from rich.console import Console
 from rich.table import Table
 
+from resile.client.local import LocalJob
 from resile.platform.local.jobfolder import JobFolder
-from resile.wire.errors import WireError
+from resile.system.loop_thread import run_in_thread
 from resile.wire.views import JobPicture
 
 HERE = Path(__file__).parent
@@ -80,12 +81,10 @@ class Demo:
         self.up = subprocess.Popen([sys.executable, "-m", "resile", "up", "--logs", str(manifest)])
 
     def picture(self) -> JobPicture | None:
-        """The job as its master shows it; None while there is none to ask."""
-        inquiry = self.job.inquiry()
-        try:
-            return inquiry.picture() if inquiry else None
-        except WireError:
+        """The job as its `up` shows it; None while there is none to ask."""
+        if not self.job.running():
             return None
+        return run_in_thread(LocalJob(self.job).picture())
 
     def trace(self) -> list[Taken]:
         """All steps so far."""

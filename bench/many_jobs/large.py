@@ -9,10 +9,9 @@ import msgspec
 
 from resile.control.observed import Observed
 from resile.control.reconcile import reconcile
-from resile.job.compact import compact, packed, published
+from resile.job.compact import compact, packed
 from resile.job.manifest import job_from_data
 from resile.job.node import Node, NodePhase
-from resile.job.outline import outline
 from resile.job.spec import ElasticJob
 from resile.job.status import JobStatus
 from resile.operator.reconciler import status_of
@@ -21,9 +20,9 @@ from resile.platform.kubernetes.facts import kept_of_pod
 from resile.platform.kubernetes.labels import node_labels
 from resile.platform.kubernetes.machines import Machines
 from resile.platform.kubernetes.observing import observe_nodes
-from resile.platform.reports import nodes_to_come
+from resile.platform.reports import directive_for
 from resile.wire.messages import Progress, Usage
-from resile.wire.views import JobPicture, JobView, NodeView, Publication
+from resile.wire.views import JobPicture, JobView, NodeView
 
 STARTED = "2026-01-01T00:00:00Z"
 READY: dict[str, Any] = {"status": {"conditions": [{"type": "Ready", "status": "True"}]}}
@@ -74,10 +73,7 @@ def _look(
         status = with_members(status, picture.training)
     status = compact(status)
     written: dict[str, Any] = msgspec.to_builtins(packed(status))
-    publication = Publication(
-        manifest=outline(job), status=published(status), wanted_nodes=nodes_to_come(job, status)
-    )
-    return written, msgspec.json.encode(publication)
+    return written, msgspec.json.encode(directive_for(job, status))
 
 
 def _job(nodes: int) -> ElasticJob:

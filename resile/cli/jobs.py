@@ -14,10 +14,10 @@ from resile.cli.option_types import output_option
 from resile.cli.places import Where, cluster_options, connect
 from resile.client.cluster.cluster import is_configured
 from resile.client.local import LocalJob
-from resile.client.loop_thread import run_in_thread
 from resile.platform.kubernetes.errors import KubeError
 from resile.platform.kubernetes.kinds import KubeObject
 from resile.platform.local.jobfolder import all_jobs
+from resile.system.loop_thread import run_in_thread
 from resile.wire.views import JobPicture
 
 UNASKED_PATIENCE = 2.0

@@ -65,8 +65,8 @@ def _ledger_of_up(name: str, *, otherwise: Path | None) -> Path:
 
 def _in_manifest(job: LocalJob) -> Path | None:
     """The folder that the env of a role names, if one does."""
-    from resile.client.loop_thread import run_in_thread
     from resile.job.manifest import job_from_data
+    from resile.system.loop_thread import run_in_thread
 
     manifest = run_in_thread(job.picture()).manifest
     roles = job_from_data(manifest).spec.roles.values() if manifest else ()

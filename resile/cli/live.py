@@ -22,7 +22,7 @@ from rich.text import Text
 from resile.cli.amounts import age, clock
 from resile.cli.progress_text import progress_facts
 from resile.cli.tables import event_line, new_console, nodes_table, phase_text
-from resile.platform.local.localjob import JobRunner
+from resile.platform.local.runner import JobRunner
 from resile.wire.throughput import Throughput
 from resile.wire.views import EventView, JobPicture
 

@@ -121,7 +121,6 @@ def master(
             tls=server_tls(tls_cert, tls_key),
             until_done=until_done or run_folder is not None,
             after_round=after_round,
-            logs=job_folder / "logs" if job_folder else None,
         )
         keeping = open_store(store, folder)
         past = _serve(config, keeping, announce_fd, token_at=None if given else made)

@@ -10,7 +10,7 @@ import click
 from resile.cli.amounts import clock
 from resile.cli.follower import LogFollower
 from resile.platform.local.jobfolder import JobFolder
-from resile.platform.local.localjob import JobRunner
+from resile.platform.local.runner import JobRunner
 from resile.wire.views import EventView
 
 __all__ = ["PlainView"]

@@ -24,7 +24,8 @@ from resile.platform.local.capacity import Capacity
 from resile.platform.local.controller import Ending
 from resile.platform.local.errors import CapacityError, LocalPlatformError
 from resile.platform.local.jobfolder import JobFolder, JobFolderError, JobRunning
-from resile.platform.local.localjob import JobRunner
+from resile.platform.local.runner import JobRunner
+from resile.wire.endpoint import LAST_PORT
 from resile.wire.launching import MasterFailed
 from resile.wire.views import EventView
 
@@ -56,7 +57,15 @@ class View(Protocol):
 @click.option(
     "--logs", is_flag=True, help="On a terminal too: lines of output and events, no live view."
 )
-def up(manifest: str, capacity: str | None, name: str | None, logs: bool) -> None:
+@click.option(
+    "--api-port",
+    type=click.IntRange(0, LAST_PORT),
+    metavar="PORT",
+    help="Serve the job API at this port of 127.0.0.1, too; 0 picks a free one and prints it.",
+)
+def up(
+    manifest: str, capacity: str | None, name: str | None, logs: bool, api_port: int | None
+) -> None:
     """Run the whole job in MANIFEST (a file, or - for stdin) on this machine.
 
     Nodes that do not fit into the capacity wait until there is room. On a terminal a live view
@@ -78,7 +87,7 @@ def up(manifest: str, capacity: str | None, name: str | None, logs: bool) -> Non
         job = load_job(manifest, name=name)
         folder = JobFolder(job.metadata.name)
         with folder.hold():
-            code = asyncio.run(_run(job, folder, capacity=room, logs=logs))
+            code = asyncio.run(_run(job, folder, capacity=room, logs=logs, api_port=api_port))
     except JobRunning as error:
         hint = f"'resile delete {job.metadata.name}' ends it, --name gives this one another name"
         raise click.ClickException(f"{error}; {hint}") from None
@@ -96,10 +105,12 @@ def _capacity(given: str | None) -> Capacity:
         raise click.UsageError(str(error)) from None
 
 
-async def _run(job: ElasticJob, folder: JobFolder, *, capacity: Capacity, logs: bool) -> int:
+async def _run(
+    job: ElasticJob, folder: JobFolder, *, capacity: Capacity, logs: bool, api_port: int | None
+) -> int:
     drawable = sys.stdout.isatty() and os.environ.get("TERM") != "dumb"
     view = _view(folder, live=drawable and not logs)
-    local = JobRunner(job, folder=folder, capacity=capacity, tell=view.tell)
+    local = JobRunner(job, folder=folder, capacity=capacity, tell=view.tell, api_port=api_port)
     received: list[signal.Signals] = []
 
     def interrupt(name: signal.Signals) -> None:

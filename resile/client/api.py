@@ -14,10 +14,10 @@ from resile.client.cluster.manifest_source import (
     resolve_namespace,
 )
 from resile.client.find import find_job as find_job_async
-from resile.client.loop_thread import run_in_thread
 from resile.client.sync import SyncCluster, SyncClusterJob, SyncJob, find_job
 from resile.client.waiting import Until, Wait
 from resile.job.spec import ElasticJob
+from resile.system.loop_thread import run_in_thread
 from resile.wire.views import JobPicture
 
 __all__ = ["find_job", "submit", "wait"]

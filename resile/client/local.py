@@ -27,6 +27,7 @@ from resile.client.job import (
     no_warning,
 )
 from resile.client.log_lines import LogLines
+from resile.client.up_client import UpClient
 from resile.job.errors import ManifestError
 from resile.job.manifest import job_from_data
 from resile.job.naming import role_in
@@ -34,7 +35,6 @@ from resile.job.spec import ElasticJob
 from resile.job.status import JobPhase
 from resile.platform.local.jobfolder import JobFolder, JobRunning, all_jobs
 from resile.wire.errors import RefusedByPeer, Unreachable
-from resile.wire.inquiry import Inquiry
 from resile.wire.logfiles import PIECE
 from resile.wire.picture import ended_picture
 from resile.wire.views import EventView, JobPicture, LogFile, NodePicture
@@ -42,7 +42,7 @@ from resile.wire.views import EventView, JobPicture, LogFile, NodePicture
 __all__ = ["LocalJob", "find_local_job"]
 
 TIMEOUT = 5.0
-"""Seconds. A killed master is back within one, on a busy machine within a few."""
+"""Seconds. An `up` that was just started answers within one, on a busy machine within a few."""
 
 RETRY = 0.05
 POLL = 0.2
@@ -74,7 +74,7 @@ class LocalJob:
 
     async def picture(self, *, within: float | None = None) -> JobPicture:
         """Return everything there is to see; all but empty before it really began."""
-        return await self._ask(Inquiry.picture, self._last_picture, within=within)
+        return await self._ask(UpClient.picture, self._last_picture, within=within)
 
     async def phase(self, picture: JobPicture | None = None) -> str:
         """Return the job's state in one word, also when its `up` is gone."""
@@ -92,7 +92,7 @@ class LocalJob:
     async def events(self, *, since: int = 0, wait: float = 0.0) -> list[EventView]:
         """Return what happened after event ``since``; a running job may be waited for."""
         return await self._ask(
-            lambda master: master.events(since=since, wait=wait),
+            lambda up: up.events(since=since, wait=wait),
             lambda: self.folder.events(since=since),
         )
 
@@ -155,12 +155,12 @@ class LocalJob:
 
     async def log_files(self) -> list[LogFile]:
         """Return the nodes that have output, and how much."""
-        return await self._ask(Inquiry.log_files, self.folder.log_files)
+        return await self._ask(UpClient.log_files, self.folder.log_files)
 
     async def log(self, node: str, *, offset: int = 0) -> bytes:
         """Return a piece of a node's output; empty at its end."""
         return await self._ask(
-            lambda master: master.log(node, offset=offset),
+            lambda up: up.log(node, offset=offset),
             lambda: self.folder.log(node, offset=offset),
         )
 
@@ -168,7 +168,7 @@ class LocalJob:
 
     async def scale(self, sizes: Mapping[str, int]) -> None:
         """Ask for other sizes, by role."""
-        await self._steer("scaled", lambda master: master.scale(sizes))
+        await self._steer("scaled", lambda up: up.scale(sizes))
 
     async def suspend(self) -> bool:
         """Stop all nodes and keep the job; False if it is suspended already."""
@@ -181,7 +181,7 @@ class LocalJob:
     async def delete(self) -> None:
         """Ask for its end, if it runs."""
         if self.folder.running():
-            await self._steer("deleted", lambda master: master.delete())
+            await self._steer("deleted", lambda up: up.delete())
 
     async def gone(
         self,
@@ -202,7 +202,7 @@ class LocalJob:
         await self._await_beginning(what)
         if await self._is_suspended() is suspend:
             return False
-        await self._steer(what, Inquiry.suspend if suspend else Inquiry.resume)
+        await self._steer(what, UpClient.suspend if suspend else UpClient.resume)
         return True
 
     async def _is_suspended(self) -> bool:
@@ -223,7 +223,7 @@ class LocalJob:
             except JobRunning:
                 continue
 
-    async def _steer(self, what: str, request: Callable[[Inquiry], None]) -> None:
+    async def _steer(self, what: str, request: Callable[[UpClient], Awaitable[None]]) -> None:
         """Ask something of a running job."""
         await self._await_beginning(what)
         await self._ask(request, self._unreachable)
@@ -257,19 +257,21 @@ class LocalJob:
         raise JobUnreachable(f"the job '{self.name}' does not answer; see {self.folder.path}")
 
     async def _ask(
-        self, live: Callable[[Inquiry], T], past: Callable[[], T], *, within: float | None = None
+        self,
+        live: Callable[[UpClient], Awaitable[T]],
+        past: Callable[[], T],
+        *,
+        within: float | None = None,
     ) -> T:
+        """What the job's `up` answers, retried while it starts; else what its folder tells."""
         deadline = time.monotonic() + (TIMEOUT if within is None else within)
         while self.folder.running() and time.monotonic() < deadline:
-            master = self.folder.inquiry()
-            if master is not None:
-                try:
-                    return await asyncio.to_thread(live, master)
-                except Unreachable:
-                    pass
-                except RefusedByPeer as refusal:
-                    raise InvalidState(refusal.reason) from None
-            await asyncio.sleep(RETRY)
+            try:
+                return await live(UpClient(self.folder))
+            except Unreachable:
+                await asyncio.sleep(RETRY)
+            except RefusedByPeer as refusal:
+                raise InvalidState(refusal.reason) from None
         return past()
 
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from resile.client.cluster.cluster import Cluster
 from resile.client.find import find_job as find_job_async
 from resile.client.job import Batch, Job, NodeFilter, Warn, all_nodes, no_warning
-from resile.client.loop_thread import LoopThread
+from resile.system.loop_thread import LoopThread
 from resile.wire.views import EventView, JobPicture, NodePicture
 
 if TYPE_CHECKING:

@@ -32,7 +32,7 @@ from resile.job.status import (
     NodeStatus,
 )
 
-__all__ = ["LISTED", "SHOWN", "compact", "packed", "published", "unpacked"]
+__all__ = ["LISTED", "SHOWN", "compact", "packed", "unpacked"]
 
 LISTED = 250
 """Nodes of a job that are all listed: some 100 KB, and more than a person reads."""
@@ -110,25 +110,6 @@ def unpacked(status: JobStatus) -> JobStatus:
         raise DecodeError("the packed part of the status is not whole, or too large")
     memory = decode_json(data, _Memory)
     return replace(status, nodes=memory.nodes, asks=memory.asks, unlisted=0, packed="")
-
-
-def published(status: JobStatus) -> JobStatus:
-    """What a job's master is told of its status: enough to show it, and always short."""
-    told = replace(
-        status,
-        step=None,
-        total_steps=None,
-        loss=None,
-        throughput="",
-        training=None,
-        decisions=(),
-        asks=(),
-        troubled_hosts=(),
-    )
-    if not _large(status):
-        return told
-    shown = _shown(status)
-    return replace(told, nodes=shown, unlisted=len(status.nodes) - len(shown))
 
 
 def _large(status: JobStatus) -> bool:

@@ -73,6 +73,9 @@ class EventKind(Enum):
     MASTER_RETURNED = "MasterReturned"
     NO_MASTER = "NoMaster"
 
+    # The control plane on one machine
+    API_LISTENING = "ApiListening"
+
     # What users asked for
     SCALE_REQUESTED = "ScaleRequested"
     SUSPEND_REQUESTED = "SuspendRequested"

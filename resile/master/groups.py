@@ -22,8 +22,8 @@ from resile.master.journal import Instructions, Journal
 from resile.master.membership import Membership, why_unfit
 from resile.master.records import DIRECTIVES_KEY, MAIN, DirectivesRecord, JobRecord, Memory
 from resile.master.register import Register
+from resile.wire.directive import Directive, GroupDirective
 from resile.wire.messages import Fenced, Hello, JobDone, Refused
-from resile.wire.views import GroupDirective
 
 __all__ = ["MOST_GROUPS", "Groups", "Mastership"]
 
@@ -179,6 +179,17 @@ class Groups:
         return group
 
     # --- the controller and people ----------------------------------------------------------
+
+    def follow(self, directive: Directive, *, now: float) -> None:
+        """Do as the job's controller wants, in the main group and the others."""
+        main = self.main
+        main.adapt(directive.elasticity, now=now)
+        if directive.holders == 0:
+            self.nobody_holds_anything(now=now)
+        if directive.wanted_nodes is not None and not main.job.outcome:
+            main.want(directive.wanted_nodes, now=now)
+        self.direct(directive.groups, now=now)
+        self.rest(directive.resting, now=now)
 
     def direct(self, directives: Mapping[str, GroupDirective], *, now: float) -> None:
         """What the controller wants of groups other than the main one, now and when they come."""

@@ -5,23 +5,19 @@ Everything but ``/healthz`` needs the job's token. Answers are JSON, ``/metrics`
 
 from __future__ import annotations
 
-import re
-
 from aiohttp import web
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
 
-from resile.master.answers import json_answer, refusal
-from resile.master.board_http import add_board_routes
+from resile.decoding import DecodeError
 from resile.master.membership import Membership
 from resile.master.metrics import metrics_text
 from resile.master.records import MAIN
 from resile.master.service import MasterService
-from resile.master.view import view
+from resile.master.view import view, views
+from resile.wire.directive import Directive
+from resile.wire.http_answers import BadQuery, EventQuery, json_answer, read_body, refusal
 
 VIEW = web.AppKey("service", MasterService)
-
-LONGEST_WAIT = 60.0
-"""Who waits for news longer has to ask again: an asker that is gone costs no more than that."""
 
 
 def add_routes(app: web.Application, service: MasterService) -> None:
@@ -33,7 +29,9 @@ def add_routes(app: web.Application, service: MasterService) -> None:
     app.router.add_post("/v1/stop", _stop)
     app.router.add_post("/v1/nodes/{node:[0-9]{1,15}}/drain", _drain)
     app.router.add_get("/metrics", _metrics)
-    add_board_routes(app, service)
+    app.router.add_get("/v1/groups", _groups)
+    app.router.add_put("/v1/directive", _directive)
+    app.router.add_get("/v1/addresses", _addresses)
 
 
 async def _health(_request: web.Request) -> web.Response:
@@ -56,14 +54,33 @@ async def _status(request: web.Request) -> web.Response:
     return json_answer(view(request.app[VIEW], group))
 
 
+async def _groups(request: web.Request) -> web.Response:
+    return json_answer(views(request.app[VIEW]))
+
+
+async def _directive(request: web.Request) -> web.Response:
+    """Answered when it is stored, never before."""
+    try:
+        directive = await read_body(request, Directive)
+    except DecodeError as error:
+        return refusal(400, f"the request cannot be read: {error}")
+    await request.app[VIEW].follow(directive)
+    return json_answer({"accepted": True})
+
+
+async def _addresses(request: web.Request) -> web.Response:
+    addresses = request.app[VIEW].addresses
+    if addresses is None:
+        return refusal(404, "no addresses of this job's nodes are known")
+    return json_answer(addresses)
+
+
 async def _events(request: web.Request) -> web.Response:
-    since, wait = request.query.get("since", "0"), request.query.get("wait", "0")
-    if not re.fullmatch("[0-9]{1,15}", since):
-        return refusal(400, f"since: a sequence number is wanted, not '{since}'")
-    if not re.fullmatch(r"[0-9]{1,4}(\.[0-9]{1,3})?", wait):
-        return refusal(400, f"wait: a number of seconds is wanted, not '{wait}'")
-    patience = min(float(wait), LONGEST_WAIT)
-    return json_answer(await request.app[VIEW].events_after(int(since), patience=patience))
+    try:
+        asked = EventQuery.of(request)
+    except BadQuery as error:
+        return refusal(400, str(error))
+    return json_answer(await request.app[VIEW].events_after(asked.since, patience=asked.wait))
 
 
 async def _stop(request: web.Request) -> web.Response:

@@ -18,7 +18,6 @@ import ssl
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 
 from aiohttp import web
 
@@ -26,7 +25,6 @@ from resile.job.elasticity import Elasticity
 from resile.master.groups import Groups, Mastership
 from resile.master.http import add_routes
 from resile.master.journal import Journal
-from resile.master.log_http import add_log_routes
 from resile.master.records import JOB_KEY, JobRecord, Memory, decode_memory
 from resile.master.service import MasterService
 from resile.master.shards import ShardBook
@@ -84,9 +82,6 @@ class MasterConfig:
     after_round: int = 0
     """The job is known to have come so far: should the store be empty, its agents are asked what
     they hold before anybody trains."""
-
-    logs: Path | None = None
-    """Where the nodes' output lies, if on this machine."""
 
 
 async def run_master(
@@ -154,7 +149,7 @@ async def _service(config: MasterConfig, store: Store) -> MasterService:
         groups = Groups.restore(memory, journal=journal, about=about, now=now)
         shards = ShardBook(journal, memory.shards, now=now)
         shards.expect_back(proof_at=now + groups.main.elasticity.lease)
-        return MasterService(groups, store, board=memory.board, shards=shards)
+        return MasterService(groups, store, shards=shards)
     job = JobRecord(
         job=config.job or "",
         run=secrets.token_hex(8),
@@ -195,8 +190,6 @@ async def _listen(
     app.router.add_get(AGENT_PATH, AgentEndpoint(service).serve)
     app.router.add_get(SHARDS_PATH, ShardEndpoint(ShardDesk(service)).serve)
     add_routes(app, service)
-    if config.logs is not None:
-        add_log_routes(app, config.logs)
     runner = door.runner(app)
     await runner.setup()
     host, port = config.endpoint.listening_host, config.endpoint.port

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from enum import Enum
-from typing import Any, TypeVar
+from typing import TypeVar
 from urllib.parse import quote, unquote
 
 import msgspec
@@ -18,10 +18,9 @@ import msgspec
 from resile.decoding import decode_msgpack
 from resile.job.elasticity import Elasticity, GroupSuccess
 from resile.job.events import EventKind
-from resile.job.status import JobStatus
 from resile.master.shards_records import DatasetRecords, decode_shards
+from resile.wire.directive import GroupDirective
 from resile.wire.messages import FailureReport, NodeInfo, Outcome, StoreAddress
-from resile.wire.views import GroupDirective
 
 ENDINGS = {
     Outcome.SUCCEEDED: EventKind.JOB_SUCCEEDED,
@@ -134,25 +133,6 @@ class EventRecord(msgspec.Struct, frozen=True, kw_only=True):
     group: str = ""
 
 
-class BoardRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """What the job's controller published, and what people asked of it."""
-
-    manifest: dict[str, Any] | None = None
-    status: JobStatus | None = None
-    notes_told: int = 0
-    """How many of the controller's decisions are among the events."""
-
-    wishes: dict[str, int] = msgspec.field(default_factory=dict)
-    """Sizes asked for, by role."""
-
-    suspend: bool | None = None
-    """Whether it is to be suspended, once somebody asked; until then its manifest counts."""
-
-    deleting: bool = False
-    created: float = 0.0
-    """Unix time of the first publication."""
-
-
 class DirectivesRecord(msgspec.Struct, frozen=True, kw_only=True):
     """What the job's controller published for groups other than the main one."""
 
@@ -160,7 +140,6 @@ class DirectivesRecord(msgspec.Struct, frozen=True, kw_only=True):
 
 
 JOB_KEY = "job"
-BOARD_KEY = "board"
 DIRECTIVES_KEY = "directives"
 ROUND_KEY = "round"
 NODE_PREFIX = "node/"
@@ -200,7 +179,6 @@ class Memory(GroupMemory, frozen=True, kw_only=True):
 
     groups: tuple[GroupMemory, ...] = ()
     events: tuple[EventRecord, ...] = ()
-    board: BoardRecord = BoardRecord()
     directives: DirectivesRecord = DirectivesRecord()
     shards: tuple[DatasetRecords, ...] = ()
 
@@ -220,7 +198,6 @@ def decode_memory(stored: Mapping[str, bytes]) -> Memory | None:
             for key in sorted(stored)
             if key.startswith(EVENT_PREFIX)
         ),
-        board=_decode_or(BoardRecord(), stored.get(BOARD_KEY)),
         directives=_decode_or(DirectivesRecord(), stored.get(DIRECTIVES_KEY)),
         shards=tuple(decode_shards(stored)),
     )

@@ -17,15 +17,16 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from resile.master.board import Board
+from resile.job.addresses import Addresses
 from resile.master.groups import Groups
 from resile.master.journal import Address, Instructions
 from resile.master.membership import Membership
-from resile.master.records import BoardRecord, EventRecord
+from resile.master.records import EventRecord
 from resile.master.reported import Reported
 from resile.master.shards import ShardBook
 from resile.master.stores import Store
 from resile.wire.clock import PULSE, RunningClock
+from resile.wire.directive import Directive
 from resile.wire.messages import (
     Fence,
     Fenced,
@@ -63,12 +64,13 @@ class MasterService:
         groups: Groups,
         store: Store,
         *,
-        board: BoardRecord | None = None,
         shards: ShardBook | None = None,
     ) -> None:
         self.groups = groups
         self.shards = shards or ShardBook(groups.journal)
-        self.board = Board(groups, board or BoardRecord())
+        self.addresses: Addresses | None = None
+        """Where nodes are found, as the controller said last. Not stored: it tells a master that
+        was started again everything anew."""
         self.peers: dict[Address, Peer] = {}
         self.emptied_at: float | None = time.monotonic()
         """Since when no node is in a group that is not over; None while there are some."""
@@ -148,6 +150,15 @@ class MasterService:
             news = self._news
             with contextlib.suppress(asyncio.TimeoutError):
                 await asyncio.wait_for(news.wait(), left)
+
+    async def follow(self, directive: Directive) -> None:
+        """Do as the job's controller wants. Returns once that is stored."""
+
+        def happen(now: float) -> None:
+            self.groups.follow(directive, now=now)
+            self.addresses = directive.addresses
+
+        await self.carry_out(happen)
 
     def leave(self) -> None:
         """This master goes: nobody is to wait for its news any more."""

@@ -11,8 +11,8 @@ from resile.wire.views import JobView, NodeView, RankView
 
 
 def views(service: MasterService) -> dict[str, JobView]:
-    """What there is to see of each group but the main one."""
-    return {group.name: view(service, group) for group in service.groups.others}
+    """The training of every group, by name; the main one's is empty."""
+    return {group.name: view(service, group) for group in service.groups}
 
 
 def view(service: MasterService, group: Membership | None = None) -> JobView:

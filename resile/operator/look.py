@@ -18,10 +18,9 @@ from resile.control.observed import INVALID_SPEC, Observed, ObservedNode
 from resile.control.orders import orders_for, unanswered_orders
 from resile.control.reconcile import reconcile
 from resile.job.addresses import Addresses, can_be_published
-from resile.job.compact import compact, published
+from resile.job.compact import compact
 from resile.job.events import EventKind
 from resile.job.node import LIVE
-from resile.job.outline import outline
 from resile.job.spec import ElasticJob
 from resile.job.status import AskVerb, ConditionType, JobStatus
 from resile.operator.addressing import Addressing
@@ -39,9 +38,8 @@ from resile.platform.kubernetes.kinds import ELASTIC_JOBS, KubeObject
 from resile.platform.kubernetes.labels import node_of
 from resile.platform.kubernetes.observing import observe_nodes
 from resile.platform.kubernetes.platform import ClusterPlatform
-from resile.platform.reports import group_directives, nodes_to_come, reports_in
+from resile.platform.reports import directive_for, reports_in
 from resile.platform.story import told_by
-from resile.wire.views import Publication
 
 __all__ = ["Look"]
 
@@ -99,7 +97,7 @@ class Look:
         addresses = self._addressing.addresses(status)
         await self._addressing.see_to(status, addresses)
         await self._act(decision, orders, status, addresses=addresses)
-        self._publish(status, addresses)
+        self._direct(status, addresses)
         return self._again(decision)
 
     # --- seeing -----------------------------------------------------------------------------
@@ -247,20 +245,19 @@ class Look:
             if known is None or known.message != refused.message:
                 self._means.teller.tell_job(self._raw, EventKind.INVALID_SPEC, refused.message)
 
-    def _publish(self, status: JobStatus, addresses: Addresses | None) -> None:
+    def _direct(self, status: JobStatus, addresses: Addresses | None) -> None:
         """Have the master told whom to expect."""
         line = self._memory.line
         if line is None:
             return
-        publication = Publication(
-            manifest=outline(self._job),
-            status=published(status),
-            wanted_nodes=nodes_to_come(self._job, status),
-            groups=group_directives(self._job, status),
-            holders=self._attending.holders(),
-            addresses=addresses if addresses and can_be_published(addresses) else None,
+        line.direct(
+            directive_for(
+                self._job,
+                status,
+                holders=self._attending.holders(),
+                addresses=addresses if addresses and can_be_published(addresses) else None,
+            )
         )
-        line.publish(publication)
 
     def _again(self, decision: Decision) -> float | None:
         delays = []

@@ -18,7 +18,6 @@ import aiohttp
 
 from resile.operator.beside import beside
 from resile.operator.election import LeaderElection
-from resile.operator.masterline import master_session
 from resile.operator.means import Means
 from resile.operator.metrics import OperatorMetrics
 from resile.operator.reconciler import Reconciler
@@ -33,6 +32,7 @@ from resile.platform.kubernetes.errors import KubeError
 from resile.platform.kubernetes.kinds import PODS
 from resile.platform.kubernetes.names import OPERATOR_LEASE
 from resile.wire.endpoint import Endpoint
+from resile.wire.http_client import master_session
 
 __all__ = ["NoImage", "OperatorOptions", "own_pod", "run_operator"]
 

@@ -14,22 +14,20 @@ import asyncio
 import logging
 import time
 from collections.abc import Awaitable, Callable
-from typing import Any, TypeVar
 
 import aiohttp
-import msgspec
 
-from resile.decoding import DecodeError, decode_json
 from resile.platform.kubernetes.job_secret import JobSecret
 from resile.wire.answer_size import answer_limit
 from resile.wire.client import Access
+from resile.wire.directive import Directive
 from resile.wire.endpoint import Endpoint
-from resile.wire.errors import WireError
+from resile.wire.errors import Unreachable, WireError
 from resile.wire.http_client import MasterHttpClient
 from resile.wire.rate import SpeechRate
-from resile.wire.views import EventView, JobPicture, JobView, Publication
+from resile.wire.views import EventView, JobPicture
 
-__all__ = ["MasterLine", "master_session"]
+__all__ = ["MasterLine"]
 
 log = logging.getLogger("resile.operator")
 
@@ -41,7 +39,7 @@ EVENTS_LIVE = 3600.0
 """Seconds for which Kubernetes keeps Events: of what happened before that nobody could know whether
 it was told."""
 
-PASSING = (aiohttp.ClientError, asyncio.TimeoutError, DecodeError, WireError)
+PASSING = (asyncio.TimeoutError, WireError)
 """What a master does that is away, or is being replaced."""
 
 EVENTS_AT_ONCE = 200
@@ -55,19 +53,6 @@ ANSWERS_PER_SECOND = 5.0
 ANSWERS_AT_ONCE = 50
 """An answer comes when something happened, or after seconds. A master that answers at once, again
 and again, must not keep the operator from other jobs."""
-
-T = TypeVar("T")
-
-
-def master_session() -> aiohttp.ClientSession:
-    """For all masters. Each is listened to on a connection of its own; nothing is decompressed and
-    no cookie is kept, because a master is as trustworthy as the job's own code."""
-    return aiohttp.ClientSession(
-        connector=aiohttp.TCPConnector(limit=0),
-        auto_decompress=False,
-        cookie_jar=aiohttp.DummyCookieJar(),
-        headers={"Accept-Encoding": "identity"},
-    )
 
 
 class MasterLine:
@@ -103,8 +88,8 @@ class MasterLine:
         self._moved = asyncio.Event()
         self._since = 0
         self._told_until = time.time() - EVENTS_LIVE
-        self._decided: Publication | None = None
-        self._published: Publication | None = None
+        self._decided: Directive | None = None
+        self._published: Directive | None = None
         self._to_tell = asyncio.Event()
         self._tasks = [
             asyncio.create_task(self._persist(turn)) for turn in (self._listen, self._inform)
@@ -115,7 +100,11 @@ class MasterLine:
         if endpoint != self._endpoint:
             self._endpoint = endpoint
             access = None if endpoint is None else Access(endpoint, self.secret.token, self._tls)
-            self._client = None if access is None else MasterHttpClient(self._session, access)
+            self._client = (
+                None
+                if access is None
+                else MasterHttpClient(self._session, access, timeout=ANSWER_TIMEOUT)
+            )
             self._since = 0
             self._published = None
             self._moved.set()
@@ -128,9 +117,9 @@ class MasterLine:
         except PASSING as error:
             log.debug("the master at %s does not answer: %s", self._endpoint, error)
 
-    def publish(self, publication: Publication) -> None:
+    def direct(self, directive: Directive) -> None:
         """Have the master told what was decided, as soon as it answers."""
-        self._decided = publication
+        self._decided = directive
         self._to_tell.set()
 
     async def close(self) -> None:
@@ -159,7 +148,7 @@ class MasterLine:
         await self._to_tell.wait()
         endpoint, decided = self._endpoint, self._decided
         if endpoint is not None and decided is not None and decided != self._published:
-            await self._ask("PUT", "/v1/job", dict[str, Any], body=decided)
+            await self._master().direct(decided)
             if endpoint == self._endpoint:
                 self._published = decided
         if (endpoint, decided) == (self._endpoint, self._decided):
@@ -176,10 +165,7 @@ class MasterLine:
     async def _hear(self) -> None:
         """Wait for something to happen, at most until the picture has to be looked at again."""
         endpoint = self._endpoint
-        query = {"since": str(self._since), "wait": f"{self._refresh:g}"}
-        events = await self._ask(
-            "GET", "/v1/events", list[EventView], query=query, patience=self._refresh
-        )
+        events = await self._master().events(since=self._since, wait=self._refresh)
         picture = await self._picture()
         if endpoint != self._endpoint:
             return
@@ -197,27 +183,11 @@ class MasterLine:
 
     async def _picture(self) -> JobPicture:
         """The training alone: the rest of what a master shows was told to it from here."""
-        seen = await self._ask("GET", "/v1/status", JobView)
+        seen = await self._master().status()
         return JobPicture(name=seen.job, phase=seen.phase, training=seen, seen=time.time())
 
-    async def _ask(
-        self,
-        method: str,
-        path: str,
-        kind: type[T],
-        *,
-        body: object = None,
-        query: dict[str, str] | None = None,
-        patience: float = 0.0,
-    ) -> T:
+    def _master(self) -> MasterHttpClient:
         if self._client is None:
-            raise aiohttp.ClientConnectionError("there is no master")
-        answer = await self._client.ask(
-            method,
-            path,
-            query=query,
-            body=None if body is None else msgspec.json.encode(body),
-            timeout=ANSWER_TIMEOUT + patience,
-            limit=answer_limit(self.most_nodes),
-        )
-        return decode_json(answer, kind)
+            raise Unreachable("there is no master")
+        self._client.limit = answer_limit(self.most_nodes)
+        return self._client

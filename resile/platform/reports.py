@@ -5,13 +5,15 @@ from __future__ import annotations
 from datetime import datetime, timezone
 
 from resile.control.observed import INVALID_SPEC, UNSCHEDULABLE, GroupReport
+from resile.job.addresses import Addresses
 from resile.job.node import LIVE, NodePhase
 from resile.job.spec import ElasticJob, JobSpec
 from resile.job.status import JobStatus
+from resile.wire.directive import Directive, GroupDirective
 from resile.wire.messages import Outcome
-from resile.wire.views import GroupDirective, JobPicture
+from resile.wire.views import JobPicture
 
-__all__ = ["group_directives", "nodes_to_come", "reports_in"]
+__all__ = ["directive_for", "group_directives", "nodes_to_come", "reports_in"]
 
 
 _LONGEST_REASON = 1024
@@ -58,6 +60,24 @@ def nodes_to_come(job: ElasticJob, status: JobStatus, *, group: str | None = Non
         and not (rank.phase is NodePhase.PENDING and rank.reason in _NOT_SOON)
     ]
     return len(coming)
+
+
+def directive_for(
+    job: ElasticJob,
+    status: JobStatus,
+    *,
+    holders: int | None = None,
+    addresses: Addresses | None = None,
+) -> Directive:
+    """What the job's master is told: whom to expect, and where nodes are found."""
+    return Directive(
+        elasticity=job.spec.elasticity(),
+        wanted_nodes=nodes_to_come(job, status),
+        groups=group_directives(job, status),
+        resting=job.spec.suspend,
+        holders=holders,
+        addresses=addresses,
+    )
 
 
 def group_directives(job: ElasticJob, status: JobStatus) -> dict[str, GroupDirective]:

@@ -27,8 +27,9 @@ from resile.job.addresses import (
     decode_addresses,
 )
 from resile.regular_files import read_regular_file
+from resile.system.loop_thread import run_in_thread
 from resile.wire.errors import WireError
-from resile.wire.inquiry import Inquiry
+from resile.wire.http_client import ask_addresses
 from resile.wire.shards_client import MASTER_VARIABLE, worker_access
 
 __all__ = ["AddressesError", "NoAddresses", "NotANode", "addresses"]
@@ -115,7 +116,7 @@ def _from_master(environment: Mapping[str, str]) -> Addresses:
     try:
         access = worker_access({**environment, MASTER_VARIABLE: master})
         assert access is not None  # because there is an endpoint
-        return Inquiry(access.endpoint, access.token, tls=access.tls).addresses()
+        return run_in_thread(ask_addresses(access))
     except (ValueError, WireError) as error:
         raise NoAddresses(f"the job's master gives no addresses: {error}") from None
 

@@ -128,6 +128,16 @@ class Doorkeeper:
                     connection.transport.abort()
 
 
+def unguarded_application() -> web.Application:
+    """An application without a token, for a socket that is guarded by other means."""
+
+    @web.middleware
+    async def answer(request: web.Request, handler: Handler) -> web.StreamResponse:
+        return await _answer(request, handler)
+
+    return web.Application(middlewares=[answer], client_max_size=LARGEST_REQUEST)
+
+
 def outstayed(
     silent_since: Mapping[web.RequestHandler, float], *, now: float, most: int
 ) -> Collection[web.RequestHandler]:
@@ -158,7 +168,7 @@ async def _answer(request: web.Request, handler: Handler) -> web.StreamResponse:
         raise
     except Exception:
         log.exception("a request for %r failed", request.path)
-        return web.json_response({"error": "the master made a mistake; see its log"}, status=500)
+        return web.json_response({"error": "internal error; see the log of the server"}, status=500)
 
 
 def _most_strangers() -> int:

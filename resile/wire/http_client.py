@@ -1,56 +1,146 @@
-"""Asking a master over HTTP from asyncio: both sides prove that they know the job's token first.
+"""The HTTP client to a job's master: both sides prove that they know the job's token first.
 
 A proof costs two more requests, so the nonce that comes with each answer is kept for the next
-question. A question with a body is never asked on the strength of an old proof: the master may have
-died, and somebody else may listen there by now.
+request. A request with a body is never sent on the strength of an old proof: the master may have
+died, and another program may listen there by now.
+
+Every refusal carries a sentence. Raises :class:`Unreachable` where nothing answers and
+:class:`RefusedByPeer` where the master refused, or what answers is not a master.
 """
 
 from __future__ import annotations
 
+import asyncio
+import os
+from collections.abc import Mapping
+from typing import Any, TypeVar
+
 import aiohttp
+import msgspec
 from yarl import URL
 
+from resile.decoding import DecodeError, decode_json
+from resile.job.addresses import Addresses
 from resile.wire.answer_size import LARGEST_ANSWER, TooLong
 from resile.wire.client import Access
 from resile.wire.digest import PROOF_PATH, Credentials
-from resile.wire.errors import UNPROVEN, UnprovenPeer
+from resile.wire.directive import Directive
+from resile.wire.endpoint import Endpoint
+from resile.wire.errors import UNPROVEN, RefusedByPeer, UnprovenPeer, Unreachable
+from resile.wire.views import EventView, JobView, Refusal
 
-__all__ = ["MasterHttpClient"]
+__all__ = [
+    "MasterHttpClient",
+    "ask_addresses",
+    "is_master",
+    "master_session",
+    "refusal_reason",
+    "why_unreachable",
+]
+
+ANSWER_TIMEOUT = 10.0
+"""Seconds. A master answers in milliseconds; one on a machine that swaps may take seconds."""
 
 SHORT = 64 * 1024
 """Bytes that an answer may have which says nothing but who answers."""
 
 
+T = TypeVar("T")
+
+
+def master_session() -> aiohttp.ClientSession:
+    """A session for any number of masters. Each is listened to on a connection of its own; nothing
+    is decompressed and no cookie is kept, because a master is as trustworthy as the job's own
+    code."""
+    return aiohttp.ClientSession(
+        connector=aiohttp.TCPConnector(limit=0),
+        auto_decompress=False,
+        cookie_jar=aiohttp.DummyCookieJar(),
+        headers={"Accept-Encoding": "identity"},
+    )
+
+
 class MasterHttpClient:
     """Asks one master. The session is the caller's, and may serve others too."""
 
-    def __init__(self, session: aiohttp.ClientSession, access: Access) -> None:
+    def __init__(
+        self,
+        session: aiohttp.ClientSession,
+        access: Access,
+        *,
+        timeout: float = ANSWER_TIMEOUT,
+    ) -> None:
         self._session = session
         self._access = access
+        self._timeout = timeout
+        self.limit = LARGEST_ANSWER
+        """Bytes that an answer may have."""
         self._proven: list[Credentials] = []
         """Those with a nonce left; as many as questions were under way at once."""
 
-    async def ask(
+    async def groups(self) -> dict[str, JobView]:
+        """Return the training of every group, by name; the main one's is empty."""
+        return await self._ask("GET", "/v1/groups", dict[str, JobView])
+
+    async def status(self) -> JobView:
+        """Return the training of the main group."""
+        return await self._ask("GET", "/v1/status", JobView)
+
+    async def direct(self, directive: Directive) -> None:
+        """Tell the master what the controller wants. Returns when that is stored."""
+        await self._ask("PUT", "/v1/directive", dict[str, Any], body=directive)
+
+    async def events(self, *, since: int = 0, wait: float = 0.0) -> list[EventView]:
+        """Return what happened after event ``since``; wait up to ``wait`` seconds for the first."""
+        query = {"since": str(since), "wait": f"{wait:g}"}
+        return await self._ask("GET", "/v1/events", list[EventView], query=query, wait=wait)
+
+    async def addresses(self) -> Addresses:
+        """Return where the job's nodes are found; refused while no addresses are known."""
+        return await self._ask("GET", "/v1/addresses", Addresses)
+
+    async def _ask(
+        self,
+        method: str,
+        path: str,
+        kind: type[T],
+        *,
+        body: object = None,
+        query: Mapping[str, str] | None = None,
+        wait: float = 0.0,
+    ) -> T:
+        content = None if body is None else msgspec.json.encode(body)
+        try:
+            answer = await self._request(
+                method, path, query=query, body=content, timeout=self._timeout + wait
+            )
+            return decode_json(answer, kind)
+        except (TooLong, DecodeError) as error:
+            raise RefusedByPeer(
+                f"what listens at {self._access.endpoint} gave no answer of a Resile master: "
+                f"{error}"
+            ) from None
+        except (aiohttp.ClientError, asyncio.TimeoutError, OSError) as error:
+            why = why_unreachable(error)
+            raise Unreachable(f"no master answers at {self._access.endpoint}: {why}") from None
+
+    async def _request(
         self,
         method: str,
         path: str,
         *,
-        query: dict[str, str] | None = None,
-        body: bytes | None = None,
+        query: Mapping[str, str] | None,
+        body: bytes | None,
         timeout: float,
-        limit: int = LARGEST_ANSWER,
     ) -> bytes:
-        """The answer's content. Raises :class:`UnprovenPeer`, :class:`TooLong` for more than
-        ``limit`` bytes or what is compressed, or what aiohttp raises. The session must not
-        decompress by itself."""
         url = URL(self._access.url(path)).with_query(query)
         credentials = self._proven.pop() if self._proven and body is None else None
         if credentials is not None:
-            answer = await self._send(method, url, credentials, timeout=timeout, limit=limit)
+            answer = await self._send(method, url, credentials, timeout=timeout)
             if answer is not None:
                 return answer
         credentials = await self._prove(timeout)
-        answer = await self._send(method, url, credentials, body=body, timeout=timeout, limit=limit)
+        answer = await self._send(method, url, credentials, body=body, timeout=timeout)
         if answer is None:
             raise UnprovenPeer(f"what listens at {self._access.endpoint} changed meanwhile")
         return answer
@@ -62,9 +152,12 @@ class MasterHttpClient:
         ) as answer:
             challenge = answer.headers.get("WWW-Authenticate")
             if answer.status != 401 or not credentials.challenged(challenge):
-                raise UnprovenPeer(f"what listens at {self._access.endpoint} is no Resile master")
+                where = self._access.endpoint
+                raise UnprovenPeer(f"what listens at {where} is no Resile master", final=True)
         if await self._send("GET", url, credentials, timeout=timeout, limit=SHORT) is None:
-            raise UnprovenPeer(f"the master at {self._access.endpoint} refused the token")
+            raise UnprovenPeer(
+                f"the master at {self._access.endpoint} refused the token", final=True
+            )
         return self._proven.pop()
 
     async def _send(
@@ -75,7 +168,7 @@ class MasterHttpClient:
         *,
         body: bytes | None = None,
         timeout: float,
-        limit: int,
+        limit: int | None = None,
     ) -> bytes | None:
         """The content of a proven answer; None if the nonce or the token was not accepted."""
         async with self._session.request(
@@ -90,25 +183,66 @@ class MasterHttpClient:
             if answer.status == 401:
                 return None
             if not credentials.proven_by(answer.headers.get("Authentication-Info")):
-                raise UnprovenPeer(f"what listens at {self._access.endpoint} {UNPROVEN}")
+                where = self._access.endpoint
+                raise UnprovenPeer(f"what listens at {where} {UNPROVEN}", final=True)
             self._proven.append(credentials)
-            answer.raise_for_status()
-            return await _read(answer, limit=limit)
+            content = await _read(answer, limit=self.limit if limit is None else limit)
+            if answer.status != 200:
+                raise RefusedByPeer(
+                    refusal_reason(content, answer.status), final=answer.status < 500
+                )
+            return content
 
 
 async def _read(answer: aiohttp.ClientResponse, *, limit: int) -> bytes:
     """The whole answer. Not decompressed, and no more of it than there may be."""
     if answer.headers.get("Content-Encoding", "identity") != "identity":
-        raise TooLong("its answer is compressed, which nobody asked for")
+        raise TooLong("it is compressed, which nobody asked for")
     pieces: list[bytes] = []
     length = 0
     async for piece in answer.content.iter_any():
         pieces.append(piece)
         length += len(piece)
         if length > limit:
-            raise TooLong(f"its answer is longer than {limit} bytes")
+            raise TooLong(f"it is longer than {limit} bytes")
     return b"".join(pieces)
 
 
 def _within(seconds: float) -> aiohttp.ClientTimeout:
     return aiohttp.ClientTimeout(total=seconds)
+
+
+async def ask_addresses(access: Access) -> Addresses:
+    """Return where the nodes of a job are found, asked of its master once."""
+    async with master_session() as session:
+        return await MasterHttpClient(session, access).addresses()
+
+
+async def is_master(endpoint: Endpoint, *, timeout: float = 2.0) -> bool:
+    """Return whether some job's master listens there; asking takes no token."""
+    url = Access(endpoint, token="").url(PROOF_PATH)
+    try:
+        async with (
+            master_session() as session,
+            session.get(url, timeout=_within(timeout), allow_redirects=False) as answer,
+        ):
+            return Credentials(token="").challenged(answer.headers.get("WWW-Authenticate"))
+    except (aiohttp.ClientError, asyncio.TimeoutError, OSError):
+        return False
+
+
+def refusal_reason(content: bytes, status: int) -> str:
+    """The sentence of a refusal."""
+    try:
+        return decode_json(content, Refusal).error
+    except DecodeError:
+        return content.decode(errors="replace").strip() or f"HTTP {status}"
+
+
+def why_unreachable(error: Exception) -> str:
+    """Why there was no answer, in a few words."""
+    if isinstance(error, (asyncio.TimeoutError, TimeoutError)):
+        return "it took too long"
+    if isinstance(error, OSError) and error.errno:
+        return os.strerror(error.errno)
+    return "it hung up"

@@ -1,4 +1,4 @@
-"""What a master's HTTP answers with, and what a controller tells it: JSON, for people and tools.
+"""What masters and `resile up` answer over HTTP: JSON, for people and tools.
 
 Fields are only ever added, with defaults, so that an older reader understands a newer master and
 a snapshot written last year can still be shown.
@@ -6,26 +6,21 @@ a snapshot written last year can still be shown.
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Any
 
 import msgspec
 
-from resile.job.addresses import Addresses
-from resile.job.elasticity import Elasticity
-from resile.job.limits import MOST_NODES
-from resile.job.status import DecisionNote, JobStatus
-from resile.wire.bounds import Moment, Name, Number
+from resile.job.status import JobStatus
+from resile.wire.bounds import Moment, Number
 from resile.wire.messages import FailureReport, Progress, Usage
 
 __all__ = [
     "EventView",
-    "GroupDirective",
     "JobPicture",
     "JobView",
     "LogFile",
     "NodePicture",
     "NodeView",
-    "Publication",
     "RankView",
     "Refusal",
     "Usage",
@@ -151,7 +146,7 @@ class NodePicture(_Camel, frozen=True, kw_only=True):
 
 
 class JobPicture(_Camel, frozen=True, kw_only=True):
-    """Everything there is to see of a job at one moment: ``GET /v1/job``."""
+    """Everything there is to see of a job at one moment: ``GET /v1/jobs/NAME`` of a `resile up`."""
 
     name: str
     phase: str
@@ -168,7 +163,7 @@ class JobPicture(_Camel, frozen=True, kw_only=True):
     """Sizes asked for by scale requests, by role."""
 
     suspend: bool | None = None
-    """Whether it is to be suspended, once somebody asked its master; else the manifest counts."""
+    """Whether it is to be suspended, once somebody asked; else the manifest counts."""
 
     deleting: bool = False
     created: Moment = 0.0
@@ -182,40 +177,8 @@ class JobPicture(_Camel, frozen=True, kw_only=True):
     """The training of every group but the main one, which is ``training``."""
 
 
-class GroupDirective(_Camel, frozen=True, kw_only=True):
-    """What a controller wants of one group that is not the main one."""
-
-    elasticity: Elasticity
-    wanted_nodes: Number | None = None
-    """How many nodes of it are on their way to the rendezvous or there; None: nobody knows."""
-
-
-class Publication(_Camel, frozen=True, kw_only=True):
-    """What a controller tells the master: ``PUT /v1/job``."""
-
-    manifest: dict[str, Any]
-    status: JobStatus
-    wanted_nodes: Number | None = None
-    """How many nodes are on their way to the rendezvous or there; None: nobody knows."""
-
-    holders: Number | None = None
-    """How many nodes run that were there before this master: they may hold what it does not know.
-    None: nobody counts them."""
-
-    first_note: Number = 0
-    """The number of the first of ``notes``, counted over the job's life: what was told is known."""
-
-    notes: tuple[DecisionNote, ...] = ()
-    addresses: Addresses | None = None
-    """Where the job's nodes are found; None if no role has ports."""
-    groups: Annotated[dict[Name, GroupDirective], msgspec.Meta(max_length=MOST_NODES)] = (
-        msgspec.field(default_factory=dict)
-    )
-    """By name, for every group but the main one: that one follows from the manifest."""
-
-
 class LogFile(msgspec.Struct, frozen=True, kw_only=True):
-    """One node's output: ``GET /v1/logs``."""
+    """One node's output."""
 
     node: str
     size: int

@@ -12,6 +12,7 @@ when it is back.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import dataclasses
 import logging
 import time
@@ -27,20 +28,26 @@ from resile.control.observed import GroupReport, MasterState, Observed, Observed
 from resile.control.policy import Policy
 from resile.control.reconcile import reconcile
 from resile.job.addresses import Addresses, has_addresses
+from resile.job.events import EventKind
 from resile.job.spec import ElasticJob
 from resile.job.status import DecisionNote, JobPhase, JobStatus
 from resile.platform.local.addressing import LocalAddressing
+from resile.platform.local.history import JobHistory, MasterEvents
 from resile.platform.local.jobfolder import JobFolder
-from resile.platform.reports import group_directives, nodes_to_come, reports_in
+from resile.platform.local.requests import RequestBook
+from resile.platform.reports import directive_for, reports_in
 from resile.platform.story import told_by
 from resile.wire.errors import RefusedByPeer, Unreachable, WireError
-from resile.wire.inquiry import Inquiry
+from resile.wire.http_client import MasterHttpClient
 from resile.wire.picture import draw_picture
-from resile.wire.views import JobPicture, Publication
+from resile.wire.views import EventView, JobPicture, Usage
 
 __all__ = ["Ending", "LocalController", "Platform"]
 
 log = logging.getLogger("resile.up")
+
+MAIN = ""
+"""The name of the main group on the wire."""
 
 MASTER_PATIENCE = 10.0
 """A killed master is back within a second. Longer, and nodes have to be looked after without it."""
@@ -51,6 +58,11 @@ ONE_MACHINE = Policy(hosts_avoided=0)
 ASK_AGAIN = 0.05
 UNPUBLISHED = timedelta(seconds=0.5)
 """How soon a status that the master did not take is told again."""
+
+
+_ENDINGS = frozenset(
+    kind.value for kind in (EventKind.JOB_SUCCEEDED, EventKind.JOB_FAILED, EventKind.JOB_STOPPED)
+)
 
 
 class Ending(Enum):
@@ -83,29 +95,53 @@ class LocalController:
         job: ElasticJob,
         *,
         platform: Platform,
-        inquiry: Inquiry,
+        master: MasterHttpClient,
         folder: JobFolder,
+        history: JobHistory,
         environments: Mapping[str, Mapping[str, str]],
     ) -> None:
         """``environments``: what the nodes of each role are told besides the manifest's."""
         self._given = self._job = job
         self._platform = platform
-        self._inquiry = inquiry
+        self._master_client = master
         self._folder = folder
+        self._history = history
+        self._master_events = MasterEvents(master, history, changed=self.look)
+        self.requests = RequestBook(job, folder, over=self._is_over, changed=self._requested)
         self._environments = environments
         self._manifest: dict[str, Any] = msgspec.to_builtins(job)
         self._addressing = LocalAddressing(folder) if has_addresses(job.spec) else None
         self._addresses: Addresses | None = None
         self._news = asyncio.Event()
         self._status = JobStatus()
-        self._notes: list[DecisionNote] = []
-        """All of the job's life, so that each has a number."""
-        self._told = 0
         self._published: JobStatus | None = None
         self._seen = JobPicture(name=job.metadata.name, phase="")
         self._reports: dict[str, GroupReport] = {}
         self._master = MasterState(ready=False)
         self._created = time.time()
+        self.usage: dict[str, Usage] = {}
+        """What each node, by name, uses at the moment."""
+
+    async def follow_master(self) -> None:
+        """Take the master's events into the history as they happen, until cancelled."""
+        await self._master_events.follow()
+
+    async def finish_history(self) -> None:
+        """Take the last events of a master that is about to be stopped."""
+        with contextlib.suppress(WireError):
+            await self._master_events.catch_up()
+
+    async def live_picture(self) -> JobPicture:
+        """The job as it is now, its training asked of the master; as last seen if that is away."""
+        with contextlib.suppress(WireError):
+            self._seen = await self._ask_training()
+        return self.picture()
+
+    async def _ask_training(self) -> JobPicture:
+        groups = await self._master_client.groups()
+        main = groups.pop(MAIN, None)
+        name = self._job.metadata.name
+        return JobPicture(name=name, phase="", training=main, groups=groups, seen=time.time())
 
     def look(self) -> None:
         """Something may have changed."""
@@ -138,7 +174,8 @@ class LocalController:
         deadline = time.monotonic() + MASTER_PATIENCE
         while True:
             try:
-                self._seen = await asyncio.to_thread(self._inquiry.picture)
+                self._seen = await self._ask_training()
+                await self._master_events.catch_up()
             except WireError as error:
                 if time.monotonic() > deadline:
                     log.warning("going on without the master: %s", error)
@@ -147,7 +184,7 @@ class LocalController:
                 await asyncio.sleep(ASK_AGAIN)
             else:
                 self._reports = {**reports_in(self._seen, self._job.spec), **self._reports}
-                self._heed(self._seen.suspend)
+                self._heed(self.requests.current.suspend)
                 self._master = MasterState(ready=True)
                 return
 
@@ -164,18 +201,38 @@ class LocalController:
             nodes=nodes,
             reports=self._reports,
             master=self._master,
-            wanted=self._seen.wishes,
-            deleting=self._seen.deleting,
+            wanted=self.requests.current.sizes,
+            deleting=self.requests.current.deleting,
         )
         return reconcile(self._job, self._status, observed, _now(), policy=ONE_MACHINE)
 
     def _write_down(self, decision: Decision) -> None:
         if decision.status == self._status:
             return
-        self._notes += decision.notes
-        self._notes += told_by(self._status, decision.status, now=_now())
+        notes = [*decision.notes, *told_by(self._status, decision.status, now=_now())]
         self._status = decision.status
         self._folder.write_picture(self.picture())
+        self._history.append(self._event(note) for note in notes if not self._is_known(note))
+
+    def _is_known(self, note: DecisionNote) -> bool:
+        """Whether the master told of the job's end itself."""
+        return note.reason in _ENDINGS and self._job.spec.main_group in self._reports
+
+    def _event(self, note: DecisionNote) -> EventView:
+        return self._new_event(note.reason, note.sentence, at=note.time.timestamp())
+
+    def _is_over(self) -> bool:
+        return self._status.finished or self._job.spec.main_group in self._reports
+
+    def _requested(self, kind: EventKind, text: str) -> None:
+        """A user's request was stored."""
+        self._history.append([self._new_event(kind.value, text, at=time.time())])
+        self.look()
+
+    def _new_event(self, kind: str, text: str, *, at: float) -> EventView:
+        training = self._seen.training
+        number = 0 if training is None else training.round
+        return EventView(seq=0, time=at, kind=kind, text=text, round=number)
 
     def _address(self, decision: Decision) -> None:
         """Have addresses for all nodes there are to be, before one of them is started."""
@@ -190,9 +247,11 @@ class LocalController:
             status=self._status,
             training=self._seen.training,
             manifest=self._manifest,
-            wishes=self._seen.wishes,
-            suspend=self._seen.suspend,
-            deleting=self._seen.deleting,
+            groups=self._seen.groups,
+            usage=self.usage,
+            wishes=self.requests.current.sizes,
+            suspend=self.requests.current.suspend,
+            deleting=self.requests.current.deleting,
             created=self._created,
             now=time.time(),
         )
@@ -211,27 +270,19 @@ class LocalController:
         """Tell the master, if there is anything new; what it does not take is told again."""
         if self._published == self._status:
             return
-        publication = Publication(
-            manifest=self._manifest,
-            status=self._status,
-            wanted_nodes=nodes_to_come(self._job, self._status),
-            groups=group_directives(self._job, self._status),
-            first_note=self._told,
-            notes=tuple(self._notes[self._told :]),
-            addresses=self._addresses,
-        )
+        status = self._status
+        directive = directive_for(self._job, status, addresses=self._addresses)
         try:
-            await asyncio.to_thread(self._inquiry.publish, publication)
+            await self._master_client.direct(directive)
         except Unreachable as error:
             log.debug("the master is away: %s", error)
             return
         except RefusedByPeer as error:
             log.warning("the master did not take the job's status: %s", error)
-        self._published = publication.status
-        self._told += len(publication.notes)
+        self._published = status
 
     def _ending(self, decision: Decision) -> Ending | None:
-        if self._seen.deleting:
+        if self.requests.current.deleting:
             return Ending.DELETED if decision.removable else None
         busy = self._status.asks or any(node.live for node in self._platform.observe())
         if not self._status.finished or busy:

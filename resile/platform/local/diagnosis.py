@@ -23,8 +23,9 @@ from resile.checkpoint.room import find_room, gibibytes
 from resile.platform.finding import Finding, Level
 from resile.platform.local.capacity import CPU, MEMORY, Capacity
 from resile.platform.local.cgroup import open_homes, remove
+from resile.system.loop_thread import run_in_thread
 from resile.wire.endpoint import Endpoint, is_this_machine
-from resile.wire.inquiry import is_master
+from resile.wire.http_client import is_master
 from resile.wire.statedir import state_home
 
 __all__ = ["diagnose_machine"]
@@ -224,7 +225,7 @@ def _port(endpoint: Endpoint) -> Finding:
             advice = "give --rdzv-endpoint an address of this machine and a port that it may use"
             found = f"{endpoint} cannot be listened at: {error.strerror}"
             return _finding(check, found, level=Level.WARNING, advice=advice)
-    if is_master(endpoint):
+    if run_in_thread(is_master(endpoint)):
         return _finding(check, f"a Resile master listens at {endpoint}")
     advice = "something else listens there; give `resile run` another --rdzv-endpoint HOST:PORT"
     return _finding(check, f"{endpoint} is in use", level=Level.WARNING, advice=advice)

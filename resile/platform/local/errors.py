@@ -6,6 +6,7 @@
     ├── CapacityError       --capacity cannot be read; a user's mistake
     ├── NotLinuxError       this machine is not Linux; a user's mistake
     ├── NoCgroupError       a memory cgroup was insisted on, and this machine has none to give
+    ├── ApiPortUnusable     --api-port cannot be listened at
     └── NoPortError         all ports of this machine are in use
 
 A node that cannot be started is no exception: it is reported, like any other end of a node.

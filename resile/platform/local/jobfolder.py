@@ -1,7 +1,8 @@
 """A job's folder on this machine: what `resile up` writes, and what every other command finds.
 
-``<state_home>/jobs/<name>`` holds the token, the master's endpoint, store and log, the nodes' logs,
-the last picture of the job (``job.json``, written before anything in it is acted on) and its story
+``<state_home>/jobs/<name>`` holds the token, the socket of the job's API (``api.sock``), the
+master's store and log, the nodes' logs, the last picture of the job (``job.json``, written before
+anything in it is acted on), what users asked for (``requests.json``) and its events
 (``events.jsonl``). It stays when the job is over, until `resile delete` or the next `up` of that
 name. ``ledger`` and ``ports.json`` outlive that, too: the next `up` may go on with the training of
 the last one, and its nodes are found at the same ports. ``addresses.json`` tells the nodes of a job
@@ -27,21 +28,21 @@ import msgspec
 
 from resile.decoding import DecodeError, decode_json
 from resile.ledger.lines import ENDING
+from resile.platform.local.api_socket import SOCKET
 from resile.platform.local.ports import PortBook, read_ports
 from resile.regular_files import read_end, read_regular_file
 from resile.system.file_locks import is_locked
-from resile.wire.auth import AuthError, new_token, read_token, write_private
-from resile.wire.endpoint import Endpoint, EndpointError, parse_endpoint
-from resile.wire.inquiry import Inquiry
+from resile.wire.auth import new_token, write_private
 from resile.wire.logfiles import list_logs, read_piece
 from resile.wire.statedir import RUN_FILES, state_home
 from resile.wire.views import EventView, JobPicture, LogFile
 
-__all__ = ["FolderUnusable", "JobFolder", "JobFolderError", "JobRunning", "all_jobs"]
+__all__ = ["FolderUnusable", "JobFolder", "JobFolderError", "JobRunning", "Requests", "all_jobs"]
 
 OWN_FILES = (
     *RUN_FILES,
-    *("endpoint", "job.json", "job.json.new", "events.jsonl"),
+    *("endpoint", "job.json", "job.json.new", "events.jsonl"),  # endpoint: of earlier versions
+    *(SOCKET, "requests.json", "requests.json.new"),
     *("addresses.json", "addresses.json.new"),
 )
 """All that lies in a job's folder beside the lock, the logs, the ledger and the ports."""
@@ -50,7 +51,7 @@ PORT_FILES = ("ports.json", "ports.json.new")
 PORTS_LOCK = "ports.lock"
 """Beside the jobs' folders: held by whoever chooses ports."""
 
-LARGEST_ENDPOINT = 4096
+LARGEST_REQUESTS = 1 << 20
 LARGEST_PICTURE = 64 << 20
 LONGEST_STORY = 16 << 20
 """Bytes that are read of each: a job of 10,000 nodes needs a tenth of that."""
@@ -74,6 +75,18 @@ class FolderUnusable(JobFolderError):
     """The folder cannot be made, read or written."""
 
 
+class Requests(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """What users asked of a job: ``requests.json``."""
+
+    sizes: dict[str, int] = msgspec.field(default_factory=dict)
+    """By role."""
+
+    suspend: bool | None = None
+    """Whether it is to be suspended, once somebody asked; until then its manifest counts."""
+
+    deleting: bool = False
+
+
 class JobFolder:
     """The folder of one job. Reading it needs nothing; writing it needs :meth:`hold`."""
 
@@ -87,7 +100,7 @@ class JobFolder:
         self.addresses = self.path / "addresses.json"
         self._picture = self.path / "job.json"
         self._events = self.path / "events.jsonl"
-        self._endpoint = self.path / "endpoint"
+        self._requests = self.path / "requests.json"
         self._lock = self.path / "up.lock"
 
     # --- reading ----------------------------------------------------------------------------
@@ -99,15 +112,6 @@ class JobFolder:
     def running(self) -> bool:
         """Whether an `up` holds the job."""
         return is_locked(self._lock)
-
-    def inquiry(self) -> Inquiry | None:
-        """How to ask the job's master; None before it listened for the first time."""
-        try:
-            written = read_regular_file(self._endpoint, limit=LARGEST_ENDPOINT)
-            endpoint = parse_endpoint(written.decode())
-            return Inquiry(endpoint, read_token(self.token_file))
-        except (OSError, UnicodeDecodeError, EndpointError, AuthError):
-            return None
 
     def picture(self) -> JobPicture | None:
         """The job as it was last written down; None if it came to nothing."""
@@ -124,6 +128,19 @@ class JobFolder:
         except OSError:
             return []
         return [event for line in lines if (event := _event(line)) and event.seq > since]
+
+    def requests(self) -> Requests:
+        """What users asked of the job; nothing if that cannot be read."""
+        try:
+            return decode_json(read_regular_file(self._requests, limit=LARGEST_REQUESTS), Requests)
+        except (OSError, DecodeError):
+            return Requests()
+
+    def requests_of_a_killed_up(self) -> Requests:
+        """What users asked of the last `up` of this job if it was killed; nothing if it ended."""
+        picture = self.picture()
+        ended = picture is None or picture.ended or (picture.status and picture.status.finished)
+        return Requests() if ended else self.requests()
 
     def log_files(self) -> list[LogFile]:
         """Whose output there is."""
@@ -159,14 +176,13 @@ class JobFolder:
             write_private(self.token_file, token)
         return token
 
-    def write_endpoint(self, endpoint: Endpoint) -> None:
-        """Say where the master listens."""
-        with self.usable():
-            self._endpoint.write_text(f"{endpoint}\n")
-
     def write_picture(self, picture: JobPicture) -> None:
         """Replace the picture; a reader sees the old or the new one, never a part."""
         self._replace(self._picture, msgspec.json.encode(picture))
+
+    def write_requests(self, requests: Requests) -> None:
+        """Replace what users asked for; it is on the disk when this returns."""
+        self._replace(self._requests, msgspec.json.encode(requests), sync=True)
 
     def write_addresses(self, text: bytes) -> None:
         """Replace the nodes' addresses, in the same way."""
@@ -201,10 +217,14 @@ class JobFolder:
         for name in OWN_FILES:
             (self.path / name).unlink(missing_ok=True)
 
-    def _replace(self, file: Path, content: bytes) -> None:
+    def _replace(self, file: Path, content: bytes, *, sync: bool = False) -> None:
         draft = file.with_name(f"{file.name}.new")
         with self.usable():
-            draft.write_bytes(content)
+            with open(draft, "wb") as written:
+                written.write(content)
+                if sync:
+                    written.flush()
+                    os.fsync(written.fileno())
             draft.replace(file)
 
     @contextlib.contextmanager

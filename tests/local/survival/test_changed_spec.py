@@ -7,9 +7,10 @@ from typing import Any
 
 import msgspec
 
+from resile.job.manifest import job_from_data
 from resile.job.status import JobPhase, JobStatus
+from resile.platform.reports import directive_for
 from resile.wire.launching import KEPT_VARIABLE
-from resile.wire.views import Publication
 from tests.local.jobs import Job
 from tests.local.wire.masters import TOKEN, running_master
 
@@ -36,8 +37,8 @@ def test_a_shorter_lease_reaches_agents_before_it_is_held_against_them(
                 **{KEPT_VARIABLE: "1"},
             )
         first = job.trains(world=2)
-        told = Publication(manifest=manifest(1.0), status=JobStatus(phase=JobPhase.RUNNING))
-        code, answer = master.ask("/v1/job", method="PUT", body=msgspec.json.encode(told))
+        told = directive_for(job_from_data(manifest(1.0)), JobStatus(phase=JobPhase.RUNNING))
+        code, answer = master.ask("/v1/directive", method="PUT", body=msgspec.json.encode(told))
         assert code == 200, answer
         job.goes_on(steps=400)  # of two ranks, each of which takes 0.02 s: longer than two leases
         assert "lease=1.0" in master.log

@@ -90,9 +90,7 @@ def test_workers_wait_until_servers_are_ready_and_find_them(machine: Machine) ->
     assert {one.host for each in known.roles.values() for one in each} == {"127.0.0.1"}
     assert len({one.ports["rpc"] for one in known.of("ps")}) == 2
     assert all(one.ports == {} for one in known.of("worker"))
-    inquiry = machine.job("ctr").inquiry()
-    assert inquiry is not None
-    assert inquiry.addresses() == known
+    assert machine.addresses_at_master("ctr") == known
     job.finish()
 
 
@@ -149,9 +147,8 @@ def test_a_role_that_is_scaled_is_seen_in_the_file_and_a_master_that_was_killed_
     os.kill(machine.master_pid(), signal.SIGKILL)
 
     def told_again() -> bool:
-        inquiry = machine.job("ctr").inquiry()
         try:
-            return inquiry is not None and inquiry.addresses() == two
+            return machine.addresses_at_master("ctr") == two
         except Exception:
             return False
 

@@ -20,8 +20,15 @@ import msgspec
 import psutil
 import pytest
 
+from resile.client.up_client import UpClient
+from resile.job.addresses import Addresses
 from resile.platform.local.jobfolder import JobFolder
+from resile.system.loop_thread import run_in_thread
+from resile.wire.auth import read_token
+from resile.wire.client import Access
+from resile.wire.endpoint import Endpoint
 from resile.wire.errors import WireError
+from resile.wire.http_client import ask_addresses
 from tests.local.commands import Command, wait_for
 from tests.warm_commands import resile_command
 
@@ -124,14 +131,12 @@ class Machine:
         return JobFolder(name)
 
     def picture(self, name: str) -> dict[str, Any]:
-        """The job as its master shows it; empty while there is none."""
-        inquiry = self.job(name).inquiry()
-        if inquiry is None:
-            return {}
+        """The job as its `up` shows it; empty while there is none."""
         try:
-            drawn: dict[str, Any] = msgspec.to_builtins(inquiry.picture())
+            seen = run_in_thread(UpClient(self.job(name)).picture())
         except WireError:
             return {}
+        drawn: dict[str, Any] = msgspec.to_builtins(seen)
         return drawn
 
     def nodes(self, name: str) -> list[dict[str, Any]]:
@@ -186,6 +191,16 @@ class Machine:
         found = [p.pid for p in self.processes() if "master" in p.cmdline()]
         assert len(found) == 1, found
         return found[0]
+
+    def addresses_at_master(self, name: str) -> Addresses:
+        """Where the nodes are found, asked of the job's master."""
+        (port,) = {
+            connection.laddr.port
+            for connection in psutil.Process(self.master_pid()).net_connections()
+            if connection.status == psutil.CONN_LISTEN
+        }
+        token = read_token(self.job(name).token_file)
+        return run_in_thread(ask_addresses(Access(Endpoint("127.0.0.1", port), token)))
 
     def has_nothing_left(self) -> None:
         """Wait until nothing with this home runs."""

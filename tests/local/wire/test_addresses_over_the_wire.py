@@ -9,15 +9,17 @@ import pytest
 
 import resile
 from resile.job.addresses import Addresses, NodeAddress
-from resile.job.status import JobStatus
+from resile.job.elasticity import Elasticity
 from resile.platform.kubernetes.certificates import issue_certificate
 from resile.platform.kubernetes.job_secret import JobSecret
+from resile.system.loop_thread import run_in_thread
 from resile.train.addresses import NoAddresses
 from resile.wire.auth import client_tls
+from resile.wire.client import Access
+from resile.wire.directive import Directive
 from resile.wire.endpoint import Endpoint
 from resile.wire.errors import RefusedByPeer
-from resile.wire.inquiry import Inquiry
-from resile.wire.views import Publication
+from resile.wire.http_client import MasterHttpClient, ask_addresses, master_session
 from tests.local.wire.masters import TOKEN, MasterProcess, running_master
 
 ADDRESSES = Addresses(
@@ -25,16 +27,12 @@ ADDRESSES = Addresses(
     job="ctr",
     roles={"ps": (NodeAddress(rank=0, host="127.0.0.1", ports={"rpc": 7000}),)},
 )
-PUBLICATION = Publication(
-    manifest={
-        "apiVersion": "resile.dev/v1alpha1",
-        "kind": "ElasticJob",
-        "metadata": {"name": "ctr"},
-        "spec": {"roles": {"ps": {"command": ["serve"], "ports": {"rpc": 7000}}}},
-    },
-    status=JobStatus(),
-    addresses=ADDRESSES,
-)
+DIRECTIVE = Directive(elasticity=Elasticity(), addresses=ADDRESSES)
+
+
+async def direct(access: Access) -> None:
+    async with master_session() as session:
+        await MasterHttpClient(session, access).direct(DIRECTIVE)
 
 
 @pytest.fixture(params=[False, True], ids=["plain", "tls"])
@@ -67,11 +65,11 @@ def test_a_program_without_a_file_asks_its_master(
     monkeypatch.setenv("RESILE_TOKEN", TOKEN)
     if secret.authority:
         monkeypatch.setenv("RESILE_MASTER_CA", secret.authority)
-    inquiry = Inquiry(endpoint, TOKEN, tls=client_tls(secret.authority or None))
-    with pytest.raises(RefusedByPeer, match="nobody has published addresses"):
-        inquiry.addresses()
-    with pytest.raises(NoAddresses, match="nobody has published addresses"):
+    access = Access(endpoint, TOKEN, client_tls(secret.authority or None))
+    with pytest.raises(RefusedByPeer, match="no addresses of this job's nodes are known"):
+        run_in_thread(ask_addresses(access))
+    with pytest.raises(NoAddresses, match="no addresses of this job's nodes are known"):
         resile.addresses()
-    inquiry.publish(PUBLICATION)
-    assert inquiry.addresses() == ADDRESSES
+    run_in_thread(direct(access))
+    assert run_in_thread(ask_addresses(access)) == ADDRESSES
     assert resile.addresses() == ADDRESSES

@@ -90,24 +90,26 @@ async def test_a_huge_body_is_not_read(master: MasterProcess) -> None:
     assert answer.startswith(b"HTTP/1.1 401 ")
 
 
-DEEP = b'{"manifest":' + b'{"a":' * 50_000
+DEEP = b'{"groups":' + b'{"a":' * 50_000
 
 
 @pytest.mark.parametrize(
     ("path", "method", "body", "status"),
     [
-        ("/v1/job", "PUT", DEEP, 400),
-        ("/v1/job", "PUT", b"[" * 100_000, 400),
-        ("/v1/job", "PUT", b"\xff\xfe", 400),
-        ("/v1/job", "PUT", bytes(2 * 1024 * 1024), 413),
-        ("/v1/scale", "POST", b"", 400),
-        ("/v1/scale", "POST", b'{"worker": "four"}', 400),
-        ("/v1/scale", "POST", b'{"worker": 1e400}', 400),
-        ("/v1/scale", "POST", b'{"worker": 99999999999999999999999999}', 409),
+        ("/v1/directive", "PUT", DEEP, 400),
+        ("/v1/directive", "PUT", b"[" * 100_000, 400),
+        ("/v1/directive", "PUT", b"\xff\xfe", 400),
+        ("/v1/directive", "PUT", bytes(2 * 1024 * 1024), 413),
+        ("/v1/directive", "PUT", b"", 400),
+        ("/v1/directive", "PUT", b'{"elasticity": {"min_nodes": "four"}}', 400),
+        ("/v1/directive", "PUT", b'{"elasticity": {"lease": 1e400}}', 400),
+        ("/v1/directive", "PUT", b'{"elasticity": {}, "holders": 99999999999999999999}', 400),
+        ("/v1/job", "GET", None, 404),
+        ("/v1/scale", "POST", b"{}", 404),
     ],
 )
 def test_a_body_that_makes_no_sense_is_an_error_of_the_asker(
-    master: MasterProcess, path: str, method: str, body: bytes, status: int
+    master: MasterProcess, path: str, method: str, body: bytes | None, status: int
 ) -> None:
     code, answer = master.ask(path, method=method, body=body)
     assert code == status

@@ -14,20 +14,23 @@ from contextlib import contextmanager
 import aiohttp
 import pytest
 
+from resile.job.elasticity import Elasticity
 from resile.wire.client import Access, connect
 from resile.wire.digest import Credentials, Verifier
+from resile.wire.directive import Directive, GroupDirective
 from resile.wire.endpoint import Endpoint
 from resile.wire.errors import RefusedByPeer, UnprovenPeer, WireError
-from resile.wire.http_client import MasterHttpClient
-from resile.wire.inquiry import Inquiry
+from resile.wire.http_client import MasterHttpClient, master_session
 from resile.wire.link import Link
 from resile.wire.messages import FromMaster
-from resile.wire.views import Publication
 from tests.local.commands import wait_for
 from tests.local.wire.masters import TOKEN, MasterProcess, running_master
 from tests.local.wire.pretend import hello, is_served
 
-SECRET_BODY = {"kind": "a manifest that is nobody's business"}
+SECRET = Directive(
+    elasticity=Elasticity(),
+    groups={"that is nobody's business": GroupDirective(elasticity=Elasticity())},
+)
 
 
 class Squatter(http.server.BaseHTTPRequestHandler):
@@ -77,18 +80,12 @@ async def agent(access: Access) -> None:
     await connect(access)
 
 
-async def command(access: Access) -> None:
-    publication = Publication(manifest=SECRET_BODY, status={})
-    await asyncio.to_thread(Inquiry(access.endpoint, access.token).publish, publication)
+async def controller(access: Access) -> None:
+    async with master_session() as session:
+        await MasterHttpClient(session, access).direct(SECRET)
 
 
-async def operator(access: Access) -> None:
-    async with aiohttp.ClientSession() as session:
-        client = MasterHttpClient(session, access)
-        await client.ask("PUT", "/v1/job", body=str(SECRET_BODY).encode(), timeout=10)
-
-
-@pytest.mark.parametrize("ask", [agent, command, operator])
+@pytest.mark.parametrize("ask", [agent, controller])
 @pytest.mark.parametrize("claims", [True, False])
 async def test_a_squatter_on_the_masters_port_learns_nothing(ask, claims: bool) -> None:
     with squatter(claims=claims) as (endpoint, heard):
@@ -102,19 +99,18 @@ async def test_a_squatter_on_the_masters_port_learns_nothing(ask, claims: bool) 
 
 async def test_a_master_takes_the_place_of_a_squatter_it_never_was(master: MasterProcess) -> None:
     access = Access(master.endpoint, TOKEN)
-    picture = await asyncio.to_thread(Inquiry(access.endpoint, TOKEN).picture)
-    assert picture.training is not None
-    async with aiohttp.ClientSession() as session:
+    async with master_session() as session:
         client = MasterHttpClient(session, access)
         for _ in range(3):
-            assert b"phase" in await client.ask("GET", "/v1/status", timeout=10)
+            assert (await client.status()).phase
+        assert set(await client.groups()) == {""}
     connection = await connect(access)
     await connection.close()
 
 
 async def test_a_wrong_token_is_refused_to_every_client(master: MasterProcess) -> None:
     wrong = Access(master.endpoint, "not-the-token-of-this-job")
-    for ask in (agent, command, operator):
+    for ask in (agent, controller):
         with pytest.raises(RefusedByPeer, match="token"):
             await ask(wrong)
     await is_served(master)

@@ -14,12 +14,10 @@ from msgspec.structs import replace
 
 from resile.decoding import DecodeError
 from resile.job import compact as module
-from resile.job.compact import LISTED, SHOWN, compact, packed, published, unpacked
+from resile.job.compact import LISTED, SHOWN, compact, packed, unpacked
 from resile.job.exits import ExitCause
-from resile.job.limits import LARGEST_MANIFEST, MOST_NODES, MOST_ROLES
-from resile.job.manifest import job_from_data
+from resile.job.limits import MOST_NODES, MOST_ROLES
 from resile.job.node import Node, NodePhase
-from resile.job.outline import outline
 from resile.job.role import NodeResources
 from resile.job.status import (
     Ask,
@@ -120,7 +118,6 @@ def test_the_worst_status_of_the_largest_job_fits(phase: NodePhase, host: int) -
     assert len(msgspec.json.encode(written)) < STATUS_AT_MOST
     assert unpacked(msgspec.json.decode(msgspec.json.encode(written), type=JobStatus)) == status
     assert compact(status) == status
-    assert len(msgspec.json.encode(published(status))) < LARGEST_REQUEST - 2 * LARGEST_MANIFEST
 
 
 def test_of_a_large_job_only_nodes_that_are_not_well_are_listed() -> None:
@@ -161,37 +158,3 @@ def test_nothing_is_unpacked_beyond_a_limit(monkeypatch: pytest.MonkeyPatch) -> 
     bomb = base64.b64encode(zlib.compress(b" " * 10**6)).decode()
     with pytest.raises(DecodeError, match="too large"):
         unpacked(JobStatus(packed=bomb))
-
-
-def test_an_outline_has_the_sizes_and_patience_of_its_job_and_nothing_else() -> None:
-    role = {
-        "replicas": {"min": 1, "max": 4, "wanted": 2},
-        "script": "secret.py",
-        "args": ["secret"],
-        "env": {"A": "secret"},
-        "image": "secret",
-        "template": {"spec": {"containers": [{"name": "secret"}]}},
-    }
-    described = job_from_data(
-        {
-            "apiVersion": "resile.dev/v1alpha1",
-            "kind": "ElasticJob",
-            "metadata": {"name": "train", "annotations": {"a": "secret"}},
-            "spec": {
-                "roles": {"worker": role, "ps": {"image": "secret", "replicas": 2}},
-                "maxRestarts": 9,
-                "rendezvous": {"leaseSeconds": 7},
-                "success": {"roles": ["ps"]},
-                "suspend": True,
-            },
-        }
-    )
-    told = outline(described)
-    assert "secret" not in msgspec.json.encode(told).decode()
-    known = job_from_data(told)
-    assert known.spec.elasticity() == described.spec.elasticity()
-    assert known.spec.training_roles() == described.spec.training_roles()
-    assert known.spec.success_roles() == described.spec.success_roles()
-    assert known.spec.suspend
-    for name, one in described.spec.roles.items():
-        assert known.spec.roles[name].size == one.size

@@ -13,11 +13,12 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from resile.operator.masterline import EVENTS_AT_ONCE, MasterLine, master_session
+from resile.operator.masterline import EVENTS_AT_ONCE, MasterLine
 from resile.platform.kubernetes.job_secret import JobSecret
 from resile.wire.answer_size import answer_limit
 from resile.wire.doorkeeper import Doorkeeper
 from resile.wire.endpoint import Endpoint
+from resile.wire.http_client import master_session
 from resile.wire.views import EventView
 
 VIEW: dict[str, Any] = {

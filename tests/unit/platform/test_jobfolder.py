@@ -8,8 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from resile.platform.local.jobfolder import FolderUnusable, JobFolder, JobRunning, all_jobs
-from resile.wire.endpoint import Endpoint
+from resile.platform.local.jobfolder import (
+    FolderUnusable,
+    JobFolder,
+    JobRunning,
+    Requests,
+    all_jobs,
+)
 from resile.wire.views import EventView, JobPicture
 from tests.unit.checkpoint.damages import DAMAGES
 
@@ -59,7 +64,7 @@ def test_a_new_job_finds_nothing_of_the_old_one() -> None:
     folder = JobFolder("train")
     with folder.hold():
         folder.begin()
-        folder.write_endpoint(Endpoint("127.0.0.1", 1))
+        folder.write_requests(Requests(sizes={"worker": 2}))
         folder.write_picture(JobPicture(name="train", phase="Running"))
         folder.append_events([event(1)])
         (folder.logs / "train-worker-0.log").write_text("x")
@@ -67,7 +72,7 @@ def test_a_new_job_finds_nothing_of_the_old_one() -> None:
     assert folder.picture() is None
     assert folder.events() == []
     assert folder.log_files() == []
-    assert folder.inquiry() is None
+    assert folder.requests() == Requests()
 
 
 def test_a_line_that_a_crash_cut_off_is_left_out() -> None:
@@ -120,15 +125,15 @@ def test_a_damaged_file_of_a_job_is_passed_over(damage: str) -> None:
     folder = JobFolder("train")
     with folder.hold():
         folder.begin()
-        folder.write_endpoint(Endpoint("127.0.0.1", 1))
+        folder.write_requests(Requests(sizes={"worker": 2}))
         folder.write_picture(JobPicture(name="train", phase="Running"))
         folder.append_events([event(1), event(2), event(3)])
-    for name in ("job.json", "events.jsonl", "endpoint"):
+    for name in ("job.json", "events.jsonl", "requests.json"):
         DAMAGES[damage](folder.path / name)
     # A flipped byte may lie in a word that no reader needs.
     assert folder.picture() in (None, JobPicture(name="train", phase="Running"))
     assert {one.seq for one in folder.events()} <= {1, 3}
-    assert folder.inquiry() is None
+    assert folder.requests() in (Requests(), Requests(sizes={"worker": 2}))
 
 
 def test_a_damaged_line_of_the_story_costs_that_line_only() -> None:

@@ -1,7 +1,7 @@
 """A whole job on this machine, from its folder to its end: what `resile up` runs.
 
-A master as a child process, a platform that runs the nodes, and the controller between them; the
-story is written down as it is told. However the job ends (by itself, deleted from elsewhere, or
+A master as a child process, a platform that runs the nodes, the controller between them, and the
+job API for everybody else. However the job ends (by itself, deleted from elsewhere, or
 interrupted), the nodes are ended first, then the last picture is taken, then the master goes.
 Should this process be killed, the kernel and the nodes' wardens end everything else.
 """
@@ -9,32 +9,36 @@ Should this process be killed, the kernel and the nodes' wardens end everything 
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import os
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
 
+from resile.job.events import EventKind
 from resile.job.spec import ElasticJob
 from resile.ledger import FOLDER_VARIABLE
+from resile.platform.local.api import serving_port, serving_socket
 from resile.platform.local.capacity import Capacity
 from resile.platform.local.controller import Ending, LocalController
+from resile.platform.local.history import JobHistory
 from resile.platform.local.jobfolder import JobFolder
 from resile.platform.local.masterprocess import MasterProcess
-from resile.platform.local.newsreader import NewsReader
 from resile.platform.local.platform import LocalPlatform
+from resile.platform.local.requests import RequestBook
 from resile.platform.local.usagemeter import UsageMeter
 from resile.platform.rendezvous import node_environments
 from resile.wire.auth import TOKEN_FILE_VARIABLE, TOKEN_VARIABLE
+from resile.wire.client import Access
 from resile.wire.endpoint import Endpoint
-from resile.wire.errors import WireError
-from resile.wire.inquiry import Inquiry
+from resile.wire.http_client import MasterHttpClient, master_session
 from resile.wire.picture import ended_picture
 from resile.wire.views import EventView, JobPicture
 
 __all__ = ["JobRunner"]
 
 USAGE_INTERVAL = 2.0
-"""How often the master is told what nodes use: often enough to watch, too seldom to cost."""
+"""Seconds between two measurements of what nodes use: often enough to watch, too seldom to
+cost."""
 
 
 class JobRunner:
@@ -47,11 +51,17 @@ class JobRunner:
         folder: JobFolder,
         capacity: Capacity,
         tell: Callable[[list[EventView]], None],
+        api_port: int | None = None,
     ) -> None:
-        """``folder`` must be held. ``tell`` hears of everything that happens."""
+        """``folder`` must be held. ``tell`` is called with everything that happens. ``api_port``:
+        serve the job API at this loopback port, too; 0: any free one."""
         self._job = job
         self._folder = folder
-        self._tell = tell
+        self._api_port = api_port
+        self.name = job.metadata.name
+        self.logs = folder.logs
+        self.history = JobHistory(folder, tell)
+        self._earlier = folder.requests_of_a_killed_up()
         self._token = folder.begin()
         token_file = {TOKEN_FILE_VARIABLE: str(folder.token_file)}
         self._master = MasterProcess(
@@ -67,7 +77,6 @@ class JobRunner:
             environment=token_file,
         )
         self._controller: LocalController | None = None
-        self._inquiry: Inquiry | None = None
         self._interrupted = asyncio.Event()
         self._impatient = asyncio.Event()
 
@@ -75,53 +84,78 @@ class JobRunner:
         """End the job: cleanly the first time, at once the second."""
         (self._impatient if self._interrupted.is_set() else self._interrupted).set()
 
-    async def picture(self) -> JobPicture | None:
-        """The job as it is now; None before there is anything to see."""
-        if self._inquiry is None or self._controller is None:
-            return None
-        try:
-            return await asyncio.to_thread(self._inquiry.picture)
-        except WireError:
-            return self._controller.picture()
+    @property
+    def requests(self) -> RequestBook:
+        """What users ask of it."""
+        return self._running_controller().requests
+
+    async def picture(self) -> JobPicture:
+        """The job as it is now; all but empty before it begins."""
+        if self._controller is None:
+            return JobPicture(name=self.name, phase="")
+        return await self._controller.live_picture()
 
     async def run(self) -> Ending:
         """Run the job to its end. Raises MasterFailed when its master cannot be had."""
         try:
             endpoint = await self._master.start()
-            self._folder.write_endpoint(endpoint)
-            return await self._with_master(endpoint)
+            async with master_session() as session:
+                access = Access(endpoint, self._token)
+                return await self._with_master(endpoint, MasterHttpClient(session, access))
         finally:
             await self._master.stop()
 
-    async def _with_master(self, endpoint: Endpoint) -> Ending:
-        self._inquiry = Inquiry(endpoint, self._token)
-        self._controller = LocalController(
+    async def _with_master(self, endpoint: Endpoint, master: MasterHttpClient) -> Ending:
+        controller = self._controller = LocalController(
             self._job,
             platform=self._platform,
-            inquiry=self._inquiry,
+            master=master,
             folder=self._folder,
+            history=self.history,
             environments=self._environments(endpoint),
         )
-        news = NewsReader(self._inquiry, self._heard)
-        news.start()
-        keeping = asyncio.create_task(self._master.keep(restarted=self._controller.tell_again))
-        measuring = asyncio.create_task(self._tell_usage(self._inquiry))
-        end = Ending.FAILED
-        try:
-            end = await self._until_over(keeping)
-        finally:
-            measuring.cancel()
-            await self._end_nodes()
-            await news.catch_up()
-            await self._leave_picture(end)
-            keeping.cancel()
-            await asyncio.gather(keeping, measuring, return_exceptions=True)
+        controller.requests.restore(self._earlier)
+        async with self._serving():
+            keeping = asyncio.create_task(self._master.keep(restarted=controller.tell_again))
+            beside = [
+                asyncio.create_task(controller.follow_master()),
+                asyncio.create_task(self._measure(controller)),
+            ]
+            end = Ending.FAILED
+            try:
+                end = await self._until_over(controller, keeping)
+            finally:
+                await self._end_nodes()
+                await _cancel(beside)
+                await controller.finish_history()
+                self._folder.write_picture(
+                    ended_picture(await controller.live_picture(), end.value)
+                )
+                await _cancel([keeping])
         return end
 
-    async def _until_over(self, keeping: asyncio.Task[None]) -> Ending:
+    @asynccontextmanager
+    async def _serving(self) -> AsyncIterator[None]:
+        """Serve the job API within the block."""
+        async with AsyncExitStack() as stack:
+            with self._folder.usable():
+                await stack.enter_async_context(serving_socket(self, self._folder.path))
+            if self._api_port is not None:
+                port = await stack.enter_async_context(
+                    serving_port(self, self._api_port, token=self._token)
+                )
+                text = f"the job API listens at http://127.0.0.1:{port}"
+                kind = EventKind.API_LISTENING.value
+                self.history.append([EventView(seq=0, time=time.time(), kind=kind, text=text)])
+            yield
+
+    def _running_controller(self) -> LocalController:
         if self._controller is None:
             raise RuntimeError("the job was not started")
-        controlling = asyncio.create_task(self._controller.run())
+        return self._controller
+
+    async def _until_over(self, controller: LocalController, keeping: asyncio.Task[None]) -> Ending:
+        controlling = asyncio.create_task(controller.run())
         interrupted = asyncio.create_task(self._interrupted.wait())
         waits: list[asyncio.Task[Ending] | asyncio.Task[None] | asyncio.Task[bool]] = [
             controlling,
@@ -152,23 +186,11 @@ class JobRunner:
             await self._platform.close(grace=0)
         await closing
 
-    async def _leave_picture(self, end: Ending) -> None:
-        picture = await self.picture()
-        if picture is not None:
-            self._folder.write_picture(ended_picture(picture, end.value))
-
-    def _heard(self, events: list[EventView]) -> None:
-        if self._controller is not None:
-            self._controller.look()
-        self._folder.append_events(events)
-        self._tell(events)
-
-    async def _tell_usage(self, inquiry: Inquiry) -> None:
+    async def _measure(self, controller: LocalController) -> None:
         meter = UsageMeter(self._platform)
         while True:
             await asyncio.sleep(USAGE_INTERVAL)
-            with contextlib.suppress(WireError):
-                await asyncio.to_thread(inquiry.tell_usage, meter.read(time.monotonic()))
+            controller.usage = meter.read(time.monotonic())
 
     def _environments(self, endpoint: Endpoint) -> dict[str, dict[str, str]]:
         return node_environments(
@@ -177,6 +199,12 @@ class JobRunner:
             master=endpoint,
             ledger=None if FOLDER_VARIABLE in os.environ else self._folder.ledger.absolute(),
         )
+
+
+async def _cancel(tasks: Sequence[asyncio.Task[None]]) -> None:
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
 
 
 def _without_token(environment: Mapping[str, str]) -> dict[str, str]:
