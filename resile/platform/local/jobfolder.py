@@ -1,7 +1,7 @@
 """A job's folder on this machine: what `resile up` writes, and what every other command finds.
 
 ``<state_home>/jobs/<name>`` holds the token, the socket of the job's API (``api.sock``), the
-master's store and log, the nodes' logs, the last picture of the job (``job.json``, written before
+master's endpoint, store and log, the nodes' logs, the last picture of the job (``job.json``, written before
 anything in it is acted on), what users asked for (``requests.json``) and its events
 (``events.jsonl``). It stays when the job is over, until `resile delete` or the next `up` of that
 name. ``ledger`` and ``ports.json`` outlive that, too: the next `up` may go on with the training of
@@ -33,6 +33,7 @@ from resile.platform.local.ports import PortBook, read_ports
 from resile.regular_files import read_end, read_regular_file
 from resile.system.file_locks import is_locked
 from resile.wire.auth import new_token, write_private
+from resile.wire.endpoint import Endpoint
 from resile.wire.logfiles import list_logs, read_piece
 from resile.wire.statedir import RUN_FILES, state_home
 from resile.wire.views import EventView, JobPicture, LogFile
@@ -41,7 +42,7 @@ __all__ = ["FolderUnusable", "JobFolder", "JobFolderError", "JobRunning", "Reque
 
 OWN_FILES = (
     *RUN_FILES,
-    *("endpoint", "job.json", "job.json.new", "events.jsonl"),  # endpoint: of earlier versions
+    *("endpoint", "job.json", "job.json.new", "events.jsonl"),
     *(SOCKET, "requests.json", "requests.json.new"),
     *("addresses.json", "addresses.json.new"),
 )
@@ -101,6 +102,7 @@ class JobFolder:
         self._picture = self.path / "job.json"
         self._events = self.path / "events.jsonl"
         self._requests = self.path / "requests.json"
+        self._endpoint = self.path / "endpoint"
         self._lock = self.path / "up.lock"
 
     # --- reading ----------------------------------------------------------------------------
@@ -175,6 +177,11 @@ class JobFolder:
             self.logs.mkdir(mode=0o700, exist_ok=True)
             write_private(self.token_file, token)
         return token
+
+    def write_endpoint(self, endpoint: Endpoint) -> None:
+        """Say where the master listens, for tools that read its metrics."""
+        with self.usable():
+            self._endpoint.write_text(f"{endpoint}\n")
 
     def write_picture(self, picture: JobPicture) -> None:
         """Replace the picture; a reader sees the old or the new one, never a part."""

@@ -99,6 +99,7 @@ class JobRunner:
         """Run the job to its end. Raises MasterFailed when its master cannot be had."""
         try:
             endpoint = await self._master.start()
+            self._folder.write_endpoint(endpoint)
             async with master_session() as session:
                 access = Access(endpoint, self._token)
                 return await self._with_master(endpoint, MasterHttpClient(session, access))
