@@ -29,6 +29,7 @@ COMMANDS = {
     "get": ("resile.cli.get", "Print a job's manifest with its status."),
     "data": ("resile.cli.data", "Prove that each sample was trained exactly once."),
     "delete": ("resile.cli.delete", "End a job and forget it."),
+    "token": ("resile.cli.token", "Print a job's token, for tools that ask its HTTP API."),
     "ckpt": ("resile.cli.ckpt", "List, check, prune and export checkpoints."),
     "prestop": ("resile.cli.prestop", "Hook before a pod stops: have its training saved."),
     "poststart": ("resile.cli.poststart", "Hook after a pod's start: note when it was."),

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Callable, Mapping
 from typing import Protocol, TypeAlias
 
+from resile.wire.auth import Scope
 from resile.wire.views import EventView, JobPicture, NodePicture
 
 __all__ = [
@@ -130,6 +131,9 @@ class Job(Protocol):
         """After :meth:`delete`: return whether nothing of it is left; ``wait`` until it is so.
 
         ``warn`` is called once with what holds it up, should that take long."""
+
+    async def token(self, scope: Scope) -> str:
+        """Return the job's token of that scope, for its HTTP API."""
 
     async def aclose(self) -> None:
         """Close connections."""

@@ -34,6 +34,7 @@ from resile.job.naming import role_in
 from resile.job.spec import ElasticJob
 from resile.job.status import JobPhase
 from resile.platform.local.jobfolder import JobFolder, JobRunning, all_jobs
+from resile.wire.auth import AuthError, Scope, Tokens, read_token
 from resile.wire.errors import RefusedByPeer, Unreachable
 from resile.wire.logfiles import PIECE
 from resile.wire.picture import ended_picture
@@ -194,6 +195,13 @@ class LocalJob:
             return False
         await self._forget()
         return True
+
+    async def token(self, scope: Scope) -> str:
+        """Return the job's token of that scope."""
+        try:
+            return Tokens(read_token(self.folder.token_file)).by_scope[scope]
+        except AuthError as error:
+            raise InvalidState(str(error)) from None
 
     async def aclose(self) -> None:
         """Do nothing: no connection is kept."""

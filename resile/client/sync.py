@@ -14,6 +14,7 @@ from resile.client.cluster.cluster import Cluster
 from resile.client.find import find_job as find_job_async
 from resile.client.job import Batch, Job, NodeFilter, Warn, all_nodes, no_warning
 from resile.system.loop_thread import LoopThread
+from resile.wire.auth import Scope
 from resile.wire.views import EventView, JobPicture, NodePicture
 
 if TYPE_CHECKING:
@@ -151,6 +152,10 @@ class SyncJob:
     def gone(self, *, wait: bool, warn: Warn = no_warning) -> bool:
         """After :meth:`delete`: return whether nothing of it is left; ``wait`` until it is so."""
         return self.call(self.job.gone(wait=wait, warn=warn))
+
+    def token(self, scope: Scope) -> str:
+        """Return the job's token of that scope, for its HTTP API."""
+        return self.call(self.job.token(scope))
 
 
 class SyncClusterJob(SyncJob):

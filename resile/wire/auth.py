@@ -1,6 +1,9 @@
-"""Who may talk to a job's master: one secret token a job, and TLS when a certificate is given.
+"""Access to a job: one secret token, a second one that can only read, and TLS when a certificate is
+given.
 
-Both sides prove that they know the token without sending it (``digest.py``). It is never taken from
+The job's token has the scope write, which is everything. The read token is derived from it, so that
+there is nothing more to store or distribute, and the job's token cannot be found from it. Both
+sides prove that they know the token without sending it (``digest.py``). It is never taken from
 the command line, which every user of a machine can read: it comes from a file, from the
 environment, or is made here and kept in a file that only its owner can read.
 """
@@ -12,6 +15,8 @@ import os
 import secrets
 import ssl
 import stat
+from base64 import urlsafe_b64encode
+from enum import Enum
 from pathlib import Path
 
 TOKEN_VARIABLE = "RESILE_TOKEN"
@@ -21,9 +26,28 @@ AUTHORITY_VARIABLE = "RESILE_MASTER_CA"
 
 SHORTEST_TOKEN = 16
 
+READ_LABEL = b"resile read token, version 1"
+"""What a read token is derived with. Tokens that were handed out depend on it."""
+
 
 class AuthError(ValueError):
     """The user's token or certificate cannot be used."""
+
+
+class Scope(Enum):
+    """What a token allows."""
+
+    READ = "read"
+    """Look: status, events, logs, metrics."""
+
+    WRITE = "write"
+    """Everything: change and delete the job, join it as a node."""
+
+
+def read_token_of(token: str) -> str:
+    """The token with the scope read that belongs to a job's token."""
+    derived = hmac.digest(token.encode(), READ_LABEL, "sha256")
+    return urlsafe_b64encode(derived).decode().rstrip("=")
 
 
 def new_token() -> str:
@@ -102,11 +126,23 @@ def write_private(path: Path, text: str) -> None:
         file.write(text + "\n")
 
 
-def authorized(header: str | None, token: str) -> bool:
-    """Whether a request's header is the token itself; takes the same time for every wrong one."""
-    # aiohttp hands on bytes that are no UTF-8 as surrogates; they are a wrong token, no fault.
-    given = (header or "").encode(errors="surrogateescape")
-    return hmac.compare_digest(given, f"Bearer {token}".encode())
+class Tokens:
+    """The tokens of one job, by their scopes."""
+
+    def __init__(self, token: str) -> None:
+        self.by_scope = {Scope.WRITE: token, Scope.READ: read_token_of(token)}
+
+    def bearer(self, header: str | None) -> Scope | None:
+        """The scope of a request whose header is a token itself; takes the same time for every
+        wrong one."""
+        # aiohttp hands on bytes that are no UTF-8 as surrogates; they are a wrong token, no fault.
+        given = (header or "").encode(errors="surrogateescape")
+        right = [
+            scope
+            for scope, token in self.by_scope.items()
+            if hmac.compare_digest(given, f"Bearer {token}".encode())
+        ]
+        return right[0] if right else None
 
 
 def server_tls(certificate: str | None, key: str | None) -> ssl.SSLContext | None:

@@ -195,6 +195,9 @@ def _refusal(error: aiohttp.WSServerHandshakeError, endpoint: Endpoint) -> Unpro
         )
         reason = f"the master at {endpoint} refused the token: it belongs to another job"
         return UnprovenPeer(reason, final=not stale)
+    if error.status == 403:
+        reason = f"the master at {endpoint} refused the token: it has the scope read, not write"
+        return UnprovenPeer(reason, final=True)
     return _no_master(error.status, endpoint)
 
 

@@ -22,6 +22,8 @@ from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Callable
 from urllib.request import parse_http_list
 
+from resile.wire.auth import Scope, Tokens
+
 __all__ = ["PROOF_PATH", "Credentials", "Verifier"]
 
 PROOF_PATH = "/v1/proof"
@@ -48,7 +50,8 @@ class Verifier:
     """
 
     def __init__(self, token: str, *, clock: Callable[[], float] = time.monotonic) -> None:
-        self._token = token
+        """``token``: the job's; the read token that belongs to it is accepted, too."""
+        self._tokens = Tokens(token).by_scope
         self._clock = clock
         self._key = secrets.token_bytes(32)
         self._used: dict[str, float] = {}
@@ -61,13 +64,18 @@ class Verifier:
             f'nonce="{self._new_nonce()}"{again}'
         )
 
-    def verify(self, header: str, *, method: str, uri: str) -> bool:
-        """Whether an ``Authorization`` header was made with the token, for this very request."""
+    def verify(self, header: str, *, method: str, uri: str) -> Scope | None:
+        """The scope of the token that an ``Authorization`` header was made with, for this very
+        request; None if it was made with no token of this job."""
         said = _parameters(header)
         if said.get("username") != USER or said.get("uri") != uri:
-            return False
-        expected = _response(self._token, said, f"{method}:{uri}")
-        return _same(said.get("response", ""), expected)
+            return None
+        right = [
+            scope
+            for scope, token in self._tokens.items()
+            if _same(said.get("response", ""), _response(token, said, f"{method}:{uri}"))
+        ]
+        return right[0] if right else None
 
     def spend(self, header: str) -> bool:
         """Use up the nonce of a verified header; False if it is unknown, expired or used."""
@@ -79,10 +87,10 @@ class Verifier:
         self._used[nonce] = expires
         return True
 
-    def proof(self, header: str) -> str:
-        """The ``Authentication-Info`` header that answers a verified one."""
+    def proof(self, header: str, scope: Scope = Scope.WRITE) -> str:
+        """The ``Authentication-Info`` header that answers one verified to be of that scope."""
         said = _parameters(header)
-        code = _response(self._token, said, f":{said['uri']}")
+        code = _response(self._tokens[scope], said, f":{said['uri']}")
         return f'qop=auth, rspauth="{code}", nextnonce="{self._new_nonce()}"'
 
     def _new_nonce(self) -> str:

@@ -1,7 +1,8 @@
 """Who gets in: proof of the job's token on every request, no room for connections that say nothing.
 
 Clients of ours prove that they know the token without sending it (``digest.py``). A bearer token is
-accepted as well, for tools that know nothing else, such as Prometheus.
+accepted as well, for tools that know nothing else, such as Prometheus. A job's read token may look
+and no more: what changes something, and an agent's connection, needs the job's own token.
 
 Only a request that has proven it may take its time. Everybody else is a stranger: a
 connection without a complete request, one that is between two requests, one whose token was wrong.
@@ -21,7 +22,7 @@ from collections.abc import Collection, Mapping
 from aiohttp import web
 from aiohttp.typedefs import Handler
 
-from resile.wire.auth import authorized
+from resile.wire.auth import Scope, Tokens
 from resile.wire.digest import PROOF_PATH, Verifier
 
 log = logging.getLogger("resile.master")
@@ -36,6 +37,9 @@ STRANGERS_SHARE = 0.5
 
 OPEN_PATHS = frozenset({"/healthz"})
 """What may be asked without a token: that somebody is alive says nothing about the job."""
+
+READING = frozenset({"GET", "HEAD"})
+"""Methods that change nothing."""
 
 LARGEST_REQUEST = 1024 * 1024
 
@@ -53,7 +57,7 @@ class Doorkeeper:
     """Guards one application. Make the application and its runner here, and run :meth:`sweep`."""
 
     def __init__(self, token: str) -> None:
-        self._token = token
+        self._tokens = Tokens(token)
         self._verifier = Verifier(token)
         self._served: set[web.RequestHandler] = set()
         self._silent_since: dict[web.RequestHandler, float] = {}
@@ -85,16 +89,17 @@ class Doorkeeper:
         header = request.headers.get("Authorization")
         if header is None:
             return self._challenge()
-        if authorized(header, self._token):
-            return None
-        if not self._verifier.verify(header, method=request.method, uri=request.raw_path):
+        if scope := self._tokens.bearer(header):
+            return _beyond(scope, request)
+        scope = self._verifier.verify(header, method=request.method, uri=request.raw_path)
+        if scope is None:
             refusal = self._challenge()
             refusal.force_close()
             return refusal
         if not self._verifier.spend(header):
             return self._challenge(stale=True)
-        request[PROOF] = self._verifier.proof(header)
-        return None
+        request[PROOF] = self._verifier.proof(header, scope)
+        return _beyond(scope, request)
 
     def _challenge(self, *, stale: bool = False) -> web.Response:
         headers = {"WWW-Authenticate": self._verifier.challenge(stale=stale)}
@@ -146,6 +151,20 @@ def outstayed(
     surplus = by_age[: max(0, len(by_age) - most)]
     late = [c for c in by_age if now - silent_since[c] > SILENT_TIMEOUT]
     return late if len(late) > len(surplus) else surplus
+
+
+def _beyond(scope: Scope, request: web.Request) -> web.Response | None:
+    """The refusal of a request that the token's scope does not allow; None if it does.
+
+    A WebSocket begins as a GET, but its agent takes part in the job."""
+    reads = request.method in READING and "Upgrade" not in request.headers
+    if scope is Scope.WRITE or reads:
+        return None
+    sentence = (
+        f"this token has the scope {Scope.READ.value}; {request.method} {request.path} needs the "
+        f"job's token, which has the scope {Scope.WRITE.value}"
+    )
+    return web.json_response({"error": sentence}, status=403)
 
 
 async def _prove(request: web.Request, response: web.StreamResponse) -> None:

@@ -22,10 +22,13 @@ from resile.client.cluster.retry import TIMEOUT, retry_unavailable
 from resile.client.cluster.startup_progress import StartupProgress, master_line, startup_progress
 from resile.client.errors import InvalidState, NoSuchJob
 from resile.client.job import DELETED, Batch, NodeFilter, Warn, all_nodes, no_warning
+from resile.job.naming import token_secret_name
 from resile.job.spec import ElasticJob
 from resile.platform.kubernetes.errors import Conflict, Forbidden, NotFound
-from resile.platform.kubernetes.kinds import ELASTIC_JOBS, KubeObject, key_of
+from resile.platform.kubernetes.job_secret import read_secret
+from resile.platform.kubernetes.kinds import ELASTIC_JOBS, SECRETS, KubeObject, key_of
 from resile.platform.kubernetes.labels import MASTER, NODE
+from resile.wire.auth import Scope, Tokens
 from resile.wire.picture import ended_picture
 from resile.wire.views import EventView, JobPicture, NodePicture
 
@@ -216,6 +219,16 @@ class ClusterJob:
                 warn(left)
             await asyncio.sleep(POLL)
         return wait
+
+    async def token(self, scope: Scope) -> str:
+        """Return the job's token of that scope; takes the right to read its Secret."""
+        job = await self._steerable("asked for its token")
+        name = token_secret_name(job)
+        found = await self._cluster.client.get(SECRETS, name, self.namespace)
+        try:
+            return Tokens(read_secret(found).token).by_scope[scope]
+        except ValueError as error:
+            raise InvalidState(f"the Secret {name} cannot be used: {error}") from None
 
     async def aclose(self) -> None:
         """Close connections to the cluster."""

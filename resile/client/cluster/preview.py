@@ -40,7 +40,7 @@ def preview(job: ElasticJob) -> list[KubeObject]:
         return objects
     variables = node_variables(job)
     objects += [
-        attendants.job_secret(job, uid=UNKNOWN_UID, secret=_secret(job)),
+        _secret(job),
         attendants.master_service(job, uid=UNKNOWN_UID),
         attendants.nodes_service(job, uid=UNKNOWN_UID),
         *_group(job),
@@ -74,10 +74,11 @@ def _rank_service(job: ElasticJob, order: StartNode) -> list[KubeObject]:
     return [attendants.rank_service(job, name=name, role=role, rank=rank, uid=UNKNOWN_UID)]
 
 
-def _secret(job: ElasticJob) -> JobSecret:
-    """Without what is secret."""
+def _secret(job: ElasticJob) -> KubeObject:
+    """The Secret, without what is secret."""
     made = (REDACTED,) * 3 if job.spec.master.tls else ()
-    return JobSecret(REDACTED, *made)
+    secret = attendants.job_secret(job, uid=UNKNOWN_UID, secret=JobSecret(REDACTED, *made))
+    return {**secret, "stringData": dict.fromkeys(secret["stringData"], REDACTED)}
 
 
 def _group(job: ElasticJob) -> list[KubeObject]:

@@ -14,11 +14,21 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from resile.wire.auth import AuthError, client_tls
+from resile.wire.auth import AuthError, client_tls, read_token_of
 
-__all__ = ["AUTHORITY_KEY", "CERTIFICATE_KEY", "KEY_KEY", "TOKEN_KEY", "JobSecret", "read_secret"]
+__all__ = [
+    "AUTHORITY_KEY",
+    "CERTIFICATE_KEY",
+    "KEY_KEY",
+    "READ_TOKEN_KEY",
+    "TOKEN_KEY",
+    "JobSecret",
+    "read_secret",
+]
 
 TOKEN_KEY = "token"
+READ_TOKEN_KEY = "read-token"
+"""Derived from the token, to be mounted alone; Secrets of earlier versions have none."""
 AUTHORITY_KEY = "ca.crt"
 CERTIFICATE_KEY = "tls.crt"
 KEY_KEY = "tls.key"
@@ -43,6 +53,7 @@ class JobSecret:
         """As the Secret holds it."""
         held = {
             TOKEN_KEY: self.token,
+            READ_TOKEN_KEY: read_token_of(self.token),
             AUTHORITY_KEY: self.authority,
             CERTIFICATE_KEY: self.certificate,
             KEY_KEY: self.key,

@@ -1,8 +1,8 @@
 """A job's folder on this machine: what `resile up` writes, and what every other command finds.
 
 ``<state_home>/jobs/<name>`` holds the token, the socket of the job's API (``api.sock``), the
-master's endpoint, store and log, the nodes' logs, the last picture of the job (``job.json``, written before
-anything in it is acted on), what users asked for (``requests.json``) and its events
+master's endpoint, store and log, the nodes' logs, the last picture of the job (``job.json``,
+written before anything in it is acted on), what users asked for (``requests.json``) and its events
 (``events.jsonl``). It stays when the job is over, until `resile delete` or the next `up` of that
 name. ``ledger`` and ``ports.json`` outlive that, too: the next `up` may go on with the training of
 the last one, and its nodes are found at the same ports. ``addresses.json`` tells the nodes of a job

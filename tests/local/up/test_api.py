@@ -10,6 +10,7 @@ import re
 import signal
 import socket
 import stat
+import urllib.request
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -27,6 +28,7 @@ from resile.platform.local.api_socket import SOCKET, socket_address
 from resile.platform.local.history import JobHistory
 from resile.platform.local.jobfolder import JobFolder
 from resile.platform.local.requests import RequestBook
+from resile.wire.auth import read_token_of
 from resile.wire.errors import RefusedByPeer, Unreachable
 from resile.wire.views import EventView, JobPicture
 from tests.local.commands import wait_for
@@ -250,6 +252,16 @@ async def test_the_port_needs_the_token_and_serves_the_same(folder: JobFolder) -
         ) as answer:
             assert answer.status == 200
         assert folder.requests().sizes == {"worker": 4}
+        read = {"Authorization": f"Bearer {read_token_of(TOKEN)}"}
+        for path in ("", "/asked", "/asked/events", "/asked/logs"):
+            async with session.get(f"{url}{path}", headers=read) as answer:
+                assert answer.status == 200
+        for method, path in (("POST", "/asked/scale"), ("DELETE", "/asked")):
+            async with session.request(method, f"{url}{path}", headers=read) as answer:
+                assert answer.status == 403
+                told = (await answer.json())["error"]
+                assert told.startswith(f"this token has the scope read; {method} /v1/jobs{path}")
+        assert not folder.requests().deleting
         with pytest.raises(ApiPortUnusable, match=f"--api-port {port}: .*in use"):
             await serving_port(job, port, token=TOKEN).__aenter__()
 
@@ -298,6 +310,16 @@ def test_the_story_is_one_and_in_order_over_the_masters_death(machine: Machine) 
     order = ["ApiListening", "NodeStarted", "RoundRunning", "MasterReturned", "ScaleRequested"]
     assert [kinds.index(kind) for kind in order] == sorted(kinds.index(kind) for kind in order)
     assert len([kind for kind in kinds if kind == "ScaleRequested"]) == 1
+    url = re.search(r"http://127\.0\.0\.1:\d+", dict(machine.events("told"))["ApiListening"])
+    assert url is not None
+    assert f"{url[0]}\n" in up.output, "and printed"
+    request = urllib.request.Request(
+        f"{url[0]}/v1/jobs/told",
+        headers={"Authorization": f"Bearer {machine.says('token', 'told').strip()}"},
+    )
+    with urllib.request.urlopen(request, timeout=30) as answer:
+        assert json.load(answer)["phase"] == "Running"
+    assert machine.says("token", "told", "--write") == machine.job("told").token_file.read_text()
     up.signal(signal.SIGTERM)
     up.wait()
     kept = machine.says("events", "told", "-o", "json").splitlines()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import stat
+import urllib.request
 from collections.abc import Callable
 from pathlib import Path
 
@@ -12,9 +13,13 @@ import aiohttp
 import psutil
 import pytest
 
+from resile.job.elasticity import Elasticity
+from resile.wire.auth import read_token_of
 from resile.wire.client import AGENT_PATH, Access, connect
+from resile.wire.directive import Directive
 from resile.wire.endpoint import free_port
 from resile.wire.errors import RefusedByPeer
+from resile.wire.http_client import MasterHttpClient, master_session
 from tests.local.commands import wait_for
 from tests.local.jobs import Job
 from tests.local.wire.masters import TOKEN, MasterProcess, bearer, resile, running_master
@@ -44,6 +49,49 @@ def test_a_request_without_the_token_learns_nothing(
 def test_a_command_without_the_token_is_not_obeyed(master: MasterProcess, path: str) -> None:
     assert master.ask(path, token="not-the-token-of-this-job", method="POST")[0] == 401
     assert master.status()["phase"] == "gathering"
+
+
+READ = read_token_of(TOKEN)
+
+
+@pytest.mark.parametrize("path", ["/v1/status", "/v1/groups", "/v1/events", "/metrics"])
+def test_the_read_token_may_look(master: MasterProcess, path: str) -> None:
+    request = urllib.request.Request(f"http://{master.endpoint}{path}", headers=bearer(READ))
+    with urllib.request.urlopen(request, timeout=30) as answer:
+        assert answer.status == 200
+
+
+@pytest.mark.parametrize(
+    ("path", "method"),
+    [("/v1/stop", "POST"), ("/v1/nodes/0/drain", "POST"), ("/v1/directive", "PUT")],
+)
+def test_the_read_token_may_change_nothing(master: MasterProcess, path: str, method: str) -> None:
+    assert master.ask(path, token=READ, method=method, body=b"{}") == (
+        403,
+        {
+            "error": f"this token has the scope read; {method} {path} needs the job's token, "
+            "which has the scope write"
+        },
+    )
+    assert master.status()["phase"] == "gathering"
+
+
+async def test_the_read_token_makes_nobody_a_node(master: MasterProcess) -> None:
+    with pytest.raises(RefusedByPeer, match="it has the scope read, not write") as refused:
+        await connect(Access(master.endpoint, READ))
+    assert refused.value.final
+    await is_served(master)
+
+
+async def test_the_masters_client_works_with_the_read_token_and_hears_the_refusal(
+    master: MasterProcess,
+) -> None:
+    async with master_session() as session:
+        client = MasterHttpClient(session, Access(master.endpoint, READ))
+        assert (await client.status()).phase == "gathering"
+        with pytest.raises(RefusedByPeer, match="this token has the scope read"):
+            await client.direct(Directive(elasticity=Elasticity()))
+        assert await client.events() is not None
 
 
 def test_everybody_may_ask_whether_the_master_lives_and_learns_no_more(

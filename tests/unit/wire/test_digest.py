@@ -5,6 +5,7 @@ from __future__ import annotations
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from resile.wire.auth import Scope, checked, read_token_of
 from resile.wire.digest import NONCE_LIFETIME, Credentials, Verifier
 
 TOKEN = "a-token-that-only-the-tests-know"
@@ -100,6 +101,26 @@ def test_other_schemes_are_no_challenge_of_ours() -> None:
     assert not client.challenged('Digest realm="printer", nonce="x", algorithm=SHA-256')
     assert not client.challenged('Digest realm="resile", nonce="x", algorithm=MD5')
     assert not client.challenged('Digest realm="resile", algorithm=SHA-256')
+
+
+def test_the_read_token_proves_both_sides_and_says_what_it_is() -> None:
+    read = read_token_of(TOKEN)
+    master, client = Verifier(TOKEN), Credentials(read)
+    header = request(client, master)
+    assert master.verify(header, **GET) is Scope.READ
+    assert master.verify(request(Credentials(TOKEN), master), **GET) is Scope.WRITE
+    assert not client.proven_by(master.proof(header, Scope.WRITE)), "with another secret"
+    header = request(client, master)
+    assert client.proven_by(master.proof(header, Scope.READ))
+
+
+def test_a_read_token_leads_to_no_other() -> None:
+    """It is the same on every machine and in every version, and no job's own."""
+    assert read_token_of("a-token-of-a-job") == "vjelqlKoARU-nhk7qfy1JC20qBPJNT_x9tHejM2Z9EY"
+    read = read_token_of(TOKEN)
+    assert read not in (TOKEN, read_token_of(read))
+    assert checked(read, source="it") == read
+    assert Verifier(read).verify(request(Credentials(TOKEN), Verifier(read)), **GET) is None
 
 
 @example("=", "")

@@ -11,6 +11,7 @@ from cryptography import x509
 
 from resile.platform.kubernetes.certificates import LIFETIME, Issued, issue_certificate
 from resile.platform.kubernetes.job_secret import JobSecret, read_secret
+from resile.wire.auth import read_token_of
 
 
 @pytest.fixture(scope="module")
@@ -37,7 +38,9 @@ def test_a_secret_of_a_job_without_tls_has_the_token_alone() -> None:
     assert secret == JobSecret("token")
     assert not secret.has_tls
     assert secret.client_context() is None
-    assert secret.data == {"token": "token"}
+    assert secret.data == {"token": "token", "read-token": read_token_of("token")}
+    old = {"token": secret.data["token"]}
+    assert read_secret(as_object(old)) == secret, "one of an earlier version"
 
 
 @pytest.mark.parametrize(
