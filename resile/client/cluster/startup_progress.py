@@ -90,7 +90,9 @@ def is_training(picture: JobPicture) -> bool:
         return True
     if status.training is not None:
         return status.training.phase == RUNS
-    return status.step is not None or bool(status.world_size)  # whose phase was not told
+    if status.step is not None or status.world_size:
+        return True  # written by a version that tells no phase
+    return picture.training is not None and picture.training.phase == RUNS
 
 
 def _spec(picture: JobPicture) -> JobSpec | None:

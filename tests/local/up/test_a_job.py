@@ -54,10 +54,10 @@ def test_the_master_may_be_killed_and_the_job_goes_on_and_is_scaled_afterwards(
     first = machine.await_training("steered", nodes=2)
     killed = machine.master_pid()
     os.kill(killed, signal.SIGKILL)
-    wait_for(lambda: machine.picture("steered").get("training"), "the master's return")
+    returned = ("MasterReturned", f"the master resumed round {first}")
+    wait_for(lambda: returned in machine.events("steered"), "the master's return")
     assert machine.master_pid() != killed
     assert machine.picture("steered")["training"]["round"] == first
-    assert ("MasterReturned", f"the master resumed round {first}") in machine.events("steered")
     assert "worker: 2 -> 3 nodes" in machine.says("scale", "steered", "worker=3", "--wait")
     second = machine.await_training("steered", nodes=3, after=first)
     assert "worker: 3 -> 1 nodes" in machine.says("scale", "steered", "worker=1", "--wait")
