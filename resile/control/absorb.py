@@ -1,8 +1,7 @@
-"""Taking in what was seen: phases are brought up to date, and each ended node gets its fate.
+"""Apply observations to the status: update phases, and decide about each ended node.
 
-A node is judged once. What its end left in the status (the rank waits, is done or was given up)
-keeps a second look at the same report from judging it again, because only ranks with a live node
-are looked at.
+Each end is handled once. It leaves the rank waiting, done or given up, and only ranks with a live
+node are considered, so that a repeated report has no further effect.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ _DELETED = NodeExit(reason=ExitCause.DELETED.value)
 
 
 def absorb(ledger: Ledger) -> str:
-    """Bring all ranks up to date. Returns why the job must fail, if a node's end says so."""
+    """Update all ranks. Return why the job must fail, if a node's end requires it, else empty."""
     _adopt(ledger)
     failures = []
     for rank in ledger.ranks:
@@ -36,26 +35,26 @@ def absorb(ledger: Ledger) -> str:
             failures.append(_absent(ledger, rank))
             continue
         rank = _refreshed(rank, found)
-        if _not_to_be_had(found):
-            failures.append(_asked_again(ledger, rank, _why_never(_exit_of(found))))
+        if _cannot_be_created(found):
+            failures.append(_request_again(ledger, rank, _why_not_created(_exit_of(found))))
         elif found.live:
-            ledger.put(_told_patiently(ledger, rank))
+            ledger.put(_with_waiting_since(ledger, rank))
         else:
             failures.append(_ended(ledger, rank, end=_exit_of(found), at=found.ended_at))
     return next((failure for failure in failures if failure), "")
 
 
 def absorb_leftovers(ledger: Ledger) -> None:
-    """The job is over: nodes that were left running are still followed, and not replaced."""
+    """Update the nodes that a finished job left running; they are not replaced."""
     for rank in ledger.ranks:
         if rank.phase not in LIVE:
             continue
         found = ledger.seen(rank)
         if found is None:
             if ledger.was_there(rank) or _overdue(ledger, rank):
-                ledger.put(replace(rank, phase=NodePhase.STOPPED, message="no longer there"))
+                ledger.put(replace(rank, phase=NodePhase.STOPPED, message="no longer exists"))
         elif found.live:
-            ledger.put(_told_patiently(ledger, _refreshed(rank, found)))
+            ledger.put(_with_waiting_since(ledger, _refreshed(rank, found)))
         else:
             end = _exit_of(found)
             done = classify(end) is ExitCause.COMPLETED
@@ -64,9 +63,9 @@ def absorb_leftovers(ledger: Ledger) -> None:
 
 
 def _adopt(ledger: Ledger) -> None:
-    """Take over live nodes of ranks that the status has never heard of.
+    """Take over live nodes of ranks that are missing in the status.
 
-    That happens when a status was lost. Of several nodes of one rank the newest stays.
+    That happens when a status was lost. Of several nodes of one rank the newest is kept.
     """
     known = {(rank.role, rank.rank) for rank in ledger.before.nodes}
     for found in sorted(ledger.observed.nodes, key=lambda found: found.node.id):
@@ -78,7 +77,7 @@ def _adopt(ledger: Ledger) -> None:
             )
             ledger.put(rank)
             ledger.note(
-                EventKind.NODE_ADOPTED, f"{node.name} is running already and is kept", node.name
+                EventKind.NODE_ADOPTED, f"{node.name} is already running and is kept", node.name
             )
 
 
@@ -95,18 +94,18 @@ def _refreshed(rank: NodeStatus, found: ObservedNode) -> NodeStatus:
     )
 
 
-def _told_patiently(ledger: Ledger, rank: NodeStatus) -> NodeStatus:
-    """A node that has found no room for long says since when. Not for how long: that would change
-    the status at every look."""
+def _with_waiting_since(ledger: Ledger, rank: NodeStatus) -> NodeStatus:
+    """Add to a node that has long been unschedulable since when. Not for how long: that would
+    change the status in every reconcile."""
     if rank.phase is not NodePhase.PENDING or rank.reason != UNSCHEDULABLE or not rank.asked_at:
         return rank
-    told_at = rank.asked_at + ledger.policy.patience_told
-    ledger.wake_at(told_at)
-    if ledger.now < told_at:
+    reported_at = rank.asked_at + ledger.policy.patience_told
+    ledger.wake_at(reported_at)
+    if ledger.now < reported_at:
         return rank
-    since = f"asked for at {rank.asked_at.astimezone(timezone.utc):%Y-%m-%d %H:%M} UTC"
+    since = f"requested at {rank.asked_at.astimezone(timezone.utc):%Y-%m-%d %H:%M} UTC"
     detail = f": {rank.message}" if rank.message else ""
-    return replace(rank, message=f"{since} and still without room{detail}")
+    return replace(rank, message=f"{since} and still unschedulable{detail}")
 
 
 def _exit_of(found: ObservedNode) -> NodeExit:
@@ -116,27 +115,27 @@ def _exit_of(found: ObservedNode) -> NodeExit:
 
 
 def _absent(ledger: Ledger, rank: NodeStatus) -> str:
-    """A live node is not reported: deleted if it ever was, otherwise on its way for a while."""
+    """Handle a live node that is not reported: deleted if it was seen, else late for a while."""
     if ledger.was_there(rank):
         return _ended(ledger, rank, end=_DELETED, at=None)
     if not _overdue(ledger, rank):
         return ""
-    return _asked_again(ledger, rank, "was asked for and never appeared")
+    return _request_again(ledger, rank, "was requested and never appeared")
 
 
-def _not_to_be_had(found: ObservedNode) -> bool:
-    """Whether the platform cannot make just this node, but may make another."""
+def _cannot_be_created(found: ObservedNode) -> bool:
+    """Whether the platform cannot create this particular node, but may create another."""
     never = found.exit is not None and classify(found.exit) is ExitCause.NEVER_STARTED
     return never and not found.made
 
 
-def _why_never(end: NodeExit) -> str:
+def _why_not_created(end: NodeExit) -> str:
     return f"{describe(end)}: {end.message}" if end.message else describe(end)
 
 
-def _asked_again(ledger: Ledger, rank: NodeStatus, what: str) -> str:
-    """There never was such a node: the rank gets another, and nothing is spent."""
-    sentence = f"{rank.name} (rank {rank.rank}) {what}; asked for again"
+def _request_again(ledger: Ledger, rank: NodeStatus, what: str) -> str:
+    """Replace a node that never existed; no budget is spent."""
+    sentence = f"{rank.name} (rank {rank.rank}) {what}; requested again"
     fate = Fate(outcome=Outcome.RELAUNCH, sentence=sentence, quick_crashes=rank.quick_crashes)
     return _apply(ledger, rank, fate=fate, cause=ExitCause.NEVER_STARTED, at=ledger.now)
 
@@ -159,8 +158,8 @@ def _ended(ledger: Ledger, rank: NodeStatus, *, end: NodeExit, at: datetime | No
 
 
 def _fate_after_training(ledger: Ledger, rank: NodeStatus, end: NodeExit) -> Fate | None:
-    """Once the training of its group is over, a node that ends is not replaced, however it
-    ended."""
+    """The decision if the training of the node's group is over: the node is not replaced, however
+    it ended. None if it is not over."""
     report = ledger.report_on(rank.role)
     if report is None:
         return None

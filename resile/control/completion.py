@@ -1,14 +1,14 @@
-"""Whether the job is over, and how it ended.
+"""Decide whether a job has finished, and how.
 
 It has **failed** when the training of a required group has, when a failure exceeded the job's
-backoffLimit, when a role's failurePolicy says so, or when its deadline has passed. Under BelowMin a
-rank that was given up alone does not end a job that can go on without it.
+backoffLimit, when a role's failurePolicy says so, or when its deadline has passed. Under BelowMin,
+giving up a rank does not by itself end a job that can continue without it.
 
-It has **succeeded** when the roles that count have completed: all of them, or under success.policy
-Any one of them. A role of a group completes with the group's training, once the nodes have left.
-Any other completes by its nodes: all that are at work (at least MIN), one of them, or rank 0, as
-its successPolicy says. A rank for which there is no room does not hold it up, whether it never ran
-or was taken away; one that failed does, until it has been run again or given up.
+It has **succeeded** when the roles of its success condition are complete: all of them, or any one
+under success.policy Any. A role of a group completes with the group's training, once the nodes have
+left. Any other completes by its nodes: all active ones (at least MIN), one of them, or rank 0, as
+its successPolicy says. A rank for which there is no room does not delay that, whether it never ran
+or was taken away; one that failed does, until it has run again or was given up.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ __all__ = ["Verdict", "judge"]
 
 @dataclass(frozen=True)
 class Verdict:
-    """How the job ended."""
+    """The result of a job that has finished, or of a role that is complete."""
 
     phase: JobPhase
     reason: str
@@ -37,14 +37,14 @@ class Verdict:
 
 
 def judge(ledger: Ledger, *, broken: str) -> Verdict | None:
-    """The verdict on the job; None while it goes on. ``broken``: why a node's end fails it."""
+    """The result of the job; None while it continues. ``broken``: why a node's end fails it."""
     if broken:
         return Verdict(JobPhase.FAILED, "BackoffLimitExceeded", broken)
     return _failed_training(ledger) or _completed(ledger) or _given_up(ledger) or _too_late(ledger)
 
 
 def _failed_training(ledger: Ledger) -> Verdict | None:
-    """The failure of a group that the job cannot do without, once its nodes have left."""
+    """Failure of a group that the job requires, once its nodes have left."""
     spec = ledger.spec
     for group, roles in ledger.trainings.items():
         report = ledger.observed.reports.get(group)
@@ -57,8 +57,8 @@ def _failed_training(ledger: Ledger) -> Verdict | None:
 
 
 def _has_left(ledger: Ledger, roles: Collection[str], report: GroupReport) -> bool:
-    """Whether the nodes of a training that is over have ended: by themselves, so that their last
-    words can be read; not for ever, should one hang."""
+    """Whether the nodes of a finished training have ended. They end by themselves, so that their
+    last output can be read; after ``leave_time`` a node that hangs is not waited for."""
     still_there = any(
         found.phase is NodePhase.RUNNING and found.node.role in roles
         for found in ledger.observed.nodes
@@ -71,18 +71,18 @@ def _has_left(ledger: Ledger, roles: Collection[str], report: GroupReport) -> bo
 
 
 def _completed(ledger: Ledger) -> Verdict | None:
-    """Success, if the roles that count have completed."""
-    told = {role: _why_complete(ledger, role) for role in ledger.spec.success_roles()}
-    complete = [why for why in told.values() if why is not None]
-    enough = 1 if ledger.spec.success.policy == "Any" else len(told)
+    """Success, if the roles of the success condition are complete."""
+    results = {role: _why_complete(ledger, role) for role in ledger.spec.success_roles()}
+    complete = [result for result in results.values() if result is not None]
+    enough = 1 if ledger.spec.success.policy == "Any" else len(results)
     if len(complete) < enough:
         return None
-    reasons = " and ".join(dict.fromkeys(why.message for why in complete))
+    reasons = " and ".join(dict.fromkeys(result.message for result in complete))
     return Verdict(JobPhase.SUCCEEDED, complete[0].reason, reasons)
 
 
 def _why_complete(ledger: Ledger, role: str) -> Verdict | None:
-    """In which way the role has completed; None if it has not."""
+    """How the role completed; None if it has not."""
     report = ledger.report_on(role)
     if report is not None:
         roles = next(roles for roles in ledger.trainings.values() if role in roles)
@@ -97,14 +97,14 @@ def _why_complete(ledger: Ledger, role: str) -> Verdict | None:
 
 
 def _enough_done(ledger: Ledger, role: str, done: Collection[NodeStatus]) -> bool:
-    """Whether the nodes that have completed are all that the role's successPolicy asks for."""
+    """Whether enough nodes have completed for the role's successPolicy."""
     spec = ledger.spec.roles[role]
     if spec.success_policy is SuccessPolicy.ANY:
         return bool(done)
     if spec.success_policy is SuccessPolicy.RANK_0:
         return any(rank.rank == 0 for rank in done)
     if len(done) < max(1, spec.size.min) or ledger.roles[role].wanted == 0:
-        return False  # a role scaled to nothing has not completed: its work was put aside
+        return False  # a role scaled to zero is not complete: its work is only postponed
     return not any(_holds_up(rank) for rank in ledger.of_role(role))
 
 
@@ -117,7 +117,7 @@ def _holds_up(rank: NodeStatus) -> bool:
 
 
 def _given_up(ledger: Ledger) -> Verdict | None:
-    """Failure by nodes that were given up, as their roles' failurePolicy says."""
+    """Failure because of nodes that were given up, by their roles' failurePolicy."""
     for name, role in ledger.spec.roles.items():
         policy = ledger.spec.failure_policy(name)
         given_up = ledger.of_role(name, {NodePhase.FAILED})

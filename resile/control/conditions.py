@@ -1,9 +1,8 @@
-"""The job in one word and in conditions, for people and for programs.
+"""The phase and the conditions of a job, for people and for programs.
 
-A condition is listed from the first time it holds, and from then on always, as True or False;
-Running and MasterReady from the start, because their messages say what a job that does not run
-waits for. Its
-lastTransitionTime moves only when that changes; a reason or message may be refined in between.
+A condition is listed from the first time it holds, and then always, as True or False; Running and
+MasterReady are listed from the start, because their messages say what a job that does not run waits
+for. lastTransitionTime changes only with the status; reason and message may change in between.
 """
 
 from __future__ import annotations
@@ -32,8 +31,8 @@ __all__ = ["current_phase", "describe_job", "with_condition"]
 NOT_STARTED = "NotStarted"
 """The reason of Running until it holds for the first time."""
 
-_TOLD_AT_MOST = 3
-"""A message that lists more nodes than this is not read."""
+_MOST_LISTED = 3
+"""Nodes in one message: people do not read longer lists."""
 
 
 def with_condition(
@@ -45,7 +44,7 @@ def with_condition(
     message: str,
     now: datetime,
 ) -> tuple[Condition, ...]:
-    """The conditions with this one added or brought up to date."""
+    """The conditions with this one added or updated."""
     listed = list(conditions)
     status = ConditionStatus.TRUE if holds else ConditionStatus.FALSE
     place = next((n for n, known in enumerate(listed) if known.type is kind), None)
@@ -69,7 +68,7 @@ def _condition(
 
 
 def current_phase(ledger: Ledger) -> JobPhase:
-    """The phase of a job that is not over."""
+    """The phase of a job that has not finished."""
     if ledger.spec.suspend:
         return JobPhase.SUSPENDED
     could_begin = _has_trained(ledger) or not _master_problem(ledger)
@@ -82,7 +81,7 @@ def current_phase(ledger: Ledger) -> JobPhase:
 
 
 def describe_job(ledger: Ledger, verdict: Verdict | None) -> None:
-    """Set the ledger's phase and conditions from its ranks. ``verdict``: it ended in this call."""
+    """Set the ledger's phase and conditions. ``verdict``: the result, if the job just finished."""
     if verdict is not None:
         ledger.phase = verdict.phase
     elif not ledger.before.finished:
@@ -126,7 +125,7 @@ def _list(ledger: Ledger, kind: ConditionType, reason: str) -> None:
 
 
 def _has_trained(ledger: Ledger) -> bool:
-    """Whether it ever had the nodes it needs."""
+    """Whether the job ever had the nodes it needs."""
     return any(
         known.type is ConditionType.RUNNING and known.reason != NOT_STARTED
         for known in ledger.conditions
@@ -151,19 +150,19 @@ def _set_scaling(ledger: Ledger) -> None:
     if under_way:
         reason = ledger.roles[under_way[0]].scaling
         message = _listed(
-            f"role {name} is on its way to {ledger.roles[name].wanted} nodes" for name in under_way
+            f"role {name} is scaling to {ledger.roles[name].wanted} nodes" for name in under_way
         )
     else:
-        reason, message = "SizeReached", "every role has the size that is wanted"
+        reason, message = "SizeReached", "every role has its wanted size"
     _set(ledger, ConditionType.SCALING, bool(under_way), reason=reason, message=message)
 
 
 def _set_suspended(ledger: Ledger) -> None:
     suspended = ledger.phase is JobPhase.SUSPENDED
     if suspended:
-        reason, message = "JobSuspended", "spec.suspend is true; set it to false to go on"
+        reason, message = "JobSuspended", "spec.suspend is true; set it to false to resume"
     elif ledger.phase in FINISHED:
-        reason, message = f"Job{ledger.phase.value}", "the job is over"
+        reason, message = f"Job{ledger.phase.value}", "the job has finished"
     else:
         reason, message = "JobResumed", "spec.suspend is false"
     _set(ledger, ConditionType.SUSPENDED, suspended, reason=reason, message=message)
@@ -174,17 +173,17 @@ def _master_problem(ledger: Ledger) -> str:
 
 
 def _set_master_ready(ledger: Ledger) -> None:
-    """Listed as soon as the platform says anything of the master."""
+    """Set MasterReady, as soon as the platform reports on the master."""
     master = ledger.observed.master
     if master is None:
         return
-    at_rest = ledger.phase in FINISHED or ledger.phase is JobPhase.SUSPENDED
+    idle = ledger.phase in FINISHED or ledger.phase is JobPhase.SUSPENDED
     if master.problem:
         reason, message = MASTER_UNAVAILABLE, master.problem
-    elif at_rest:
+    elif idle:
         reason, message = f"Job{ledger.phase.value}", "a job that does not train needs no master"
     elif master.ready:
-        reason, message = "MasterAnswers", "the master runs and answers"
+        reason, message = "MasterAnswers", "the master is running and responds"
     else:
         reason, message = "MasterStarting", "the master is being started"
     known = next((one for one in ledger.conditions if one.type is ConditionType.MASTER_READY), None)
@@ -192,7 +191,7 @@ def _set_master_ready(ledger: Ledger) -> None:
         ledger.note(EventKind.NO_MASTER, message)
     if known is None:
         _list(ledger, ConditionType.MASTER_READY, reason)
-    ready = master.ready and not at_rest and not master.problem
+    ready = master.ready and not idle and not master.problem
     _set(ledger, ConditionType.MASTER_READY, ready, reason=reason, message=message)
 
 
@@ -201,13 +200,13 @@ def _anybody_runs(ledger: Ledger) -> bool:
 
 
 def _shortage(ledger: Ledger) -> str:
-    """What a job that does not run lacks."""
+    """Describe what a job that does not run is missing."""
     short = _short_roles(ledger)
     return "; ".join(short) or (_running(ledger) if _anybody_runs(ledger) else "no node is running")
 
 
 def _short_roles(ledger: Ledger) -> list[str]:
-    """A clause for each required role that has fewer nodes up than it needs."""
+    """A clause for each required role that has too few nodes."""
     clauses = []
     for name, role in ledger.spec.roles.items():
         up = len(ledger.of_role(name, UP))
@@ -227,13 +226,13 @@ def _running(ledger: Ledger) -> str:
 
 
 def _limited_sizes(ledger: Ledger) -> list[str]:
-    """A clause for each role that cannot have the size asked for: nothing else would say so."""
+    """A clause for each role that cannot have the requested size; reported nowhere else."""
     clauses = []
     for name, role in ledger.spec.roles.items():
         asked = asked_size(ledger.spec, name, requests=ledger.observed.wanted)
         why = settle(role, asked).why
         if why:
-            clauses.append(f"role {name} is to have {ledger.roles[name].wanted}: {why}")
+            clauses.append(f"role {name} is limited to {ledger.roles[name].wanted}: {why}")
     return clauses
 
 
@@ -252,7 +251,7 @@ def _trouble(rank: NodeStatus) -> str:
 
 
 def _listed(sentences: Iterable[str]) -> str:
-    told = list(sentences)
-    shown = [sentence for sentence in told if sentence][:_TOLD_AT_MOST]
-    more = len(told) - len(shown)
+    listed = list(sentences)
+    shown = [sentence for sentence in listed if sentence][:_MOST_LISTED]
+    more = len(listed) - len(shown)
     return "; ".join([*shown, *([f"and {more} more"] if more > 0 else [])])

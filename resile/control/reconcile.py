@@ -1,8 +1,8 @@
-"""The controller: from spec, status, what was seen and the time, to actions and a new status.
+"""The controller: from spec, status, observations and the time, to actions and a new status.
 
-A pure function, called whenever something may have changed and as often as one likes: on an
-unchanged report it asks for nothing new. All memory is in the status, so the caller stores that
-before it carries out the actions, and may crash at any point.
+A pure function, called whenever something may have changed, as often as needed: on an unchanged
+report it requests nothing new. All memory is in the status, so the caller stores it before it
+carries out the actions, and may crash at any point.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def reconcile(
     *,
     policy: Policy = DEFAULT_POLICY,
 ) -> Decision:
-    """What to do about ``job`` now. ``now`` must know its time zone."""
+    """Decide what to do about ``job`` now. ``now`` must have a time zone."""
     ledger = Ledger(job, status, observed=observed, now=now, policy=policy)
     if observed.deleting:
         retire_all(ledger, "Deleted", "the job is being deleted")
@@ -61,7 +61,7 @@ def reconcile(
 
 
 def _carry_on(ledger: Ledger) -> None:
-    """One look at a job that is not over."""
+    """Reconcile a job that has not finished."""
     if ledger.start_time is None and not ledger.spec.suspend:
         ledger.start_time = ledger.now
     settle_sizes(ledger)
@@ -102,30 +102,30 @@ def _suspend(ledger: Ledger) -> None:
 
 def _note_resumption(ledger: Ledger) -> None:
     if ledger.before.phase is JobPhase.SUSPENDED:
-        ledger.note(EventKind.JOB_RESUMED, "the job goes on because spec.suspend is false")
+        ledger.note(EventKind.JOB_RESUMED, "the job resumes because spec.suspend is false")
 
 
 def _expire(ledger: Ledger) -> None:
-    """Nothing runs longer than its job is kept, not even what cleanPodPolicy None left running."""
+    """Stop everything when the job expires, including nodes that cleanPodPolicy None kept."""
     if ledger.expires_at is not None:
         ledger.wake_at(ledger.expires_at)
     if ledger.expired and any(rank.phase in AT_WORK for rank in ledger.ranks):
-        why = _time_is_over(ledger)
-        ledger.note(EventKind.JOB_EXPIRED, f"{why}: what still runs is stopped")
+        why = _ttl_has_passed(ledger)
+        ledger.note(EventKind.JOB_EXPIRED, f"{why}; nodes that still run are stopped")
         retire_all(ledger, "JobExpired", why)
 
 
-def _time_is_over(ledger: Ledger) -> str:
-    return f"ttlSecondsAfterFinished ({ledger.spec.ttl_seconds_after_finished:g} s) is over"
+def _ttl_has_passed(ledger: Ledger) -> str:
+    return f"ttlSecondsAfterFinished ({ledger.spec.ttl_seconds_after_finished:g} s) has passed"
 
 
 def _why_removable(ledger: Ledger) -> str:
-    """Why the job's record may go, once nothing of it is left to look after."""
+    """Why the job's record may be removed, once nothing of the job is left; empty until then."""
     if ledger.stops_under_way or any(found.holds_room for found in ledger.observed.nodes):
         return ""
     if ledger.observed.deleting:
         return "the job was deleted and all its nodes have ended"
-    return _time_is_over(ledger) if ledger.expired else ""
+    return _ttl_has_passed(ledger) if ledger.expired else ""
 
 
 def _until(ledger: Ledger) -> timedelta | None:

@@ -1,9 +1,9 @@
-"""Bringing the nodes to what is wanted: sizes, starts and stops.
+"""Bring the nodes to the wanted state: sizes, starts and stops.
 
-Stopping is decided from the report alone: every live node that does not hold a rank at work is
-told to stop, whatever made it superfluous (a smaller size, a suspension, the end of the job, a
-replacement). So a stop that got lost is found and repeated. A node that has ended and lingers holds
-room that another may need, and is stopped as well.
+Stops are decided from the report alone: every live node that does not hold an active rank is
+stopped, whatever made it superfluous (a smaller size, a suspension, the end of the job, a
+replacement). A stop that was lost is thereby repeated. A node that has ended and lingers holds
+resources that another may need, and is stopped as well.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ __all__ = [
 
 WAITS_FOR_ROLE = "WaitsForRole"
 NOWHERE_TO_GO = EventKind.NOWHERE_TO_GO.value
-"""The reason of ranks whose node had no machine left to run on."""
+"""The reason of ranks whose node had no other machine to run on."""
 
 _UNSETTLED = frozenset({NodePhase.WAITING, NodePhase.PENDING, NodePhase.STOPPED})
 
 
 def settle_sizes(ledger: Ledger) -> None:
-    """Decide how many nodes each role is to have; once its training is over, nothing changes."""
+    """Decide how many nodes each role should have; fixed once its training is over."""
     for name, role in ledger.spec.roles.items():
         if _over(ledger, name) and name in ledger.before.roles:
             continue
@@ -58,12 +58,12 @@ def settle_sizes(ledger: Ledger) -> None:
 
 
 def _over(ledger: Ledger, role: str) -> bool:
-    """Whether the role is to have no more nodes: its training is over, or the job soon is."""
+    """Whether the role gets no more nodes: its training is over, or the job soon is."""
     return ledger.winding_down or ledger.report_on(role) is not None
 
 
 def resize(ledger: Ledger) -> None:
-    """Make each role as large as it is to be: new ranks wait for a node, surplus ones retire."""
+    """Bring each role to its wanted size: new ranks wait for a node, surplus ones are retired."""
     for name, role in ledger.spec.roles.items():
         if _over(ledger, name):
             continue
@@ -73,7 +73,7 @@ def resize(ledger: Ledger) -> None:
             done=[rank.rank for rank in ledger.of_role(name, {NodePhase.SUCCEEDED})],
             given_up=[rank.rank for rank in ledger.of_role(name, {NodePhase.FAILED})],
         )
-        why = f"role {name} is to have {wanted} node{'' if wanted == 1 else 's'}"
+        why = f"role {name} should have {wanted} node{'' if wanted == 1 else 's'}"
         by_rank = {rank.rank: rank for rank in ledger.of_role(name)}
         for number in surplus_ranks(ranks, wanted):
             ledger.retire(by_rank[number], "ScaledDown", why)
@@ -84,14 +84,14 @@ def resize(ledger: Ledger) -> None:
 
 
 def widen_search(ledger: Ledger) -> None:
-    """Where there is no room away from troubled machines, those are forgotten, and nodes that
-    cannot but avoid them are replaced. That is nobody's failure."""
+    """If there is no room away from suspect machines, forget these, and replace the pending nodes
+    that avoid them. This spends no budget."""
     cornered = [rank for rank in ledger.ranks if _cornered(ledger, rank)]
     if not cornered:
         return
     hosts = " and ".join(sorted({host for rank in cornered for host in rank.avoids}))
-    patience = ledger.policy.elsewhere_for.total_seconds()
-    why = f"no other machine had room within {patience:g} s, so {hosts} may be used again"
+    waited = ledger.policy.elsewhere_for.total_seconds()
+    why = f"no other machine had room within {waited:g} s, so {hosts} may be used again"
     ledger.troubled_hosts = ()
     for rank in cornered:
         again = replace(rank, phase=NodePhase.WAITING, restarts=rank.restarts + 1)
@@ -111,7 +111,7 @@ def _cornered(ledger: Ledger, rank: NodeStatus) -> bool:
 
 
 def note_sizes_reached(ledger: Ledger) -> None:
-    """Scaling is over for the roles that have the nodes they are to have, and no others."""
+    """End scaling of the roles that have exactly the nodes they should have."""
     for name, known in ledger.roles.items():
         settled = [rank for rank in ledger.of_role(name) if rank.phase not in _UNSETTLED]
         leaving = any(
@@ -124,7 +124,7 @@ def note_sizes_reached(ledger: Ledger) -> None:
 
 
 def start_waiting(ledger: Ledger) -> None:
-    """Start a node for each rank that waits for one and may have it."""
+    """Start a node for each rank that waits for one and may start."""
     counts = count_nodes(ledger.ranks)
     for rank in ledger.ranks:
         if rank.phase is not NodePhase.WAITING or ledger.occupied(rank):
@@ -146,27 +146,27 @@ def start_waiting(ledger: Ledger) -> None:
 def retire_all(
     ledger: Ledger, reason: str, message: str, *, phases: Collection[NodePhase] = AT_WORK
 ) -> None:
-    """No rank that is in one of ``phases`` is to have a node any more."""
+    """Retire all ranks that are in one of ``phases``."""
     for rank in ledger.ranks:
         if rank.phase in phases:
             ledger.retire(rank, reason, message)
 
 
 def sweep(ledger: Ledger) -> None:
-    """Stop what holds room for no rank at work; delete ended nodes where that is wished."""
+    """Stop nodes that hold no active rank; delete ended nodes if the manifest says so."""
     delete = ledger.phase in FINISHED and ledger.spec.clean_pod_policy is CleanPolicy.ALL
     for found in ledger.observed.nodes:
         if found.holds_room:
             if not found.stopping and _superfluous(ledger, found):
                 ledger.stop(found.node, _why_superfluous(ledger, found))
         elif delete and not found.stopping:
-            ledger.delete(found.node, "the job is over and cleanPodPolicy is All")
+            ledger.delete(found.node, "the job has finished and cleanPodPolicy is All")
     for found in _outdated(ledger):
         ledger.delete(found.node, f"{ledger.policy.ended_kept} nodes have ended since")
 
 
 def _outdated(ledger: Ledger) -> list[ObservedNode]:
-    """Ended nodes that are of no interest any more, because so many have ended after them."""
+    """Ended nodes that are not kept, because enough others have ended after them."""
     replaced = [
         found
         for found in ledger.observed.nodes
@@ -186,17 +186,17 @@ def _superfluous(ledger: Ledger, found: ObservedNode) -> bool:
 
 
 def _left_alone(ledger: Ledger) -> bool:
-    """Whether the job is over and what lingers of it may stay."""
+    """Whether the job has finished and its lingering nodes may stay."""
     kept = ledger.phase in FINISHED and ledger.spec.clean_pod_policy is CleanPolicy.NONE
     return kept and not ledger.expired and not ledger.observed.deleting
 
 
 def _why_superfluous(ledger: Ledger, found: ObservedNode) -> str:
     if found.lingers:
-        return "its program has ended, and what runs beside it holds its room"
+        return "its program has ended, and a sidecar still holds its resources"
     holder = ledger.holder(found.node)
     if holder is not None:
-        return holder.message or "its rank is not to have a node any more"
+        return holder.message or "its rank no longer needs a node"
     if found.node.role not in ledger.spec.roles:
-        return f"the job has no role {found.node.role} any more"
+        return f"the job no longer has role {found.node.role}"
     return "another node has taken its rank"

@@ -1,7 +1,7 @@
-"""A manifest with no more in it than a job's master decides with.
+"""The part of a manifest that a job's master needs for its decisions.
 
-The master needs sizes, patience and which roles train. Templates, environments and volumes are the
-controller's, may be long, and may hold what is nobody else's business.
+The master needs sizes, timeouts and which roles train. Templates, environments and volumes concern
+only the controller, may be long, and may hold secrets.
 """
 
 from __future__ import annotations
@@ -18,10 +18,11 @@ from resile.job.spec import ElasticJob, Metadata
 __all__ = ["outline"]
 
 _SOME = "-"
+"""Stands for a program, of which the master only needs to know that there is one."""
 
 
 def outline(job: ElasticJob) -> dict[str, Any]:
-    """A sound manifest of the same sizes, roles and patience."""
+    """A valid manifest with the same sizes, roles and timeouts."""
     roles = {name: _role(role) for name, role in job.spec.roles.items()}
     spec = replace(job.spec, roles=roles, master=MasterSpec())
     metadata = Metadata(name=job.metadata.name, namespace=job.metadata.namespace)
