@@ -36,76 +36,76 @@ class Verdict:
     message: str
 
 
-def judge(ledger: Ledger, *, broken: str) -> Verdict | None:
+def judge(draft: Ledger, *, broken: str) -> Verdict | None:
     """The result of the job; None while it continues. ``broken``: why a node's end fails it."""
     if broken:
         return Verdict(JobPhase.FAILED, "BackoffLimitExceeded", broken)
-    return _failed_training(ledger) or _completed(ledger) or _given_up(ledger) or _too_late(ledger)
+    return _failed_training(draft) or _completed(draft) or _given_up(draft) or _too_late(draft)
 
 
-def _failed_training(ledger: Ledger) -> Verdict | None:
+def _failed_training(draft: Ledger) -> Verdict | None:
     """Failure of a group that the job requires, once its nodes have left."""
-    spec = ledger.spec
-    for group, roles in ledger.trainings.items():
-        report = ledger.observed.reports.get(group)
+    spec = draft.spec
+    for group, roles in draft.trainings.items():
+        report = draft.observed.reports.get(group)
         if report is None or report.succeeded or not any(map(spec.requires, roles)):
             continue
-        if _has_left(ledger, spec.worlds().get(group, ()), report):
+        if _has_left(draft, spec.worlds().get(group, ()), report):
             reason = report.reason if group == spec.main_group else f"{group}: {report.reason}"
             return Verdict(JobPhase.FAILED, "TrainingFailed", reason)
     return None
 
 
-def _has_left(ledger: Ledger, roles: Collection[str], report: GroupReport) -> bool:
+def _has_left(draft: Ledger, roles: Collection[str], report: GroupReport) -> bool:
     """Whether the nodes of a finished training have ended. They end by themselves, so that their
     last output can be read; after ``leave_time`` a node that hangs is not waited for."""
     still_there = any(
         found.phase is NodePhase.RUNNING and found.node.role in roles
-        for found in ledger.observed.nodes
+        for found in draft.observed.nodes
     )
-    deadline = report.at + ledger.policy.leave_time
-    if still_there and ledger.now < deadline:
-        ledger.wake_at(deadline)
+    deadline = report.at + draft.policy.leave_time
+    if still_there and draft.now < deadline:
+        draft.wake_at(deadline)
         return False
     return True
 
 
-def _completed(ledger: Ledger) -> Verdict | None:
+def _completed(draft: Ledger) -> Verdict | None:
     """Success, if the roles of the success condition are complete."""
-    results = {role: _why_complete(ledger, role) for role in ledger.spec.success_roles()}
+    results = {role: _why_complete(draft, role) for role in draft.spec.success_roles()}
     complete = [result for result in results.values() if result is not None]
-    enough = 1 if ledger.spec.success.policy == "Any" else len(results)
+    enough = 1 if draft.spec.success.policy == "Any" else len(results)
     if len(complete) < enough:
         return None
     reasons = " and ".join(dict.fromkeys(result.message for result in complete))
     return Verdict(JobPhase.SUCCEEDED, complete[0].reason, reasons)
 
 
-def _why_complete(ledger: Ledger, role: str) -> Verdict | None:
+def _why_complete(draft: Ledger, role: str) -> Verdict | None:
     """How the role completed; None if it has not."""
-    report = ledger.report_on(role)
+    report = draft.report_on(role)
     if report is not None:
-        roles = next(roles for roles in ledger.trainings.values() if role in roles)
-        if not report.succeeded or not _has_left(ledger, roles, report):
+        roles = next(roles for roles in draft.trainings.values() if role in roles)
+        if not report.succeeded or not _has_left(draft, roles, report):
             return None
         return Verdict(JobPhase.SUCCEEDED, "TrainingSucceeded", report.reason)
-    done = ledger.of_role(role, {NodePhase.SUCCEEDED})
-    if not _enough_done(ledger, role, done):
+    done = draft.of_role(role, {NodePhase.SUCCEEDED})
+    if not _enough_done(draft, role, done):
         return None
     message = f"{len(done)} {role} node{'s' if len(done) > 1 else ''} completed"
     return Verdict(JobPhase.SUCCEEDED, "NodesCompleted", message)
 
 
-def _enough_done(ledger: Ledger, role: str, done: Collection[NodeStatus]) -> bool:
+def _enough_done(draft: Ledger, role: str, done: Collection[NodeStatus]) -> bool:
     """Whether enough nodes have completed for the role's successPolicy."""
-    spec = ledger.spec.roles[role]
+    spec = draft.spec.roles[role]
     if spec.success_policy is SuccessPolicy.ANY:
         return bool(done)
     if spec.success_policy is SuccessPolicy.RANK_0:
         return any(rank.rank == 0 for rank in done)
-    if len(done) < max(1, spec.size.min) or ledger.roles[role].wanted == 0:
+    if len(done) < max(1, spec.size.min) or draft.roles[role].wanted == 0:
         return False  # a role scaled to zero is not complete: its work is only postponed
-    return not any(_holds_up(rank) for rank in ledger.of_role(role))
+    return not any(_holds_up(rank) for rank in draft.of_role(role))
 
 
 def _holds_up(rank: NodeStatus) -> bool:
@@ -116,14 +116,14 @@ def _holds_up(rank: NodeStatus) -> bool:
     return rank.phase in AT_WORK
 
 
-def _given_up(ledger: Ledger) -> Verdict | None:
+def _given_up(draft: Ledger) -> Verdict | None:
     """Failure because of nodes that were given up, by their roles' failurePolicy."""
-    for name, role in ledger.spec.roles.items():
-        policy = ledger.spec.failure_policy(name)
-        given_up = ledger.of_role(name, {NodePhase.FAILED})
-        if not given_up or policy is FailurePolicy.IGNORE or ledger.report_on(name) is not None:
+    for name, role in draft.spec.roles.items():
+        policy = draft.spec.failure_policy(name)
+        given_up = draft.of_role(name, {NodePhase.FAILED})
+        if not given_up or policy is FailurePolicy.IGNORE or draft.report_on(name) is not None:
             continue
-        last = max(given_up, key=lambda rank: rank.ended_at or ledger.now)
+        last = max(given_up, key=lambda rank: rank.ended_at or draft.now)
         if policy is FailurePolicy.ANY_NODE:
             message = f"failurePolicy of role {name} is AnyNode: {last.last_message}"
             return Verdict(JobPhase.FAILED, "NodeFailed", message)
@@ -137,13 +137,13 @@ def _given_up(ledger: Ledger) -> Verdict | None:
     return None
 
 
-def _too_late(ledger: Ledger) -> Verdict | None:
-    limit = ledger.spec.active_deadline_seconds
-    if limit is None or ledger.start_time is None or ledger.spec.suspend:
+def _too_late(draft: Ledger) -> Verdict | None:
+    limit = draft.spec.active_deadline_seconds
+    if limit is None or draft.start_time is None or draft.spec.suspend:
         return None
-    deadline = ledger.start_time + timedelta(seconds=limit)
-    if ledger.now < deadline:
-        ledger.wake_at(deadline)
+    deadline = draft.start_time + timedelta(seconds=limit)
+    if draft.now < deadline:
+        draft.wake_at(deadline)
         return None
     message = f"the job ran longer than activeDeadlineSeconds ({limit:g} s)"
     return Verdict(JobPhase.FAILED, "DeadlineExceeded", message)

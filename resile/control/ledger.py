@@ -65,7 +65,7 @@ class Ledger:
         for name in list(gone)[-ROLES_REMEMBERED:]:
             self.roles[name] = replace(gone[name], wanted=0, scaling="")
         if len(gone) >= ROLES_REMEMBERED:
-            self._begin_above_all_names()
+            self._skip_used_serials()
         self.actions: list[Action] = []
         self.notes: list[DecisionNote] = []
         self._ranks = {(r.role, r.rank): r for r in status.nodes if r.role in job.spec.roles}
@@ -81,7 +81,7 @@ class Ledger:
         """The roles of each training whose result a master may report, by group."""
         self._groups = {role: group for group, roles in self.trainings.items() for role in roles}
         for found in observed.nodes:
-            self._never_again(found.node)
+            self._reserve_identity(found.node)
         self._forget_answered_asks()
 
     # --- reading ----------------------------------------------------------------------------
@@ -132,9 +132,9 @@ class Ledger:
     def occupied(self, rank: NodeStatus) -> bool:
         """Whether an older node of the rank may still be alive; one that only lingers is not."""
         slot = (rank.role, rank.rank)
-        return slot in self._live_slots or slot in self._slots_being_left()
+        return slot in self._live_slots or slot in self._slots_being_vacated()
 
-    def _slots_being_left(self) -> set[tuple[str, int]]:
+    def _slots_being_vacated(self) -> set[tuple[str, int]]:
         """Slots of nodes that were asked to stop and are not reported; cached until a request."""
         if self._left is None:
             self._left = {
@@ -190,7 +190,7 @@ class Ledger:
         counters = self.roles[rank.role]
         name = node_name(self.job, rank.role, rank=rank.rank, serial=counters.next_serial)
         node = Node(role=rank.role, rank=rank.rank, id=self._next_id, name=name)
-        self._never_again(node)
+        self._reserve_identity(node)
         given = replace(
             rank,
             phase=NodePhase.PENDING,
@@ -238,13 +238,13 @@ class Ledger:
 
     def stop(self, node: Node, reason: str) -> None:
         """Request that a node is stopped, unless that was done just now."""
-        if self._may_ask(node, AskVerb.STOP):
+        if self._may_request(node, AskVerb.STOP):
             grace = self.spec.roles.get(node.role, RoleSpec()).termination_grace_period_seconds
             self.actions.append(StopNode(node=node, grace_seconds=grace, reason=reason))
 
     def delete(self, node: Node, reason: str) -> None:
         """Request that an ended node's record is removed, unless that was done just now."""
-        if self._may_ask(node, AskVerb.DELETE):
+        if self._may_request(node, AskVerb.DELETE):
             self.actions.append(DeleteNode(node=node, reason=reason))
 
     def close(self) -> JobStatus:
@@ -304,14 +304,14 @@ class Ledger:
             self._commands[role] = node_command(self.spec, role)
         return self._commands[role]
 
-    def _begin_above_all_names(self) -> None:
+    def _skip_used_serials(self) -> None:
         """A new role may be one that was removed and forgotten: start its serials at the next id,
         which is higher than the number of any of its nodes."""
         for name in self.spec.roles:
             if name not in self.before.roles:
                 self.roles[name] = replace(self.roles[name], next_serial=self.before.next_id)
 
-    def _never_again(self, node: Node) -> None:
+    def _reserve_identity(self, node: Node) -> None:
         """Keep the node's id and name from being used for another one."""
         self._next_id = max(self._next_id, node.id + 1)
         serial = serial_of(self.job, node)
@@ -319,7 +319,7 @@ class Ledger:
             known = self.roles[node.role]
             self.roles[node.role] = replace(known, next_serial=max(known.next_serial, serial + 1))
 
-    def _may_ask(self, node: Node, verb: AskVerb) -> bool:
+    def _may_request(self, node: Node, verb: AskVerb) -> bool:
         asked = self._asks.get((node.id, verb))
         if asked is not None and self.now < asked.at + self.policy.ask_again_after:
             self.wake_at(asked.at + self.policy.ask_again_after)

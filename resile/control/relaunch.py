@@ -21,7 +21,7 @@ from enum import Enum
 from resile.control.resources import grown_memory, memory_limit
 from resile.job.exits import DISRUPTIONS, ExitCause, NodeExit, classify, describe
 from resile.job.role import UNLIMITED, ExitAction, RestartPolicy, RoleSpec
-from resile.job.spec import Backoff, JobSpec
+from resile.job.spec import BackoffSpec, JobSpec
 from resile.job.status import NodeStatus
 
 __all__ = ["Ended", "Fate", "Outcome", "Spent", "decide_fate"]
@@ -176,7 +176,7 @@ def _out_of_budget(
     return None
 
 
-def _relaunch(backoff: Backoff, ended: Ended, *, story: str, spends: bool, why: str) -> Fate:
+def _relaunch(backoff: BackoffSpec, ended: Ended, *, story: str, spends: bool, why: str) -> Fate:
     crashes, delay = ended.rank.quick_crashes, timedelta()
     if ended.cause not in _AT_ONCE:
         quick = ended.ran_for < timedelta(seconds=backoff.reset_seconds)
@@ -193,7 +193,7 @@ def _relaunch(backoff: Backoff, ended: Ended, *, story: str, spends: bool, why: 
     )
 
 
-def _pause(backoff: Backoff, crashes: int) -> timedelta:
+def _pause(backoff: BackoffSpec, crashes: int) -> timedelta:
     if crashes <= 1:
         return timedelta()
     doublings = min(crashes - 2, 60)  # more would exceed every ceiling

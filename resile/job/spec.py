@@ -37,7 +37,7 @@ from resile.job.role import DependencyCondition, FailurePolicy, RoleKind, RoleSp
 __all__ = [
     "API_VERSION",
     "KIND",
-    "Backoff",
+    "BackoffSpec",
     "CleanPolicy",
     "ElasticJob",
     "JobSpec",
@@ -132,7 +132,7 @@ class RendezvousSpec(ManifestStruct, frozen=True, kw_only=True):
     ] = _DEFAULTS.handover_timeout
 
 
-class Backoff(ManifestStruct, frozen=True, kw_only=True):
+class BackoffSpec(ManifestStruct, frozen=True, kw_only=True):
     """The pause before a rank that keeps crashing is relaunched. There is none before the first."""
 
     base_seconds: Annotated[
@@ -212,7 +212,9 @@ class JobSpec(ManifestStruct, frozen=True, kw_only=True):
         Count | None,
         Meta(description="Most relaunches that failures may cost in the whole job; then it fails."),
     ] = None
-    backoff: Annotated[Backoff, Meta(description="The pause between repeated crashes.")] = Backoff()
+    backoff: Annotated[BackoffSpec, Meta(description="The pause between repeated crashes.")] = (
+        BackoffSpec()
+    )
     clean_pod_policy: Annotated[
         CleanPolicy,
         Meta(
