@@ -1,9 +1,9 @@
 """Suspect machines: those that may be at fault for the end of a job's nodes.
 
 A relaunched node avoids them for a while, as long as there are other machines. The list of machines
-to avoid is fixed for a node, so one that finds no room because of it would be pending for ever: it
-is replaced by one that may run anywhere (``nowhere_to_go_at``). Only the latest few are remembered:
-trouble on every machine is not the fault of a machine.
+to avoid is fixed for a node, so one that finds no room because of it would be pending for ever:
+at ``nowhere_to_go_at`` it is replaced by one that may run anywhere. Only the latest few are
+kept: trouble on every machine is not the fault of a machine.
 """
 
 from __future__ import annotations
