@@ -265,4 +265,4 @@ def test_a_group_that_has_nothing_is_said_with_those_that_have(folder: Path) -> 
     assert "other groups have some: --group 'evaluate'" in said.stderr
     mistaken = run("ls", folder, "--group", "../x")
     assert mistaken.exit_code == 2
-    assert "is no group's name" in mistaken.stderr
+    assert "is not a group's name" in mistaken.stderr
