@@ -67,8 +67,8 @@ node whose job is over waits for its console, as any program does."""
 class Agent:
     """Runs one node until the job is over or the node leaves."""
 
-    def __init__(self, config: AgentConfig, keeper: MasterKeeper | None) -> None:
-        """``keeper`` restarts the master, if that is this machine's task."""
+    def __init__(self, config: AgentConfig, launcher: MasterKeeper | None) -> None:
+        """``launcher`` restarts the master, if that is this machine's task."""
         self._config = config
         self._shutdown = ShutdownRequests()
         self._inbox: asyncio.Queue[FromMaster | WorkerGroup | CutOff] = asyncio.Queue()
@@ -122,7 +122,7 @@ class Agent:
             hello=self._hello,
             renewal=self._renewal,
             deliver=self._inbox.put_nowait,
-            revive=keeper.revive if keeper else None,
+            revive=launcher.revive if launcher else None,
             patience=self._patience,
         )
         self._handover = HandoverPart(
