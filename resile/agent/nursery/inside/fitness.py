@@ -56,8 +56,8 @@ def check_fork_safety() -> None:
 def check_after_trial_fork() -> None:
     """Fork a child that does nothing, reap it, and call `check_fork_safety`.
 
-    Raises `Unfit` as well if there are other child processes: a worker would not be the parent of
-    the nursery's helpers.
+    Raises `Unfit` as well if there are other child processes: a worker would not be the parent
+    of the nursery's helpers.
     """
     _check_children()
     _check_python_threads()

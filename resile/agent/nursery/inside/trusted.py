@@ -2,8 +2,8 @@
 
 Their import has the same result in every process and at every time: they leave nothing open, and
 what they read of a worker's place or draw at random is either used later only or corrected in each
-worker (see `seeds`). Every other package has to be observed first (see `observation`). Effects of
-these packages are not attributed to the packages that import them either.
+worker (see `seeds`). Every other package has to be observed first (see `observation`). Effects
+of these packages are not attributed to the packages that import them either.
 """
 
 import sys
