@@ -1,4 +1,4 @@
-"""What a script asks Resile for is imported ahead at its very first start."""
+"""The parts of Resile that a script imports are preloaded at its very first start."""
 
 import subprocess
 import sys

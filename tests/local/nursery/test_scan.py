@@ -1,4 +1,4 @@
-"""What the text of a script says about its imports."""
+"""The imports and settings found in the text of a script."""
 
 from collections.abc import Callable
 from pathlib import Path

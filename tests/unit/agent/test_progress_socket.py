@@ -1,4 +1,4 @@
-"""Reports of progress: whose are heard, and what they may say."""
+"""Progress reports: accepted senders and accepted content."""
 
 from __future__ import annotations
 
