@@ -87,8 +87,8 @@ class HandoverPart:
     def _asked(self, ask: Handover) -> None:
         """PREPARE: ask the workers to save, and report to the master whether they can."""
         fence, number = self._session.fence, ask.handover
-        patience = self._session.elasticity.longest_hold
-        able = self._snapshots.ask_handover(number, round=fence.round, patience=patience)
+        timeout = self._session.elasticity.longest_hold
+        able = self._snapshots.ask_handover(number, round=fence.round, patience=timeout)
         self._say(HandoverTold(fence=fence, able=able, handover=number))
         self.forget()
         if able:
@@ -96,7 +96,7 @@ class HandoverPart:
             self._number = number
             self._tasks = [
                 asyncio.create_task(self._tell(fence, number)),
-                asyncio.create_task(self._watch(patience)),
+                asyncio.create_task(self._watch(timeout)),
             ]
 
     def _may_choose(self, number: int, *, round: int) -> None:
@@ -107,8 +107,8 @@ class HandoverPart:
     def _publish(self, number: int) -> None:
         """PUBLISHED: report when the saved step is in storage; copies alone may not be enough."""
         if number == self._number:
-            patience = self._session.elasticity.handover_timeout
-            telling = self._tell_published(self._session.fence, number, patience)
+            timeout = self._session.elasticity.handover_timeout
+            telling = self._tell_published(self._session.fence, number, timeout)
             self._tasks.append(asyncio.create_task(telling))
 
     def under_way(self, number: int) -> None:
@@ -154,10 +154,10 @@ class HandoverPart:
             return
         self._say(leaving)
         released = asyncio.create_task(self._released.wait())
-        patience = self._session.elasticity.leave_timeout
+        timeout = self._session.elasticity.leave_timeout
         try:
             await asyncio.wait(
-                [released, unless], timeout=patience, return_when=asyncio.FIRST_COMPLETED
+                [released, unless], timeout=timeout, return_when=asyncio.FIRST_COMPLETED
             )
         finally:
             released.cancel()
@@ -174,15 +174,15 @@ class HandoverPart:
             copied = self._snapshots.newest_copied
             self._say(HandedOver(fence=fence, step=step, copied=copied, handover=number))
 
-    async def _tell_published(self, fence: Fence, number: int, patience: float) -> None:
-        await self._snapshots.flush(patience, grace=patience)
+    async def _tell_published(self, fence: Fence, number: int, timeout: float) -> None:
+        await self._snapshots.flush(timeout, grace=timeout)
         stored = self._snapshots.newest_stored
         self._say(HandoverPublished(fence=fence, stored=stored, handover=number))
 
-    async def _watch(self, patience: float) -> None:
+    async def _watch(self, timeout: float) -> None:
         """Cancel the handover when it has timed out or the master is away."""
         now = time.monotonic()
-        over_at, away_at = now + patience, now + AWAY
+        over_at, away_at = now + timeout, now + AWAY
         while now < min(over_at, away_at):
             await asyncio.sleep(_LOOK)
             now = time.monotonic()

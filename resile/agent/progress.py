@@ -68,14 +68,14 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     def after(self, earlier: Progress) -> Progress:
         """Return the progress after this report; fields that it leaves out keep their values."""
         loss = earlier.loss if self.loss is msgspec.UNSET else self.loss
-        told = Progress(
+        given = Progress(
             step=self.step,
             loss=loss,
             total=self.total,
             resumed=self.resumed,
             source=self.source,
         )
-        return _added(msgspec.structs.replace(earlier, loss=None), told)
+        return _added(msgspec.structs.replace(earlier, loss=None), given)
 
 
 _decoder = JsonDecoder[Report](Report)
@@ -115,16 +115,16 @@ class ProgressSocket:
         Ranks of a node may report different fields: those that the newest report leaves out are
         taken from earlier ones.
         """
-        told = [progress for leader, progress in self._reports.items() if leader in workers]
-        if told:
-            self._latest = functools.reduce(_added, told)
+        current = [progress for leader, progress in self._reports.items() if leader in workers]
+        if current:
+            self._latest = functools.reduce(_added, current)
         return self._latest
 
     def ranks(self, workers: Mapping[int, int]) -> tuple[RankProgress, ...]:
         """The progress of each worker that reported a step in this round; ``workers``: the global
         rank of each by its process id, in the order of their local ranks."""
         now = self._clock()
-        told = [
+        paces = [
             (local_rank, rank, self._paces.get(pid))
             for local_rank, (pid, rank) in enumerate(workers.items())
         ]
@@ -136,7 +136,7 @@ class ProgressSocket:
                 age=max(0.0, now - pace.stepped_at),
                 step_time=pace.step_time,
             )
-            for local_rank, rank, pace in told
+            for local_rank, rank, pace in paces
             if pace is not None
         )
 

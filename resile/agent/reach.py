@@ -52,19 +52,19 @@ async def watch_reach(
 
     Not in the first second of a round, in which workers restore and need the CPU.
     """
-    told = Told()
+    reported = Told()
     while True:
         await asyncio.sleep(REACH_INTERVAL)
         group = running()
         if group is None or not group.pids:
             continue
-        if told.round != group.round:
-            told = Told(group.round)
+        if reported.round != group.round:
+            reported = Told(group.round)
             continue
-        now = told.looked(group.pids, group.store_port)
-        if now != told:
-            told = now
-            report(told.reached, tuple(sorted(told.unreached(group.pids).values())))
+        now = reported.looked(group.pids, group.store_port)
+        if now != reported:
+            reported = now
+            report(reported.reached, tuple(sorted(reported.unreached(group.pids).values())))
 
 
 def connected_pids(pids: Iterable[int], port: int) -> set[int]:

@@ -160,14 +160,16 @@ def _flat(report: Mapping[str, Any]) -> dict[str, str]:
     flat = {}
     for section, content in report.items():
         if isinstance(content, dict):
-            told = {name: value for name, value in content.items() if _is_told(section, name)}
-            flat.update({f"{section}: {name}": str(value) for name, value in told.items()})
+            compared = {
+                name: value for name, value in content.items() if _is_compared(section, name)
+            }
+            flat.update({f"{section}: {name}": str(value) for name, value in compared.items()})
         else:
             flat[section] = str(content)
     return flat
 
 
-def _is_told(section: str, name: str) -> bool:
+def _is_compared(section: str, name: str) -> bool:
     """Whether a value is compared. Variables of a worker's place differ on purpose, and some of
     Python's own modules are loaded by our code in both kinds of workers."""
     if section == "modules":
