@@ -178,7 +178,7 @@ async def test_a_training_looks_the_same_on_both_platforms(
     assert f"round 2 ({training.phase}), 4 workers, step 71{speed}" in there
     assert "2 of 3 restarts of failing workers" in there
     if over:
-        assert "  its last words\n    boom" in there
+        assert "  last output\n    boom" in there
     else:
         assert "Round because: first round" in there
         (row,) = (line for line in there.splitlines() if line.startswith("digits-worker-2"))

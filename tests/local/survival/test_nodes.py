@@ -43,7 +43,7 @@ def test_a_stopped_agent_is_evicted_and_rejoins_as_a_new_node_when_it_wakes(job:
     other.says("was lost")
     sleeper.signal(signal.SIGCONT)
     job.trains(world=2, after=second)
-    sleeper.says("put out of the job")
+    sleeper.says("evicted: ")
     joins = [line for line in sleeper.output.splitlines() if "as node" in line]
     assert len(joins) == 2
     assert joins[-1].split()[-1] != old.split()[-1], "a new id"

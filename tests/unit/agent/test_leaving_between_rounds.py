@@ -1,4 +1,4 @@
-"""A node that is asked to leave while no round runs: what only it holds is copied first."""
+"""A node that leaves while no round runs first copies what only it holds."""
 
 from __future__ import annotations
 
