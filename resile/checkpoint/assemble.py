@@ -75,8 +75,8 @@ class WholeTensor:
 def runs(
     shape: tuple[int, ...], offsets: tuple[int, ...], *, whole: tuple[int, ...]
 ) -> Iterator[tuple[int, int, int]]:
-    """The contiguous runs of a slice: offset in the slice, offset in the whole tensor, and number of
-    elements."""
+    """The contiguous runs of a slice: offset in the slice, offset in the whole tensor, and number
+    of elements."""
     if not prod(shape):
         return
     split = len(shape)

@@ -55,8 +55,8 @@ __all__ = ["new_attempt", "publish", "write_part"]
 log = logging.getLogger("resile.checkpoint")
 
 PIECE = 8 << 20
-"""Bytes hashed and written at a time: large enough for a disk, small enough to stay in a CPU's cache
-between the two."""
+"""Bytes hashed and written at a time: large enough for a disk, small enough to stay in a CPU's
+cache between the two."""
 
 SHOWN = 5
 """Missing parts that an error names; the rest are counted."""

@@ -155,7 +155,8 @@ def claim(
     tell: Callable[[str], None] = log.warning,
     now: Callable[[], float] = time.time,
 ) -> Fence:
-    """Write this round's claim; returns the fence including it. An existing claim is not changed."""
+    """Write this round's claim; returns the fence including it. An existing claim is not
+    changed."""
     if not is_attempt(mine.attempt):
         raise ValueError(f"an attempt's name is letters, digits, '-' and '_', not {mine.attempt!r}")
     fence = read_fence(storage, mine.group, tell=tell)

@@ -39,8 +39,8 @@ _REFUSALS = frozenset(
 """Errors that a retry would meet again; all others (EIO, ESTALE, ETIMEDOUT…) may be transient."""
 
 _CANNOT_SYNC_FOLDERS = frozenset({errno.EINVAL, errno.ENOTSUP, errno.EBADF})
-"""Some network and FUSE file systems cannot sync folders; syncing would not change the durability of
-their renames."""
+"""Some network and FUSE file systems cannot sync folders; syncing would not change the durability
+of their renames."""
 
 
 _DIRECT = getattr(os, "O_DIRECT", 0)

@@ -2,8 +2,8 @@
 
 Jobs are identified by their ids, and many ids are not names: the default ``none``, the random ones
 of ``--standalone``, the numbers of a batch system. A job with such an id gets another one each time
-it is submitted, so it is never refused. Only a job with a name is refused, in a folder of a job with
-another name.
+it is submitted, so it is never refused. Only a job with a name is refused, in a folder of a job
+with another name.
 """
 
 from __future__ import annotations

@@ -131,8 +131,8 @@ _entry = JsonDecoder[TensorEntry](TensorEntry)
 
 
 def lay_out(header: PartHeader, *, room: int = 0) -> PartLayout:
-    """Lay out a part. ``room``: the minimum length of the header, so that a part whose values grow a
-    little keeps its tensors at the same positions."""
+    """Lay out a part. ``room``: the minimum length of the header, so that a part whose values grow
+    a little keeps its tensors at the same positions."""
     about = msgspec.json.encode(header).decode()
     encoded, entries = encode_header(header.slices, metadata={"resile": about}, room=room)
     places = _places(header, entries, start=len(encoded))

@@ -37,7 +37,8 @@ class Patience:
     sleep: Callable[[float], None] = time.sleep
 
     def tries(self) -> Iterator[int]:
-        """Yield the number of each try, with a pause before each but the first, until the timeout."""
+        """Yield the number of each try, with a pause before each but the first, until the
+        timeout."""
         deadline = self.clock() + self.seconds
         pause, number = self.first_pause, 0
         while True:

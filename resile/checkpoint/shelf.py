@@ -1,8 +1,8 @@
 """The catalog of one group's checkpoints on a storage: find them, and check them for damage.
 
-A checkpoint is found by its manifest. It is damaged if a part is missing, cannot be read, or has the
-wrong size or checksum; nothing is ever repaired or removed here. A manifest of another group, copied
-here by somebody, is skipped.
+A checkpoint is found by its manifest. It is damaged if a part is missing, cannot be read, or has
+the wrong size or checksum; nothing is ever repaired or removed here. A manifest of another group,
+copied here by somebody, is skipped.
 
 Checking sizes costs one list of a folder; checking checksums reads every byte. The checksums in the
 manifest are authoritative.

@@ -49,8 +49,8 @@ class OpenFile(Protocol):
         ...
 
     def read_into(self, begin: int, buffer: memoryview) -> None:
-        """Fill the buffer. A failing disk raises an error, whereas touching mapped bytes of one ends
-        the process (SIGBUS)."""
+        """Fill the buffer. A failing disk raises an error, whereas touching mapped bytes of one
+        ends the process (SIGBUS)."""
         ...
 
     def __enter__(self) -> OpenFile: ...
@@ -71,8 +71,8 @@ class Storage(Protocol):
     def write(
         self, path: str, chunks: Iterable[memoryview], *, just_before: Callable[[], None] = _nothing
     ) -> None:
-        """Write a file, replacing an existing one. On return it is durable; on error the old file is
-        unchanged. Folders are created as needed.
+        """Write a file, replacing an existing one. On return it is durable; on error the old file
+        is unchanged. Folders are created as needed.
 
         ``just_before`` is called when only the operation that makes the file visible is left; if
         it raises, nothing changes."""

@@ -1,8 +1,8 @@
-"""A worker's line to the keeper in its agent.
+"""A worker's client of the snapshot server in its agent.
 
-Plain blocking requests, a few microseconds each. A forked child connects anew: it must not speak on
-its parent's line. When the agent is dead every request raises :class:`KeeperGone`; memory that was
-being filled stays valid, for what that is worth.
+Plain blocking requests, a few microseconds each. A forked child opens a connection of its own: it
+must not use its parent's. When the agent is dead every request raises :class:`KeeperGone`; memory
+that was being filled stays valid.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from resile.decoding import MsgpackDecoder
 __all__ = ["SNAPSHOTS_VARIABLE", "KeeperClient"]
 
 SNAPSHOTS_VARIABLE = "RESILE_SNAPSHOTS"
-"""The keeper's socket, as the agent tells its workers; ``@`` stands for the abstract namespace."""
+"""The server's socket, set by the agent for its workers; ``@`` means the abstract namespace."""
 
 
 class KeeperClient(SnapshotMemory):
-    """The keeper at ``name``. Raises :class:`KeeperGone` if nobody is there."""
+    """A client of the server at ``name``. Raises :class:`KeeperGone` if there is none."""
 
     def __init__(self, name: str, worker: Hello) -> None:
         super().__init__(worker)
@@ -41,12 +41,12 @@ class KeeperClient(SnapshotMemory):
     def from_environment(
         cls, worker: Hello, environment: Mapping[str, str] = os.environ
     ) -> KeeperClient | None:
-        """The agent's keeper, if an agent says that there is one."""
+        """Connect to the agent's server, if the environment names one."""
         name = environment.get(SNAPSHOTS_VARIABLE)
         return cls(name, worker) if name else None
 
     def close(self) -> None:
-        """Hang up; the keeper keeps what it has."""
+        """Disconnect; the server keeps its snapshots."""
         self._close_pairs()
         if self._line is not None:
             self._line.close()
@@ -54,7 +54,7 @@ class KeeperClient(SnapshotMemory):
 
     def _ask(self, request: Request) -> tuple[Answer, Sequence[int]]:
         if self._owner != os.getpid():
-            # A forked child: its parent's lock may be held for ever here.
+            # A forked child: a lock held by its parent would never be released here.
             self._asking = threading.Lock()
         with self._asking:
             return self._exchange(self._connected(), request)
@@ -70,17 +70,19 @@ class KeeperClient(SnapshotMemory):
         except OSError as error:
             line.close()
             self._line = None
-            raise KeeperGone(f"the agent's keeper does not answer: {error.strerror}") from None
+            raise KeeperGone(
+                f"the agent's snapshot server does not answer: {error.strerror}"
+            ) from None
         self._line, self._owner = line, os.getpid()
         answer, _ = self._exchange(line, self.worker)
         if isinstance(answer, Refused):
-            raise KeeperGone(f"the agent's keeper refuses this worker: {answer.reason}")
+            raise KeeperGone(f"the agent's snapshot server refuses this worker: {answer.reason}")
         assert isinstance(answer, Welcome)
         self.address = answer.address
         return line
 
     def _exchange(self, line: socket.socket, request: Request) -> tuple[Answer, Sequence[int]]:
-        why = "it hung up"
+        why = "connection closed"
         try:
             packets.send(line, request)
             received = packets.receive(line, self._decoder)
@@ -90,4 +92,4 @@ class KeeperClient(SnapshotMemory):
             why = error.strerror or str(error)
         line.close()
         self._line = None
-        raise KeeperGone(f"the agent's keeper is gone: {why}")
+        raise KeeperGone(f"lost the agent's snapshot server: {why}")

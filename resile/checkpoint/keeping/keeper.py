@@ -1,12 +1,12 @@
-"""The keeper: answers workers, and gives the carrier its orders.
+"""The snapshot server: answers workers' requests, and sends orders to the writer process.
 
-It is the same under an agent and in a worker of its own; what differs is how requests arrive.
-Requests of workers of an older round are refused: their memory belongs to others by now. So are
-those of another group than the first worker's, because a node is in one group for its life; a
-process that a worker started has its environment, and may well say that it is in another.
+It is the same in an agent and in a worker without one; only the transport of requests differs.
+Requests from workers of an older round are refused: their memory belongs to others by now. So are
+those of another group than the first worker's, because a node is in one group for its lifetime; a
+process that a worker started inherits its environment, and may name another group.
 
-Nothing that goes wrong with storage or with other nodes is an error to who asked; it is in the
-status, and told once to ``news`` in words for a log.
+Failures of storage or of other nodes are not errors of the request; they appear in the status, and
+are reported once to ``news`` as a log line.
 """
 
 from __future__ import annotations
@@ -64,14 +64,14 @@ from resile.groupname import told_group
 __all__ = ["Keeper", "News"]
 
 News = Callable[[int, str], None]
-"""A level of the logging module, and a line."""
+"""Called with a logging level and a log line."""
 
 Reply = tuple[Answer, list[int]]
 
 
 @dataclass
 class Keeper:
-    """Holds a node's snapshots."""
+    """Holds a node's snapshots, and answers its workers."""
 
     holdings: Holdings
     carrier: Carrier
@@ -81,14 +81,14 @@ class Keeper:
     def __post_init__(self) -> None:
         self._round = 0
         self._group: str | None = None
-        """The group whose workers are heard; None before the first."""
+        """The group of this node's workers; None before the first request."""
         self._current: set[Place] = set()
         self._lock = threading.Lock()
         self._writings = Writings(self.news)
         self._desk = HandoverDesk()
 
     def new_round(self, number: int) -> None:
-        """From now on only workers of this round are heard."""
+        """Start a round: requests of older rounds' workers are refused from now on."""
         with self._lock:
             if number > self._round:
                 self._round, self._current = number, set()
@@ -97,7 +97,7 @@ class Keeper:
                 self.neighbours.workers_hold(False)
 
     def answer(self, worker: Hello, request: Request) -> Reply:
-        """The answer and its descriptors, which are the caller's to send and to close."""
+        """Answer a request; returns the answer and its descriptors, which the caller must close."""
         if refusal := self._refusal(worker):
             return _refused(refusal), []
         match request:
@@ -136,27 +136,27 @@ class Keeper:
                 return self._resumed(worker, request)
 
     def _refusal(self, worker: Hello) -> str:
-        """Why a worker is not heard; empty if it is."""
+        """The reason to refuse a worker's requests; empty to accept them."""
         with self._lock:
             if worker.round < self._round:
-                return f"round {worker.round} is over: round {self._round} runs"
+                return f"round {worker.round} is over: round {self._round} is running"
             if self._group is None:
                 self._group = worker.group
             if worker.group != self._group:
                 own = told_group(self._group)
-                return f"{own} keeps its snapshots here, and not {told_group(worker.group)}"
+                return f"this node holds snapshots of {own}, not of {told_group(worker.group)}"
         return ""
 
     @property
     def can_hand_over(self) -> bool:
-        """Whether all workers of the round look at the page."""
+        """Whether all workers of the round watch the handover page."""
         with self._lock:
             return self._desk.able
 
     def ask_handover(self, number: int, *, round: int, patience: float) -> bool:
-        """Ask the workers to save before a planned change; whether all of them can.
+        """Ask the workers to save for a handover (phase PREPARE); returns whether all of them can.
 
-        Workers hold for ``patience`` seconds from now on at most, whatever happens.
+        Workers hold until at most ``patience`` seconds from now, whatever happens.
         """
         with self._lock:
             if round != self._round or not self._desk.able:
@@ -166,42 +166,44 @@ class Keeper:
         return True
 
     def let_choose(self, number: int, *, round: int) -> None:
-        """All workers of the job were asked: rank 0, if it is here, may choose the step."""
+        """Allow rank 0, if it is here, to choose the step (phase CHOOSE): all workers were
+        asked."""
         with self._lock:
             if round == self._round:
                 self._desk.page.let_choose(number)
 
     def call_off_handover(self) -> None:
-        """The planned change does not happen: workers that hold go on."""
+        """Cancel the handover: holding workers continue."""
         with self._lock:
             self._desk.call_off()
         self.neighbours.workers_hold(False)
 
     @property
     def held(self) -> int | None:
-        """The step that all workers of this node saved for the planned change and hold."""
+        """The step that all workers of this node saved for the handover and hold; None if not
+        yet."""
         with self._lock:
             return self._desk.held
 
     def is_copied(self, step: int) -> bool:
-        """Whether the next node has a copy of a step, if there is one that takes copies."""
+        """Whether the next node has copies of a step; True if there is no next node."""
         copied = self.neighbours.copied
         return not self.neighbours.next or (copied is not None and copied >= step)
 
     @property
     def copies_pending(self) -> bool:
-        """Whether parts of this node are still to be copied to the next one."""
+        """Whether parts of this node remain to be copied to the next one."""
         return self.neighbours.pending
 
     @property
     def newest_copied(self) -> int | None:
-        """The newest step of which the next node has copies of all parts of this one."""
+        """The newest step of which the next node has copies of all parts of this node."""
         return self.neighbours.copied
 
     @property
     def newest_stored(self) -> int | None:
         """The newest step of which this node's parts are in storage; if it publishes, the newest
-        whole checkpoint."""
+        complete checkpoint."""
         return self._writings.stored
 
     def _resumed(self, worker: Hello, request: Resumed) -> Reply:
@@ -215,7 +217,7 @@ class Keeper:
             return Watched(), [same_memory(self._desk.page.descriptor)]
 
     def close(self) -> None:
-        """Give all memory back."""
+        """Release all memory."""
         self.neighbours.close()
         self.carrier.close()
         self.holdings.close()
@@ -236,13 +238,13 @@ class Keeper:
         return Reserved(), reservation.descriptors
 
     def _gather(self, slots: list[int]) -> None:
-        """New memory is given out at once in small pages, and put together in large ones later:
-        then workers that restore from it map it for next to nothing."""
+        """Collapse new memory into large pages, in the background after it was handed out in small
+        ones: workers that restore from it then map it at almost no cost."""
         self.carrier.submit(Gather(), [os.dup(slot) for slot in slots], lambda _: None)
 
     def _open(self, labels: tuple[Label, ...]) -> Reply:
         if len(labels) > AT_ONCE:
-            return _refused(f"{len(labels)} parts at once; at most {AT_ONCE} are opened"), []
+            return _refused(f"cannot open {len(labels)} parts at once; at most {AT_ONCE}"), []
         try:
             holds = self.holdings.hold_all(labels)
         except KeeperRefused as error:
@@ -306,7 +308,7 @@ class Keeper:
 
     def _fetch_headers(self, address: str, labels: tuple[Label, ...]) -> Reply:
         if len(labels) > AT_ONCE:
-            return _refused(f"{len(labels)} headers at once; at most {AT_ONCE} are fetched"), []
+            return _refused(f"cannot fetch {len(labels)} headers at once; at most {AT_ONCE}"), []
         try:
             found = self.neighbours.headers(address, labels)
             return Headers(lengths=tuple(map(len, found))), [headers.pack(found)]

@@ -1,4 +1,4 @@
-"""What is being written, and how it went: the keeper's memory of the carrier's words."""
+"""Tracks what the writer process is writing, and the outcomes."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ __all__ = ["Writings"]
 
 
 class Writings:
-    """Thread-safe. ``news`` gets one line, with its level, for each thing worth knowing."""
+    """Tracks writes. Thread-safe. ``news`` is called with a level and a line for the log."""
 
     def __init__(self, news: Callable[[int, str], None]) -> None:
         self._news = news
@@ -37,13 +37,14 @@ class Writings:
         self._orders = 0
         self._committed_order = 0
         self._to_publish: int | None = None
-        """The latest step that is published here."""
+        """The latest step that this node's writer is to publish."""
         self._trouble = ""
         self._troubled: tuple[Target, tuple[Place, ...]] | None = None
-        """What the trouble was about."""
+        """The target and places that the error belongs to."""
 
     def begin(self, places: tuple[Place, ...], step: int) -> int | None:
-        """Note that these parts are being written; the step that still is, if one is."""
+        """Note that these parts are being written; returns the step of an unfinished write, if
+        any."""
         with self._lock:
             for place in places:
                 if place in self._places:
@@ -53,7 +54,7 @@ class Writings:
         return None
 
     def give_up(self, places: tuple[Place, ...], step: int) -> None:
-        """It did not even begin."""
+        """Undo ``begin``: the write was not started."""
         with self._lock:
             self._free(places, step)
             self._end(step)
@@ -61,7 +62,7 @@ class Writings:
     def hear(
         self, places: tuple[Place, ...], order: Write
     ) -> Callable[[Finished | Progress], None]:
-        """Who takes the carrier's words on an order."""
+        """The callback for the writer's answers to an order."""
         with self._lock:
             self._orders += 1
             number = self._orders
@@ -71,8 +72,8 @@ class Writings:
 
     @property
     def stored(self) -> int | None:
-        """The newest step of which what was written here is on storage, and published if that was
-        to be done here."""
+        """The newest step that this node has written to storage, and published if that is its
+        task."""
         with self._lock:
             if self._to_publish == self._written:
                 return self._committed
@@ -81,7 +82,7 @@ class Writings:
             return None if unfinished or failed else self._written
 
     def status(self, *, copied: int | None, copy_trouble: str) -> Status:
-        """All of it, for who asks."""
+        """The status for workers."""
         with self._lock:
             return Status(
                 writing=tuple(sorted(self._steps)),

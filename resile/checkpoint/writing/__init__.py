@@ -1,8 +1,7 @@
-"""The process that carries a node's snapshots away: to storage, and to other nodes.
+"""The writer process: writes a node's snapshots to storage and sends them to other nodes.
 
-It is a process of its own at the lowest priority, so that training feels as little of it as can be,
-and storage that hangs hangs nothing else. `Carrier` is its owner's handle; `__main__` is the
-process itself.
+It runs at the lowest priority, so that it slows training down as little as possible, and storage
+that hangs blocks nothing else. `Carrier` is its owner's handle; `__main__` is the process itself.
 """
 
 from resile.checkpoint.writing.carrier import Carrier

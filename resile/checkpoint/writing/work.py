@@ -1,9 +1,8 @@
-"""What the carrier's process does with its orders.
+"""The main loop of the writer process: carries out orders.
 
-Parts are written one order after the other: storage is rarely faster for being asked twice at once.
-Publishing waits for other nodes and moving bytes for other machines, so each has its own thread.
-Whatever goes wrong with an order is told to the owner and ends there; the next one goes on. When
-the owner is gone nobody hears it, so what could not be written in the end is printed.
+Parts are written one order at a time: parallel writes are rarely faster. Publishing waits for other
+nodes and transfers wait for the network, so each runs in its own thread. A failure is reported to
+the owner and affects only its order. When the owner is gone, failed writes are printed instead.
 """
 
 from __future__ import annotations
@@ -52,16 +51,16 @@ from resile.checkpoint.writing.messages import (
 __all__ = ["Work"]
 
 _FOREVER = 1e9
-"""Seconds: added to the clock of who waits, it is late whatever its patience was."""
+"""Seconds: added to the clock of a waiting publication, they end any timeout."""
 
 Tell = Callable[[Finished | Progress], None]
 
 Series = tuple[str, str]
-"""A storage and a group: checkpoints that follow each other."""
+"""A storage and a group: a sequence of checkpoints."""
 
 
 class Work:
-    """Carries out orders and tells the owner about each."""
+    """Carries out orders and reports each to the owner."""
 
     def __init__(self, line: socket.socket) -> None:
         self._line = line
@@ -69,12 +68,12 @@ class Work:
         self._writes: queue.Queue[Callable[[], None]] = queue.Queue()
         self._publishing: dict[threading.Event, Target] = {}
         self._lacking: dict[Series, tuple[int, str]] = {}
-        """For each series the step that could not be written, and why, if none after it was."""
+        """For each series the step that could not be written, and why, unless a later one was."""
         self._reached: dict[Series, int] = {}
         self._said: set[str] = set()
-        """What was told about old checkpoints."""
+        """Messages already reported about old checkpoints."""
         self._moving: dict[int, threading.Event] = {}
-        """For each order to move bytes: whether to stop."""
+        """For each transfer: whether to stop."""
         self._unfinished = 0
         self._changed = threading.Condition()
         threading.Thread(target=self._write_all, name="write", daemon=True).start()
@@ -104,8 +103,8 @@ class Work:
             self._in_thread(lambda: self._move(number, order, descriptors, tell))
 
     def finish(self) -> None:
-        """Without the owner: return when everything that was to be written is written, or could
-        not be, which is printed. If the owner had still heard it, it is said twice."""
+        """After the owner's death: wait until all write orders are done, and print failed ones.
+        If the owner received the failure as well, it is reported twice."""
         with self._changed:
             self._changed.wait_for(lambda: self._unfinished == 0)
         with contextlib.suppress(OSError):
@@ -153,8 +152,8 @@ class Work:
         del self._moving[number]
 
     def _publish(self, target: Target, publication: Publication, tell: Tell) -> None:
-        """A checkpoint whose parts do not come is given up once a later one exists, or a later try
-        of the same: a node that was lost meanwhile will never write them."""
+        """Publish. A checkpoint with missing parts is given up once a later one, or a later try of
+        the same step, exists: a node that was lost meanwhile will never write them."""
         overtaken = threading.Event()
         self._publishing[overtaken] = target
         try:
@@ -193,13 +192,13 @@ def _shelf(target: Target) -> Shelf:
 
 
 def _told(tell: Tell, action: Callable[[], Finished]) -> bool:
-    """Do it and tell how it ended; returns whether it went well."""
+    """Run an action and report its outcome; returns whether it succeeded."""
     try:
         tell(action())
     except (CheckpointError, OSError) as error:
         tell(Failed(reason=str(error)))
     except Exception as error:
-        # A bug, or a storage library's own idea of an error: the next order goes on all the same.
+        # A bug, or an unexpected exception of a storage library: other orders are not affected.
         tell(Failed(reason=f"{type(error).__name__}: {error}"))
         sys.excepthook(type(error), error, error.__traceback__)
     else:
@@ -240,7 +239,7 @@ def _write_parts(order: Write, descriptors: list[int], tell: Tell) -> Written:
 
 
 def _discard(target: Target) -> None:
-    """The parts of a checkpoint that will not be published: nobody else would."""
+    """Remove the parts of a checkpoint that will not be published: no other writer would."""
     with contextlib.suppress(CheckpointError):
         discard_attempt(_shelf(target), step=target.step, attempt=target.attempt)
 

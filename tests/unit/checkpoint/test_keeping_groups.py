@@ -23,7 +23,9 @@ def test_a_worker_of_another_group_is_not_served(make: MakeNode) -> None:
     node = make(0)
     node.save(10)
     stranger = msgspec.structs.replace(node.worker, group="evaluate")
-    with pytest.raises(KeeperGone, match="the main group keeps its snapshots here, and not group"):
+    with pytest.raises(
+        KeeperGone, match="this node holds snapshots of the main group, not of group"
+    ):
         KeeperClient(node.server.name, stranger)
     answer, _ = node.keeper.answer(stranger, List())
     assert isinstance(answer, Refused)

@@ -238,7 +238,7 @@ def test_a_part_that_breaks_off_everywhere_says_why(make: MakeNode) -> None:
         )
         distant.bring()
         dying.leave()
-        with pytest.raises(NoCheckpoint, match=r"cannot be had: the keeper at .* ended after"):
+        with pytest.raises(NoCheckpoint, match=r"cannot be had: snapshot server at .* ended after"):
             distant.read(0, len(content))
 
 
