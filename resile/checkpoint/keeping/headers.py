@@ -13,21 +13,22 @@ from resile.checkpoint import memory
 from resile.checkpoint.part import LARGEST_HEADER
 from resile.checkpoint.slots import BEGIN
 
-__all__ = ["LARGEST", "LEAST", "header_in", "pack", "unpack"]
+__all__ = ["LARGEST_WITH_LENGTH", "LENGTH_FIELD", "header_in", "pack_headers", "unpack_headers"]
 
-LEAST = 8
+LENGTH_FIELD = 8
 """Bytes of the length field in front of a header; here they count as part of it."""
 
-LARGEST = LEAST + LARGEST_HEADER
+LARGEST_WITH_LENGTH = LENGTH_FIELD + LARGEST_HEADER
+"""Maximum bytes of a header including its length field."""
 
 
 def header_in(slot: int, size: int) -> bytes | None:
     """Read the header of the part of ``size`` bytes in a slot; None if its length is invalid."""
-    length = LEAST + int.from_bytes(os.pread(slot, LEAST, BEGIN), "little")
-    return os.pread(slot, length, BEGIN) if length <= min(size, LARGEST) else None
+    length = LENGTH_FIELD + int.from_bytes(os.pread(slot, LENGTH_FIELD, BEGIN), "little")
+    return os.pread(slot, length, BEGIN) if length <= min(size, LARGEST_WITH_LENGTH) else None
 
 
-def pack(headers: Sequence[bytes]) -> int:
+def pack_headers(headers: Sequence[bytes]) -> int:
     """Write headers to a memory file; returns its descriptor. Raises :class:`NoRoom`."""
     descriptor = memory.create()
     try:
@@ -42,7 +43,7 @@ def pack(headers: Sequence[bytes]) -> int:
     return descriptor
 
 
-def unpack(descriptor: int, lengths: Sequence[int]) -> list[bytes]:
+def unpack_headers(descriptor: int, lengths: Sequence[int]) -> list[bytes]:
     """Read the headers from a memory file, and close it."""
     try:
         offset, headers = 0, []

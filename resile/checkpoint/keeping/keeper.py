@@ -19,8 +19,8 @@ from dataclasses import dataclass, field
 
 from resile.checkpoint.errors import NoRoom
 from resile.checkpoint.handover import HandoverDesk
-from resile.checkpoint.keeping import headers
 from resile.checkpoint.keeping.errors import KeeperRefused, PeerTrouble
+from resile.checkpoint.keeping.headers import pack_headers
 from resile.checkpoint.keeping.holdings import Holdings
 from resile.checkpoint.keeping.messages import (
     AT_ONCE,
@@ -311,7 +311,7 @@ class Keeper:
             return _refused(f"cannot fetch {len(labels)} headers at once; at most {AT_ONCE}"), []
         try:
             found = self.neighbours.headers(address, labels)
-            return Headers(lengths=tuple(map(len, found))), [headers.pack(found)]
+            return Headers(lengths=tuple(map(len, found))), [pack_headers(found)]
         except NoRoom as error:
             return NotEnoughRoom(reason=str(error)), []
         except PeerTrouble as error:

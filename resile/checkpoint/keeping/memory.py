@@ -20,8 +20,8 @@ from typing import Any, TypeVar
 
 from resile.checkpoint.errors import CheckpointError, NoRoom
 from resile.checkpoint.handover import HandoverPage
-from resile.checkpoint.keeping import headers
 from resile.checkpoint.keeping.errors import KeeperRefused
+from resile.checkpoint.keeping.headers import unpack_headers
 from resile.checkpoint.keeping.messages import (
     AT_ONCE,
     Accepted,
@@ -198,7 +198,7 @@ class SnapshotMemory(ABC):
             request = FetchHeaders(address=address, labels=some)
             answer, descriptors = self._expect(Headers, request)
             received(descriptors, 1)
-            found += headers.unpack(descriptors[0], answer.lengths)
+            found += unpack_headers(descriptors[0], answer.lengths)
         return found
 
     def resumed(self, step: int, *, next: str | None = None) -> HandoverPage:

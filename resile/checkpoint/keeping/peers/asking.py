@@ -5,7 +5,7 @@ from __future__ import annotations
 import socket
 
 from resile.checkpoint.keeping.errors import PeerTrouble
-from resile.checkpoint.keeping.headers import LARGEST, LEAST
+from resile.checkpoint.keeping.headers import LARGEST_WITH_LENGTH, LENGTH_FIELD
 from resile.checkpoint.keeping.holdings import Holdings
 from resile.checkpoint.keeping.peers import frames
 from resile.checkpoint.keeping.peers.arrival import Arrival
@@ -104,7 +104,7 @@ def headers_from(
 def _header_length(coming: Answer, label: Label) -> int:
     if not isinstance(coming, HeaderComing):
         raise PeerTrouble(f"unexpected answer {type(coming).__name__}")
-    if not LEAST < coming.length <= LARGEST:
+    if not LENGTH_FIELD < coming.length <= LARGEST_WITH_LENGTH:
         raise PeerTrouble(f"the header of {label.name} cannot have {coming.length} bytes")
     return coming.length
 
