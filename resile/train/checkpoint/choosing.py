@@ -14,8 +14,9 @@ from typing import TypeAlias
 
 import msgspec
 
-from resile.checkpoint.keeping import Held, Label
+from resile.checkpoint.keeping.messages import Held
 from resile.checkpoint.part import PartKind
+from resile.checkpoint.slots import Label
 from resile.train.checkpoint.completeness import is_complete
 
 __all__ = [

@@ -13,7 +13,8 @@ import time
 
 import psutil
 
-from resile.checkpoint.keeping import Hello, LocalKeeper, Publication
+from resile.checkpoint.keeping.local import LocalKeeper
+from resile.checkpoint.keeping.messages import Hello, Publication
 from tests.local.snapshots.parts import RANK, REPLICA, save
 
 

@@ -13,7 +13,8 @@ from pathlib import Path
 import psutil
 import pytest
 
-from resile.checkpoint.keeping import Hello, KeeperClient
+from resile.checkpoint.keeping.client import KeeperClient
+from resile.checkpoint.keeping.messages import Hello
 
 ROOT = Path(__file__).parents[3]
 TOKEN = "a token that nobody can guess"

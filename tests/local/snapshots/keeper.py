@@ -8,7 +8,8 @@ from __future__ import annotations
 import sys
 
 from resile.agent.snapshots import Snapshots
-from resile.checkpoint.keeping import Hello, KeeperClient
+from resile.checkpoint.keeping.client import KeeperClient
+from resile.checkpoint.keeping.messages import Hello
 
 
 def main() -> None:

@@ -8,8 +8,12 @@ from concurrent.futures import ThreadPoolExecutor
 
 import msgspec
 
-from resile.checkpoint.keeping import Begun, HeldPart, Hello, Label, SnapshotMemory
+from resile.checkpoint.keeping.memory import SnapshotMemory
+from resile.checkpoint.keeping.messages import Hello
+from resile.checkpoint.keeping.opened import HeldPart
+from resile.checkpoint.pair import Begun
 from resile.checkpoint.part import PartHeader, PartKind, Slice, lay_out, read_header
+from resile.checkpoint.slots import Label
 
 RANK, REPLICA = PartKind.RANK, PartKind.REPLICA
 

@@ -10,16 +10,11 @@ import psutil
 import pytest
 
 from resile.agent.snapshots import Snapshots
-from resile.checkpoint.keeping import (
-    Accepted,
-    Busy,
-    Hello,
-    KeeperClient,
-    KeeperRefused,
-    LocalKeeper,
-    Publication,
-    SnapshotMemory,
-)
+from resile.checkpoint.keeping.client import KeeperClient
+from resile.checkpoint.keeping.errors import KeeperRefused
+from resile.checkpoint.keeping.local import LocalKeeper
+from resile.checkpoint.keeping.memory import SnapshotMemory
+from resile.checkpoint.keeping.messages import Accepted, Busy, Hello, Publication
 from resile.checkpoint.shelf import Checkpoint, Shelf
 from resile.checkpoint.storage import open_storage
 from tests.checkpoints import newest_whole

@@ -12,7 +12,8 @@ import os
 import time
 from pathlib import Path
 
-from resile.checkpoint.keeping import Hello, KeeperClient, Publication
+from resile.checkpoint.keeping.client import KeeperClient
+from resile.checkpoint.keeping.messages import Hello, Publication
 from tests.local.snapshots.parts import RANK, REPLICA, copy_to, is_whole, open_part, save
 
 ROUND, RANK_NUMBER = int(os.environ["RESILE_ROUND"]), int(os.environ["RANK"])

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import sys
 
-from resile.checkpoint.keeping import Hello, KeeperClient
+from resile.checkpoint.keeping.client import KeeperClient
+from resile.checkpoint.keeping.messages import Hello
 from tests.local.snapshots.parts import RANK, label_of, part_bytes
 
 PIECE = 64 * 1024

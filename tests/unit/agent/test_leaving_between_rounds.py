@@ -8,7 +8,8 @@ from collections.abc import Iterator
 import pytest
 
 from resile.agent.snapshots import Snapshots
-from resile.checkpoint.keeping import Hello, KeeperClient
+from resile.checkpoint.keeping.client import KeeperClient
+from resile.checkpoint.keeping.messages import Hello
 from tests.local.snapshots.parts import copy_to, save
 from tests.unit.checkpoint.nodes import TOKEN, MakeNode, nodes
 from tests.unit.checkpoint.throttle import throttled

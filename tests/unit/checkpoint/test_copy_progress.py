@@ -5,7 +5,6 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from resile.checkpoint.keeping import Label, Place
 from resile.checkpoint.keeping.peers.copier import MOST_SKIPPED, skipped_after
 from resile.checkpoint.keeping.peers.copy_progress import (
     STARVING_AFTER,
@@ -13,6 +12,7 @@ from resile.checkpoint.keeping.peers.copy_progress import (
     CopyProgress,
 )
 from resile.checkpoint.part import PartKind
+from resile.checkpoint.slots import Label, Place
 
 PARTS = 3
 

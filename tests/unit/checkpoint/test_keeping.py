@@ -9,16 +9,13 @@ from collections.abc import Iterator
 import pytest
 
 from resile.checkpoint.errors import NoRoom
-from resile.checkpoint.keeping import (
-    Hello,
-    KeeperClient,
-    KeeperGone,
-    KeeperRefused,
-    LocalKeeper,
-    SnapshotMemory,
-)
+from resile.checkpoint.keeping.client import KeeperClient
+from resile.checkpoint.keeping.errors import KeeperGone, KeeperRefused
 from resile.checkpoint.keeping.holdings import Holdings
 from resile.checkpoint.keeping.keeper import Keeper
+from resile.checkpoint.keeping.local import LocalKeeper
+from resile.checkpoint.keeping.memory import SnapshotMemory
+from resile.checkpoint.keeping.messages import Hello
 from resile.checkpoint.keeping.server import KeeperServer
 from resile.checkpoint.writing import Carrier
 from tests.local.commands import wait_for

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import threading
 
-from resile.checkpoint.keeping import Hello, KeeperClient, KeeperRefused
+from resile.checkpoint.keeping.client import KeeperClient
+from resile.checkpoint.keeping.errors import KeeperRefused
 from resile.checkpoint.keeping.holdings import Holdings
 from resile.checkpoint.keeping.keeper import Keeper
+from resile.checkpoint.keeping.messages import Hello
 from resile.checkpoint.keeping.server import KeeperServer
 from resile.checkpoint.writing import Carrier
 from tests.local.snapshots.parts import is_whole, open_part, save

@@ -12,7 +12,8 @@ from collections.abc import Iterator
 import pytest
 
 from resile.checkpoint import memory
-from resile.checkpoint.keeping import Hello, KeeperClient
+from resile.checkpoint.keeping.client import KeeperClient
+from resile.checkpoint.keeping.messages import Hello
 from resile.checkpoint.keeping.peers import copier, copy_progress
 from resile.checkpoint.keeping.peers.transfers import Transfer
 from resile.checkpoint.slots import BEGIN

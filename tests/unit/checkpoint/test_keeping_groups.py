@@ -7,7 +7,8 @@ from collections.abc import Iterator
 import msgspec
 import pytest
 
-from resile.checkpoint.keeping import KeeperClient, KeeperGone
+from resile.checkpoint.keeping.client import KeeperClient
+from resile.checkpoint.keeping.errors import KeeperGone
 from resile.checkpoint.keeping.messages import Hello, List, Refused
 from tests.local.snapshots.parts import RANK, label_of, part_bytes, steps
 from tests.unit.checkpoint.nodes import MakeNode, nodes

@@ -12,7 +12,9 @@ import msgspec
 import pytest
 
 from resile.checkpoint.errors import NoRoom
-from resile.checkpoint.keeping import Hello, KeeperClient, KeeperRefused, Label
+from resile.checkpoint.keeping.client import KeeperClient
+from resile.checkpoint.keeping.errors import KeeperRefused
+from resile.checkpoint.keeping.messages import Hello
 from resile.checkpoint.keeping.peers import frames
 from resile.checkpoint.keeping.peers.frames import (
     AnswerDecoder,
@@ -26,6 +28,7 @@ from resile.checkpoint.keeping.peers.frames import (
 )
 from resile.checkpoint.keeping.peers.proof import admit, introduce
 from resile.checkpoint.part import PartHeader, Slice, lay_out, read_header
+from resile.checkpoint.slots import Label
 from tests.local.commands import wait_for
 from tests.local.snapshots.parts import RANK, REPLICA, label_of, part_bytes, save
 from tests.unit.checkpoint.nodes import TOKEN, MakeNode, Node, hung_up, nodes

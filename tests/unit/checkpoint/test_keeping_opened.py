@@ -7,9 +7,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from resile.checkpoint.keeping import KeeperRefused, Label, Place
+from resile.checkpoint.keeping.errors import KeeperRefused
 from resile.checkpoint.keeping.messages import AT_ONCE, Open, Refused
 from resile.checkpoint.keeping.opened import opened_parts
+from resile.checkpoint.slots import Label, Place
 from tests.local.commands import wait_for
 from tests.local.snapshots.parts import RANK, is_whole, label_of, part_bytes
 from tests.unit.checkpoint.nodes import MakeNode, Node, nodes

@@ -9,8 +9,9 @@ from collections.abc import Iterator
 import pytest
 
 from resile.checkpoint.errors import NoRoom
-from resile.checkpoint.keeping import Hello, KeeperClient, KeeperRefused, Label
-from resile.checkpoint.keeping.errors import PeerTrouble
+from resile.checkpoint.keeping.client import KeeperClient
+from resile.checkpoint.keeping.errors import KeeperRefused, PeerTrouble
+from resile.checkpoint.keeping.messages import Hello
 from resile.checkpoint.keeping.peers import frames
 from resile.checkpoint.keeping.peers.frames import (
     AnswerDecoder,
@@ -26,6 +27,7 @@ from resile.checkpoint.keeping.peers.frames import (
     Whole,
 )
 from resile.checkpoint.keeping.peers.proof import admit, introduce
+from resile.checkpoint.slots import Label
 from tests.local.commands import wait_for
 from tests.local.snapshots.parts import (
     RANK,

@@ -7,8 +7,9 @@ from collections.abc import Iterable
 from hypothesis import given
 from hypothesis import strategies as st
 
-from resile.checkpoint.keeping import Held, Label, Place
+from resile.checkpoint.keeping.messages import Held
 from resile.checkpoint.part import PartKind
+from resile.checkpoint.slots import Label, Place
 from resile.train.checkpoint.choosing import (
     Choice,
     NodeInventory,

@@ -12,9 +12,9 @@ import torch
 import torch.distributed as dist
 
 from resile.checkpoint.errors import NoCheckpoint, PartDamaged
-from resile.checkpoint.keeping import Label
-from resile.checkpoint.keeping import Place as PartPlace
 from resile.checkpoint.part import PartHeader, PartKind, Slice
+from resile.checkpoint.slots import Label
+from resile.checkpoint.slots import Place as PartPlace
 from resile.train.checkpoint.agreement import Agreement, Place
 from resile.train.checkpoint.choosing import Choice, NodeInventory, Source, held_choices
 from resile.train.checkpoint.held_parts import DistantPart, open_held
