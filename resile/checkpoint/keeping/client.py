@@ -15,7 +15,13 @@ from collections.abc import Mapping, Sequence
 from resile.checkpoint import packets
 from resile.checkpoint.keeping.errors import KeeperGone
 from resile.checkpoint.keeping.memory import SnapshotMemory
-from resile.checkpoint.keeping.messages import Answer, Hello, Refused, Request, Welcome
+from resile.checkpoint.keeping.messages import (
+    Answer,
+    Request,
+    RequestRefused,
+    WorkerHello,
+    WorkerWelcome,
+)
 from resile.decoding import MsgpackDecoder
 
 __all__ = ["SNAPSHOTS_VARIABLE", "KeeperClient"]
@@ -27,7 +33,7 @@ SNAPSHOTS_VARIABLE = "RESILE_SNAPSHOTS"
 class KeeperClient(SnapshotMemory):
     """A client of the server at ``name``. Raises :class:`KeeperGone` if there is none."""
 
-    def __init__(self, name: str, worker: Hello) -> None:
+    def __init__(self, name: str, worker: WorkerHello) -> None:
         super().__init__(worker)
         self._name = name
         self._line: socket.socket | None = None
@@ -39,7 +45,7 @@ class KeeperClient(SnapshotMemory):
 
     @classmethod
     def from_environment(
-        cls, worker: Hello, environment: Mapping[str, str] = os.environ
+        cls, worker: WorkerHello, environment: Mapping[str, str] = os.environ
     ) -> KeeperClient | None:
         """Connect to the agent's server, if the environment names one."""
         name = environment.get(SNAPSHOTS_VARIABLE)
@@ -75,9 +81,9 @@ class KeeperClient(SnapshotMemory):
             ) from None
         self._line, self._owner = line, os.getpid()
         answer, _ = self._exchange(line, self.worker)
-        if isinstance(answer, Refused):
+        if isinstance(answer, RequestRefused):
             raise KeeperGone(f"the agent's snapshot server refuses this worker: {answer.reason}")
-        assert isinstance(answer, Welcome)
+        assert isinstance(answer, WorkerWelcome)
         self.address = answer.address
         return line
 

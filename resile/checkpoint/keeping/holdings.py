@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from resile.checkpoint import memory, slots
 from resile.checkpoint.errors import NoRoom
 from resile.checkpoint.keeping.errors import KeeperRefused
-from resile.checkpoint.keeping.messages import Held
+from resile.checkpoint.keeping.messages import HeldPartInfo
 from resile.checkpoint.room import Room, check_room, find_room
 from resile.checkpoint.slots import BEGIN, Control, Label, Place, SlotState
 
@@ -102,11 +102,11 @@ class Holdings:
                 self._received = (self._received & present) | {control.generation}
         return Filling(own, control)
 
-    def inventory(self) -> list[Held]:
+    def inventory(self) -> list[HeldPartInfo]:
         """All complete parts."""
         with self._table:
             return [
-                Held(label=label, size=one.length, is_copy=one.generation in self._received)
+                HeldPartInfo(label=label, size=one.length, is_copy=one.generation in self._received)
                 for _, one in self._slots()
                 if (label := _whole(one)) is not None
             ]

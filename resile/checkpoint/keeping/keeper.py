@@ -35,30 +35,30 @@ from resile.checkpoint.keeping.messages import (
     Fetch,
     FetchHeaders,
     Headers,
-    Hello,
-    Holding,
+    HoldingStep,
     Inventory,
     List,
     NotEnoughRoom,
     Open,
     Opened,
     Persist,
-    Refused,
     Request,
+    RequestRefused,
     Reserve,
     Reserved,
-    Resumed,
     Status,
     StatusWanted,
+    TrainingResumed,
     Waiting,
     Watched,
-    Welcome,
+    WorkerHello,
+    WorkerWelcome,
 )
 from resile.checkpoint.keeping.neighbourhood import Neighbourhood, NoNeighbours
 from resile.checkpoint.keeping.writings import Writings
 from resile.checkpoint.memory import same_memory
 from resile.checkpoint.slots import Label, Place
-from resile.checkpoint.writing import Carrier, Gather, Write
+from resile.checkpoint.writing import Carrier, CollapsePages, Write
 from resile.groupname import told_group
 
 __all__ = ["Keeper", "News"]
@@ -96,14 +96,14 @@ class Keeper:
                 self.neighbours.settle()
                 self.neighbours.workers_hold(False)
 
-    def answer(self, worker: Hello, request: Request) -> Reply:
+    def answer(self, worker: WorkerHello, request: Request) -> Reply:
         """Answer a request; returns the answer and its descriptors, which the caller must close."""
         if refusal := self._refusal(worker):
             return _refused(refusal), []
         match request:
-            case Hello():
+            case WorkerHello():
                 self.new_round(request.round)
-                return Welcome(address=self.neighbours.address), []
+                return WorkerWelcome(address=self.neighbours.address), []
             case Reserve():
                 return self._reserve(worker, request)
             case List():
@@ -128,14 +128,14 @@ class Keeper:
             case Waiting(kind=kind, step=step):
                 self.neighbours.wanted(worker.place(kind), step)
                 return Done(), []
-            case Holding(step=step, handover=number):
+            case HoldingStep(step=step, handover=number):
                 with self._lock:
                     self._desk.holds(worker.local_rank, step, handover=number)
                 return Done(), []
-            case Resumed():
+            case TrainingResumed():
                 return self._resumed(worker, request)
 
-    def _refusal(self, worker: Hello) -> str:
+    def _refusal(self, worker: WorkerHello) -> str:
         """The reason to refuse a worker's requests; empty to accept them."""
         with self._lock:
             if worker.round < self._round:
@@ -206,7 +206,7 @@ class Keeper:
         complete checkpoint."""
         return self._writings.stored
 
-    def _resumed(self, worker: Hello, request: Resumed) -> Reply:
+    def _resumed(self, worker: WorkerHello, request: TrainingResumed) -> Reply:
         self.neighbours.settle()
         self.neighbours.forget_after(request.step)
         self.holdings.discard_after(request.step)
@@ -223,7 +223,7 @@ class Keeper:
         self.holdings.close()
         self._desk.page.close()
 
-    def _reserve(self, worker: Hello, request: Reserve) -> Reply:
+    def _reserve(self, worker: WorkerHello, request: Reserve) -> Reply:
         place = worker.place(request.kind)
         with self._lock:
             self._current.add(place)
@@ -240,7 +240,7 @@ class Keeper:
     def _gather(self, slots: list[int]) -> None:
         """Collapse new memory into large pages, in the background after it was handed out in small
         ones: workers that restore from it then map it at almost no cost."""
-        self.carrier.submit(Gather(), [os.dup(slot) for slot in slots], lambda _: None)
+        self.carrier.submit(CollapsePages(), [os.dup(slot) for slot in slots], lambda _: None)
 
     def _open(self, labels: tuple[Label, ...]) -> Reply:
         if len(labels) > AT_ONCE:
@@ -255,7 +255,7 @@ class Keeper:
         copied, trouble = self.neighbours.copied, self.neighbours.trouble
         return self._writings.status(copied=copied, copy_trouble=trouble)
 
-    def _completed(self, worker: Hello, labels: Iterable[Label]) -> None:
+    def _completed(self, worker: WorkerHello, labels: Iterable[Label]) -> None:
         with self._lock:
             current, number = frozenset(self._current), self._round
             holding = bool(self._desk.page.asked(number))
@@ -264,7 +264,7 @@ class Keeper:
             self.neighbours.send(label, parts=worker.nproc)
         self.holdings.forget(current, round=number)
 
-    def _persist(self, worker: Hello, request: Persist) -> Answer:
+    def _persist(self, worker: WorkerHello, request: Persist) -> Answer:
         step = request.target.step
         labels = [
             Label(place=worker.place(kind), step=step, round=worker.round, world=worker.world)
@@ -318,5 +318,5 @@ class Keeper:
             return _refused(str(error)), []
 
 
-def _refused(reason: str) -> Refused:
-    return Refused(reason=reason)
+def _refused(reason: str) -> RequestRefused:
+    return RequestRefused(reason=reason)

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from resile.checkpoint.keeping.holdings import Holdings
 from resile.checkpoint.keeping.keeper import Keeper
 from resile.checkpoint.keeping.memory import SnapshotMemory
-from resile.checkpoint.keeping.messages import Answer, Hello, Request
+from resile.checkpoint.keeping.messages import Answer, Request, WorkerHello
 from resile.checkpoint.writing import Carrier
 
 __all__ = ["LocalKeeper"]
@@ -21,7 +21,7 @@ __all__ = ["LocalKeeper"]
 class LocalKeeper(SnapshotMemory):
     """Snapshots of one worker, in its own process. ``limit``: maximum bytes of all of them."""
 
-    def __init__(self, worker: Hello, *, limit: int | None = None) -> None:
+    def __init__(self, worker: WorkerHello, *, limit: int | None = None) -> None:
         super().__init__(worker)
         self._keeper = Keeper(Holdings(limit=limit), Carrier(outlives=True))
         self._keeper.new_round(worker.round)

@@ -29,32 +29,32 @@ from resile.checkpoint.keeping.messages import (
     Arriving,
     Await,
     Busy,
+    CheckpointPublication,
     Come,
     Completed,
     Done,
     Fetch,
     FetchHeaders,
     Headers,
-    Held,
-    Hello,
-    Holding,
+    HeldPartInfo,
+    HoldingStep,
     Inventory,
     List,
     NotEnoughRoom,
     Open,
     Opened,
     Persist,
-    Publication,
-    Refused,
     Request,
+    RequestRefused,
     Reserve,
     Reserved,
-    Resumed,
     Status,
     StatusWanted,
     Target,
+    TrainingResumed,
     Waiting,
     Watched,
+    WorkerHello,
 )
 from resile.checkpoint.keeping.opened import ArrivingPart, HeldPart, opened_parts, received
 from resile.checkpoint.pair import Begun, SlotPair
@@ -79,7 +79,7 @@ class SnapshotMemory(ABC):
     """The storage error reported when the last part was completed, with the step; empty for
     none."""
 
-    def __init__(self, worker: Hello) -> None:
+    def __init__(self, worker: WorkerHello) -> None:
         self.worker = worker
         self._pairs: dict[PartKind, SlotPair] = {}
         self._ahead: threading.Thread | None = None
@@ -151,7 +151,7 @@ class SnapshotMemory(ABC):
 
     # --- what is held -----------------------------------------------------------------------
 
-    def inventory(self) -> tuple[Held, ...]:
+    def inventory(self) -> tuple[HeldPartInfo, ...]:
         """All complete parts of the group on this node, its own and copies from other nodes."""
         answer, _ = self._expect(Inventory, List())
         return answer.parts
@@ -208,14 +208,14 @@ class SnapshotMemory(ABC):
 
         Returns the page through which this worker is asked to save; reading it costs nothing.
         """
-        _, (descriptor,) = self._expect(Watched, Resumed(step=step, next=next))
+        _, (descriptor,) = self._expect(Watched, TrainingResumed(step=step, next=next))
         return HandoverPage(descriptor)
 
     # --- handover ---------------------------------------------------------------------------
 
     def hold(self, step: int, *, handover: int) -> None:
         """Report that ``step`` is saved for the handover, and that this worker holds."""
-        self._expect(Done, Holding(step=step, handover=handover))
+        self._expect(Done, HoldingStep(step=step, handover=handover))
 
     # --- storage ----------------------------------------------------------------------------
 
@@ -226,7 +226,7 @@ class SnapshotMemory(ABC):
         step: int,
         kinds: Sequence[PartKind],
         attempt: str,
-        publication: Publication | None = None,
+        publication: CheckpointPublication | None = None,
         options: Mapping[str, Any] | None = None,
         patience: float = 300.0,
     ) -> Accepted | Busy:
@@ -266,7 +266,7 @@ class SnapshotMemory(ABC):
         answer, descriptors = self._ask(request)
         if isinstance(answer, NotEnoughRoom):
             raise NoRoom(answer.reason)
-        if isinstance(answer, Refused):
+        if isinstance(answer, RequestRefused):
             raise KeeperRefused(answer.reason)
         return answer, descriptors
 

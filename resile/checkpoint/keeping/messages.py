@@ -9,7 +9,7 @@ import msgspec
 
 from resile.checkpoint.part import PartKind
 from resile.checkpoint.slots import Label, Place
-from resile.checkpoint.writing.messages import Publication, Target
+from resile.checkpoint.writing.messages import CheckpointPublication, Target
 from resile.groupname import MAIN_GROUP
 
 __all__ = [
@@ -22,34 +22,34 @@ __all__ = [
     "Fetch",
     "FetchHeaders",
     "Headers",
-    "Held",
-    "Hello",
-    "Holding",
+    "HeldPartInfo",
+    "WorkerHello",
+    "HoldingStep",
     "Inventory",
     "List",
     "NotEnoughRoom",
     "Open",
     "Opened",
     "Persist",
-    "Publication",
-    "Refused",
+    "CheckpointPublication",
+    "RequestRefused",
     "Request",
     "Reserve",
     "Reserved",
-    "Resumed",
+    "TrainingResumed",
     "Status",
     "StatusWanted",
     "Target",
     "Waiting",
     "Watched",
-    "Welcome",
+    "WorkerWelcome",
 ]
 
 AT_ONCE = 200
 """Maximum parts in one request: their descriptors come in one packet, and the kernel allows 253."""
 
 
-class Held(msgspec.Struct, frozen=True, kw_only=True):
+class HeldPartInfo(msgspec.Struct, frozen=True, kw_only=True):
     """A complete part in a server's memory."""
 
     label: Label
@@ -61,7 +61,7 @@ class Held(msgspec.Struct, frozen=True, kw_only=True):
 # --- requests -----------------------------------------------------------------------------------
 
 
-class Hello(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+class WorkerHello(msgspec.Struct, frozen=True, kw_only=True, tag="Hello"):
     """Identifies the worker; the first request of a connection."""
 
     rank: int
@@ -116,7 +116,7 @@ class Persist(msgspec.Struct, frozen=True, kw_only=True, tag=True):
 
     target: Target
     kinds: tuple[PartKind, ...]
-    publication: Publication | None = None
+    publication: CheckpointPublication | None = None
     """Set for the one worker whose writer publishes."""
 
 
@@ -145,7 +145,7 @@ class FetchHeaders(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     labels: tuple[Label, ...]
 
 
-class Resumed(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+class TrainingResumed(msgspec.Struct, frozen=True, kw_only=True, tag="Resumed"):
     """Training continues from ``step``: later snapshots are obsolete. From now on this worker
     checks after every step whether it is asked to save for a handover."""
 
@@ -155,7 +155,7 @@ class Resumed(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     copies. None from all but one worker of the node."""
 
 
-class Holding(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+class HoldingStep(msgspec.Struct, frozen=True, kw_only=True, tag="Holding"):
     """This worker saved a step for a handover, and holds."""
 
     step: int
@@ -163,8 +163,8 @@ class Holding(msgspec.Struct, frozen=True, kw_only=True, tag=True):
 
 
 Request = (
-    Holding
-    | Hello
+    HoldingStep
+    | WorkerHello
     | Reserve
     | List
     | Open
@@ -174,7 +174,7 @@ Request = (
     | Fetch
     | Await
     | FetchHeaders
-    | Resumed
+    | TrainingResumed
     | Waiting
 )
 
@@ -182,7 +182,7 @@ Request = (
 # --- answers ------------------------------------------------------------------------------------
 
 
-class Welcome(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+class WorkerWelcome(msgspec.Struct, frozen=True, kw_only=True, tag="Welcome"):
     """The server accepts the worker."""
 
     address: str = ""
@@ -202,7 +202,7 @@ class NotEnoughRoom(msgspec.Struct, frozen=True, kw_only=True, tag=True):
 class Inventory(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     """All complete parts of the group."""
 
-    parts: tuple[Held, ...]
+    parts: tuple[HeldPartInfo, ...]
 
 
 class Opened(msgspec.Struct, frozen=True, kw_only=True, tag=True):
@@ -279,14 +279,14 @@ class Status(msgspec.Struct, frozen=True, kw_only=True, tag=True):
         return f"step {self.troubled_step}: {self.trouble}" if self.trouble else ""
 
 
-class Refused(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+class RequestRefused(msgspec.Struct, frozen=True, kw_only=True, tag="Refused"):
     """The request was refused, with the reason."""
 
     reason: str
 
 
 Answer = (
-    Welcome
+    WorkerWelcome
     | Reserved
     | NotEnoughRoom
     | Inventory
@@ -299,5 +299,5 @@ Answer = (
     | Accepted
     | Busy
     | Status
-    | Refused
+    | RequestRefused
 )

@@ -17,7 +17,7 @@ import threading
 
 from resile.checkpoint import packets
 from resile.checkpoint.keeping.keeper import Keeper
-from resile.checkpoint.keeping.messages import Hello, Refused, Request
+from resile.checkpoint.keeping.messages import Request, RequestRefused, WorkerHello
 from resile.decoding import DecodeError, MsgpackDecoder
 
 __all__ = ["KeeperServer"]
@@ -75,14 +75,14 @@ class KeeperServer:
 
     def _converse(self, line: socket.socket) -> None:
         decoder = MsgpackDecoder[Request](Request)
-        worker: Hello | None = None
+        worker: WorkerHello | None = None
         while (received := packets.receive(line, decoder)) is not None:
             request, surplus = received
             _close_all(surplus)
-            if isinstance(request, Hello):
+            if isinstance(request, WorkerHello):
                 worker = request
             if worker is None:
-                packets.send(line, Refused(reason="the first request must be Hello"))
+                packets.send(line, RequestRefused(reason="the first request must be Hello"))
                 return
             answer, descriptors = self._keeper.answer(worker, request)
             try:

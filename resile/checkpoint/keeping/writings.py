@@ -14,11 +14,11 @@ from resile.checkpoint.writing import (
     Failed,
     Finished,
     Moved,
-    Progress,
+    PartsWritten,
     Published,
     Target,
     Write,
-    Written,
+    WriteProgress,
 )
 
 __all__ = ["Writings"]
@@ -61,7 +61,7 @@ class Writings:
 
     def hear(
         self, places: tuple[Place, ...], order: Write
-    ) -> Callable[[Finished | Progress], None]:
+    ) -> Callable[[Finished | WriteProgress], None]:
         """The callback for the writer's answers to an order."""
         with self._lock:
             self._orders += 1
@@ -95,11 +95,11 @@ class Writings:
             )
 
     def _hear(
-        self, number: int, places: tuple[Place, ...], order: Write, word: Finished | Progress
+        self, number: int, places: tuple[Place, ...], order: Write, word: Finished | WriteProgress
     ) -> None:
         step, url = order.target.step, order.target.url
         match word:
-            case Progress(text=text):
+            case WriteProgress(text=text):
                 self._news(logging.WARNING, f"checkpoint of step {step}: {text}")
             case Failed(reason=reason):
                 with self._lock:
@@ -111,7 +111,7 @@ class Writings:
                     self._end(step)
                 level = logging.INFO if overtaken else logging.ERROR
                 self._news(level, f"checkpoint of step {step} was not written: {reason}")
-            case Written():
+            case PartsWritten():
                 with self._lock:
                     self._written = step
                     if not self._lacks_others(order.target, places):

@@ -27,11 +27,11 @@ from resile.checkpoint.writing.messages import (
     Finished,
     Numbered,
     Order,
-    Progress,
-    Stop,
-    Told,
+    PartsWritten,
+    StopTransfer,
     Write,
-    Written,
+    WriteProgress,
+    WriterAnswer,
 )
 from resile.decoding import MsgpackDecoder
 from resile.system.exit_status import describe_exit
@@ -44,7 +44,7 @@ MOST_DEATHS = 3
 END_LIMIT = 5.0
 """Seconds to wait for a killed process to exit; one that hangs in the kernel never does."""
 
-Hear = Callable[[Finished | Progress], None]
+Hear = Callable[[Finished | WriteProgress], None]
 
 
 @dataclass
@@ -106,10 +106,10 @@ class Carrier:
         return number
 
     def stop(self, number: int) -> None:
-        """Stop a transfer; see :class:`Stop`."""
+        """Stop a transfer; see :class:`StopTransfer`."""
         with self._lock, contextlib.suppress(OSError):
             if self._process is not None and number in self._pending:
-                packets.send(self._process.line, Numbered(number, Stop()))
+                packets.send(self._process.line, Numbered(number, StopTransfer()))
 
     @property
     def writes(self) -> bool:
@@ -185,7 +185,7 @@ class Carrier:
         return process
 
     def _read(self, process: _Process) -> None:
-        decoder = MsgpackDecoder[Told](Told)
+        decoder = MsgpackDecoder[WriterAnswer](WriterAnswer)
         with contextlib.suppress(OSError):
             while (received := packets.receive(process.line, decoder)) is not None:
                 self._heard(received[0])
@@ -194,19 +194,19 @@ class Carrier:
         self._died(process, code)
         process.line.close()  # not earlier: an order may still be sent on it in vain
 
-    def _heard(self, told: Told) -> None:
+    def _heard(self, told: WriterAnswer) -> None:
         with self._lock:
             pending = self._pending.get(told.number)
             if pending is None or _is_told(pending.order, told.word):
                 return
-            if not isinstance(told.word, Progress):
+            if not isinstance(told.word, WriteProgress):
                 self._advance(told.number, pending, told.word)
         pending.hear(told.word)
 
     def _advance(self, number: int, pending: _Pending, word: Finished) -> None:
         pending.settle()
         order = pending.order
-        if isinstance(word, Written) and isinstance(order, Write) and order.publication:
+        if isinstance(word, PartsWritten) and isinstance(order, Write) and order.publication:
             pending.order = msgspec.structs.replace(order, lengths=())
         else:
             del self._pending[number]
@@ -258,9 +258,9 @@ def _end(process: _Process) -> None:
     process.gone.wait(END_LIMIT)
 
 
-def _is_told(order: Order, word: Finished | Progress) -> bool:
+def _is_told(order: Order, word: Finished | WriteProgress) -> bool:
     """Whether an earlier process already reported this order's parts as written."""
-    return isinstance(word, Written) and _only_publishes(order)
+    return isinstance(word, PartsWritten) and _only_publishes(order)
 
 
 def _only_publishes(order: Order) -> bool:

@@ -12,22 +12,22 @@ from resile.groupname import MAIN_GROUP
 __all__ = [
     "Failed",
     "Finished",
-    "Gather",
-    "Gathered",
+    "CollapsePages",
+    "PagesCollapsed",
     "Moved",
     "Numbered",
     "Order",
-    "Progress",
-    "Publication",
+    "WriteProgress",
+    "CheckpointPublication",
     "Published",
     "Receive",
     "Send",
-    "Stop",
+    "StopTransfer",
     "Stopped",
     "Target",
-    "Told",
+    "WriterAnswer",
     "Write",
-    "Written",
+    "PartsWritten",
 ]
 
 
@@ -49,7 +49,7 @@ class Target(msgspec.Struct, frozen=True, kw_only=True):
     """Timeout in seconds for retries of failing storage, and for missing parts."""
 
 
-class Publication(msgspec.Struct, frozen=True, kw_only=True):
+class CheckpointPublication(msgspec.Struct, frozen=True, kw_only=True):
     """Instructions for the one writer that publishes the checkpoint and prunes old ones."""
 
     world: int
@@ -71,7 +71,7 @@ class Write(msgspec.Struct, frozen=True, kw_only=True, tag=True):
 
     target: Target
     lengths: tuple[int, ...]
-    publication: Publication | None = None
+    publication: CheckpointPublication | None = None
 
 
 class Send(msgspec.Struct, frozen=True, kw_only=True, tag=True):
@@ -86,26 +86,26 @@ class Receive(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     length: int
 
 
-class Gather(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+class CollapsePages(msgspec.Struct, frozen=True, kw_only=True, tag="Gather"):
     """Collapse the pages of slots into large ones; carries the slots' descriptors."""
 
 
-class Stop(msgspec.Struct, frozen=True, tag=True):
+class StopTransfer(msgspec.Struct, frozen=True, tag="Stop"):
     """Stop the transfer of this number after the current piece; answered with :class:`Stopped`,
     unless it is done by then."""
 
 
-Order = Write | Send | Receive | Gather
+Order = Write | Send | Receive | CollapsePages
 
 
 class Numbered(msgspec.Struct, frozen=True):
     """An order with its number."""
 
     number: int
-    order: Order | Stop
+    order: Order | StopTransfer
 
 
-class Written(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+class PartsWritten(msgspec.Struct, frozen=True, kw_only=True, tag="Written"):
     """The parts are on storage; their slots are released."""
 
     size: int
@@ -137,21 +137,21 @@ class Failed(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     reason: str
 
 
-class Gathered(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+class PagesCollapsed(msgspec.Struct, frozen=True, kw_only=True, tag="Gathered"):
     """The pages were collapsed as far as possible."""
 
 
-Finished = Written | Published | Moved | Stopped | Gathered | Failed
+Finished = PartsWritten | Published | Moved | Stopped | PagesCollapsed | Failed
 
 
-class Progress(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+class WriteProgress(msgspec.Struct, frozen=True, kw_only=True, tag="Progress"):
     """A message while an order is in progress: storage fails and is retried."""
 
     text: str
 
 
-class Told(msgspec.Struct, frozen=True):
+class WriterAnswer(msgspec.Struct, frozen=True):
     """An answer of the writer process to an order."""
 
     number: int
-    word: Finished | Progress
+    word: Finished | WriteProgress

@@ -29,23 +29,23 @@ from resile.checkpoint.shelf import Shelf
 from resile.checkpoint.slots import BEGIN
 from resile.checkpoint.storage import Storage, open_storage
 from resile.checkpoint.writing.messages import (
+    CheckpointPublication,
+    CollapsePages,
     Failed,
     Finished,
-    Gather,
-    Gathered,
     Moved,
     Order,
-    Progress,
-    Publication,
+    PagesCollapsed,
+    PartsWritten,
     Published,
     Receive,
     Send,
-    Stop,
     Stopped,
+    StopTransfer,
     Target,
-    Told,
     Write,
-    Written,
+    WriteProgress,
+    WriterAnswer,
 )
 
 __all__ = ["Work"]
@@ -53,7 +53,7 @@ __all__ = ["Work"]
 _FOREVER = 1e9
 """Seconds: added to the clock of a waiting publication, they end any timeout."""
 
-Tell = Callable[[Finished | Progress], None]
+Tell = Callable[[Finished | WriteProgress], None]
 
 Series = tuple[str, str]
 """A storage and a group: a sequence of checkpoints."""
@@ -78,24 +78,24 @@ class Work:
         self._changed = threading.Condition()
         threading.Thread(target=self._write_all, name="write", daemon=True).start()
 
-    def begin(self, number: int, order: Order | Stop, descriptors: list[int]) -> None:
+    def begin(self, number: int, order: Order | StopTransfer, descriptors: list[int]) -> None:
         """Start on an order, or stop one; returns at once."""
 
-        def tell(word: Finished | Progress) -> None:
+        def tell(word: Finished | WriteProgress) -> None:
             with self._telling, contextlib.suppress(OSError):
-                packets.send(self._line, Told(number, word))
+                packets.send(self._line, WriterAnswer(number, word))
 
         if isinstance(order, Write):
             self._count(1)
 
-            def tell_and_note(word: Finished | Progress) -> None:
+            def tell_and_note(word: Finished | WriteProgress) -> None:
                 self._note(order, word)
                 tell(word)
 
             self._writes.put(lambda: self._write(order, descriptors, tell_and_note))
-        elif isinstance(order, Gather):
+        elif isinstance(order, CollapsePages):
             self._in_thread(lambda: _told(tell, lambda: _gather(descriptors)))
-        elif isinstance(order, Stop):
+        elif isinstance(order, StopTransfer):
             if stop := self._moving.get(number):
                 stop.set()
         else:
@@ -114,11 +114,11 @@ class Work:
                 )
             sys.stderr.flush()
 
-    def _note(self, order: Write, word: Finished | Progress) -> None:
+    def _note(self, order: Write, word: Finished | WriteProgress) -> None:
         series, step = _series(order.target), order.target.step
         if isinstance(word, Failed) and step >= self._reached.get(series, 0):
             self._lacking[series] = step, word.reason
-        elif isinstance(word, Written if order.publication is None else Published):
+        elif isinstance(word, PartsWritten if order.publication is None else Published):
             self._reached[series] = step
             if self._lacking.get(series, (step, ""))[0] <= step:
                 self._lacking.pop(series, None)
@@ -151,7 +151,7 @@ class Work:
         _told(tell, lambda: _move(order, descriptors, stop))
         del self._moving[number]
 
-    def _publish(self, target: Target, publication: Publication, tell: Tell) -> None:
+    def _publish(self, target: Target, publication: CheckpointPublication, tell: Tell) -> None:
         """Publish. A checkpoint with missing parts is given up once a later one, or a later try of
         the same step, exists: a node that was lost meanwhile will never write them."""
         overtaken = threading.Event()
@@ -166,7 +166,11 @@ class Work:
             self._count(-1)
 
     def _published(
-        self, target: Target, publication: Publication, tell: Tell, overtaken: threading.Event
+        self,
+        target: Target,
+        publication: CheckpointPublication,
+        tell: Tell,
+        overtaken: threading.Event,
     ) -> Published:
         shelf = _shelf(target)
         try:
@@ -178,7 +182,7 @@ class Work:
             shelf,
             keep=publication.keep,
             said=self._said,
-            tell=lambda text: tell(Progress(text=text)),
+            tell=lambda text: tell(WriteProgress(text=text)),
         )
         return published
 
@@ -206,12 +210,12 @@ def _told(tell: Tell, action: Callable[[], Finished]) -> bool:
     return False
 
 
-def _write_parts(order: Write, descriptors: list[int], tell: Tell) -> Written:
+def _write_parts(order: Write, descriptors: list[int], tell: Tell) -> PartsWritten:
     started = time.monotonic()
     target = order.target
 
     def say(text: str) -> None:
-        tell(Progress(text=text))
+        tell(WriteProgress(text=text))
 
     try:
         shelf = _shelf(target)
@@ -235,7 +239,7 @@ def _write_parts(order: Write, descriptors: list[int], tell: Tell) -> Written:
     finally:
         for descriptor in descriptors:
             os.close(descriptor)
-    return Written(size=sum(order.lengths), seconds=time.monotonic() - started)
+    return PartsWritten(size=sum(order.lengths), seconds=time.monotonic() - started)
 
 
 def _discard(target: Target) -> None:
@@ -247,7 +251,7 @@ def _discard(target: Target) -> None:
 def _publish(
     storage: Storage,
     target: Target,
-    publication: Publication,
+    publication: CheckpointPublication,
     tell: Tell,
     overtaken: threading.Event,
 ) -> Published:
@@ -265,19 +269,19 @@ def _publish(
         patience=Patience(
             target.patience, clock=lambda: time.monotonic() + _FOREVER * overtaken.is_set()
         ),
-        tell=lambda text: tell(Progress(text=text)),
+        tell=lambda text: tell(WriteProgress(text=text)),
     )
     return Published(step=manifest.step, size=manifest.size, seconds=time.monotonic() - started)
 
 
-def _gather(descriptors: list[int]) -> Gathered:
+def _gather(descriptors: list[int]) -> PagesCollapsed:
     try:
         for descriptor in descriptors:
             gather(descriptor)
     finally:
         for descriptor in descriptors:
             os.close(descriptor)
-    return Gathered()
+    return PagesCollapsed()
 
 
 def _move(order: Send | Receive, descriptors: list[int], stop: threading.Event) -> Moved | Stopped:

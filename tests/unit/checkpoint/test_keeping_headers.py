@@ -14,7 +14,7 @@ import pytest
 from resile.checkpoint.errors import NoRoom
 from resile.checkpoint.keeping.client import KeeperClient
 from resile.checkpoint.keeping.errors import KeeperRefused
-from resile.checkpoint.keeping.messages import Hello
+from resile.checkpoint.keeping.messages import WorkerHello
 from resile.checkpoint.keeping.peers import frames
 from resile.checkpoint.keeping.peers.frames import (
     AnswerDecoder,
@@ -126,7 +126,7 @@ def test_workers_of_one_node_ask_once_until_training_goes_on(make: MakeNode) -> 
     expected = second.memory.headers(first.peers.address, [label])
     first.peers.close()
     another = KeeperClient(
-        second.server.name, Hello(rank=2, local_rank=1, world=2, nproc=2, round=1)
+        second.server.name, WorkerHello(rank=2, local_rank=1, world=2, nproc=2, round=1)
     )
     assert another.headers(first.peers.address, [label]) == expected
     another.close()

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from resile.checkpoint.keeping.errors import KeeperRefused
-from resile.checkpoint.keeping.messages import AT_ONCE, Open, Refused
+from resile.checkpoint.keeping.messages import AT_ONCE, Open, RequestRefused
 from resile.checkpoint.keeping.opened import opened_parts
 from resile.checkpoint.slots import Label, Place
 from tests.local.commands import wait_for
@@ -71,7 +71,7 @@ def test_a_keeper_does_not_open_more_at_once_than_it_can_send(make: MakeNode) ->
     node = make(0)
     label = label_of(node.worker, RANK, 10)
     answer, descriptors = node.keeper.answer(node.worker, Open(labels=(label,) * (AT_ONCE + 1)))
-    assert isinstance(answer, Refused)
+    assert isinstance(answer, RequestRefused)
     assert "at most" in answer.reason
     assert descriptors == []
 

@@ -11,7 +11,7 @@ import pytest
 from resile.checkpoint.errors import NoRoom
 from resile.checkpoint.keeping.client import KeeperClient
 from resile.checkpoint.keeping.errors import KeeperRefused, PeerTrouble
-from resile.checkpoint.keeping.messages import Hello
+from resile.checkpoint.keeping.messages import WorkerHello
 from resile.checkpoint.keeping.peers import frames
 from resile.checkpoint.keeping.peers.frames import (
     AnswerDecoder,
@@ -269,7 +269,9 @@ def test_all_workers_of_a_node_read_what_comes_once(make: MakeNode) -> None:
     node = make(0)
     label = label_of(node.worker, RANK, 10)
     content = part_bytes(label, 3_000_000)
-    another = KeeperClient(node.server.name, Hello(rank=1, local_rank=1, world=2, nproc=2, round=1))
+    another = KeeperClient(
+        node.server.name, WorkerHello(rank=1, local_rank=1, world=2, nproc=2, round=1)
+    )
     with (
         giver(content, size=len(content)) as only_once,
         node.memory.fetch(only_once.address, label) as one,

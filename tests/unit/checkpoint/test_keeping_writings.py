@@ -9,13 +9,13 @@ from resile.checkpoint.keeping.writings import Writings
 from resile.checkpoint.part import PartKind
 from resile.checkpoint.slots import Place
 from resile.checkpoint.writing import (
+    CheckpointPublication,
     Failed,
     Finished,
-    Publication,
+    PartsWritten,
     Published,
     Target,
     Write,
-    Written,
 )
 
 
@@ -28,7 +28,7 @@ class Node:
 
     def order(self, rank: int, step: int, *, attempt: str = "a", publishes: bool = False) -> Order:
         places = (Place(kind=PartKind.RANK, index=rank, count=2),)
-        publication = Publication(world=2, replicas=1) if publishes else None
+        publication = CheckpointPublication(world=2, replicas=1) if publishes else None
         target = Target(url="/storage", step=step, attempt=attempt)
         write = Write(target=target, lengths=(1,), publication=publication)
         assert self.writings.begin(places, step) is None
@@ -47,7 +47,7 @@ class Order:
         self._hear(word)
 
 
-WRITTEN = Written(size=1, seconds=0.1)
+WRITTEN = PartsWritten(size=1, seconds=0.1)
 FULL = Failed(reason="full")
 
 

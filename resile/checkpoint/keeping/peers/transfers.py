@@ -26,10 +26,10 @@ from resile.checkpoint.writing import (
     Carrier,
     Failed,
     Finished,
-    Progress,
     Receive,
     Send,
     Stopped,
+    WriteProgress,
 )
 
 __all__ = ["Transfer", "Transfers"]
@@ -48,7 +48,7 @@ class Transfer:
         self._given_up = False
         self._order: int | None = None
         self._background: Send | Receive | None = None
-        self._words: queue.Queue[Finished | Progress] = queue.Queue()
+        self._words: queue.Queue[Finished | WriteProgress] = queue.Queue()
         self._connection: socket.socket | None = None
         self._lock = threading.Lock()
 

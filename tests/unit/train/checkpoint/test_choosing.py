@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from hypothesis import given
 from hypothesis import strategies as st
 
-from resile.checkpoint.keeping.messages import Held
+from resile.checkpoint.keeping.messages import HeldPartInfo
 from resile.checkpoint.part import PartKind
 from resile.checkpoint.slots import Label, Place
 from resile.train.checkpoint.choosing import (
@@ -24,7 +24,7 @@ RANK, REPLICA = PartKind.RANK, PartKind.REPLICA
 def _node(*parts: tuple[PartKind, int, int], world: int) -> NodeInventory:
     return NodeInventory(
         parts=tuple(
-            Held(
+            HeldPartInfo(
                 label=Label(
                     place=Place(kind=kind, index=index, count=count), step=10, round=1, world=world
                 ),
