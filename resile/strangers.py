@@ -1,6 +1,6 @@
 """The eviction rule for unauthenticated connections when there are too many of them. Pure.
 
-A separate quota for unauthenticated connections keeps authenticated ones from being displaced, but
+A separate quota for unauthenticated connections keeps authenticated ones from being evicted, but
 a quota alone would let a client that fills it lock all others out. So a new connection is always
 accepted: the oldest one is closed, among those of the address with the most connections. An
 attacker at one address displaces only itself.

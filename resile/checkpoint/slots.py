@@ -32,7 +32,7 @@ __all__ = [
     "EMPTY",
     "Control",
     "Label",
-    "Place",
+    "PartPlace",
     "SlotState",
     "begun",
     "choose",
@@ -68,7 +68,7 @@ class SlotState(IntEnum):
     COMPLETE = 2
 
 
-class Place(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class PartPlace(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The identity of a part of a snapshot, at any step; each has one pair of slots."""
 
     kind: PartKind
@@ -87,7 +87,7 @@ class Place(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 class Label(msgspec.Struct, frozen=True, kw_only=True):
     """The label of a part in memory: its place, and the step and round it was taken in."""
 
-    place: Place
+    place: PartPlace
     step: int
     round: int
     world: int
@@ -148,7 +148,7 @@ def decode_control(data: bytes) -> Control | None:
     if magic != _MAGIC:
         return None
     whose = group.rstrip(b"\0").decode("ascii")
-    place = Place(kind=_KINDS[kind], index=index, count=count, group=whose)
+    place = PartPlace(kind=_KINDS[kind], index=index, count=count, group=whose)
     label = Label(place=place, step=step, round=round_, world=world)
     return Control(SlotState(state), generation, label, length)
 

@@ -20,7 +20,7 @@ from resile.checkpoint.errors import NoRoom
 from resile.checkpoint.keeping.errors import KeeperRefused
 from resile.checkpoint.keeping.messages import HeldPartInfo
 from resile.checkpoint.room import Room, check_room, find_room
-from resile.checkpoint.slots import BEGIN, Control, Label, Place, SlotState
+from resile.checkpoint.slots import BEGIN, Control, Label, PartPlace, SlotState
 
 __all__ = ["Filling", "Holdings", "Reservation", "outdated"]
 
@@ -61,7 +61,7 @@ class Holdings:
 
     def __init__(self, *, limit: int | None = None) -> None:
         self._limit = limit
-        self._pairs: dict[Place, tuple[int, int]] = {}
+        self._pairs: dict[PartPlace, tuple[int, int]] = {}
         self._received: set[int] = set()
         self._closed = False
         self._table = threading.Lock()
@@ -69,7 +69,7 @@ class Holdings:
         self._allocating = threading.Lock()
         """Taken first, and held while allocating: free memory is not promised twice."""
 
-    def reserve(self, place: Place, size: int) -> Reservation:
+    def reserve(self, place: PartPlace, size: int) -> Reservation:
         """Reserve both slots for a part of ``size`` bytes; raises :class:`NoRoom`."""
         with self._allocating:
             pair = self._pair(place)
@@ -152,7 +152,7 @@ class Holdings:
                     slots.clear_control(own)
                     os.close(own)
 
-    def forget(self, current: Collection[Place], *, round: int) -> None:
+    def forget(self, current: Collection[PartPlace], *, round: int) -> None:
         """Release what newer complete steps make obsolete. ``current``: places of this round.
 
         Skipped while memory is being allocated: a worker waits for this call, and the next step can
@@ -178,19 +178,19 @@ class Holdings:
             for place in list(self._pairs):
                 self._give_back(place)
 
-    def _give_back(self, place: Place) -> None:
+    def _give_back(self, place: PartPlace) -> None:
         for slot in self._pairs.pop(place):
             os.close(slot)
 
     def _slots(self) -> list[tuple[int, Control]]:
         return [found for place in self._pairs for found in self._slots_of(place)]
 
-    def _slots_of(self, place: Place) -> list[tuple[int, Control]]:
+    def _slots_of(self, place: PartPlace) -> list[tuple[int, Control]]:
         """The slots of a place, the last filled first: a step may have been saved twice."""
         found = [(slot, slots.read_control(slot)) for slot in self._pairs.get(place, ())]
         return sorted(found, key=lambda one: one[1].generation, reverse=True)
 
-    def _pair(self, place: Place) -> tuple[int, int]:
+    def _pair(self, place: PartPlace) -> tuple[int, int]:
         if self._closed:
             raise NoRoom("the job is ending: no more snapshots are taken")
         if place not in self._pairs:
@@ -221,8 +221,8 @@ class Holdings:
 
 
 def outdated(
-    pairs: Mapping[Place, Sequence[Control]], current: Collection[Place], *, round: int
-) -> set[Place]:
+    pairs: Mapping[PartPlace, Sequence[Control]], current: Collection[PartPlace], *, round: int
+) -> set[PartPlace]:
     """Places whose parts will not be needed again.
 
     Parts of another group are never needed here: only the nodes of that group exchange them. They

@@ -57,7 +57,7 @@ from resile.checkpoint.keeping.messages import (
 from resile.checkpoint.keeping.neighbourhood import Neighbourhood, NoNeighbours
 from resile.checkpoint.keeping.writings import Writings
 from resile.checkpoint.memory import same_memory
-from resile.checkpoint.slots import Label, Place
+from resile.checkpoint.slots import Label, PartPlace
 from resile.checkpoint.writing import Carrier, CollapsePages, Write
 from resile.groupname import told_group
 
@@ -82,7 +82,7 @@ class Keeper:
         self._round = 0
         self._group: str | None = None
         """The group of this node's workers; None before the first request."""
-        self._current: set[Place] = set()
+        self._current: set[PartPlace] = set()
         self._lock = threading.Lock()
         self._writings = Writings(self.news)
         self._desk = HandoverDesk()

@@ -8,7 +8,7 @@ from __future__ import annotations
 import msgspec
 
 from resile.checkpoint.part import PartKind
-from resile.checkpoint.slots import Label, Place
+from resile.checkpoint.slots import Label, PartPlace
 from resile.checkpoint.writing.messages import CheckpointPublication, Target
 from resile.groupname import MAIN_GROUP
 
@@ -73,11 +73,11 @@ class WorkerHello(msgspec.Struct, frozen=True, kw_only=True, tag="Hello"):
     round: int = 0
     group: str = MAIN_GROUP
 
-    def place(self, kind: PartKind) -> Place:
+    def place(self, kind: PartKind) -> PartPlace:
         """The place of this worker's part of a kind."""
         if kind is PartKind.RANK:
-            return Place(kind=kind, index=self.rank, count=self.world, group=self.group)
-        return Place(kind=kind, index=self.local_rank, count=self.nproc, group=self.group)
+            return PartPlace(kind=kind, index=self.rank, count=self.world, group=self.group)
+        return PartPlace(kind=kind, index=self.local_rank, count=self.nproc, group=self.group)
 
 
 class Reserve(msgspec.Struct, frozen=True, kw_only=True, tag=True):

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Protocol
 
 from resile.checkpoint.keeping.errors import PeerTrouble
-from resile.checkpoint.slots import Label, Place
+from resile.checkpoint.slots import Label, PartPlace
 
 __all__ = ["Coming", "Neighbourhood", "NoNeighbours"]
 
@@ -63,7 +63,7 @@ class Neighbourhood(Protocol):
         """Copy a part to the next node in the background; it is one of ``parts`` of this node."""
         ...
 
-    def wanted(self, place: Place, step: int) -> None:
+    def wanted(self, place: PartPlace, step: int) -> None:
         """A worker waits for the memory of a part, to save ``step`` in it."""
         ...
 
@@ -112,7 +112,7 @@ class NoNeighbours:
     def send(self, label: Label, *, parts: int) -> None:
         """There is no node to send to."""
 
-    def wanted(self, place: Place, step: int) -> None:
+    def wanted(self, place: PartPlace, step: int) -> None:
         """Nothing is being copied."""
 
     def workers_hold(self, holding: bool) -> None:

@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 from resile.checkpoint.keeping.messages import Status
 from resile.checkpoint.room import gibibytes
-from resile.checkpoint.slots import Place
+from resile.checkpoint.slots import PartPlace
 from resile.checkpoint.writing import (
     Failed,
     Finished,
@@ -30,7 +30,7 @@ class Writings:
     def __init__(self, news: Callable[[int, str], None]) -> None:
         self._news = news
         self._lock = threading.Lock()
-        self._places: dict[Place, int] = {}
+        self._places: dict[PartPlace, int] = {}
         self._steps: Counter[int] = Counter()
         self._written: int | None = None
         self._committed: int | None = None
@@ -39,10 +39,10 @@ class Writings:
         self._to_publish: int | None = None
         """The latest step that this node's writer is to publish."""
         self._trouble = ""
-        self._troubled: tuple[Target, tuple[Place, ...]] | None = None
+        self._troubled: tuple[Target, tuple[PartPlace, ...]] | None = None
         """The target and places that the error belongs to."""
 
-    def begin(self, places: tuple[Place, ...], step: int) -> int | None:
+    def begin(self, places: tuple[PartPlace, ...], step: int) -> int | None:
         """Note that these parts are being written; returns the step of an unfinished write, if
         any."""
         with self._lock:
@@ -53,14 +53,14 @@ class Writings:
             self._steps[step] += 1
         return None
 
-    def give_up(self, places: tuple[Place, ...], step: int) -> None:
+    def give_up(self, places: tuple[PartPlace, ...], step: int) -> None:
         """Undo ``begin``: the write was not started."""
         with self._lock:
             self._free(places, step)
             self._end(step)
 
     def hear(
-        self, places: tuple[Place, ...], order: Write
+        self, places: tuple[PartPlace, ...], order: Write
     ) -> Callable[[Finished | WriteProgress], None]:
         """The callback for the writer's answers to an order."""
         with self._lock:
@@ -95,7 +95,11 @@ class Writings:
             )
 
     def _hear(
-        self, number: int, places: tuple[Place, ...], order: Write, word: Finished | WriteProgress
+        self,
+        number: int,
+        places: tuple[PartPlace, ...],
+        order: Write,
+        word: Finished | WriteProgress,
     ) -> None:
         step, url = order.target.step, order.target.url
         match word:
@@ -132,7 +136,7 @@ class Writings:
             case Moved():
                 raise AssertionError("a write does not move bytes between nodes")
 
-    def _lacks_others(self, target: Target, places: tuple[Place, ...]) -> bool:
+    def _lacks_others(self, target: Target, places: tuple[PartPlace, ...]) -> bool:
         """Whether other parts of the same checkpoint could not be written."""
         if self._troubled is None:
             return False
@@ -143,7 +147,7 @@ class Writings:
     def _forget_trouble(self) -> None:
         self._trouble, self._troubled = "", None
 
-    def _free(self, places: tuple[Place, ...], step: int) -> None:
+    def _free(self, places: tuple[PartPlace, ...], step: int) -> None:
         for place in places:
             if self._places.get(place) == step:
                 del self._places[place]

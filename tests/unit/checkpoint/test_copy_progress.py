@@ -12,13 +12,13 @@ from resile.checkpoint.keeping.peers.copy_progress import (
     CopyProgress,
 )
 from resile.checkpoint.part import PartKind
-from resile.checkpoint.slots import Label, Place
+from resile.checkpoint.slots import Label, PartPlace
 
 PARTS = 3
 
 
 def label(rank: int, step: int, round: int = 1) -> Label:
-    place = Place(kind=PartKind.RANK, index=rank, count=PARTS)
+    place = PartPlace(kind=PartKind.RANK, index=rank, count=PARTS)
     return Label(place=place, step=step, round=round, world=PARTS)
 
 

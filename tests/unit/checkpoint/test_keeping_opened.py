@@ -10,7 +10,7 @@ import pytest
 from resile.checkpoint.keeping.errors import KeeperRefused
 from resile.checkpoint.keeping.messages import AT_ONCE, Open, RequestRefused
 from resile.checkpoint.keeping.opened import opened_parts
-from resile.checkpoint.slots import Label, Place
+from resile.checkpoint.slots import Label, PartPlace
 from tests.local.commands import wait_for
 from tests.local.snapshots.parts import RANK, is_whole, label_of, part_bytes
 from tests.unit.checkpoint.nodes import MakeNode, Node, nodes
@@ -27,7 +27,7 @@ def make() -> Iterator[MakeNode]:
 
 def _filled(node: Node, count: int) -> list[Label]:
     labels = [
-        Label(place=Place(kind=RANK, index=rank, count=count), step=10, round=1, world=count)
+        Label(place=PartPlace(kind=RANK, index=rank, count=count), step=10, round=1, world=count)
         for rank in range(count)
     ]
     for label in labels:

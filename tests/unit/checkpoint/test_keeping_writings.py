@@ -7,7 +7,7 @@ import logging
 from resile.checkpoint.keeping.messages import Status
 from resile.checkpoint.keeping.writings import Writings
 from resile.checkpoint.part import PartKind
-from resile.checkpoint.slots import Place
+from resile.checkpoint.slots import PartPlace
 from resile.checkpoint.writing import (
     CheckpointPublication,
     Failed,
@@ -27,7 +27,7 @@ class Node:
         self.writings = Writings(lambda level, text: self.said.append((level, text)))
 
     def order(self, rank: int, step: int, *, attempt: str = "a", publishes: bool = False) -> Order:
-        places = (Place(kind=PartKind.RANK, index=rank, count=2),)
+        places = (PartPlace(kind=PartKind.RANK, index=rank, count=2),)
         publication = CheckpointPublication(world=2, replicas=1) if publishes else None
         target = Target(url="/storage", step=step, attempt=attempt)
         write = Write(target=target, lengths=(1,), publication=publication)
@@ -40,7 +40,7 @@ class Node:
 
 
 class Order:
-    def __init__(self, writings: Writings, places: tuple[Place, ...], write: Write) -> None:
+    def __init__(self, writings: Writings, places: tuple[PartPlace, ...], write: Write) -> None:
         self._hear = writings.hear(places, write)
 
     def ends(self, word: Finished) -> None:

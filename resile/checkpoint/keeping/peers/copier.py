@@ -25,7 +25,7 @@ from resile.checkpoint.errors import CheckpointError
 from resile.checkpoint.keeping.holdings import Holdings
 from resile.checkpoint.keeping.peers.copy_progress import CopyProgress, Lag
 from resile.checkpoint.keeping.peers.transfers import Transfer, Transfers
-from resile.checkpoint.slots import Label, Place
+from resile.checkpoint.slots import Label, PartPlace
 
 __all__ = ["WAIT_LIMIT", "Copier", "CopyPart", "Part", "skipped_after"]
 
@@ -72,7 +72,7 @@ class _Sending:
 
     moment: Moment
     started: float
-    waiting: dict[Place, Part] = field(default_factory=dict)
+    waiting: dict[PartPlace, Part] = field(default_factory=dict)
     current: Part | None = None
     """The part that is being sent."""
 
@@ -87,7 +87,7 @@ class _Sending:
         """Whether all complete parts have been sent."""
         return self.current is None and not self.waiting
 
-    def holds(self, place: Place) -> bool:
+    def holds(self, place: PartPlace) -> bool:
         """Whether it locks the memory of a part."""
         return place in self.waiting or (
             self.current is not None and self.current.label.place == place
@@ -114,7 +114,7 @@ class Copier:
         self._next = ""
         self._progress = CopyProgress()
         self._sending: _Sending | None = None
-        self._newer: dict[Place, tuple[Label, int]] = {}
+        self._newer: dict[PartPlace, tuple[Label, int]] = {}
         """The newest part of each place that is not of the step being sent, and its version."""
         self._newest: Moment = (-1, -1)
         self._failures = 0
@@ -180,7 +180,7 @@ class Copier:
         if lag:
             self._news(logging.WARNING, lag)
 
-    def wanted(self, place: Place, step: int) -> None:
+    def wanted(self, place: PartPlace, step: int) -> None:
         """A worker waits for the memory of a part, to save ``step`` in it."""
         with self._changed:
             sending = self._sending

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from resile.checkpoint.slots import Label, Place
+from resile.checkpoint.slots import Label, PartPlace
 
 __all__ = ["STARVING_AFTER", "STARVING_FOR", "CopyProgress", "Lag"]
 
@@ -28,8 +28,8 @@ _KEPT = 4
 @dataclass
 class _Step:
     parts: int
-    versions: dict[Place, int] = field(default_factory=dict)
-    acknowledged: set[Place] = field(default_factory=set)
+    versions: dict[PartPlace, int] = field(default_factory=dict)
+    acknowledged: set[PartPlace] = field(default_factory=set)
 
     @property
     def is_copied(self) -> bool:

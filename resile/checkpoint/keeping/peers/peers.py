@@ -17,7 +17,7 @@ from resile.checkpoint.keeping.peers.door import Door
 from resile.checkpoint.keeping.peers.lookup import Lookup
 from resile.checkpoint.keeping.peers.transfers import Transfers
 from resile.checkpoint.part import PartKind
-from resile.checkpoint.slots import Label, Place
+from resile.checkpoint.slots import Label, PartPlace
 from resile.checkpoint.writing import Carrier
 
 __all__ = ["Peers"]
@@ -87,7 +87,7 @@ class Peers:
         if label.place.kind is PartKind.RANK:
             self._copier.send(label, parts=parts)
 
-    def wanted(self, place: Place, step: int) -> None:
+    def wanted(self, place: PartPlace, step: int) -> None:
         """A worker waits for the memory of a part that is being copied."""
         self._copier.wanted(place, step)
 

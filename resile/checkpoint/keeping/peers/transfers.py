@@ -21,7 +21,7 @@ from contextlib import contextmanager, suppress
 from resile.checkpoint.keeping.errors import PeerTrouble
 from resile.checkpoint.memory import same_memory
 from resile.checkpoint.moving import pull, push
-from resile.checkpoint.slots import Label, Place
+from resile.checkpoint.slots import Label, PartPlace
 from resile.checkpoint.writing import (
     Carrier,
     Failed,
@@ -129,7 +129,7 @@ class Transfers:
     def __init__(self, carrier: Carrier) -> None:
         self._carrier = carrier
         self._under_way: dict[Transfer, Label] = {}
-        self._incoming: dict[Place, Transfer] = {}
+        self._incoming: dict[PartPlace, Transfer] = {}
         self._newest = (-1, -1)
         self._hold_still = False
         self._urgent_left = 0
@@ -163,7 +163,7 @@ class Transfers:
                     if self._incoming.get(label.place) is transfer:
                         del self._incoming[label.place]
 
-    def replace(self, place: Place) -> None:
+    def replace(self, place: PartPlace) -> None:
         """Give up an incoming copy: its sender offers another one of the same part."""
         with self._lock:
             transfer = self._incoming.get(place)

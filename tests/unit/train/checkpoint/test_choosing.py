@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from resile.checkpoint.keeping.messages import HeldPartInfo
 from resile.checkpoint.part import PartKind
-from resile.checkpoint.slots import Label, Place
+from resile.checkpoint.slots import Label, PartPlace
 from resile.train.checkpoint.choosing import (
     Choice,
     NodeInventory,
@@ -26,7 +26,10 @@ def _node(*parts: tuple[PartKind, int, int], world: int) -> NodeInventory:
         parts=tuple(
             HeldPartInfo(
                 label=Label(
-                    place=Place(kind=kind, index=index, count=count), step=10, round=1, world=world
+                    place=PartPlace(kind=kind, index=index, count=count),
+                    step=10,
+                    round=1,
+                    world=world,
                 ),
                 size=1,
             )

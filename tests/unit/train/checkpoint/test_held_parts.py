@@ -13,8 +13,7 @@ import torch.distributed as dist
 
 from resile.checkpoint.errors import NoCheckpoint, PartDamaged
 from resile.checkpoint.part import PartHeader, PartKind, Slice
-from resile.checkpoint.slots import Label
-from resile.checkpoint.slots import Place as PartPlace
+from resile.checkpoint.slots import Label, PartPlace
 from resile.train.checkpoint.agreement import Agreement, Place
 from resile.train.checkpoint.choosing import Choice, NodeInventory, Source, held_choices
 from resile.train.checkpoint.held_parts import DistantPart, open_held
