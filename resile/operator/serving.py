@@ -1,8 +1,9 @@
-"""What others ask an operator over HTTP: its metrics, whether it lives, whether it is ready.
+"""The operator's HTTP server: /metrics, /healthz, /readyz.
 
-Alive is who answers at all: the event loop turns. Ready is who knows the cluster and leads or
-stands by; a kubelet restarts what is not alive, and a rollout waits for what is not ready. Only
-loopback listens unless another address is given, because nobody is asked who they are.
+/healthz answers while the event loop runs; /readyz when all caches are synced, whether this
+operator is the leader or stands by. A kubelet restarts what is not healthy, and a rollout waits for
+what is not ready. It listens on loopback unless another address is given, because there is no
+authentication.
 """
 
 from __future__ import annotations
@@ -35,10 +36,10 @@ TOLD = web.AppKey("told", _Told)
 async def serving(
     metrics: Text, ready: Mapping[str, Check], *, host: str | None = LOOPBACK, port: int = 0
 ) -> AsyncIterator[int]:
-    """Answer while the block runs. Gives the port: the one asked for, or a free one for 0.
+    """Serve while the block runs. Yields the port: the given one, or a free one for 0.
 
-    ``host``: None for every address. ``ready``: what has to be true, each under the name that is
-    shown while it is not.
+    ``host``: None for every address. ``ready``: the readiness checks, by the name that is shown
+    while one fails.
     """
     app = web.Application()
     app[TOLD] = _Told(metrics, ready)

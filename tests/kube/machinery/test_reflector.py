@@ -165,7 +165,7 @@ async def test_a_kind_that_is_not_there_is_waited_for(
         client, WIDGETS, changed=lambda *_: None, retry=Backoff(first=0.01, most=0.01)
     )
     task = asyncio.ensure_future(reflector.run())
-    await eventually(lambda: caplog.text.count("listing widgets again") > 3, "some tries")
+    await eventually(lambda: caplog.text.count("relisting widgets") > 3, "some tries")
     assert not task.done()
     assert not reflector.synced.is_set()
     task.cancel()

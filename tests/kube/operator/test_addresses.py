@@ -182,7 +182,7 @@ async def test_what_has_a_name_of_ours_is_left_alone_and_said(
     spec = {"spec": {"clusterIP": "None"}} if kind is SERVICES else {}
     await stage.client.create(kind, {"metadata": {"name": name}, **spec})
     await create(stage, names={"rankService": "{job}-{role}-{rank}"})
-    await stage.told("ctr", f"NoAddresses: there is a {kind.kind} {name} that is not this job's")
+    await stage.told("ctr", f"NoAddresses: the {kind.kind} {name} exists and does not belong")
     await pod_of(stage, "ps", 0)
     await stage.client.delete(kind, name)
 

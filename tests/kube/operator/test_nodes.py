@@ -250,12 +250,12 @@ async def test_a_manifest_that_only_we_can_judge_is_refused_by_a_condition(
         (
             {"image": " train:test"},
             {"image": "train:test"},
-            "spec.roles.worker: the API server refuses its pods",
+            "spec.roles.worker: the API server rejects its pods",
         ),
         (
             {"template": {"spec": {"hostAliases": 7}}},
             {"template": None},
-            "spec.roles.worker: the API server refuses its pods",
+            "spec.roles.worker: the API server rejects its pods",
         ),
     ],
     ids=["invalid", "unreadable"],
