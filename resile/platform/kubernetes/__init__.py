@@ -1,1 +1,1 @@
-"""A Kubernetes cluster as a platform: the API server's objects, and how to reach them."""
+"""Kubernetes as a platform: the API client, and the objects of a job."""

@@ -1,8 +1,8 @@
-"""The definition of ElasticJob that an API server is given, made from the types in ``job``.
+"""The CustomResourceDefinition of ElasticJob, generated from the types in ``job``.
 
 ``python -m resile.platform.kubernetes.crd`` prints it; deploy/crds holds that output, and a test
-fails when it is out of date. Whatever the schema cannot say (how fields relate, the names of
-roles) our own validation says later, in a condition of the job.
+fails when it is out of date. What the schema cannot express (how fields relate, the names of
+roles) our own validation checks later, and reports in a condition of the job.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _COLUMNS = (
 
 
 def custom_resource() -> dict[str, Any]:
-    """The CustomResourceDefinition, for every Kubernetes from 1.16 on."""
+    """Return the CustomResourceDefinition, for Kubernetes 1.16 and later."""
     return {
         "apiVersion": "apiextensions.k8s.io/v1",
         "kind": "CustomResourceDefinition",
@@ -56,7 +56,7 @@ def custom_resource() -> dict[str, Any]:
 
 
 def custom_resource_text() -> str:
-    """The definition as the file in deploy/crds has it."""
+    """Return the definition as the text of the file in deploy/crds."""
     data = custom_resource()
     text: str = yaml.dump(data, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=100)
     return _HEADER + text
@@ -84,7 +84,8 @@ def _version() -> dict[str, Any]:
 
 
 def _whole_object() -> dict[str, Any]:
-    """Of the metadata only the name may be spoken of; it becomes part of the names of pods."""
+    """The schema of the whole object. Of the metadata only the name may be constrained; it becomes
+    part of the names of pods."""
     name = structural_schema(Metadata)["properties"]["name"]
     return {
         "type": "object",
@@ -101,7 +102,7 @@ def _whole_object() -> dict[str, Any]:
 
 
 class _Dumper(yaml.SafeDumper):
-    """Writes everything out: an alias would only puzzle who reads the file."""
+    """Writes everything out: aliases would only puzzle readers of the file."""
 
     def ignore_aliases(self, data: Any) -> bool:  # noqa: ARG002
         return True

@@ -152,7 +152,7 @@ async def test_a_server_that_falls_silent_is_left_and_found_again(
     follower = Follower(client, watch_seconds=1, silence_margin=0.5)
     async with follower.running():
         with server.frozen():
-            await eventually(lambda: "it took too long" in caplog.text, "the silence to be noticed")
+            await eventually(lambda: "timed out" in caplog.text, "the silence to be noticed")
         await client.create(CONFIG_MAPS, ours("after"))
         await eventually(lambda: "after" in follower, "the new one")
     assert follower.reflector.lists > 1

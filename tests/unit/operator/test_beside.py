@@ -34,7 +34,7 @@ async def test_a_fault_in_it_ends_the_block_and_is_told() -> None:
 
 
 async def test_work_that_ends_without_a_fault_ends_the_block_too() -> None:
-    with pytest.raises(RuntimeError, match="has ended"):
+    with pytest.raises(RuntimeError, match="returned unexpectedly"):
         async with beside([asyncio.sleep(0)]):
             await asyncio.Event().wait()
 
