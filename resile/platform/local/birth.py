@@ -26,11 +26,11 @@ class NotBornError(Exception):
 
 def bear(order: Bear) -> int:
     """Start the node's program and return its pid. Must be called without other threads."""
-    warden = os.getpid()
+    supervisor = os.getpid()
     reader, writer = os.pipe()
     pid = os.fork()
     if pid == 0:
-        _become(order, warden=warden, writer=writer)
+        _become(order, supervisor=supervisor, writer=writer)
     os.close(writer)
     with open(reader, "rb") as pipe:
         why = pipe.read().decode(errors="replace")
@@ -40,10 +40,10 @@ def bear(order: Bear) -> int:
     return pid
 
 
-def _become(order: Bear, *, warden: int, writer: int) -> NoReturn:
+def _become(order: Bear, *, supervisor: int, writer: int) -> NoReturn:
     try:
         os.setsid()
-        die_with(warden)
+        die_with(supervisor)
         _join(order.cgroups)
         _enter(order.cwd)
         _reset_signals()

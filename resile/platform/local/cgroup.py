@@ -6,8 +6,9 @@ process, so whatever limits us limits our nodes as well. Under version 2 a cgrou
 processes cannot delegate controllers to its children; there the folder is beside ours, if we may
 write there.
 
-A run that crashed may leave folders behind, even with processes in them if its wardens were killed
-as well. :func:`sweep` kills and removes what belongs to a process that is gone, and nothing else.
+A run that crashed may leave folders behind, even with processes in them if its supervisors were
+killed as well. :func:`sweep` kills and removes what belongs to a process that is gone, and nothing
+else.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from resile.platform.local.hierarchy import find_hierarchy
-from resile.platform.local.proctree import look_at
+from resile.platform.local.proctree import read_process
 from resile.system.cgroups import Hierarchy, Version
 
 __all__ = ["Home", "open_homes", "remove", "sweep"]
@@ -122,7 +123,7 @@ def _try_to_enter(folder: Path) -> None:
 
 
 def _home_name(job: str) -> str:
-    own = look_at(os.getpid())
+    own = read_process(os.getpid())
     return f"resile.{job}.{_pid_namespace()}.{os.getpid()}.{own.born if own else 0}"
 
 
@@ -140,7 +141,7 @@ def _stale(job: str, parent: Path) -> Iterator[Path]:
     shape = re.compile(rf"resile\.{re.escape(job)}\.{_pid_namespace()}\.([0-9]+)\.([0-9]+)")
     for folder in parent.iterdir():
         match = shape.fullmatch(folder.name)
-        maker = look_at(int(match[1])) if match else None
+        maker = read_process(int(match[1])) if match else None
         if match and (maker is None or maker.born != int(match[2])):
             yield folder
 

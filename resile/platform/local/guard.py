@@ -13,7 +13,7 @@ from collections.abc import Callable
 from functools import partial
 
 from resile.platform.local.limits import LOOK_EVERY
-from resile.platform.local.proctree import look
+from resile.platform.local.proctree import list_processes
 from resile.platform.local.record import NodeRecord
 
 __all__ = ["MemoryGuard"]
@@ -45,14 +45,15 @@ class MemoryGuard:
         return [
             record
             for record in self._running()
-            if record.fence.memory_limit is not None and not record.out_of_memory
+            if record.limits.memory_limit is not None and not record.out_of_memory
         ]
 
     async def _watch(self) -> None:
         while limited := self._limited():
-            processes = look() if any(record.fence.is_watched for record in limited) else {}
+            polled = any(record.limits.is_watched for record in limited)
+            processes = list_processes() if polled else {}
             for record in limited:
-                why = record.fence.why_out_of_memory(partial(record.tree, processes))
+                why = record.limits.why_out_of_memory(partial(record.tree, processes))
                 if why and record.process is not None:
                     record.out_of_memory = why
                     log.info("%s is out of memory: %s", record.order.node.name, why)

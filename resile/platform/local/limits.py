@@ -23,7 +23,7 @@ from resile.platform.local.kernel_limits import MemoryCgroup, limit_cpu
 from resile.platform.local.proctree import Seen
 from resile.platform.local.usage import uses_more_than
 
-__all__ = ["LOOK_EVERY", "Fence", "Limiter", "MemoryEnforcement"]
+__all__ = ["LOOK_EVERY", "NodeLimits", "Limiter", "MemoryEnforcement"]
 
 LOOK_EVERY = 0.2
 """Seconds between two checks of the nodes that have a memory limit.
@@ -47,7 +47,7 @@ class MemoryEnforcement(Enum):
 
 
 @dataclass
-class Fence:
+class NodeLimits:
     """The limits of one node."""
 
     memory_limit: int | None = None
@@ -93,16 +93,16 @@ class Limiter:
                 "no memory cgroup can be created below or beside that of this process"
             )
 
-    def fence(self, name: str, resources: NodeResources) -> Fence:
+    def set_up(self, name: str, resources: NodeResources) -> NodeLimits:
         """Set up and return the limits of a node that is about to start."""
         self._mention_others(resources)
         limits = Capacity.of(resources.limits)
-        fence = Fence(memory_limit=limits.memory or None)
+        node = NodeLimits(memory_limit=limits.memory or None)
         if limits.memory:
-            self._limit_memory(fence, name, limits.memory)
+            self._limit_memory(node, name, limits.memory)
         if limits.cpu:
-            self._limit_cpu(fence, name, limits.cpu)
-        return fence
+            self._limit_cpu(node, name, limits.cpu)
+        return node
 
     def close(self) -> None:
         """Remove the job's own folders."""
@@ -117,19 +117,19 @@ class Limiter:
             self._mentioned.add(name)
             log.info("%s is ignored on this machine: only cpu and memory are limited", name)
 
-    def _limit_memory(self, fence: Fence, name: str, limit: int) -> None:
+    def _limit_memory(self, node: NodeLimits, name: str, limit: int) -> None:
         home = self._open().get(MEMORY)
         if home is None:
             return
         try:
             folder = home.node_folder(name)
-            fence.memory = MemoryCgroup(home.version, folder, limit=limit)
+            node.memory = MemoryCgroup(home.version, folder, limit=limit)
         except OSError as error:
             log.warning("%s has no memory cgroup (%s); its memory is polled", name, error)
         else:
-            fence.cgroups.append(folder)
+            node.cgroups.append(folder)
 
-    def _limit_cpu(self, fence: Fence, name: str, cores: Decimal) -> None:
+    def _limit_cpu(self, node: NodeLimits, name: str, cores: Decimal) -> None:
         home = self._open().get(CPU)
         if home is None:
             return
@@ -139,8 +139,8 @@ class Limiter:
         except OSError as error:
             log.warning("%s has no cpu cgroup (%s); its cpu is not limited", name, error)
         else:
-            if folder not in fence.cgroups:
-                fence.cgroups.append(folder)
+            if folder not in node.cgroups:
+                node.cgroups.append(folder)
 
     def _open(self) -> dict[str, Home]:
         if self._homes is None:

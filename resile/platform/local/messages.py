@@ -1,7 +1,7 @@
-"""The messages between the platform and a node's supervisor (the warden): one JSON array a line.
+"""The messages between the platform and a node's supervisor: one JSON array a line.
 
 The first element is the message's name, the rest its fields. Standard library only, because every
-warden loads this as it starts. An environment that is not UTF-8 survives: Python's surrogate
+supervisor loads this as it starts. An environment that is not UTF-8 survives: Python's surrogate
 escapes are written as JSON escapes and decode to the same bytes.
 """
 
@@ -25,42 +25,42 @@ __all__ = [
 
 
 class Bear(NamedTuple):
-    """To the warden, as the first message: start this node."""
+    """To the supervisor, as the first message: start this node."""
 
     argv: list[str]
     env: dict[str, str]
     cwd: str
     grace: float
-    """The grace period of a stop by SIGTERM to the warden."""
+    """The grace period of a stop by SIGTERM to the supervisor."""
 
     cgroups: list[str]
     """The cgroup folders of the node."""
 
 
 class Stop(NamedTuple):
-    """To the warden: send SIGTERM to the node, and SIGKILL after the grace period."""
+    """To the supervisor: send SIGTERM to the node, and SIGKILL after the grace period."""
 
     grace: float
 
 
 class Kill(NamedTuple):
-    """To the warden: send SIGKILL to the whole tree, now."""
+    """To the supervisor: send SIGKILL to the whole tree, now."""
 
 
 class Started(NamedTuple):
-    """From the warden: the node's program is running."""
+    """From the supervisor: the node's program is running."""
 
     pid: int
 
 
 class Refused(NamedTuple):
-    """From the warden: the node's program could not be started."""
+    """From the supervisor: the node's program could not be started."""
 
     why: str
 
 
 class Ended(NamedTuple):
-    """From the warden: all processes of the node have ended."""
+    """From the supervisor: all processes of the node have ended."""
 
     code: int
     """The exit code of the node's own process; negative for a signal."""

@@ -2,11 +2,11 @@
 
 Each order to start a node becomes a record. Whenever the free capacity may have changed (a new
 record, an exit) all records are placed again by the pure function in ``placement``; those that are
-to start get a supervisor (the warden), which runs the node and reports its end. Reports are
+to start get a supervisor, which runs the node and reports its end. Reports are
 level-triggered: ``observe`` returns the current state, and ``changed`` signals that it differs.
 
 Everything happens in one event loop, and no method but ``close`` waits for a node. If this process
-dies, the wardens notice and end their nodes: the next run starts from scratch.
+dies, the supervisors notice and end their nodes: the next run starts from scratch.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ from resile.platform.local.capacity import Capacity
 from resile.platform.local.ends import Leaving, node_exit
 from resile.platform.local.errors import NotLinuxError
 from resile.platform.local.guard import MemoryGuard
-from resile.platform.local.limits import Fence, Limiter, MemoryEnforcement
+from resile.platform.local.limits import Limiter, MemoryEnforcement, NodeLimits
 from resile.platform.local.placement import Preemption, place
 from resile.platform.local.probe import accept_connections
 from resile.platform.local.process import End, NodeProcess
-from resile.platform.local.proctree import look
+from resile.platform.local.proctree import list_processes
 from resile.platform.local.program import NoCommandError, program_of
 from resile.platform.local.record import NodeRecord, State
 from resile.platform.local.usage import NodeUsage, cpu_seconds, memory_bytes
@@ -40,7 +40,7 @@ from resile.platform.local.warden import REMAINS_GRACE
 __all__ = ["LocalPlatform"]
 
 CLOSE_MARGIN = 5.0
-"""Seconds after all grace periods until ``close`` kills a warden: its node does not end."""
+"""Seconds after all grace periods until ``close`` kills a supervisor: its node does not end."""
 
 FIRST_PROBE, LAST_PROBE, PROBES_SLOW_BY = 0.02, 0.5, 1.5
 """Seconds between two probes of a node's ports: first, at most, and the factor between. Most listen
@@ -101,15 +101,15 @@ class LocalPlatform:
 
     def usage(self) -> dict[int, NodeUsage]:
         """Return what the running nodes use, by node id."""
-        processes = look()
+        processes = list_processes()
         used: dict[int, NodeUsage] = {}
         for record in self._holders():
-            warden = processes.get(record.process.warden_pid) if record.process else None
-            if warden is None:
+            supervisor = processes.get(record.process.supervisor_pid) if record.process else None
+            if supervisor is None:
                 continue
             tree = record.tree(processes)
-            record.cpu_seconds = max(record.cpu_seconds, cpu_seconds(warden, tree))
-            cgroup = record.fence.memory
+            record.cpu_seconds = max(record.cpu_seconds, cpu_seconds(supervisor, tree))
+            cgroup = record.limits.memory
             memory = cgroup.used() if cgroup is not None else memory_bytes(tree)
             used[record.order.node.id] = NodeUsage(record.cpu_seconds, memory)
         return used
@@ -204,13 +204,13 @@ class LocalPlatform:
 
     def _start(self, record: NodeRecord) -> bool:
         record.state = State.STARTING
-        record.fence = self._limiter.fence(self._fence_name(record), record.order.resources)
+        record.limits = self._limiter.set_up(self._limits_name(record), record.order.resources)
         try:
             program = program_of(
                 record.order,
                 logs=self._logs,
                 environment=self._environment,
-                cgroups=record.fence.cgroups,
+                cgroups=record.limits.cgroups,
             )
             record.process = NodeProcess(
                 program,
@@ -223,7 +223,7 @@ class LocalPlatform:
         self._guard.wake()
         return True
 
-    def _fence_name(self, record: NodeRecord) -> str:
+    def _limits_name(self, record: NodeRecord) -> str:
         """The node's name; with its id if it has taken over the name of another, whose cgroup may
         still exist."""
         node = record.order.node
@@ -253,7 +253,7 @@ class LocalPlatform:
             pause = min(pause * PROBES_SLOW_BY, LAST_PROBE)
 
     def _has_ended(self, record: NodeRecord, end: End) -> None:
-        record.out_of_memory = record.out_of_memory or record.fence.why_out_of_memory(lambda: [])
+        record.out_of_memory = record.out_of_memory or record.limits.why_out_of_memory(lambda: [])
         self._finish(record, end)
         self._settle()
 
@@ -261,8 +261,8 @@ class LocalPlatform:
         record.exit = node_exit(end, leaving=record.leaving, out_of_memory=record.out_of_memory)
         record.state = State.ENDED
         record.ended_at = _now()
-        if not record.fence.take_down():
-            self._chore(_take_down(record.fence))
+        if not record.limits.take_down():
+            self._chore(_take_down(record.limits))
         if record.delete_at_end:
             self._records.pop(record.order.node.id, None)
         self._ended.set()
@@ -295,13 +295,13 @@ class LocalPlatform:
         task.add_done_callback(self._chores.discard)
 
 
-async def _take_down(fence: Fence) -> None:
+async def _take_down(limits: NodeLimits) -> None:
     """Remove cgroups whose last processes are exiting."""
     for _ in range(50):
-        if fence.take_down():
+        if limits.take_down():
             return
         await asyncio.sleep(0.02)
-    log.warning("cgroups cannot be removed: %s", ", ".join(map(str, fence.cgroups)))
+    log.warning("cgroups cannot be removed: %s", ", ".join(map(str, limits.cgroups)))
 
 
 def _now() -> datetime:

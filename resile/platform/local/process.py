@@ -1,4 +1,4 @@
-"""The platform's handle to one node's supervisor (the warden): start it, send it messages, wait
+"""The platform's handle to one node's supervisor: start it, send it messages, wait
 for its end."""
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ from resile.platform.local.messages import (
     Stop,
     pack,
 )
-from resile.platform.local.proctree import look
+from resile.platform.local.proctree import list_processes
 
 __all__ = ["End", "NodeProcess", "Program"]
 
-_WARDEN = (
+_SUPERVISOR = (
     "import sys; sys.path.append(sys.argv[1]); "
     "from resile.platform.local.warden import main; main(int(sys.argv[2]))"
 )
@@ -52,7 +52,7 @@ class Program:
 
 @dataclass(frozen=True)
 class End:
-    """The end of a node's process tree, as its warden reported it."""
+    """The end of a node's process tree, as its supervisor reported it."""
 
     code: int | None = None
     """Negative for a signal; None if the program never ran, or its end was not seen."""
@@ -65,7 +65,7 @@ class End:
 
 
 class NodeProcess(asyncio.Protocol):
-    """One node's process tree, from the start of its warden to the end of its last process.
+    """One node's process tree, from the start of its supervisor to the end of its last process.
 
     ``on_started`` is called when the node's program runs, ``on_end`` once, when all have ended.
     Must be created in the thread of the event loop.
@@ -86,7 +86,7 @@ class NodeProcess(asyncio.Protocol):
         self._reader = LineReader()
         self._transport: asyncio.WriteTransport | None = None
         self._unsent: list[bytes] = []
-        self._process, line = _start_warden(program)
+        self._process, line = _start_supervisor(program)
         self._send(
             Bear(
                 argv=list(program.argv),
@@ -100,7 +100,7 @@ class NodeProcess(asyncio.Protocol):
         self._connecting = loop.create_task(loop.create_unix_connection(lambda: self, sock=line))
 
     @property
-    def warden_pid(self) -> int:
+    def supervisor_pid(self) -> int:
         """The root of the node's tree: all its descendants belong to the node."""
         return self._process.pid
 
@@ -113,7 +113,7 @@ class NodeProcess(asyncio.Protocol):
         self._send(Kill())
 
     def abandon(self) -> None:
-        """Kill the warden; the kernel kills the node with it."""
+        """Kill the supervisor; the kernel kills the node with it."""
         with suppress(ProcessLookupError):
             self._process.kill()
 
@@ -133,7 +133,7 @@ class NodeProcess(asyncio.Protocol):
         self._unsent.clear()
 
     def data_received(self, data: bytes) -> None:
-        """Handle messages from the warden."""
+        """Handle messages from the supervisor."""
         for message in self._reader.feed(data):
             match message:
                 case Started(pid):
@@ -145,33 +145,42 @@ class NodeProcess(asyncio.Protocol):
                     self._end = End(code=code, told=told)
 
     def connection_lost(self, _: Exception | None) -> None:
-        """The warden has ended: closing the connection is its last act, so this does not block."""
+        """The supervisor has ended: it closes the connection last, so this does not block."""
         self._process.wait()
         if self._end == End():
-            self._end_without_warden()
+            self._end_without_supervisor()
         self._on_end(self._end)
 
-    def _end_without_warden(self) -> None:
-        """The warden was killed. The kernel has killed the node; kill the rest of its session."""
+    def _end_without_supervisor(self) -> None:
+        """The supervisor was killed, and so was the node: kill the rest of its session."""
         if self.pid is None:
             self._end = End(refused="its supervisor was killed before the node had started")
             return
-        for seen in look().values():
+        for seen in list_processes().values():
             if seen.session == self.pid:
                 with suppress(ProcessLookupError, PermissionError):
                     os.kill(seen.pid, signal.SIGKILL)
         self._end = End(code=-signal.SIGKILL)
 
 
-def _start_warden(program: Program) -> tuple[subprocess.Popen[bytes], socket.socket]:
-    """Start a warden. Raises OSError if the log cannot be written or no process can be created."""
+def _start_supervisor(program: Program) -> tuple[subprocess.Popen[bytes], socket.socket]:
+    """Start a supervisor. Raises OSError if the log or the process cannot be created."""
     program.log.parent.mkdir(parents=True, exist_ok=True)
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
     with theirs, open(program.log, "ab") as log:
         descriptor = str(theirs.fileno())
         try:
             process = subprocess.Popen(
-                [sys.executable, "-I", "-S", "-c", _WARDEN, _PACKAGES, descriptor, program.name],
+                [
+                    sys.executable,
+                    "-I",
+                    "-S",
+                    "-c",
+                    _SUPERVISOR,
+                    _PACKAGES,
+                    descriptor,
+                    program.name,
+                ],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,

@@ -1,7 +1,7 @@
 """The process table of this machine, and the descendants of a process.
 
 One pass over /proc serves all nodes at once, and costs some 12 µs a process. It imports as little
-as possible: every node's warden loads this as it starts.
+as possible: every node's supervisor loads this as it starts.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from resile.system.processes import stat_fields
 
-__all__ = ["Seen", "descendants", "look", "look_at"]
+__all__ = ["Seen", "descendants", "list_processes", "read_process"]
 
 _TICKS = os.sysconf("SC_CLK_TCK")
 _PAGE = os.sysconf("SC_PAGE_SIZE")
@@ -35,7 +35,7 @@ class Seen(NamedTuple):
     """Resident bytes, including pages shared with others."""
 
 
-def look_at(pid: int) -> Seen | None:
+def read_process(pid: int) -> Seen | None:
     """Read one process; None if there is none with that pid."""
     fields = stat_fields(pid)
     if fields is None:
@@ -52,10 +52,10 @@ def look_at(pid: int) -> Seen | None:
     )
 
 
-def look() -> dict[int, Seen]:
+def list_processes() -> dict[int, Seen]:
     """Read all processes, by pid."""
     with os.scandir("/proc") as entries:
-        found = [look_at(int(entry.name)) for entry in entries if entry.name.isdigit()]
+        found = [read_process(int(entry.name)) for entry in entries if entry.name.isdigit()]
     return {seen.pid: seen for seen in found if seen is not None}
 
 

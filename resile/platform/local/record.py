@@ -13,7 +13,7 @@ from resile.job.exits import NodeExit
 from resile.job.node import NodePhase
 from resile.platform.local.capacity import Capacity
 from resile.platform.local.ends import Leaving, phase_of
-from resile.platform.local.limits import Fence
+from resile.platform.local.limits import NodeLimits
 from resile.platform.local.placement import Claim
 from resile.platform.local.process import NodeProcess
 from resile.platform.local.proctree import Seen, descendants
@@ -48,7 +48,7 @@ class NodeRecord:
     delete_at_end: bool = False
     out_of_memory: str = ""
     process: NodeProcess | None = None
-    fence: Fence = field(default_factory=Fence)
+    limits: NodeLimits = field(default_factory=NodeLimits)
     started_at: datetime | None = None
     ended_at: datetime | None = None
     exit: NodeExit | None = None
@@ -81,7 +81,7 @@ class NodeRecord:
 
     def tree(self, processes: Mapping[int, Seen]) -> list[Seen]:
         """Return its own processes among all."""
-        return descendants(self.process.warden_pid, processes) if self.process else []
+        return descendants(self.process.supervisor_pid, processes) if self.process else []
 
     def observed(self, host: str) -> ObservedNode:
         """Return the node as the controller observes it."""

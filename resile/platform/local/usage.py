@@ -27,9 +27,9 @@ class NodeUsage:
     """Bytes."""
 
 
-def cpu_seconds(warden: Seen, tree: Iterable[Seen]) -> float:
-    """Return the cpu time of all descendants of ``warden``, including those already reaped."""
-    return warden.reaped_seconds + sum(seen.cpu_seconds + seen.reaped_seconds for seen in tree)
+def cpu_seconds(supervisor: Seen, tree: Iterable[Seen]) -> float:
+    """Return the cpu time of all descendants of ``supervisor``, including those already reaped."""
+    return supervisor.reaped_seconds + sum(seen.cpu_seconds + seen.reaped_seconds for seen in tree)
 
 
 def memory_bytes(tree: Iterable[Seen]) -> int:

@@ -1,15 +1,15 @@
-"""The node supervisor (the warden): one small process per node that ends the node as a whole.
+"""The node supervisor: one small process per node that ends the node as a whole.
 
 It starts the node's program, and adopts its orphans: a descendant whose parent ended becomes the
-warden's child, whatever its session or process group. So "no child left" means that all processes
-of the node have ended, and only then is its end reported.
+supervisor's child, whatever its session or process group. So "no child left" means that all
+processes of the node have ended, and only then is its end reported.
 
 The node is stopped when the platform says so, and also when the platform is gone (killed with
 SIGKILL, say): the connection between them is then closed. When the node's own process has ended,
 the remaining processes get SIGTERM and a short grace period, because some helpers clean up after a
 dead parent (multiprocessing's resource tracker removes shared memory, an agent's nursery ends its
-workers); then SIGKILL, repeatedly until none is left. If the warden itself is killed, the kernel
-kills the node's process with it.
+workers); then SIGKILL, repeatedly until none is left. If the supervisor itself is killed, the
+kernel kills the node's process with it.
 
 Only the standard library is used, and little of it, because every start of a node pays for it.
 """
@@ -36,7 +36,7 @@ from resile.platform.local.messages import (
     Stop,
     pack,
 )
-from resile.platform.local.proctree import descendants, look
+from resile.platform.local.proctree import descendants, list_processes
 
 __all__ = ["REMAINS_GRACE", "main"]
 
@@ -50,7 +50,7 @@ _KILL_AGAIN = 0.05
 _CHUNK = 65536
 
 
-class Warden:
+class NodeSupervisor:
     """Supervises one node, from its start to the end of its last process."""
 
     def __init__(self, line: socket.socket) -> None:
@@ -162,7 +162,7 @@ class Warden:
         self._deadline = time.monotonic() + _KILL_AGAIN
 
     def _signal_all(self, number: signal.Signals) -> None:
-        for seen in descendants(os.getpid(), look()):
+        for seen in descendants(os.getpid(), list_processes()):
             _signal(seen.pid, number)
 
     def _all_ended(self) -> bool:
@@ -203,8 +203,8 @@ def _remove(cgroups: list[str]) -> None:
 
 
 def main(descriptor: int) -> None:
-    """Run a warden whose connection to the platform is this file descriptor."""
+    """Run a supervisor whose connection to the platform is this file descriptor."""
     line = socket.socket(fileno=descriptor)
     line.set_inheritable(False)
-    Warden(line).run()
+    NodeSupervisor(line).run()
     os._exit(0)
