@@ -15,13 +15,13 @@ from resile.job.status import JobStatus
 from resile.operator.attendants import Attendants, Unattended
 from resile.operator.masterline import MasterLine
 from resile.operator.masterpods import (
-    answers,
+    created_before,
     current_master,
+    is_ready,
+    is_running,
     master_address,
-    master_trouble,
     next_serial,
-    older,
-    runs,
+    pod_problem,
 )
 from resile.operator.means import Means
 from resile.operator.memory import JobMemory
@@ -63,8 +63,8 @@ class Attending:
     def master_state(self) -> MasterState:
         """Return whether the job has a master that is ready, and the problem if it has none."""
         master = current_master(self._job, self._masters, machines=self._means.world.machines)
-        problem = self._memory.unattended or master_trouble(master)
-        return MasterState(ready=master is not None and answers(master), problem=problem)
+        problem = self._memory.unattended or pod_problem(master)
+        return MasterState(ready=master is not None and is_ready(master), problem=problem)
 
     def holders(self) -> int | None:
         """Count the running nodes that are older than the master; None while there is none."""
@@ -73,7 +73,7 @@ class Attending:
         if master is None:
             return None
         nodes = self._means.world.nodes_of(self._key, self._uid)
-        return sum(runs(node, machines) and older(node, master) for node in nodes)
+        return sum(is_running(node, machines) and created_before(node, master) for node in nodes)
 
     @property
     def again(self) -> float | None:
@@ -145,7 +145,7 @@ class Attending:
     async def _secret(self, known: JobSecret | None) -> JobSecret:
         """Return the job's secret. Masters that were started with an older one are deleted."""
         nodes = self._means.world.nodes_of(self._key, self._uid)
-        in_use = any(runs(node, self._means.world.machines) for node in nodes)
+        in_use = any(is_running(node, self._means.world.machines) for node in nodes)
         held = await self._attendants.secret(known, in_use=in_use)
         if held.fresh:
             await self._attendants.end_masters(self._masters)
@@ -163,7 +163,7 @@ class Attending:
 
     async def _start_master(self, status: JobStatus) -> None:
         nodes = self._means.world.nodes_of(self._key, self._uid)
-        trained = any(runs(pod, self._means.world.machines) for pod in nodes)
+        trained = any(is_running(pod, self._means.world.machines) for pod in nodes)
         pod = await self._attendants.start_master(
             next_serial(self._job, self._masters),
             tls=self._memory.line is not None and self._memory.line.secret.has_tls,

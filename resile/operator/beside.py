@@ -7,11 +7,11 @@ import contextlib
 from collections.abc import AsyncIterator, Awaitable, Iterable
 from typing import Any
 
-__all__ = ["beside"]
+__all__ = ["running_alongside"]
 
 
 @contextlib.asynccontextmanager
-async def beside(work: Iterable[Awaitable[Any]]) -> AsyncIterator[None]:
+async def running_alongside(work: Iterable[Awaitable[Any]]) -> AsyncIterator[None]:
     """Run these tasks while the block runs.
 
     None of them returns, except by an error. Then the block is cancelled and the error raised: an

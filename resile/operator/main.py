@@ -12,54 +12,34 @@ import contextlib
 import logging
 import os
 import signal
-from dataclasses import dataclass
 
 import aiohttp
 
-from resile.operator.beside import beside
+from resile.operator.beside import running_alongside
 from resile.operator.election import LeaderElection
 from resile.operator.masterline import master_session
 from resile.operator.means import Means
 from resile.operator.metrics import OperatorMetrics
 from resile.operator.reconciler import Reconciler
 from resile.operator.recorder import EventRecorder
-from resile.operator.serving import serving
-from resile.operator.settings import OperatorSettings
+from resile.operator.serving import serve_health
+from resile.operator.settings import OperatorOptions
 from resile.operator.telling import Teller
 from resile.operator.workqueue import Retry, WorkQueue
 from resile.operator.world import Key, World
 from resile.platform.kubernetes.client import KubeClient
 from resile.platform.kubernetes.errors import KubeError
 from resile.platform.kubernetes.kinds import PODS
+from resile.platform.kubernetes.labels import job_key
 from resile.platform.kubernetes.names import OPERATOR_LEASE
-from resile.wire.endpoint import Endpoint
 
-__all__ = ["NoImage", "OperatorOptions", "own_pod", "run_operator"]
+__all__ = ["NoImage", "own_pod", "run_operator"]
 
 log = logging.getLogger("resile.operator")
 
 REST_PER_POD = 0.0001
 """Minimum seconds between two reconciles of a job, for each of its pods: half a second at 5,000. A
 reconcile costs about half as much, so the largest job leaves most of the time to others."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class OperatorOptions:
-    """The cluster to connect to, and how this process runs."""
-
-    settings: OperatorSettings
-    listen: Endpoint
-    identity: str
-    image: str | None = None
-    """The image of masters; None: that of ``pod``."""
-
-    pod: Key | None = None
-    """The operator's own pod, if it runs in one."""
-
-    kubeconfig: str | None = None
-    context: str | None = None
-    elect: bool = True
-    lease_namespace: str | None = None
 
 
 async def run_operator(options: OperatorOptions) -> None:
@@ -112,7 +92,7 @@ class _Operator:
         self._options = options
         self._metrics = OperatorMetrics()
         self._queue: WorkQueue[Key] = WorkQueue(observer=self._metrics.queue)
-        self._recorder = EventRecorder(client)
+        self._recorder = EventRecorder(client, owner_of=job_key)
         self._world = World.watched(
             client, namespace=options.settings.namespace, changed=self._queue.add
         )
@@ -142,11 +122,11 @@ class _Operator:
         listen = self._options.listen
         ready = {f"{one.kind.plural} listed": one.synced.is_set for one in self._world.reflectors}
         async with (
-            serving(
+            serve_health(
                 self._metrics.text, ready, host=listen.listening_host, port=listen.port
             ) as port,
-            beside(one.run() for one in self._world.reflectors),
-            beside([self._recorder.run()]),
+            running_alongside(one.run() for one in self._world.reflectors),
+            running_alongside([self._recorder.run()]),
         ):
             log.info("serving /metrics, /healthz and /readyz on %s:%d", listen.host, port)
             for reflector in self._world.reflectors:

@@ -20,13 +20,13 @@ from resile.platform.kubernetes.machines import Machines
 from resile.wire.endpoint import DEFAULT_PORT, Endpoint
 
 __all__ = [
-    "answers",
+    "created_before",
     "current_master",
+    "is_ready",
+    "is_running",
     "master_address",
-    "master_trouble",
     "next_serial",
-    "older",
-    "runs",
+    "pod_problem",
 ]
 
 CRASH_LOOP = "CrashLoopBackOff"
@@ -60,7 +60,7 @@ def master_address(pod: KubeObject | None) -> Endpoint | None:
     return Endpoint(address, DEFAULT_PORT)
 
 
-def master_trouble(pod: KubeObject | None) -> str:
+def pod_problem(pod: KubeObject | None) -> str:
     """Return why the master does not work, for people; empty if nothing is wrong, or not yet."""
     if pod is None:
         return ""
@@ -74,7 +74,7 @@ def master_trouble(pod: KubeObject | None) -> str:
     return f"{name}: {why}{_last_words(pod)}"
 
 
-def answers(pod: KubeObject) -> bool:
+def is_ready(pod: KubeObject) -> bool:
     """Return whether a master's pod is Ready."""
     conditions = (pod.get("status") or {}).get("conditions") or ()
     return any(one.get("type") == "Ready" and one.get("status") == "True" for one in conditions)
@@ -95,14 +95,14 @@ _SAID_AT_MOST = 300
 """Characters, from the end: it says more than the beginning."""
 
 
-def runs(node: KubeObject, machines: Machines) -> bool:
+def is_running(node: KubeObject, machines: Machines) -> bool:
     """Return whether a node's pod is running, even if it is being deleted: its agent may hold what
     a master lost."""
     running = (node.get("status") or {}).get("phase") == "Running"
-    return running and machines.below(node) not in _LOST
+    return running and machines.of(node) not in _LOST
 
 
-def older(node: KubeObject, master: KubeObject) -> bool:
+def created_before(node: KubeObject, master: KubeObject) -> bool:
     """Return whether a node's pod was created before a master's, by at least a second."""
     first, then = (pod["metadata"]["creationTimestamp"] for pod in (node, master))
     return bool(first < then)
@@ -113,7 +113,7 @@ def _usable(pod: KubeObject, machines: Machines) -> bool:
         return False
     if (pod.get("status") or {}).get("phase") in ("Succeeded", "Failed"):
         return False
-    return machines.below(pod) not in _LOST
+    return machines.of(pod) not in _LOST
 
 
 def _serial(job: ElasticJob, pod: KubeObject) -> int:

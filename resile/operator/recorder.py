@@ -12,10 +12,10 @@ import contextlib
 import hashlib
 import logging
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime, timezone
 
-from resile.job.spec import KIND
 from resile.operator.backoff import Backoff
 from resile.operator.correlation import Correlator, EventLimits, Note, Recent
 from resile.operator.fairqueue import FairQueue
@@ -28,7 +28,6 @@ from resile.platform.kubernetes.errors import (
     Unreachable,
 )
 from resile.platform.kubernetes.kinds import EVENTS, Key, KubeObject, key_of
-from resile.platform.kubernetes.labels import job_of
 
 __all__ = ["EventRecorder"]
 
@@ -76,13 +75,16 @@ class EventRecorder:
         component: str = "resile-operator",
         limits: EventLimits | None = None,
         waiting: int = WAITING,
+        owner_of: Callable[[KubeObject], Key] = key_of,
     ) -> None:
-        """``component``: the source of the Events; ``waiting``: queued notes of one job."""
+        """``component``: the source of the Events; ``waiting``: queued notes of one owner;
+        ``owner_of``: the job that an object belongs to, by which limits and turns are counted."""
         self.dropped = 0
         """How many notes were lost."""
         self._client = client
         self._component = component
         self._limits = limits or EventLimits()
+        self._owner_of = owner_of
         self._correlators: Recent[Key, Correlator] = Recent(JOBS_REMEMBERED)
         self._notes: FairQueue[Key, _Told] = FairQueue(each=waiting, total=WAITING_IN_ALL)
 
@@ -109,7 +111,7 @@ class EventRecorder:
             warning,
             at=now if at is None else at,
         )
-        job = (obj.get("kind") != KIND and job_of(obj)) or key_of(obj)
+        job = self._owner_of(obj)
         correlator = self._correlators.get(job, lambda: Correlator(self._limits))
         note = correlator.admit(told, now=now)
         dropped = 1 if note is None else self._notes.put(job, _Told(note, correlator))

@@ -5,8 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from resile.control.policy import DEFAULT_POLICY, Policy
+from resile.platform.kubernetes.kinds import Key
+from resile.wire.endpoint import Endpoint
 
-__all__ = ["OperatorSettings"]
+__all__ = ["OperatorOptions", "OperatorSettings"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,3 +33,22 @@ class OperatorSettings:
     """Timeout for the master's answer when a job may be over."""
 
     policy: Policy = DEFAULT_POLICY
+
+
+@dataclass(frozen=True, kw_only=True)
+class OperatorOptions:
+    """The cluster to connect to, and how this process runs."""
+
+    settings: OperatorSettings
+    listen: Endpoint
+    identity: str
+    image: str | None = None
+    """The image of masters; None: that of ``pod``."""
+
+    pod: Key | None = None
+    """The operator's own pod, if it runs in one."""
+
+    kubeconfig: str | None = None
+    context: str | None = None
+    elect: bool = True
+    lease_namespace: str | None = None

@@ -51,7 +51,7 @@ class QueueObserver(Protocol):
         """A handler failed."""
 
 
-class _Nobody:
+class _NullObserver:
     """Ignores all measurements."""
 
     def waited(self, seconds: float) -> None: ...
@@ -66,12 +66,12 @@ class WorkQueue(Generic[K]):
 
     def __init__(self, *, retry: Backoff = RETRY, observer: QueueObserver | None = None) -> None:
         self._retry = retry
-        self._observer: QueueObserver = observer or _Nobody()
+        self._observer: QueueObserver = observer or _NullObserver()
         self._ready: asyncio.Queue[K] = asyncio.Queue()
         self._wanted: dict[K, float] = {}
         """Queued keys, those in ``_ready`` and those being handled again, and since when."""
         self._in_hand: set[K] = set()
-        self._alarms: dict[K, asyncio.TimerHandle] = {}
+        self._timers: dict[K, asyncio.TimerHandle] = {}
         self._failures: dict[K, int] = {}
         self._rests_until: dict[K, float] = {}
 
@@ -103,12 +103,12 @@ class WorkQueue(Generic[K]):
     def add_after(self, key: K, seconds: float) -> None:
         """Queue a key after a delay; of two delays the one that ends first counts."""
         loop = asyncio.get_running_loop()
-        alarm = self._alarms.get(key)
-        if alarm is not None:
-            if alarm.when() <= loop.time() + seconds:
+        timer = self._timers.get(key)
+        if timer is not None:
+            if timer.when() <= loop.time() + seconds:
                 return
-            alarm.cancel()
-        self._alarms[key] = loop.call_later(seconds, self._ring, key)
+            timer.cancel()
+        self._timers[key] = loop.call_later(seconds, self._on_timer, key)
 
     async def run(self, handler: Callable[[K], Awaitable[None]], *, workers: int = WORKERS) -> None:
         """Handle keys until cancelled. Keys being handled at that time are requeued for the next
@@ -141,15 +141,15 @@ class WorkQueue(Generic[K]):
         try:
             await handler(key)
         except Retry as retry:
-            self._come_back(key, str(retry), after=retry.after)
+            self._requeue(key, str(retry), after=retry.after)
         except Exception as error:
-            self._come_back(key, f"{type(error).__name__}: {error}", fault=error)
+            self._requeue(key, f"{type(error).__name__}: {error}", fault=error)
         else:
             self._failures.pop(key, None)
         finally:
             self._observer.handled(time.monotonic() - began)
 
-    def _come_back(
+    def _requeue(
         self, key: K, reason: str, *, after: float | None = None, fault: Exception | None = None
     ) -> None:
         failures = self._failures[key] = self._failures.get(key, 0) + 1
@@ -159,6 +159,6 @@ class WorkQueue(Generic[K]):
         log.log(level, "%s: retrying in %.2f s: %s", key, delay, reason, exc_info=fault)
         self.add_after(key, delay)
 
-    def _ring(self, key: K) -> None:
-        del self._alarms[key]
+    def _on_timer(self, key: K) -> None:
+        del self._timers[key]
         self.add(key)

@@ -11,6 +11,7 @@ from typing import Any
 from resile.job.limits import MOST_NODES
 from resile.job.node import Node
 from resile.job.spec import API_VERSION, KIND, ElasticJob
+from resile.platform.kubernetes.kinds import Key, KubeObject, key_of
 
 __all__ = [
     "COMPONENT",
@@ -21,6 +22,7 @@ __all__ = [
     "NODE",
     "RANK",
     "ROLE",
+    "job_key",
     "job_of",
     "main_container_of",
     "master_labels",
@@ -70,6 +72,11 @@ def job_of(pod: dict[str, Any]) -> tuple[str, str] | None:
     metadata = pod["metadata"]
     name = metadata.get("labels", {}).get(JOB)
     return None if name is None else (metadata.get("namespace", ""), name)
+
+
+def job_key(obj: KubeObject) -> Key:
+    """Return the key of the job that an object is or belongs to; else the object's own key."""
+    return (obj.get("kind") != KIND and job_of(obj)) or key_of(obj)
 
 
 def node_of(pod: dict[str, Any]) -> Node | None:

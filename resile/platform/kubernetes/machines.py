@@ -20,7 +20,7 @@ class Machines:
         self._known = known
         self._read_until = read_until
 
-    def below(self, pod: Mapping[str, Any]) -> MachineState:
+    def of(self, pod: Mapping[str, Any]) -> MachineState:
         """Return the state of the machine that a pod was scheduled on.
 
         An unknown machine is gone, unless the pod is newer than the cache of machines: a pod may be

@@ -60,16 +60,16 @@ def observe_nodes(
         node = node_of(dict(pod))
         if node is not None:
             told_of = preempted.get(pod["metadata"].get("uid", ""), "")
-            facts = pod_facts(node, pod, machine=machines.below(pod), preempted=told_of)
+            facts = pod_facts(node, pod, machine=machines.of(pod), preempted=told_of)
             seen[node.id] = observe_pod(
                 facts, told_to_stop=node.id in told, in_touch=node.name in in_touch
             )
     for number, refusal in refused.items():
-        seen.setdefault(number, _unmade(refusal))
+        seen.setdefault(number, _rejected_node(refusal))
     return tuple(seen.values())
 
 
-def _unmade(refusal: PodRefusal) -> ObservedNode:
+def _rejected_node(refusal: PodRefusal) -> ObservedNode:
     message = one_line(refusal.message)
     if refusal.outlook is Outlook.OTHERWISE:
         end = NodeExit(reason=ExitCause.NEVER_STARTED.value, message=message)
