@@ -1,1 +1,1 @@
-"""Kubernetes as a platform: the API client, and the objects of a job."""
+"""Kubernetes as Resile needs it: the API client, and the machinery of controllers."""
