@@ -80,8 +80,8 @@ def operator(
       resile operator --image 127.0.0.1:5000/resile:dev --no-elect -n default
     """
     try:
-        from resile.operator.main import NoImage, OperatorOptions, own_pod, run_operator
-        from resile.operator.settings import OperatorSettings
+        from resile.operator.main import NoImage, own_pod, run_operator
+        from resile.operator.settings import OperatorOptions, OperatorSettings
         from resile.platform.kubernetes.errors import KubeError
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] != "cryptography":

@@ -1,7 +1,7 @@
 """Jobs of a cluster from Python: ``resile.submit`` and ``resile.wait``.
 
-Both work with :class:`ClusterJob`, the object that the commands work with too. Nothing here needs
-an event loop, nor minds one that is running.
+Both use :class:`ClusterJob`, as the commands do. They are synchronous, and may be called with or
+without a running event loop.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ __all__ = ["ClusterJob", "submit", "wait"]
 T = TypeVar("T")
 
 LEAST = 1.0
-"""Seconds that a look may take however little time is left: one is always taken."""
+"""Minimum timeout of a request, in seconds, however little time is left: one is always sent."""
 
 
 def submit(
@@ -47,11 +47,11 @@ def submit(
     context: str | None = None,
     kubeconfig: str | os.PathLike[str] | None = None,
 ) -> ClusterJob:
-    """Give a job to the cluster that kubectl would talk to, and return at once.
+    """Submit a job to the cluster that kubectl would use, and return at once.
 
-    ``manifest`` is a file, a text (a str with more than one line), data or an ElasticJob. A job of
-    that name is changed to be like it. Raises ManifestError with all problems of a manifest, and
-    KubeError for what the cluster has against it.
+    ``manifest`` is a file, a text (a str with more than one line), data or an ElasticJob. An
+    existing job of that name is updated. Raises ManifestError with all problems of the manifest,
+    and KubeError if the cluster rejects it.
     """
     written = _read(manifest)
     cluster = Cluster.connect(namespace=namespace, context=context, kubeconfig=kubeconfig)
@@ -68,20 +68,21 @@ def wait(
     context: str | None = None,
     kubeconfig: str | os.PathLike[str] | None = None,
 ) -> JobPicture:
-    """Wait until a job trains, or until it is over, and return how it looks then.
+    """Wait until a job trains, or until it is over, and return its state.
 
-    ``job``: what :func:`submit` returned, or a name; where the cluster is, is asked for a name
-    only. ``finished``: whether it succeeded or failed, ``picture.phase`` says. A job that succeeded
-    has trained. A job that was changed trains when the operator has looked at the change. Raises
-    JobEnded if it was deleted, or failed before it trained, and WaitedInVain, a TimeoutError, after
-    ``timeout`` seconds, also if the API server is away then.
+    ``job``: the result of :func:`submit`, or a name; only a name takes ``namespace``, ``context``
+    and ``kubeconfig``. After ``finished``, ``picture.phase`` says whether the job succeeded or
+    failed. A job that succeeded has trained. A job that was changed counts as training once the
+    operator has seen the change. Raises JobEnded if it was deleted, or failed before it trained,
+    and WaitedInVain, a TimeoutError, after ``timeout`` seconds, even if the API server is
+    unavailable then.
     """
     if until not in ("running", "finished"):
         raise ValueError(f"until is 'running' or 'finished', not {until!r}")
     watch = _Watch(until, timeout)
     if not isinstance(job, str):
         if (namespace, context, kubeconfig) != (None, None, None):
-            raise TypeError("namespace, context and kubeconfig are for a job that is only named")
+            raise TypeError("namespace, context and kubeconfig need a job that is given by name")
         return watch.wait(job)
     cluster = Cluster.connect(namespace=namespace, context=context, kubeconfig=kubeconfig)
     try:
@@ -91,7 +92,7 @@ def wait(
 
 
 class _Watch:
-    """One wait: what for, and for how long."""
+    """One wait for a state, with its timeout."""
 
     def __init__(self, until: str, timeout: float | None) -> None:
         self._until = until
@@ -99,18 +100,18 @@ class _Watch:
         self._deadline = math.inf if timeout is None else time.monotonic() + timeout
 
     def find(self, cluster: Cluster, name: str) -> ClusterJob:
-        """The job of that name."""
+        """Find the job of that name."""
 
         def look(within: float) -> ClusterJob:
             for raw in cluster.jobs(within=within):
                 if raw["metadata"]["name"] == name:
                     return ClusterJob(cluster, raw)
-            return ClusterJob(cluster, cluster.job(name))  # tells what there is instead
+            return ClusterJob(cluster, cluster.job(name))  # its error lists the existing jobs
 
         return self._in_time(name, lambda within: patiently(lambda: look(within), within=within))
 
     def wait(self, job: ClusterJob) -> JobPicture:
-        """How it looks when it has come to that."""
+        """Wait until the job is in that state."""
         while True:
             picture = self._in_time(job.name, lambda within: job.picture(within=within))
             if self._has_come(job, picture):
@@ -133,7 +134,7 @@ class _Watch:
         return False
 
     def _in_time(self, name: str, look: Callable[[float], T]) -> T:
-        """What ``look`` sees, given the seconds it may be patient."""
+        """Call ``look`` with the timeout that is left for it."""
         left = self._deadline - time.monotonic()
         try:
             return look(min(PATIENCE, max(LEAST, left)))

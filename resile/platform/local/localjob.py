@@ -1,9 +1,10 @@
 """A whole job on this machine, from its folder to its end: what `resile up` runs.
 
-A master as a child process, a platform that runs the nodes, and the controller between them; the
-story is written down as it is told. However the job ends (by itself, deleted from elsewhere, or
-interrupted), the nodes are ended first, then the last picture is taken, then the master goes.
-Should this process be killed, the kernel and the nodes' wardens end everything else.
+It consists of a master as a child process, a platform that runs the nodes, and the controller;
+events are written to the job's folder as they happen. However the job ends (by itself, deleted from
+another terminal, or interrupted), the nodes are stopped first, then the last state is written, then
+the master is stopped. If this process is killed, the kernel and the nodes' wardens end everything
+else.
 """
 
 from __future__ import annotations
@@ -34,11 +35,11 @@ from resile.wire.views import EventView, JobPicture
 __all__ = ["LocalJob"]
 
 USAGE_INTERVAL = 2.0
-"""How often the master is told what nodes use: often enough to watch, too seldom to cost."""
+"""Seconds between two usage reports to the master: frequent enough to watch, and cheap."""
 
 
 class LocalJob:
-    """One job. :meth:`run` it once; :meth:`interrupt` it from a signal handler."""
+    """One job. Call :meth:`run` once, and :meth:`interrupt` from a signal handler."""
 
     def __init__(
         self,
@@ -48,7 +49,7 @@ class LocalJob:
         capacity: Capacity,
         tell: Callable[[list[EventView]], None],
     ) -> None:
-        """``folder`` must be held. ``tell`` hears of everything that happens."""
+        """``folder`` must be locked. ``tell`` is called with all events."""
         self._job = job
         self._folder = folder
         self._tell = tell
@@ -72,11 +73,11 @@ class LocalJob:
         self._impatient = asyncio.Event()
 
     def interrupt(self) -> None:
-        """End the job: cleanly the first time, at once the second."""
+        """End the job: gracefully the first time, at once the second."""
         (self._impatient if self._interrupted.is_set() else self._interrupted).set()
 
     async def picture(self) -> JobPicture | None:
-        """The job as it is now; None before there is anything to see."""
+        """Return the current state of the job; None before there is any."""
         if self._inquiry is None or self._controller is None:
             return None
         try:
@@ -85,7 +86,7 @@ class LocalJob:
             return self._controller.picture()
 
     async def run(self) -> Ending:
-        """Run the job to its end. Raises MasterFailed when its master cannot be had."""
+        """Run the job to its end. Raises MasterFailed if its master cannot be started."""
         try:
             endpoint = await self._master.start()
             self._folder.write_endpoint(endpoint)
@@ -141,7 +142,7 @@ class LocalJob:
             await asyncio.gather(controlling, interrupted, return_exceptions=True)
 
     async def _end_nodes(self) -> None:
-        """Whatever still runs has its grace period, unless somebody is impatient."""
+        """Stop all nodes with their grace period; a second interrupt kills them at once."""
         roles = self._job.spec.roles.values()
         grace = max(role.termination_grace_period_seconds for role in roles)
         closing = asyncio.create_task(self._platform.close(grace=grace))
@@ -180,5 +181,5 @@ class LocalJob:
 
 
 def _without_token(environment: Mapping[str, str]) -> dict[str, str]:
-    """A token in our own environment is another job's, and would be preferred to the file."""
+    """Drop the token of our own environment: it is another job's, and would override the file."""
     return {name: value for name, value in environment.items() if name != TOKEN_VARIABLE}

@@ -1,8 +1,8 @@
-"""A job's story as it unfolds: a thread that waits at the master for the next event.
+"""Follow a job's events: a thread that long-polls the master for the next one.
 
-It asks for what came after the last event it knows and is answered when there is something, so
-news arrives at once and nothing is asked in vain. A master that is away is asked again until it
-is back; what was told before is not told again.
+It asks for the events after the last one it knows, and the master answers when there is one, so
+events arrive at once without busy polling. While the master is unavailable it retries; events are
+not delivered twice.
 """
 
 from __future__ import annotations
@@ -19,28 +19,28 @@ from resile.wire.views import EventView
 __all__ = ["NewsReader"]
 
 WAIT = 20.0
-"""One question's patience; the end of it costs one empty answer."""
+"""Seconds of one long poll; its end costs one empty response."""
 
 RETRY = 0.1
 
 
 class NewsReader:
-    """Hands events, in order and each once, to ``deliver`` in the event loop's thread."""
+    """Passes events, in order and each once, to ``deliver`` in the event loop's thread."""
 
     def __init__(self, inquiry: Inquiry, deliver: Callable[[list[EventView]], None]) -> None:
         self._inquiry = inquiry
         self._deliver = deliver
         self._last = 0
         self._loop = asyncio.get_running_loop()
-        # A daemon: it may hang in a question when the process ends, and nobody waits for it.
+        # A daemon: the process must not wait for a pending poll when it ends.
         self._thread = threading.Thread(target=self._read, name="news", daemon=True)
 
     def start(self) -> None:
-        """Begin to read."""
+        """Start the thread."""
         self._thread.start()
 
     async def catch_up(self) -> None:
-        """Take everything that is there now; for the end, when nothing more will come."""
+        """Deliver all events that exist now; for the end, when no more will come."""
         try:
             events = await asyncio.to_thread(self._inquiry.events, since=self._last)
         except WireError:

@@ -150,7 +150,7 @@ def test_a_second_up_of_a_running_job_is_refused_and_hurts_nobody(machine: Machi
     first = machine.up(described)
     machine.await_nodes("single", phase="Running")
     complaint = machine.refuses("up", str(machine.write(described)))
-    assert f"the job 'single' is running already (pid {first.pid})" in complaint
+    assert f"the job 'single' is already running (pid {first.pid})" in complaint
     assert "--name" in complaint
     other = machine.up(described, "--name", "other")
     machine.await_nodes("other", phase="Running")
