@@ -1,7 +1,7 @@
 """Elastic, fault-tolerant distributed training.
 
-What a training script uses, and what gives jobs to a cluster, is imported when it is first asked
-for, so that the command line does not pay for it.
+The names that training scripts use, and those that submit jobs, are imported on first use, so that
+the command line starts fast.
 """
 
 from __future__ import annotations

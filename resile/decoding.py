@@ -1,11 +1,11 @@
-"""Decoding of everything that comes from a disk or a network: one helper, and one error.
+"""Decoding of all data from a disk or a network: one helper, and one error.
 
 msgspec reports most bad input as its own ``DecodeError``, but bad UTF-8 as ``UnicodeDecodeError``
 and deep nesting as ``RecursionError``; code that expects only the first of them fails on a single
 flipped bit. Here all of them become :class:`DecodeError`. Other modules do not decode by
-themselves: ruff's ``banned-api`` refuses it.
+themselves: ruff's ``banned-api`` forbids it.
 
-This module lies below all others, imports none of them, and may be imported by each.
+This module is in the bottom layer: it imports no other module of Resile.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ __all__ += ["decode_msgpack", "decode_python_json"]
 T = TypeVar("T")
 
 _FAULTS = (ValueError, RecursionError, OverflowError)
-"""All that bad input makes msgspec raise; its own errors are among the first."""
+"""All exceptions that msgspec raises for bad input; its own are ValueErrors."""
 
 
 class DecodeError(ValueError):
-    """Data is not what it should be: not JSON or msgpack, not UTF-8, nested too deeply, or with
-    missing fields, wrong types or values out of bounds. The text says which."""
+    """Data is invalid: not JSON or msgpack, not UTF-8, nested too deeply, or with missing fields,
+    wrong types or values out of bounds. The text gives the reason."""
 
 
 class JsonDecoder(Generic[T]):
@@ -62,19 +62,19 @@ class MsgpackDecoder(Generic[T]):
 
 
 def decode_json(data: bytes | str, kind: type[T]) -> T:
-    """Raises :class:`DecodeError`. ``object`` stands for data of any shape."""
+    """Decode JSON; raises :class:`DecodeError`. ``object`` stands for data of any shape."""
     decoded: T = _json_decoder(cast(Hashable, kind)).decode(data)
     return decoded
 
 
 def decode_msgpack(data: bytes, kind: type[T]) -> T:
-    """Raises :class:`DecodeError`."""
+    """Decode msgpack; raises :class:`DecodeError`."""
     decoded: T = _msgpack_decoder(cast(Hashable, kind)).decode(data)
     return decoded
 
 
 def decode_python_json(data: bytes | str) -> Any:
-    """What Python's ``json`` wrote, NaN and halves of surrogate pairs included; raises
+    """Decode the output of Python's ``json``, including NaN and unpaired surrogates; raises
     :class:`DecodeError`."""
     try:
         return json.loads(data)
@@ -83,7 +83,8 @@ def decode_python_json(data: bytes | str) -> Any:
 
 
 def convert(data: object, kind: type[T]) -> T:
-    """Plain data (dictionaries, lists, numbers, text) as ``kind``; raises :class:`DecodeError`."""
+    """Convert plain data (dictionaries, lists, numbers, text) to ``kind``; raises
+    :class:`DecodeError`."""
     try:
         return msgspec.convert(data, kind)
     except _FAULTS as error:

@@ -1,7 +1,7 @@
-"""The module that each name of the package ``resile`` comes from.
+"""The module that each name of the package ``resile`` is imported from.
 
-Apart from the package itself, since the agent reads it, too: it imports ahead what a script will
-ask for, and must not depend on all that the names stand for.
+Separate from the package itself, since the agent reads it, too: it preloads what a script will
+import, and must not depend on the modules themselves.
 """
 
 HOMES = {

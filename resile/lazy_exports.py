@@ -1,6 +1,6 @@
-"""Names of a package that are imported when they are first asked for (PEP 562).
+"""Names of a package that are imported on first use (PEP 562).
 
-This module lies below all others, imports none of them, and may be imported by each.
+This module is in the bottom layer: it imports no other module of Resile.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ __all__ = ["lazy_exports"]
 
 
 def lazy_exports(package: str, homes: Mapping[str, str]) -> Callable[[str], object]:
-    """A package's ``__getattr__``. ``homes``: the module that each name is imported from."""
+    """Build a package's ``__getattr__``. ``homes``: the module that each name is imported from."""
 
     def find(name: str) -> object:
         if name not in homes:

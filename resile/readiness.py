@@ -1,7 +1,7 @@
-"""Whether a descriptor can be read or written, for any descriptor.
+"""Readiness of a descriptor for reading or writing, for any descriptor number.
 
 ``select.select`` fails for descriptors from 1024 on, which a long-lived agent with many connections
-does have.
+has.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ class HasDescriptor(Protocol):
 
 
 def is_readable(source: HasDescriptor) -> bool:
-    """Whether there is something to read now, if only the end."""
+    """Whether a read would return now, with data or the end of the stream."""
     poll = select.poll()
     poll.register(source, select.POLLIN)
     return bool(poll.poll(0))
 
 
 def wait_writable(descriptor: int) -> None:
-    """Wait until something can be written."""
+    """Wait until the descriptor is writable."""
     poll = select.poll()
     poll.register(descriptor, select.POLLOUT)
     poll.poll()

@@ -1,13 +1,13 @@
-"""Reading of files that somebody else could have put there: regular ones only, and bounded.
+"""Safe reading of files from untrusted sources: regular files only, and bounded.
 
-To open a FIFO waits for a writer that may never come, a device can be read without end, and a file
-of a terabyte does not fit into memory. What cannot be read is always an ``OSError``, so callers
-need no handling beyond that of a missing file.
+Opening a FIFO waits for a writer that may never come, a device can be read without end, and a file
+of a terabyte does not fit into memory. Every failure is an ``OSError``, so callers need no handling
+beyond that of a missing file.
 
-This module lies below all others, imports none of them, and may be imported by each.
+This module is in the bottom layer: it imports no other module of Resile.
 """
 
-# Opened by number: a Path's own methods would wait for the other end of a FIFO.
+# Opened with os.open: a Path's own methods would wait for the other end of a FIFO.
 from __future__ import annotations
 
 import errno
@@ -19,14 +19,14 @@ __all__ = ["FileTooLarge", "NotRegularFile", "open_regular_file", "read_end", "r
 
 
 class NotRegularFile(OSError):
-    """A folder, FIFO, socket or device lies where a regular file should."""
+    """The path is a folder, FIFO, socket or device instead of a regular file."""
 
     def __init__(self, path: Path) -> None:
         super().__init__(errno.EINVAL, "it is not a regular file", str(path))
 
 
 class FileTooLarge(OSError):
-    """The file has more bytes than any that Resile writes there."""
+    """The file is larger than any that Resile writes there."""
 
     def __init__(self, path: Path, size: int, limit: int) -> None:
         text = f"it has {size} bytes, and at most {limit} are read"
@@ -34,11 +34,11 @@ class FileTooLarge(OSError):
 
 
 def open_regular_file(path: Path) -> int:
-    """A descriptor for reading; never waits. Raises OSError, :class:`NotRegularFile` among them."""
+    """Open a file for reading; never blocks. Raises OSError, e.g. :class:`NotRegularFile`."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY)
     except OSError as error:
-        if error.errno == errno.ENXIO:  # a socket, or a device that is not there
+        if error.errno == errno.ENXIO:  # a socket, or a missing device
             raise NotRegularFile(path) from None
         raise
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):
@@ -48,7 +48,7 @@ def open_regular_file(path: Path) -> int:
 
 
 def read_regular_file(path: Path, *, limit: int) -> bytes:
-    """All bytes of a file that has at most ``limit``; raises OSError."""
+    """Read a file of at most ``limit`` bytes; raises OSError."""
     with open(open_regular_file(path), "rb") as file:
         data = file.read(limit + 1)
         if len(data) > limit:
@@ -57,7 +57,7 @@ def read_regular_file(path: Path, *, limit: int) -> bytes:
 
 
 def read_end(path: Path, *, limit: int) -> bytes:
-    """The last ``limit`` bytes of a file, or all of a shorter one; raises OSError."""
+    """Read the last ``limit`` bytes of a file, or all of a shorter one; raises OSError."""
     with open(open_regular_file(path), "rb") as file:
         size = os.fstat(file.fileno()).st_size
         file.seek(max(0, size - limit))

@@ -1,11 +1,11 @@
-"""Who has to go when too many connections have not proven yet that they belong to the job. Pure.
+"""The eviction rule for unauthenticated connections when there are too many of them. Pure.
 
-A quota for strangers keeps those who have proven it from being displaced, but a quota alone would
-let whoever fills it keep everybody else out. So a newcomer always gets a place: the connection that
-has waited longest goes, among those of the address that has the most. An attacker at one address
-displaces itself.
+A separate quota for unauthenticated connections keeps authenticated ones from being evicted, but
+a quota alone would let a client that fills it lock all others out. So a new connection is always
+accepted: the oldest one is closed, among those of the address with the most connections. An
+attacker at one address displaces only itself.
 
-This module lies below all others, imports none of them, and may be imported by each.
+This module is in the bottom layer: it imports no other module of Resile.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ K = TypeVar("K")
 
 
 class Stranger(NamedTuple):
-    """A connection that has not proven anything."""
+    """An unauthenticated connection."""
 
     address: str
     since: float
 
 
 def displaced(strangers: Mapping[K, Stranger]) -> K:
-    """The connection that goes; there is at least one."""
+    """The connection to close; there must be at least one."""
     counts = Counter(one.address for one in strangers.values())
     return min(strangers, key=lambda key: (-counts[strangers[key].address], strangers[key].since))

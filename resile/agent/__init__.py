@@ -1,1 +1,1 @@
-"""One node: joins rounds, runs its workers, reports."""
+"""The agent of one node: joins rounds, runs the node's workers and reports on them."""

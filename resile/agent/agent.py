@@ -1,9 +1,8 @@
-"""One node's agent: does what the master says, and says what its workers do.
+"""The agent of one node: carries out the master's instructions and reports on its workers.
 
-Everything that happens (the master's messages, workers' ends) comes through one inbox and is
-handled in order, so there is never a question which of two things came first. What the node holds
-is kept by its session (``wire/session.py``), which turns messages into instructions; here they are
-carried out.
+All events (messages from the master, exits of workers) go through one inbox and are handled in
+order, so it is never in doubt which of two came first. The node's state is kept by its session
+(``wire/session.py``), which turns messages into instructions; this module carries them out.
 """
 
 from __future__ import annotations
@@ -61,15 +60,15 @@ from resile.wire.session import NodeSession
 log = logging.getLogger("resile.agent")
 
 STALLED_CONSOLE = 1.0
-"""Seconds without anybody reading, after which a node that leaves gives up the rest of its output.
-A node whose job is over waits for its console, as any program does."""
+"""Seconds without a reader after which a node that is leaving gives up the rest of its output. A
+node whose job is over waits for its console, as any program does."""
 
 
 class Agent:
     """Runs one node until the job is over or the node leaves."""
 
-    def __init__(self, config: AgentConfig, keeper: MasterKeeper | None) -> None:
-        """``keeper`` starts the master again, where that is this machine's to do."""
+    def __init__(self, config: AgentConfig, launcher: MasterKeeper | None) -> None:
+        """``launcher`` restarts the master, if that is this machine's task."""
         self._config = config
         self._shutdown = ShutdownRequests()
         self._inbox: asyncio.Queue[FromMaster | WorkerGroup | CutOff] = asyncio.Queue()
@@ -123,7 +122,7 @@ class Agent:
             hello=self._hello,
             renewal=self._renewal,
             deliver=self._inbox.put_nowait,
-            revive=keeper.revive if keeper else None,
+            revive=launcher.revive if launcher else None,
             patience=self._patience,
         )
         self._handover = HandoverPart(
@@ -146,7 +145,7 @@ class Agent:
         return self._session.ever_joined
 
     async def run(self) -> int:
-        """Take part in the job; returns the exit code of this node."""
+        """Take part in the job; return the exit code of this node."""
         self._shutdown.listen(self._config.signals)
         await self._nursery.start()
         line = asyncio.create_task(self._link.run())
@@ -172,7 +171,8 @@ class Agent:
             await self._clean_up()
 
     async def _warm_up(self) -> None:
-        """Say when workers can be started at once: before that nobody should stop for this node."""
+        """Report when workers can be started without delay: until then the other nodes should not
+        stop for this one."""
         await self._nursery.ready()
         self._say(self._session.warmed())
 
@@ -184,7 +184,7 @@ class Agent:
             return NodeExitCode.JOB_FAILED
 
     async def _clean_up(self) -> None:
-        """End everything that is ours. Another signal, and the last checkpoint is given up."""
+        """Stop everything this agent started. Another signal gives up the last checkpoint."""
         self._workers.kill()
         await self._shutdown.unless_asked_again(
             self._snapshots.flush(self._config.flush_timeout, grace=self._config.publish_grace)
@@ -195,14 +195,14 @@ class Agent:
         await self._shutdown.unless_asked_again(off_the_loop(self._drain_output))
 
     def _drain_output(self) -> None:
-        """Have everything shown, however slowly it is read; one that leaves does not wait for a
-        console that nobody reads."""
+        """Wait until all output is shown, however slowly it is read. A node that is leaving does
+        not wait for a console without a reader."""
         self._config.output.drain(
             stall=STALLED_CONSOLE, keep_waiting=lambda: not self._shutdown.under_way
         )
 
     def _hopeless(self, line: asyncio.Task[None]) -> int:
-        """The master cannot be had: nothing to do but to say so."""
+        """Log that the master is unavailable for good; return the exit code."""
         error = line.exception()
         if isinstance(error, (RefusedByPeer, MasterGone)):
             log.error("%s", error)
@@ -211,7 +211,7 @@ class Agent:
         raise error if error else RuntimeError("the link ended without a reason")
 
     async def _leave_for(self, name: signal.Signals, working: asyncio.Task[int]) -> int:
-        """Leave cleanly: the others go on at once, then our workers have time to end."""
+        """Leave cleanly: the others continue at once, then our workers get time to exit."""
         self._shutdown.begin()
         reason = f"received {name.name}"
         log.info("%s: leaving the job", name.name)
@@ -222,7 +222,7 @@ class Agent:
             )
         working.cancel()
         await asyncio.gather(working, return_exceptions=True)
-        # What ends from here on ends because we leave.
+        # Workers that exit from here on exit because we leave.
         if leave := self._session.leave(reason):
             self._link.send(leave)
             await self._link.flush()
@@ -235,7 +235,7 @@ class Agent:
         return NodeExitCode.INTERRUPTED if name is signal.SIGINT else NodeExitCode.DRAINED
 
     async def _work(self) -> int:
-        """Handle the inbox until there is nothing more to do; returns the exit code."""
+        """Handle the inbox until the node's part is over; return the exit code."""
         while True:
             match await self._inbox.get():
                 case WorkerGroup() as group:
@@ -252,7 +252,7 @@ class Agent:
     async def _obey(self, message: FromMaster) -> int | None:
         match self._session.obey(message):
             case None:
-                return None  # late, or said twice
+                return None  # late, or a duplicate
             case Joined() as joined:
                 await self._joined(joined)
             case PrepareRound() as prepare:
@@ -285,11 +285,11 @@ class Agent:
         if joined.note:
             log.warning("%s", joined.note)
         if self._session.warm:
-            # It may have become so after the Hello was said.
+            # It may have become warm after the Hello was sent.
             self._say(self._session.warmed())
 
     async def _prepare(self, prepare: PrepareRound) -> None:
-        log.info("round %d forms: %s", prepare.round, prepare.reason)
+        log.info("round %d is forming: %s", prepare.round, prepare.reason)
         self._handover.forget()
         store = None
         if prepare.host_store:
@@ -306,10 +306,10 @@ class Agent:
             self._break_round(start.first_rank, str(error), 1)
 
     async def _rejoin(self, reason: str) -> None:
-        log.warning("put out of the job: %s; joining again as a new node", reason)
+        log.warning("evicted: %s; rejoining as a new node", reason)
         await self._workers.stop(grace=0)
         self._handover.forget()
-        self._handover.released()  # nobody waits for what this node holds any more
+        self._handover.released()  # the others no longer wait for what this node holds
         self._link.rejoin()
 
     async def _job_done(self, done: JobDone) -> int:
@@ -328,7 +328,7 @@ class Agent:
             self._say_failed(failures)
             self._events.failed(failures)
             for failure in failures:
-                log.warning("rank %d ended with %d", failure.rank, failure.exit_code)
+                log.warning("rank %d exited with code %d", failure.rank, failure.exit_code)
             group.begin_stop(grace=self._config.restart_grace)
         elif group.succeeded:
             succeeded = self._session.succeeded()
@@ -336,12 +336,12 @@ class Agent:
             self._say(succeeded)
 
     def _store_lost(self, why: str, code: int) -> None:
-        """The store of a running round is lost: what still needs it would wait for ever."""
+        """Fail a running round whose store is lost: workers that still need it would hang."""
         if group := self._running():
             self._break_round(group.first_rank, why, code)
 
     def _break_round(self, rank: int, why: str, code: int) -> None:
-        """Something that workers cannot do without is not there: as bad as a dead worker."""
+        """Report the loss of something that workers depend on as the failure of a worker."""
         log.error("%s", why)
         failure = WorkerFailure(local_rank=0, rank=rank, pid=0, exit_code=code, message=why)
         self._say_failed((failure,))
@@ -354,23 +354,24 @@ class Agent:
         self._say(WorkersReached(fence=fence, reached=reached, missing=missing))
 
     def _running(self) -> WorkerGroup | None:
-        """The workers of the round that runs, if one does."""
+        """The workers of the running round, if there is one."""
         return self._workers.group if self._session.runs else None
 
     async def _stop_workers(self) -> None:
         await self._workers.stop(grace=self._config.restart_grace)
 
     async def _cut_off(self, seconds: float) -> None:
-        """Nobody can be reached: the job may go on elsewhere, so it does not go on here."""
+        """Stop the workers: no other node can be reached, so the job may continue elsewhere."""
         if not self._session.idle():
             return
         log.error(
-            "neither the master nor another node of the round was reached for %.0f s: stopping "
-            "the workers, because the job may go on without this node until it is back",
+            "neither the master nor another node of the round could be reached for %.0f s: "
+            "stopping the workers, because the job may continue without this node until it is "
+            "back",
             seconds,
         )
         await self._stop_workers()
-        self._link.hang_up()  # whoever answers next has to hear of it
+        self._link.hang_up()  # the next connection has to report it
 
     # --- the link ---------------------------------------------------------------------------
 
@@ -378,7 +379,7 @@ class Agent:
         return self._session.hello(now=time.monotonic())
 
     def _renewal(self) -> FromAgent | None:
-        """Called in the link's thread: reads what it needs and changes nothing."""
+        """Return the next renewal. Called in the link's thread: reads state and changes nothing."""
         held = self._session.held
         if held is None:
             return None
@@ -396,6 +397,6 @@ class Agent:
         )
 
     def _say(self, message: FromAgent | None) -> None:
-        """Send something for as long as the node is in the job."""
+        """Send a message while the node is in the job."""
         if message is not None and self._session.held is not None:
             self._link.send(message)

@@ -1,4 +1,4 @@
-"""All an agent has to know, gathered by the command line and never changed afterwards."""
+"""The configuration of an agent, built by the command line and never changed afterwards."""
 
 from __future__ import annotations
 
@@ -30,16 +30,16 @@ class AgentConfig:
     elasticity: Elasticity
     name: str
     address: str
-    """Where other nodes reach this one."""
+    """The address at which other nodes reach this one."""
 
     working_dir: str = field(default_factory=lambda: str(Path.cwd()))
-    """Where workers run: the agent's own at its start, also after somebody has deleted it."""
+    """The workers' working directory: the agent's own at its start, even if deleted since."""
 
     fixed_store: Endpoint | None = None
-    """Where the store of every round listens, where the user chose it (static rendezvous)."""
+    """Where the store of every round listens if the user chose it (static rendezvous)."""
 
     group: str = ""
-    """The group of nodes that it shares a world with; empty for the job's main group."""
+    """The group of nodes that shares a world with this one; empty for the job's main group."""
 
     role: str = "default"
     node_rank: int | None = None
@@ -62,41 +62,42 @@ class AgentConfig:
     """Where torch's events of workers and agent go: ``console``, or nowhere."""
 
     usage: Callable[[float], Usage | None] = lambda _now: None
-    """What this node uses at a moment of the monotonic clock, where its agent is to tell."""
+    """The node's resource usage at a time of the monotonic clock, if its agent reports it."""
 
     restart_grace: float | None = None
-    """How long workers of a broken round have between SIGTERM and SIGKILL. None: those that handle
-    SIGTERM have the shutdown timeout, since they may be saving something; others end at once."""
+    """Seconds between SIGTERM and SIGKILL for workers of a broken round. None: workers that handle
+    SIGTERM get the shutdown timeout, since they may be saving something; others exit at once."""
 
     shutdown_timeout: float = 30.0
     """The same when the node leaves or the job is stopped: time to save something."""
 
     connect_timeout: float = 60.0
-    """How long a master that was never seen may stay unreachable."""
+    """How long a master that never answered may stay unreachable."""
 
     snapshot_memory: int | None = None
-    """Bytes that snapshots may take on this node in all; None for whatever is free."""
+    """Bytes that all snapshots on this node may take; None for all memory that is free."""
 
     flush_timeout: float = 300.0
-    """How long a node whose part is over waits for its last checkpoint to be written. Storage that
-    is away is given as long by the writer itself."""
+    """How long a node whose part is over waits for its last checkpoint to be written. The writer
+    itself retries unavailable storage for as long."""
 
     publish_grace: float = 60.0
-    """How much of that is for other nodes' parts, once its own are written. Nodes write about as
-    much as each other, and at the same time; what was lost with a node never comes."""
+    """How much of that is for other nodes' parts once its own are written. Nodes write about the
+    same amount at the same time; parts that were lost with a node never arrive."""
 
     error_file: Path | None = None
-    """Where whoever started this agent wants the first failure (TORCHELASTIC_ERROR_FILE)."""
+    """Where the process that started this agent expects the first failure
+    (TORCHELASTIC_ERROR_FILE)."""
 
     @property
     def save_grace(self) -> float:
         """How long a worker of a broken round that handles SIGTERM may take to save something: the
-        node has to be ready for the next round well before it counts as one that hangs."""
+        node has to be ready for the next round well before it counts as hung."""
         return min(self.shutdown_timeout, self.elasticity.forming_timeout / 2)
 
     def node_info(self, *, door: str) -> NodeInfo:
-        """The node as the master and the other nodes see it. ``door``: where their agents reach
-        this one's."""
+        """The node as the master and the other nodes see it. ``door``: the address at which their
+        agents reach this one's."""
         return NodeInfo(
             name=self.name,
             host=socket.gethostname(),

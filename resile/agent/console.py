@@ -1,11 +1,11 @@
-"""The agent's own stdout and stderr, written by threads that may be slow without harm.
+"""The agent's own stdout and stderr, written by threads of their own.
 
-Nobody may be reading (`resile run … | less`), the disk behind them may be full, the terminal may be
-stopped. A write then blocks, and it must block nothing but its own thread: not the agent's event
-loop, on which signals and workers are handled. What could not be written is counted, so that the
-agent can say so and end with another code than 0.
+There may be no reader (`resile run … | less`), the disk may be full, the terminal may be stopped. A
+write then blocks, and it must block nothing but its own thread: not the agent's event loop, which
+handles signals and workers. Lost output is counted, so that the agent can report it and exit with a
+code other than 0.
 
-The descriptors stay in blocking mode: they are shared with whoever started this process.
+The descriptors stay in blocking mode: they are shared with the process that started this one.
 """
 
 from __future__ import annotations
@@ -25,22 +25,22 @@ from resile.readiness import wait_writable
 __all__ = ["Console", "ConsoleHandler", "ConsoleWriter", "Loss"]
 
 FULL = 256 * 1024
-"""Bytes that wait to be written, from which on workers' pipes are not read any more. Workers then
-wait when their pipes are full, as they would with this console as their own."""
+"""Bytes waiting to be written above which workers' pipes are no longer read. Workers then block
+when their pipes are full, as they would with this console as their own."""
 
 MOST = 16 * 1024 * 1024
-"""Bytes that wait to be written at most, log lines included. What comes beyond is dropped."""
+"""Upper limit of bytes waiting to be written, log lines included. The rest is dropped."""
 
 _LOOK = 0.05
-"""Seconds between two looks at a console that nobody reads."""
+"""Poll interval, in seconds, for a console without a reader."""
 
 _CLOSED = (errno.EPIPE, errno.EIO, errno.EBADF, errno.ENXIO)
-"""The reader or the terminal is gone for good: nobody misses the output."""
+"""The reader or the terminal is gone for good: the output counts as unwanted, not as lost."""
 
 
 @dataclass(frozen=True)
 class Loss:
-    """Output that is lost."""
+    """Output that could not be written."""
 
     where: str
     size: int
@@ -51,7 +51,7 @@ class Loss:
 
 
 class ConsoleWriter:
-    """Writes to one descriptor, in the order in which it was told to, whoever told it."""
+    """Writes to one descriptor, in the order of the calls from all threads."""
 
     def __init__(self, descriptor: int, name: str) -> None:
         self._descriptor = descriptor
@@ -68,12 +68,12 @@ class ConsoleWriter:
         self._on_room: list[Callable[[], None]] = []
 
     def write(self, source: LineSource, data: bytes) -> None:
-        """Have ``data`` written soon. Never waits."""
+        """Queue ``data`` for writing. Never blocks."""
         with self._has_work:
             if self._closed:
                 return
             if self._size + len(data) > MOST:
-                self._lose(len(data), "nobody reads it")
+                self._lose(len(data), "there is no reader")
                 return
             merged = self._merger.merge(source, data)
             self._waiting.append(merged)
@@ -87,30 +87,30 @@ class ConsoleWriter:
 
     @property
     def size(self) -> int:
-        """Bytes that wait to be written."""
+        """Bytes waiting to be written."""
         return self._size
 
     @property
     def is_full(self) -> bool:
-        """So much waits to be written that no more should be added."""
+        """Whether so much is waiting to be written that no more should be added."""
         return self._size >= FULL
 
     def call_when_there_is_room(self, callback: Callable[[], None]) -> None:
-        """Call back, from another thread, whenever it is no longer full."""
+        """Call back, from another thread, whenever the queue is no longer full."""
         self._on_room.append(callback)
 
     @property
     def loss(self) -> Loss | None:
-        """What could not be written so far."""
+        """The output that could not be written so far."""
         return Loss(self._name, self._lost, self._why_lost) if self._lost else None
 
     @property
     def written(self) -> int:
-        """Bytes written so far: whoever waits can see whether somebody reads."""
+        """Bytes written so far, by which a waiting caller can see whether there is a reader."""
         return self._written
 
     def wait_until_written(self, seconds: float) -> bool:
-        """Wait so long for everything to be written; return whether it is."""
+        """Wait up to ``seconds`` for everything to be written; return whether it is."""
         with self._has_work:
             return self._has_work.wait_for(lambda: not self._size, seconds)
 
@@ -137,7 +137,7 @@ class ConsoleWriter:
                 self._written += count
                 left = left[count:]
             except BlockingIOError:
-                # Somebody who shares the terminal has put it into non-blocking mode.
+                # Another process that shares the terminal has put it into non-blocking mode.
                 wait_writable(self._descriptor)
             except OSError as error:
                 if error.errno in _CLOSED:
@@ -153,7 +153,7 @@ class ConsoleWriter:
 
 
 class Console:
-    """Both streams; one writer if they are the same file, so that their order is kept."""
+    """Stdout and stderr; one writer if they are the same file, so that their order is kept."""
 
     def __init__(self, out: ConsoleWriter, err: ConsoleWriter) -> None:
         self.out = out
@@ -168,19 +168,18 @@ class Console:
 
     @property
     def writers(self) -> tuple[ConsoleWriter, ...]:
-        """Both, or the one."""
+        """Both writers, or the one that they share."""
         return (self.out,) if self.out is self.err else (self.out, self.err)
 
     @property
     def losses(self) -> list[Loss]:
-        """What could not be written so far."""
+        """The output that could not be written so far."""
         return [loss for writer in self.writers if (loss := writer.loss)]
 
     def drain(self, *, stall: float, keep_waiting: Callable[[], bool]) -> None:
         """Wait until everything is written. Blocks.
 
-        With nobody reading, ``stall`` seconds without progress are enough once ``keep_waiting``
-        says no.
+        Once ``keep_waiting`` returns False, ``stall`` seconds without progress end the wait.
         """
         for writer in self.writers:
             seen, since = writer.written, time.monotonic()
@@ -192,7 +191,7 @@ class Console:
 
 
 class ConsoleHandler(logging.Handler):
-    """Log lines, in their order among the workers' lines."""
+    """Writes log lines in order with the workers' lines."""
 
     def __init__(self, writer: ConsoleWriter, *, encoding: str = "utf-8") -> None:
         super().__init__()
@@ -201,7 +200,7 @@ class ConsoleHandler(logging.Handler):
         self._source = LineSource()
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Hand over one record."""
+        """Queue one record."""
         try:
             line = self.format(record) + "\n"
             self._writer.write(self._source, line.encode(self._encoding, "backslashreplace"))
@@ -210,7 +209,7 @@ class ConsoleHandler(logging.Handler):
 
 
 def _open_missing() -> None:
-    """Standard streams that were closed lead nowhere: else a file of ours takes their number."""
+    """Open closed standard streams on /dev/null: else a file of ours would get their number."""
     for number in (0, 1, 2):
         try:
             os.fstat(number)

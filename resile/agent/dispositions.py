@@ -1,6 +1,6 @@
-"""What a worker does with a signal, as the kernel knows it: catches it, ignores it, or neither.
+"""The disposition of a signal in a worker: caught, ignored or default.
 
-Read from /proc, so it needs nothing of the script; where there is no /proc, nothing is known.
+Read from /proc, so it needs no support by the script; without /proc it counts as default.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ __all__ = ["Disposition", "disposition"]
 
 
 class Disposition(Enum):
-    """What becomes of a signal."""
+    """How a process reacts to a signal."""
 
     DEFAULT = auto()
-    """The kernel does what it does by default, or nothing is known."""
+    """The kernel's default action, or unknown."""
 
     CAUGHT = auto()
     """The program has a handler."""
@@ -25,7 +25,7 @@ class Disposition(Enum):
 
 
 def disposition(pid: int, number: signal.Signals) -> Disposition:
-    """What the process does with this signal at the moment."""
+    """The present disposition of a signal in a process."""
     try:
         status = Path(f"/proc/{pid}/status").read_text()
     except OSError:
@@ -34,7 +34,7 @@ def disposition(pid: int, number: signal.Signals) -> Disposition:
 
 
 def of_status(status: str, number: signal.Signals) -> Disposition:
-    """The same, from the text of /proc/PID/status. Masks have bit n - 1 set for signal n."""
+    """Read the disposition from /proc/PID/status. Masks have bit n - 1 set for signal n."""
     masks = dict(line.split(":", 1) for line in status.splitlines() if line.startswith("Sig"))
     for field, found in (("SigCgt", Disposition.CAUGHT), ("SigIgn", Disposition.IGNORED)):
         if int(masks.get(field, "0"), 16) >> (number - 1) & 1:

@@ -1,6 +1,6 @@
-"""torchrun's contract with a script: the environment and the arguments a worker finds. Pure.
+"""The environment and the arguments of a worker, as torchrun's contract has them. Pure.
 
-A script that runs under torchrun finds the same here. What is ours beside it starts with RESILE_.
+A script that runs under torchrun finds the same here. Our own variables start with RESILE_.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from resile.wire.messages import RolePlace, Start
 def node_environment(
     inherited: Mapping[str, str], *, nproc: int, address: str, master: str, group: str = ""
 ) -> dict[str, str]:
-    """What all workers of a node share in all rounds; the nursery imports under it.
+    """The environment that all workers of a node share in all rounds; the nursery imports with it.
 
     With several workers on a node each gets one OpenMP thread, as under torchrun, unless the user
-    said otherwise. Output is unbuffered, because the agent reads it through pipes. Large tensors
-    get large pages where the kernel has them: building a model and restoring it costs much less.
+    chose otherwise. Output is unbuffered, because the agent reads it through pipes. Large tensors
+    get huge pages where the kernel has them: building a model and restoring it costs much less.
     """
     environment = {**inherited, "RESILE_MASTER": master}
     if group:
@@ -35,7 +35,7 @@ def node_environment(
     environment.setdefault("THP_MEM_ALLOC_ENABLE", "1")
     environment.setdefault("TORCH_NCCL_ASYNC_ERROR_HANDLING", "1")
     if sys.platform == "linux" and is_loopback(address):
-        # All nodes are on this machine then: gloo, too, need not listen on its network.
+        # All nodes are on this machine then: gloo need not listen on its network either.
         environment.setdefault("GLOO_SOCKET_IFNAME", "lo")
     return environment
 
@@ -86,7 +86,7 @@ def worker_environment(
 
 
 def with_local_rank(command: WorkerCommand, local_rank: int) -> WorkerCommand:
-    """The command of one worker: ``${local_rank}`` in its arguments is a macro of torchrun's."""
+    """The command of one worker; torchrun's macro ``${local_rank}`` in arguments is replaced."""
     if not any("$" in word for word in command.args):
         return command
     words = (Template(word).safe_substitute(local_rank=local_rank) for word in command.args)
@@ -94,6 +94,6 @@ def with_local_rank(command: WorkerCommand, local_rank: int) -> WorkerCommand:
 
 
 def _nth_device(node: Mapping[str, str], local_rank: int) -> str:
-    """The one device a worker sees when every worker calls it number 0."""
+    """The only device a worker sees, as number 0."""
     visible = [d for d in node.get("CUDA_VISIBLE_DEVICES", "").split(",") if d]
     return visible[local_rank] if local_rank < len(visible) else str(local_rank)

@@ -1,12 +1,12 @@
-"""The agent's part in a planned change: ask the workers to save, and say when they have.
+"""The agent's part in a handover: ask the workers to save, and report when they have.
 
-A node that was asked to leave offers the others to save first, and goes when they have or when the
-patience for it is over.
+A node that was asked to leave offers the others to save first, and leaves when they have or when
+the timeout has passed.
 
-Workers that have saved hold still, so somebody has to end that. A master keeps its handover in
-memory only, and may die with it. So workers go on when the master says at a new connection that it
-knows of no handover, when it has been away for :data:`AWAY`, and when their time is over, which is
-written on the page they look at and needs nobody.
+Workers that have saved are paused until the handover ends. The master keeps a handover in memory
+only, and may die with it. So workers also resume when the master reports on a new connection that
+it knows of no handover, when it has been away for :data:`AWAY`, and when their time is up: the
+deadline is in shared memory that they read, so this needs no other process.
 """
 
 from __future__ import annotations
@@ -37,18 +37,18 @@ __all__ = ["HandoverPart"]
 log = logging.getLogger("resile.agent")
 
 AWAY = 2.0
-"""A master that lives misses this node after a fraction of that, and breaks the round; one that
-died has forgotten the handover. In either case there is nothing left to hold for."""
+"""Seconds. A live master misses this node after a fraction of that and breaks the round; one that
+was restarted has lost the handover. In either case there is no reason left to stay paused."""
 
 _LOOK = 0.1
 
-COPY_PATIENCE = 5.0
-"""Seconds that copies for the next node may hold up a planned change in which nobody leaves: should
-a node be lost while the next round forms, no step is. A node that leaves has longer for them."""
+COPY_TIMEOUT = 5.0
+"""Seconds that copies to the next node may delay a planned change in which no node leaves: with
+them no step is lost if a node is lost while the next round forms. A leaving node has longer."""
 
 
 class HandoverPart:
-    """One node's, through all rounds."""
+    """Takes part in the handovers of this node, across all rounds."""
 
     def __init__(
         self,
@@ -64,14 +64,14 @@ class HandoverPart:
         self._say = say
         self._connected = connected
         self._released = asyncio.Event()
-        """Everybody has saved: this node may go."""
+        """Set when all nodes have saved, so that this one may leave."""
         self._tasks: list[asyncio.Task[None]] = []
-        """That tell the master how far this node is."""
+        """Tasks that report this node's progress to the master."""
         self._number = 0
-        """The handover that the workers are asked for; 0 for none."""
+        """The current handover; 0 for none."""
 
     def carry_out(self, instruction: HandoverInstruction) -> None:
-        """Do what the master says about a planned change."""
+        """Carry out an instruction of the master."""
         match instruction:
             case Handover():
                 self._asked(instruction)
@@ -85,87 +85,88 @@ class HandoverPart:
                 self.called_off(reason)
 
     def _asked(self, ask: Handover) -> None:
-        """A change is planned: tell the workers, and the master whether they can save."""
+        """PREPARE: ask the workers to save, and report to the master whether they can."""
         fence, number = self._session.fence, ask.handover
-        patience = self._session.elasticity.longest_hold
-        able = self._snapshots.ask_handover(number, round=fence.round, patience=patience)
+        timeout = self._session.elasticity.longest_hold
+        able = self._snapshots.ask_handover(number, round=fence.round, patience=timeout)
         self._say(HandoverTold(fence=fence, able=able, handover=number))
         self.forget()
         if able:
-            log.info("workers save a step before a planned change: %s", ask.reason)
+            log.info("workers are saving a step before a planned change: %s", ask.reason)
             self._number = number
             self._tasks = [
                 asyncio.create_task(self._tell(fence, number)),
-                asyncio.create_task(self._watch(patience)),
+                asyncio.create_task(self._watch(timeout)),
             ]
 
     def _may_choose(self, number: int, *, round: int) -> None:
-        """Everybody was asked: the worker of rank 0 may choose the step."""
+        """CHOOSE: all workers were asked, so the worker of rank 0 may choose the step."""
         if number == self._number:
             self._snapshots.let_choose(number, round=round)
 
     def _publish(self, number: int) -> None:
-        """Copies alone may not do: say when what was saved is in storage."""
+        """PUBLISHED: report when the saved step is in storage; copies alone may not be enough."""
         if number == self._number:
-            patience = self._session.elasticity.handover_timeout
-            telling = self._tell_published(self._session.fence, number, patience)
+            timeout = self._session.elasticity.handover_timeout
+            telling = self._tell_published(self._session.fence, number, timeout)
             self._tasks.append(asyncio.create_task(telling))
 
     def under_way(self, number: int) -> None:
-        """The master says at a new connection which handover it knows of; 0 for none."""
+        """Compare with the handover that the master reports on a new connection; 0 for none."""
         if number != self._number:
-            self.called_off("the master knows nothing of it")
+            self.called_off("the master does not know it")
 
     def called_off(self, reason: str) -> None:
-        """The planned change does not happen: workers that hold go on."""
+        """Cancel the handover: paused workers resume."""
         if self._number:
-            log.info("no planned change any more, workers go on: %s", reason)
+            log.info("planned change cancelled, workers continue: %s", reason)
             self._snapshots.call_off_handover()
             self.forget()
 
     def released(self) -> None:
-        """Whoever wanted to leave may do so."""
+        """RELEASE: this node may leave."""
         self._released.set()
 
     def forget(self) -> None:
-        """A new round, or none: what was planned is past."""
+        """Drop the handover: its round is over."""
         self._number = 0
         for task in self._tasks:
             task.cancel()
         self._tasks.clear()
 
     async def before_leaving(self, reason: str, *, unless: asyncio.Task[int]) -> None:
-        """Have what this node holds saved elsewhere before it goes.
+        """Have what this node holds saved elsewhere before it leaves.
 
-        Ends early when ``unless``, the node's work, does. May be cancelled: then the node goes
-        without.
+        Returns early when ``unless``, the node's work, is done. May be cancelled: the node then
+        leaves without.
         """
         if not self._snapshots.can_hand_over:
-            # Between two rounds nobody can save, but this node may hold what others do not.
+            # Between two rounds workers cannot save, but this node may hold the only copy.
             await self._snapshots.secured(patience=self._session.elasticity.handover_timeout)
         if self._snapshots.can_hand_over and self._session.runs:
             await self._offer(reason, unless=unless)
 
     async def _offer(self, reason: str, *, unless: asyncio.Task[int]) -> None:
-        """Let everybody save, and wait for it."""
-        self._released.clear()  # of an earlier life of this node
+        """Offer all nodes to save before this one leaves, and wait for it."""
+        self._released.clear()  # may be set from before this node rejoined
         leaving = self._session.offer_to_leave(reason)
         if leaving is None:
             return
         self._say(leaving)
         released = asyncio.create_task(self._released.wait())
-        patience = self._session.elasticity.leave_timeout
+        timeout = self._session.elasticity.leave_timeout
         try:
             await asyncio.wait(
-                [released, unless], timeout=patience, return_when=asyncio.FIRST_COMPLETED
+                [released, unless], timeout=timeout, return_when=asyncio.FIRST_COMPLETED
             )
         finally:
             released.cancel()
             self._session.offer_ended()
 
     async def _tell(self, fence: Fence, number: int) -> None:
+        """SAVED: report the step that all workers hold, and again when it is copied."""
         step = await self._snapshots.handed_over()
-        await self._snapshots.copied(step, patience=COPY_PATIENCE)
+        await self._snapshots.copied(step, patience=COPY_TIMEOUT)
         copied = self._snapshots.newest_copied
         self._say(HandedOver(fence=fence, step=step, copied=copied, handover=number))
         if copied is None or copied < step:
@@ -173,15 +174,15 @@ class HandoverPart:
             copied = self._snapshots.newest_copied
             self._say(HandedOver(fence=fence, step=step, copied=copied, handover=number))
 
-    async def _tell_published(self, fence: Fence, number: int, patience: float) -> None:
-        await self._snapshots.flush(patience, grace=patience)
+    async def _tell_published(self, fence: Fence, number: int, timeout: float) -> None:
+        await self._snapshots.flush(timeout, grace=timeout)
         stored = self._snapshots.newest_stored
         self._say(HandoverPublished(fence=fence, stored=stored, handover=number))
 
-    async def _watch(self, patience: float) -> None:
-        """Call the handover off when nobody is there any more who would end it."""
+    async def _watch(self, timeout: float) -> None:
+        """Cancel the handover when it has timed out or the master is away."""
         now = time.monotonic()
-        over_at, away_at = now + patience, now + AWAY
+        over_at, away_at = now + timeout, now + AWAY
         while now < min(over_at, away_at):
             await asyncio.sleep(_LOOK)
             now = time.monotonic()

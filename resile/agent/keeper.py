@@ -1,7 +1,7 @@
-"""A master where there is none: started as a process of its own that outlives its agent.
+"""Starts the job's master where there is none, as a process of its own that outlives its agent.
 
-Any agent on the endpoint's machine may start it, at the beginning or when it has died; the store
-and the port see to it that only one lives. It ends with the job by itself.
+Any agent on the endpoint's machine may start it, at the beginning or when it has died; its store
+and its port ensure that only one runs. It exits by itself when the job is over.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ log = logging.getLogger("resile.agent")
 
 
 class MasterKeeper:
-    """Knows how to start this job's master on this machine."""
+    """Starts this job's master on this machine."""
 
     def __init__(
         self,
@@ -32,7 +32,7 @@ class MasterKeeper:
         elasticity: Elasticity | None,
         token: str,
     ) -> None:
-        """``elasticity``: the main group's; None where this agent is of another."""
+        """``elasticity``: the main group's; None if this agent belongs to another group."""
         self._endpoint = endpoint
         self._folder = folder
         self._run_id = run_id
@@ -40,7 +40,7 @@ class MasterKeeper:
         self._token = token
 
     async def start(self) -> Endpoint:
-        """Start a master and return where it listens; raises :class:`MasterFailed`."""
+        """Start a master and return its endpoint. Raises :class:`MasterFailed`."""
         private_folder(self._folder)
         process, endpoint = await launch_master(
             self._command(),
@@ -51,11 +51,10 @@ class MasterKeeper:
         return endpoint
 
     async def revive(self) -> str:
-        """Start a master; returns why that failed, and raises RefusedByPeer if it always will.
+        """Start a master; return why that failed. Raises RefusedByPeer if a retry cannot help.
 
-        Another agent may have been quicker: then the store is taken, and in a moment the master
-        answers. Raises AddressInUse if it is the port that is taken: by another program, most
-        likely.
+        Another agent may have been faster: then the store is locked, and its master answers soon.
+        Raises AddressInUse if the port is taken, most likely by another program.
         """
         try:
             endpoint = await self.start()

@@ -1,7 +1,7 @@
-"""What a failed worker said: its error file, if it wrote one, and the end of its output.
+"""The error file of a failed worker, and the text of its failure message.
 
-Files are a worker's to write, so they may be of any size and hold anything: only a bounded part is
-ever read, and what cannot be understood counts as nothing said.
+Workers write the file themselves, so it may have any size and content: only a bounded part is read,
+and a file that cannot be parsed counts as missing.
 """
 
 from __future__ import annotations
@@ -15,22 +15,22 @@ from resile.decoding import decode_python_json
 __all__ = ["ErrorFile", "read_error_file", "sendable"]
 
 LONGEST_ERROR_FILE = 1024 * 1024
-"""Bytes. A real one holds a traceback; of a longer one the worker's output has to do."""
+"""Bytes. A real one holds a traceback; for a longer one the worker's output is used instead."""
 
 
 @dataclass(frozen=True)
 class ErrorFile:
-    """A file in the format of torch's ``record``; both are empty if there is none."""
+    """An error file in the format of torch's ``record``; empty fields if there is none."""
 
     message: str = ""
     """For people: the traceback, or else the message."""
 
     content: str = ""
-    """The file as the worker wrote it, for whoever started the agent."""
+    """The file as the worker wrote it, for the process that started the agent."""
 
 
 def read_error_file(path: Path) -> ErrorFile:
-    """What a worker recorded of its end."""
+    """Read the error file of a worker."""
     content = read_end(path, LONGEST_ERROR_FILE + 1)
     if not content or len(content) > LONGEST_ERROR_FILE:
         return ErrorFile()
@@ -45,5 +45,5 @@ def read_error_file(path: Path) -> ErrorFile:
 
 
 def sendable(text: str, longest: int) -> str:
-    """The end of ``text``. JSON may hold halves of characters, which no message can carry."""
+    """The end of ``text``, without lone surrogates: JSON may hold them, messages cannot."""
     return text[len(text) - min(len(text), longest) :].encode(errors="replace").decode()

@@ -1,8 +1,8 @@
-"""Several sources' bytes in one stream of lines, each line with its source's prefix. Pure.
+"""Merges the bytes of several sources into one stream of lines with prefixes. Pure.
 
-Bytes pass as they are: no decoding, no changed line ends. A carriage return stays one, so a
-progress bar redraws its line, and the redrawn line has the prefix again. A line may stay without an
-end (a prompt); when another source writes then, a newline is put between the two.
+Bytes are not decoded and line ends are not changed. A carriage return is kept, so a progress bar
+redraws its line, and the redrawn line has the prefix again. A line may be unfinished (a prompt);
+if another source writes then, a newline is inserted between the two.
 """
 
 from __future__ import annotations
@@ -10,24 +10,25 @@ from __future__ import annotations
 __all__ = ["LineMerger", "LineSource", "whole_part"]
 
 _LONGEST_CHARACTER = 4
-"""Bytes that a character has in UTF-8, at most."""
+"""Bytes of the longest character in UTF-8."""
 
 
 class LineSource:
-    """Who writes.
+    """One writer to the stream.
 
-    ``own_lines``: a newline is put between what it writes and an unfinished line of another source.
-    Without it bytes are passed on just as they come, as if all wrote to one terminal.
+    ``own_lines``: a newline is inserted between its output and an unfinished line of another
+    source. Without it bytes are passed on unchanged, as if all wrote to one terminal.
     """
 
     def __init__(self, prefix: bytes = b"", *, own_lines: bool = True) -> None:
         self.prefix = prefix
         self.own_lines = own_lines
         self.fresh = True
-        """What comes next begins a line, so it gets the prefix."""
+        """Whether the next byte begins a line and needs the prefix."""
 
         self.after_return = False
-        """A carriage return was the last byte: a newline now belongs to the same line end."""
+        """Whether the last byte was a carriage return: a newline then belongs to the same line
+        end."""
 
 
 class LineMerger:
@@ -37,7 +38,7 @@ class LineMerger:
         self._unfinished: LineSource | None = None
 
     def merge(self, source: LineSource, data: bytes) -> bytes:
-        """Return what is to be written when ``source`` writes ``data``."""
+        """Return the bytes to write when ``source`` writes ``data``."""
         if not data:
             return b""
         merged = self._separator(source) + (_prefixed(source, data) if source.prefix else data)

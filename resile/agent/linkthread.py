@@ -1,9 +1,9 @@
-"""The line to the master in a thread of its own, so that nothing on the agent's loop can stop it.
+"""The connection to the master in a thread of its own, so that the agent's loop cannot block it.
 
-A node that does not renew its lease in time is evicted. Whatever keeps the agent's event loop busy
-(a disk that hangs, a file that is huge) must not cost the lease, so the connection and its renewals
-live on another event loop. What the agent holds is asked for on the agent's own loop, where it does
-not change meanwhile; only the small facts of a renewal are read from here.
+A node that does not renew its lease in time is evicted. A busy event loop of the agent (a disk that
+hangs, a huge file) must not cost the lease, so the connection and its renewals run on another event
+loop. The agent's state is read on the agent's own loop, where it does not change meanwhile; only
+the few fields of a renewal are read in this thread.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from resile.wire.messages import FromAgent, FromMaster, Hello
 __all__ = ["LinkThread"]
 
 CLOSE_LIMIT = 2.0
-"""Seconds to say goodbye to the master; a connection takes one at most to close."""
+"""Seconds for closing the connection, which takes one at most."""
 
 
 class LinkThread:
-    """A :class:`Link` that is used from the agent's loop and runs on its own."""
+    """A :class:`Link` that is used from the agent's loop and runs on a loop of its own."""
 
     def __init__(
         self,
@@ -38,8 +38,8 @@ class LinkThread:
         revive: Callable[[], Awaitable[str]] | None,
         patience: Callable[[], float],
     ) -> None:
-        """As of a Link. ``renewal`` and ``patience`` are called in the thread, the others on the
-        loop of whoever calls :meth:`run`."""
+        """The arguments are those of a Link. ``renewal`` and ``patience`` are called in the thread,
+        the others on the loop that runs :meth:`run`."""
         self._hello = hello
         self._deliver = deliver
         self._revive = revive
@@ -55,39 +55,39 @@ class LinkThread:
         self._inside: asyncio.AbstractEventLoop | None = None
         self._sent = 0
         self._told = 0
-        """How many of the messages that were sent are part of the latest Hello."""
+        """Number of sent messages whose content is part of the latest Hello."""
 
     @property
     def connected(self) -> bool:
-        """Whether there is a connection that a master has answered on."""
+        """Whether there is a connection on which a master has answered."""
         return self._link.connected
 
     @property
     def answers(self) -> int:
-        """Grows whenever the master is heard."""
+        """A counter of messages from the master."""
         return self._link.answers
 
     def send(self, message: FromAgent) -> None:
-        """Say something soon, or never: the next Hello tells the same."""
+        """Queue a message. It may be dropped: the next Hello has the same content."""
         self._sent += 1
         self._in_thread(functools.partial(self._send, self._sent, message))
 
     def hang_up(self) -> None:
-        """End the connection: the next one begins with what the agent holds now."""
+        """Close the connection: the next one begins with the agent's present state."""
         self._in_thread(self._link.hang_up)
 
     def rejoin(self) -> None:
-        """The agent has stopped what it held: join as a new node."""
+        """Join as a new node, once the agent has stopped its workers."""
         self._in_thread(self._link.rejoin)
 
     async def flush(self) -> None:
-        """Wait a moment for the last words to be out."""
+        """Wait a moment for queued messages to be sent."""
         if self._inside is not None:
             flushing = asyncio.run_coroutine_threadsafe(self._link.flush(), self._inside)
             await asyncio.wait([asyncio.wrap_future(flushing)], timeout=CLOSE_LIMIT)
 
     async def run(self) -> None:
-        """Keep the line up until the job is over. Raises RefusedByPeer or MasterGone."""
+        """Keep the connection up until the job is over. Raises RefusedByPeer or MasterGone."""
         self._outside = asyncio.get_running_loop()
         self._inside = asyncio.new_event_loop()
         running = self._inside.create_task(self._link.run())
@@ -110,7 +110,7 @@ class LinkThread:
             self._link.send(message)
 
     def _ask_hello(self) -> Hello:
-        """Wait for the agent's loop: until it has said what it holds there is nothing to renew."""
+        """Wait for a Hello from the agent's loop: before it there is no lease to renew."""
         answer: Future[tuple[Hello, int]] = Future()
 
         def ask() -> None:
@@ -140,14 +140,14 @@ class LinkThread:
         self._outside.call_soon_threadsafe(callback)
 
     def _in_thread(self, callback: Callable[[], object]) -> None:
-        """Have it called in the thread, in order; nothing happens before and after its life."""
+        """Run a callback in the thread, in order; do nothing if the thread is not running."""
         if self._inside is not None:
             with contextlib.suppress(RuntimeError):  # raised when the loop is closed
                 self._inside.call_soon_threadsafe(callback)
 
 
 def _run(loop: asyncio.AbstractEventLoop, running: asyncio.Task[None], ended: Future[None]) -> None:
-    """The thread: runs the link to its end and hands on how that was."""
+    """Run the link to its end and pass on the outcome. The body of the thread."""
     try:
         loop.run_until_complete(running)
     except asyncio.CancelledError:

@@ -1,8 +1,8 @@
-"""Where workers' output goes: one readable stream with the rank in front, and files if wanted.
+"""Routes workers' output to the console, with the rank as a prefix, and to files.
 
 Each stream of each worker is either a pipe whose bytes are relayed (to the console, and to a file
-when teed) or, when redirected, the file itself. Where stdout and stderr of this process are one
-(`2>&1`, a terminal) and nothing is teed, a worker has one pipe for both: their order is kept.
+when teed) or, when redirected, the file itself. If stdout and stderr of this process are the same
+file (`2>&1`, a terminal) and nothing is teed, a worker has one pipe for both: their order is kept.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ from resile.agent.temporary_folder import TemporaryFolder
 log = logging.getLogger("resile.agent")
 
 KEPT_LINES = 30
-"""Enough for a traceback's end, little enough for a message."""
+"""Enough for the end of a traceback, little enough for a message."""
 
 DEFAULT_PREFIX = "[rank${rank}] "
-"""What stands before a worker's line on the console."""
+"""The prefix of a worker's line on the console."""
 
 
 class Streams(Flag):
-    """Which of a worker's streams, with torchrun's numbers."""
+    """A set of a worker's streams, with torchrun's numbers."""
 
     NONE = 0
     OUT = 1
@@ -43,12 +43,12 @@ class Streams(Flag):
 
 
 class StreamsError(ValueError):
-    """The user wrote something that names no streams, or no folder that can be written."""
+    """Raised for an invalid choice of streams, or a log folder that cannot be written."""
 
 
 @dataclass(frozen=True)
 class StreamChoice:
-    """Streams for all local ranks, or for each on its own (``"0:1,1:3"``)."""
+    """Streams for all local ranks, or for single ones (``"0:1,1:3"``)."""
 
     everyone: Streams = Streams.NONE
     by_rank: dict[int, Streams] = field(default_factory=dict)
@@ -59,7 +59,7 @@ class StreamChoice:
 
     @staticmethod
     def parse(text: str, *, flag: str) -> StreamChoice:
-        """torchrun's notation: ``3``, or ``RANK:STREAMS`` separated by commas."""
+        """Parse torchrun's notation: ``3``, or ``RANK:STREAMS`` separated by commas."""
         try:
             if ":" not in text:
                 return StreamChoice(Streams(int(text)))
@@ -74,7 +74,7 @@ class StreamChoice:
 
 @dataclass(frozen=True)
 class LogRouting:
-    """The user's choice: what is redirected, what is teed, and whose lines the console shows."""
+    """The user's choice of streams to redirect and to tee, and of ranks that the console shows."""
 
     folder: Path | None = None
     redirects: StreamChoice = field(default_factory=StreamChoice)
@@ -85,7 +85,7 @@ class LogRouting:
     lines have no prefix, and bytes are shown exactly as they were written."""
 
     def source(self, *, role: str, local_rank: int, rank: int) -> LineSource:
-        """One worker's lines on the console."""
+        """The source of one worker's lines on the console."""
         prefix = string.Template(self.prefix_template).safe_substitute(
             role_name=role, local_rank=local_rank, rank=rank, hostname=socket.gethostname()
         )
@@ -93,8 +93,8 @@ class LogRouting:
 
 
 class WorkerLog:
-    """The two streams of one worker in one round. Give its ``stdout``/``stderr`` to the worker,
-    then call :meth:`started`; after the worker's end :meth:`finish` returns when all is read."""
+    """The two streams of one worker in one round. Pass ``stdout`` and ``stderr`` to the worker,
+    then call :meth:`started`; after its exit :meth:`finish` waits until all output is read."""
 
     def __init__(
         self,
@@ -124,7 +124,7 @@ class WorkerLog:
     def _route(
         self, stream: Streams, name: str, console: ConsoleWriter
     ) -> tuple[int, OutputStream | None]:
-        """A file descriptor for the worker to write to, and what is relayed from it, if it is."""
+        """A descriptor for the worker to write to, and the relayed stream, if it is relayed."""
         teed = stream in self._teed
         file = OutputFile(self.folder / name) if teed or stream in self._redirected else None
         if file is not None and file.open() and not teed:
@@ -140,14 +140,14 @@ class WorkerLog:
         return write, relayed
 
     def started(self) -> None:
-        """The worker holds its own copies: close ours, or the end of output is never seen."""
+        """Close our copies of the descriptors: while they are open the output has no end."""
         for descriptor in self._opened:
             os.close(descriptor)
         self._opened.clear()
 
     async def finish(self) -> None:
-        """Wait until what the worker wrote is read. A grandchild may still hold a pipe open: it
-        goes on being read, and nobody waits for it."""
+        """Wait until the worker's output is read. A grandchild may still hold a pipe open: the pipe
+        is read on without waiting for it."""
         for stream in self._streams:
             self._output.worker_ended(stream)
         ends = [asyncio.wrap_future(stream.ended) for stream in self._streams]
@@ -155,7 +155,7 @@ class WorkerLog:
             await asyncio.wait(ends, timeout=1.0)
 
     def last_words(self) -> str:
-        """The last lines of stderr. Reads a file, but never much of it."""
+        """The last lines of stderr. May read the end of a file."""
         if self._stderr is not None:
             return last_lines(self._stderr.kept)
         words = last_lines(read_end(self.folder / "stderr.log", KEPT_BYTES))
@@ -170,13 +170,13 @@ def _is_full(folder: Path) -> bool:
 
 
 def last_lines(data: bytes) -> str:
-    """The last lines as a terminal would show them: of a redrawn line, its last state."""
+    """The last lines as a terminal shows them: for a redrawn line, its last state."""
     lines = data.decode(errors="replace").replace("\r\n", "\n").rstrip("\r\n").split("\n")
     return "\n".join(line.rstrip("\r").rpartition("\r")[2] for line in lines[-KEPT_LINES:])
 
 
 def read_end(path: Path, size: int) -> bytes:
-    """The last bytes of a file, however long it is; nothing of what is no file."""
+    """The last bytes of a file of any length; empty if it is not a regular file."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError:
@@ -194,25 +194,26 @@ def read_end(path: Path, size: int) -> bytes:
 
 @dataclass(frozen=True)
 class LogRoot:
-    """Where all files of one agent's workers lie."""
+    """The folder for all files of one agent's workers."""
 
     path: Path
     remove: Callable[[], None] = lambda: None
-    """Removes it, if it is a temporary one."""
+    """Removes the folder if it is temporary."""
 
 
 def attempt_folder(root: Path, round_number: int, local_rank: int) -> Path:
-    """Where one worker's files of one round lie; torchrun's layout. Without it training goes on."""
+    """Create the folder for one worker's files in one round, in torchrun's layout. If that fails,
+    the error is logged and training continues."""
     folder = root / f"attempt_{round_number - 1}" / str(local_rank)
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        log.error("cannot make a folder for a worker's files, %s: %s", folder, error.strerror)
+        log.error("cannot create %s for a worker's files: %s", folder, error.strerror)
     return folder
 
 
 def log_root(routing: LogRouting, run_id: str) -> LogRoot:
-    """A folder of this run's own, under the user's choice or a temporary one."""
+    """Create a folder for this run, below the user's choice or a temporary one."""
     where = routing.folder or tempfile.gettempdir()
     try:
         if routing.folder is not None:

@@ -1,4 +1,4 @@
-"""The workers of this node through all rounds: one group at a time, and what they report to.
+"""The workers of this node across all rounds: one group at a time, and the sockets they report to.
 
 Progress, output folders and the environment outlive a round; a :class:`WorkerGroup` does not.
 """
@@ -23,7 +23,7 @@ log = logging.getLogger("resile.agent")
 
 
 class NodeWorkers:
-    """Starts and stops groups of workers. ``on_exit`` is called at each worker's end."""
+    """Starts and stops groups of workers. ``on_exit`` is called when a worker exits."""
 
     def __init__(
         self,
@@ -42,10 +42,10 @@ class NodeWorkers:
         self._log_root = log_root(config.logs, config.run_id)
         self._progress = ProgressSocket()
         self.group: WorkerGroup | None = None
-        """Those of the latest round, until they are stopped."""
+        """The workers of the latest round, until they are stopped."""
 
     async def start(self, start: Start) -> WorkerGroup:
-        """Start a round's workers, those of the round before being stopped. Raises SpawnFailed."""
+        """Start a round's workers, after those of the last one were stopped. Raises SpawnFailed."""
         log.info(
             "round %d runs: group rank %d of %d, %s of %d, store %s:%d",
             start.round,
@@ -71,19 +71,19 @@ class NodeWorkers:
         return self.group
 
     async def stop(self, *, grace: float | None, number: signal.Signals = signal.SIGTERM) -> None:
-        """Stop them, if there are any; see :meth:`WorkerGroup.begin_stop`."""
+        """Stop the workers, if there are any; see :meth:`WorkerGroup.begin_stop`."""
         group, self.group = self.group, None
         if group is not None:
             await group.stop(grace=grace, number=number)
 
     def kill(self) -> None:
-        """End all at once."""
+        """Kill all workers at once."""
         if self.group is not None:
             self.group.kill()
 
     @property
     def alive(self) -> bool:
-        """Whether any has not ended."""
+        """Whether any worker is running."""
         return self.group is not None and bool(self.group.alive)
 
     @property
@@ -94,17 +94,17 @@ class NodeWorkers:
 
     @property
     def progress(self) -> Progress | None:
-        """What they reported last."""
+        """The latest progress that the workers reported."""
         return self._progress.latest(self.pids)
 
     @property
     def rank_progress(self) -> tuple[RankProgress, ...]:
-        """How far each of them has come."""
+        """The progress of each worker."""
         group = self.group
         return self._progress.ranks(group.pids if group else {})
 
     def close(self) -> None:
-        """Remove what they reported to; none of them is left."""
+        """Remove the progress socket and the log folder, once all workers have exited."""
         self._progress.close()
         self._log_root.remove()
 

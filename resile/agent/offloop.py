@@ -1,7 +1,7 @@
-"""Work on files without keeping the event loop waiting.
+"""Run file operations without blocking the event loop.
 
-A disk can take seconds to answer, a network disk for ever. The work is done in a thread of its own,
-which nobody waits for when the process ends; asyncio's own threads would be waited for.
+A disk can take seconds to answer, a network disk may never. The work is done in a daemon thread, so
+that the process can exit meanwhile; it would wait for asyncio's own threads.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ T = TypeVar("T")
 
 
 async def off_the_loop(work: Callable[[], T]) -> T:
-    """Do ``work`` in a thread and return its result."""
+    """Run ``work`` in a thread and return its result."""
     outcome: Future[T] = Future()
 
     def do() -> None:

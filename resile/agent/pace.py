@@ -1,7 +1,7 @@
-"""How fast one worker steps, from what it reports. Pure.
+"""The step time of one worker, computed from its progress reports. Pure.
 
-The agent reads reports when it comes to it, several at once if it was busy, so the time between two
-of them says little if it is short: steps are measured together until enough time has gone by.
+The agent may read several reports at once if it was busy, so a short time between two of them says
+little: steps are measured together until enough time has passed.
 """
 
 from __future__ import annotations
@@ -11,30 +11,31 @@ from dataclasses import dataclass, replace
 __all__ = ["Pace", "begun"]
 
 LEAST = 0.1
-"""Seconds that are measured at least: the agent comes to its reports many times in a second."""
+"""Shortest interval that is measured, in seconds: the agent reads reports many times a second."""
 
 WEIGHT = 0.25
-"""Of a new measure beside all before it: a single slow step (a checkpoint, an evaluation) moves it
-by a quarter, and a worker that has become slow is seen after some five measures."""
+"""Weight of a new measurement against the average so far: a single slow step (a checkpoint, an
+evaluation) moves it by a quarter, and a worker that has become slow shows after about five."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Pace:
-    """One worker's, in one round."""
+    """The steps of one worker in one round."""
 
     step: int
     stepped_at: float
-    """When its last step was heard of."""
+    """When its last step was reported."""
 
     step_time: float | None = None
-    """Seconds a step, smoothed; None until two steps were heard of."""
+    """Seconds per step, smoothed; None until two steps were reported."""
 
     measured_step: int
     measured_at: float
-    """Where the measure that is under way began."""
+    """Start of the current measurement."""
 
     def after(self, step: int, *, now: float) -> Pace:
-        """With one more report; a step said again is no new one, an earlier one begins anew."""
+        """Return the pace after one more report. A repeated step changes nothing, an earlier one
+        restarts the measurement."""
         if step == self.step:
             return self
         if step < self.step:
@@ -50,5 +51,5 @@ class Pace:
 
 
 def begun(step: int, now: float) -> Pace:
-    """With the first report of a step."""
+    """Return the pace after the first report of a step."""
     return Pace(step=step, stepped_at=now, measured_step=step, measured_at=now)

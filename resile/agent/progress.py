@@ -1,12 +1,12 @@
-"""Steps reported by workers: datagrams on a Unix socket, read by the agent, never waited for.
+"""Steps reported by workers: datagrams on a Unix socket that the agent reads.
 
-A worker that trains sends a small JSON datagram and goes on; if nobody reads, it is dropped. What
-the agent saw last travels to the master with the lease: of each worker for itself, to tell who is
-slow, and of all together, for people.
+A worker sends a small JSON datagram and continues; if it is not read, it is dropped. The latest
+reports go to the master with each lease renewal: per worker, to find slow ones, and for all workers
+together, for people.
 
 An abstract socket has no permissions: every user of the machine can write to it. So the kernel is
-asked who sent each datagram, and only those of the node's own workers, and of processes in their
-sessions, count. Somebody who floods it takes no more than a small share of the agent's time.
+asked for the sender of each datagram, and only those of the node's own workers and of processes in
+their sessions count. A flood of others takes no more than a small share of the agent's time.
 """
 
 from __future__ import annotations
@@ -35,17 +35,17 @@ __all__ = ["ProgressSocket"]
 log = logging.getLogger("resile.agent")
 
 LARGEST_NUMBER = 2**63 - 1
-"""What a message to the master can carry."""
+"""The largest number that a message to the master can carry."""
 
 BATCH = 64
-"""Datagrams that are read before the agent looks after something else."""
+"""Datagrams that are read in one turn of the event loop."""
 
 PAUSE = 0.05
-"""Seconds without reading, after datagrams of strangers."""
+"""Seconds without reading after datagrams from other users."""
 
 SENDERS = MOST_WORKERS + 256
-"""Processes whose latest report is kept until it is known whether they are workers: room for all of
-a node's, and for some that are none."""
+"""Processes whose latest report is kept until it is known whether they are workers: room for all
+workers of a node, and for some others."""
 
 _CREDENTIALS = struct.Struct("3i")
 _LARGEST = 4096
@@ -54,28 +54,28 @@ Number = Annotated[int, msgspec.Meta(ge=0, le=LARGEST_NUMBER)]
 
 
 class Report(msgspec.Struct, frozen=True, kw_only=True):
-    """One datagram."""
+    """The content of one datagram."""
 
     round: Number
     step: Number | None = None
     loss: float | msgspec.UnsetType | None = msgspec.UNSET
-    """None: it is no number any more."""
+    """None if the loss is not a finite number."""
 
     total: Number | None = None
     resumed: Number | None = None
     source: Annotated[str, msgspec.Meta(max_length=32)] = ""
 
     def after(self, earlier: Progress) -> Progress:
-        """What is known with it; what it leaves out stays as it was."""
+        """Return the progress after this report; fields that it leaves out keep their values."""
         loss = earlier.loss if self.loss is msgspec.UNSET else self.loss
-        told = Progress(
+        given = Progress(
             step=self.step,
             loss=loss,
             total=self.total,
             resumed=self.resumed,
             source=self.source,
         )
-        return _added(msgspec.structs.replace(earlier, loss=None), told)
+        return _added(msgspec.structs.replace(earlier, loss=None), given)
 
 
 _decoder = JsonDecoder[Report](Report)
@@ -86,15 +86,15 @@ class ProgressSocket:
 
     def __init__(self, *, clock: Callable[[], float] = time.monotonic) -> None:
         self.name = f"@resile-{secrets.token_hex(8)}"
-        """For RESILE_PROGRESS_SOCKET. ``@`` stands for Linux' abstract namespace: no file is left
-        behind, however this process ends."""
+        """The value of RESILE_PROGRESS_SOCKET. ``@`` stands for Linux' abstract namespace: no file
+        is left behind, however this process ends."""
         self._clock = clock
         self._round = 0
         self._reports: dict[int, Progress] = {}
         """The latest report of each session, the newest last. A worker leads a session."""
         self._paces: dict[int, Pace] = {}
-        """Of each session that reported a step. Read by another thread, so never without one that
-        was there."""
+        """The pace of each session that reported a step. Another thread reads it, so entries are
+        replaced and never removed within a round."""
         self._latest: Progress | None = None
         self._refused = False
         self._loop = asyncio.get_running_loop()
@@ -110,21 +110,21 @@ class ProgressSocket:
         self._round, self._reports, self._paces = number, {}, {}
 
     def latest(self, workers: Collection[int]) -> Progress | None:
-        """What workers reported last; ``workers`` are the process ids of the current ones.
+        """The latest progress of the node; ``workers`` are the process ids of the current ones.
 
-        Ranks of a node may report different things: what the newest report leaves out is taken from
-        those before it.
+        Ranks of a node may report different fields: those that the newest report leaves out are
+        taken from earlier ones.
         """
-        told = [progress for leader, progress in self._reports.items() if leader in workers]
-        if told:
-            self._latest = functools.reduce(_added, told)
+        current = [progress for leader, progress in self._reports.items() if leader in workers]
+        if current:
+            self._latest = functools.reduce(_added, current)
         return self._latest
 
     def ranks(self, workers: Mapping[int, int]) -> tuple[RankProgress, ...]:
-        """How far each worker has come that reported a step in this round; ``workers``: the global
+        """The progress of each worker that reported a step in this round; ``workers``: the global
         rank of each by its process id, in the order of their local ranks."""
         now = self._clock()
-        told = [
+        paces = [
             (local_rank, rank, self._paces.get(pid))
             for local_rank, (pid, rank) in enumerate(workers.items())
         ]
@@ -136,7 +136,7 @@ class ProgressSocket:
                 age=max(0.0, now - pace.stepped_at),
                 step_time=pace.step_time,
             )
-            for local_rank, rank, pace in told
+            for local_rank, rank, pace in paces
             if pace is not None
         )
 
@@ -166,10 +166,10 @@ class ProgressSocket:
     def _refuse(self, pid: int, user: int) -> None:
         if not self._refused:
             self._refused = True
-            log.warning("refused a report of progress by user %d (process %d)", user, pid)
+            log.warning("ignored a progress report from user %d (process %d)", user, pid)
 
     def _pause(self) -> None:
-        """Let strangers wait: however much they send, it costs little."""
+        """Stop reading for a moment, so that datagrams from other users cost little."""
         self._loop.remove_reader(self._socket)
         self._resuming = self._loop.call_later(
             PAUSE, lambda: self._loop.add_reader(self._socket, self._read)
@@ -195,7 +195,7 @@ class ProgressSocket:
 
 
 def _added(earlier: Progress, later: Progress) -> Progress:
-    """What is known after both."""
+    """Return ``earlier`` updated with the fields that ``later`` has."""
     return Progress(
         step=earlier.step if later.step is None else later.step,
         loss=earlier.loss if later.loss is None else later.loss,
@@ -206,7 +206,7 @@ def _added(earlier: Progress, later: Progress) -> Progress:
 
 
 def _sender(ancillary: list[tuple[int, int, bytes]]) -> tuple[int, int]:
-    """The process and the user that the kernel saw."""
+    """The sending process and its user, from the kernel."""
     for level, kind, data in ancillary:
         if (level, kind) == (socket.SOL_SOCKET, socket.SCM_CREDENTIALS):
             pid, user, _ = _CREDENTIALS.unpack(data)
@@ -215,7 +215,7 @@ def _sender(ancillary: list[tuple[int, int, bytes]]) -> tuple[int, int]:
 
 
 def _session(pid: int) -> int:
-    """Who leads the session of a process; of one that has ended already, itself."""
+    """The session leader of a process; the process itself if it has exited."""
     try:
         return os.getsid(pid)
     except OSError:

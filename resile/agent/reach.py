@@ -1,7 +1,7 @@
-"""Which workers have reached the process group: those connected to the round's store.
+"""Detects workers that have reached the process group, by their connection to the round's store.
 
-Read from /proc, so it needs nothing of the script. Where there is no /proc nothing is known, and
-the rule that uses it never fires. The kernel walks all of its table to list a network's connections
+Read from /proc, so it needs no support by the script. Without /proc nothing is reported, and the
+rule that uses it never applies. The kernel walks its whole table to list a network's connections
 (milliseconds on a large machine, however few there are), so each network is read once.
 """
 
@@ -15,29 +15,30 @@ from pathlib import Path
 from resile.agent.workers import WorkerGroup
 
 REACH_INTERVAL = 1.0
-"""How often it is looked whether workers have reached the process group, until all have."""
+"""Seconds between two checks, until all workers have reached the process group."""
 
 ESTABLISHED = "01"
 
 
 @dataclass(frozen=True)
 class Told:
-    """What the master knows of a round; ``pids`` are the round's processes and their ranks."""
+    """The ranks that were reported to the master in a round. Arguments ``pids``: the round's
+    processes and their ranks."""
 
     round: int = 0
     reached: tuple[int, ...] = ()
     """Ranks."""
 
     def unreached(self, pids: Mapping[int, int]) -> dict[int, int]:
-        """The others: who has reached the process group once is not looked at again."""
+        """The processes of the other ranks. A rank that was reported is not checked again."""
         return {pid: rank for pid, rank in pids.items() if rank not in self.reached}
 
     def looked(self, pids: Mapping[int, int], port: int) -> Told:
-        """What it should know by now, of a round whose store is at ``port``."""
+        """Return the state after a check of the connections to the store at ``port``."""
         return self.after(pids, connected_pids(self.unreached(pids), port))
 
     def after(self, pids: Mapping[int, int], connected: Collection[int]) -> Told:
-        """What it should know, with these processes connected."""
+        """Return the state with these processes connected."""
         return replace(
             self, reached=tuple(sorted({*self.reached, *(pids[pid] for pid in connected)}))
         )
@@ -47,27 +48,27 @@ async def watch_reach(
     running: Callable[[], WorkerGroup | None],
     report: Callable[[tuple[int, ...], tuple[int, ...]], None],
 ) -> None:
-    """Report the ranks that have reached the process group and those that have not, as it changes.
+    """Report the ranks that have reached the process group and those that have not, on each change.
 
-    Not in the first moments of a round, in which workers restore and need the machine.
+    Not in the first second of a round, in which workers restore and need the CPU.
     """
-    told = Told()
+    reported = Told()
     while True:
         await asyncio.sleep(REACH_INTERVAL)
         group = running()
         if group is None or not group.pids:
             continue
-        if told.round != group.round:
-            told = Told(group.round)
+        if reported.round != group.round:
+            reported = Told(group.round)
             continue
-        now = told.looked(group.pids, group.store_port)
-        if now != told:
-            told = now
-            report(told.reached, tuple(sorted(told.unreached(group.pids).values())))
+        now = reported.looked(group.pids, group.store_port)
+        if now != reported:
+            reported = now
+            report(reported.reached, tuple(sorted(reported.unreached(group.pids).values())))
 
 
 def connected_pids(pids: Iterable[int], port: int) -> set[int]:
-    """Those of ``pids`` that hold a TCP connection to ``port`` somewhere."""
+    """The processes among ``pids`` that have a TCP connection to ``port`` of any host."""
     found: set[int] = set()
     networks: dict[str, set[str]] = {}
     for pid in pids:

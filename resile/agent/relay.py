@@ -1,10 +1,10 @@
-"""Moves workers' output as bytes from their pipes to the console and to files, in its own thread.
+"""Copies workers' output from their pipes to the console and to files, in a thread of its own.
 
 A slow console or disk delays this thread and, when their pipes are full, the workers that print;
 never the agent's event loop. Files get every byte as it was written. The console gets whole lines
-where it can, so that workers' lines do not mix: the beginning of a line is held back for a moment
-and shown when nothing follows (a prompt). The end of what a worker said is kept for the report of
-a failure, also when the console is blocked.
+where possible, so that workers' lines do not mix: the beginning of a line is held back for a moment
+and shown if nothing follows (a prompt). The end of a worker's output is kept for the failure
+report, even when the console is blocked.
 """
 
 from __future__ import annotations
@@ -28,33 +28,33 @@ __all__ = ["OutputFile", "OutputRelay", "OutputStream"]
 log = logging.getLogger("resile.agent")
 
 PARTIAL_LINE_DELAY = 0.05
-"""Seconds for which the beginning of a line waits for its end before it is shown without one."""
+"""Seconds for which the beginning of a line is held back before it is shown without its end."""
 
 LONGEST_HELD = 1024 * 1024
-"""Bytes of a line that are held back; longer lines are shown as they come."""
+"""Bytes of a line that are held back; longer lines are shown as they arrive."""
 
 KEPT_BYTES = 32 * 1024
-"""The end of a worker's output that is kept, enough for the longest message of a failure."""
+"""Bytes kept from the end of a worker's output, enough for the longest failure message."""
 
 PIPE_BYTES = 1024 * 1024
-"""What a pipe can hold, at most: so much is read of a worker that has ended, also if the console
-is blocked, because its last words are in it."""
+"""The largest capacity of a pipe: so much is read from an exited worker even if the console is
+blocked, because it contains the reason of the failure."""
 
 READ_LIMIT = 30.0
-"""Seconds for which the rest of the output is read at the end of the agent. It takes milliseconds,
-seconds on a machine that has no time; a process that prints for ever would take for ever."""
+"""Seconds for which the rest of the output is read when the agent ends. It takes milliseconds, or
+seconds on an overloaded machine; a process that never stops printing would take forever."""
 
 _CHUNK = 64 * 1024
 
 _LOOK = 0.01
-"""Seconds between two looks whether everything is read."""
+"""Poll interval, in seconds, while waiting until everything is read."""
 
 
 class OutputFile:
-    """A file of the user's that gets a stream byte for byte.
+    """A log file that gets a stream byte for byte.
 
-    A disk that is full or away does not end the training: it is said once, and what is lost is
-    counted.
+    A disk that is full or unavailable does not stop the training: it is logged once, and lost bytes
+    are counted.
     """
 
     def __init__(self, path: Path) -> None:
@@ -64,7 +64,7 @@ class OutputFile:
         self._why = ""
 
     def open(self) -> bool:
-        """Make the file now, also if nothing is ever written; return whether it is there."""
+        """Create the file now, even if nothing is ever written; return whether it exists."""
         if self._descriptor is None:
             try:
                 flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
@@ -74,13 +74,13 @@ class OutputFile:
         return self._descriptor is not None
 
     def detach(self) -> int:
-        """The descriptor of an open file, for a worker to write to it by itself."""
+        """Hand over the descriptor of the open file, for a worker to write to it directly."""
         assert self._descriptor is not None
         descriptor, self._descriptor = self._descriptor, None
         return descriptor
 
     def write(self, data: bytes) -> None:
-        """Write all that can be written."""
+        """Write as much as possible."""
         left = memoryview(data)
         if self.open() and self._descriptor is not None:
             try:
@@ -91,22 +91,22 @@ class OutputFile:
         self._lost += len(left)
 
     def close(self) -> None:
-        """Nothing more will be written."""
+        """Close the file."""
         if self._descriptor is not None:
-            # A network disk may tell only now that it is full; what it kept is unknown then.
+            # A network disk may report only now that it is full; what it stored is unknown.
             with contextlib.suppress(OSError):
                 os.close(self._descriptor)
             self._descriptor = None
 
     @property
     def loss(self) -> Loss | None:
-        """What could not be written so far."""
+        """The output that could not be written so far."""
         return Loss(str(self.path), self._lost, self._why) if self._lost else None
 
     def _failed(self, error: OSError) -> None:
         if not self._why:
             log.error(
-                "cannot write a worker's output to %s: %s; training goes on",
+                "cannot write a worker's output to %s: %s; training continues",
                 self.path,
                 error.strerror,
             )
@@ -114,7 +114,7 @@ class OutputFile:
 
 
 class OutputStream:
-    """One pipe of one worker, and where its bytes go."""
+    """One pipe of one worker, and the destinations of its bytes."""
 
     def __init__(
         self,
@@ -130,7 +130,7 @@ class OutputStream:
         self.source = source
         self.file = file
         self.ended: Future[None] = Future()
-        """Done when everything is read."""
+        """Done when the stream is read to its end."""
 
         self.kept = b""
         """The end of the output so far."""
@@ -146,11 +146,11 @@ class OutputStream:
 
     @property
     def is_holding(self) -> bool:
-        """Whether the beginning of a line waits to be shown."""
+        """Whether the beginning of a line is held back."""
         return bool(self.held) and self.held_since < float("inf")
 
     def take(self, data: bytes) -> None:
-        """Pass on what was read."""
+        """Pass on bytes that were read."""
         if self.file is not None:
             self.file.write(data)
         self.kept = (self.kept + data)[-KEPT_BYTES:]
@@ -161,18 +161,18 @@ class OutputStream:
         if not self.held or self.held_since == float("inf"):
             self.held_since = time.monotonic()
         self.held += data
-        # A carriage return belongs to what follows it: a newline, or the line drawn anew.
+        # A carriage return belongs to what follows it: a newline, or the redrawn line.
         end = max(self.held.rfind(b"\n") + 1, self.held.rfind(b"\r"))
         self._show(end if end or len(self.held) <= LONGEST_HELD else whole_part(self.held))
 
     def show_partial(self) -> None:
-        """Show a line that has no end yet."""
+        """Show an unfinished line."""
         self._show(whole_part(self.held))
-        # Half a character that never becomes whole is not worth another look before data comes.
+        # Do not poll for the rest of an incomplete character: wait for more data.
         self.held_since = float("inf")
 
     def finish(self) -> None:
-        """Everything is read."""
+        """Show the rest and close: the stream is read to its end."""
         self._show(len(self.held))
         if self.file is not None:
             self.file.close()
@@ -187,7 +187,7 @@ class OutputStream:
 
 
 class OutputRelay:
-    """The thread; it begins with the first stream."""
+    """The thread that reads all streams; it starts with the first one."""
 
     def __init__(self, console: Console) -> None:
         self.console = console
@@ -196,7 +196,7 @@ class OutputRelay:
         self._streams: dict[int, OutputStream] = {}
         self._files: list[OutputFile] = []
         self._busy = threading.Lock()
-        """Held while bytes move from a pipe to where they go."""
+        """Held while bytes are copied from a pipe to their destinations."""
         self._wake_read, self._wake_write = os.pipe()
         os.set_blocking(self._wake_read, False)
         os.set_blocking(self._wake_write, False)
@@ -205,7 +205,7 @@ class OutputRelay:
             writer.call_when_there_is_room(self._wake)
 
     def add(self, stream: OutputStream) -> None:
-        """Begin to read a stream."""
+        """Start to read a stream."""
         if stream.file is not None:
             self._files.append(stream.file)
         self._arrivals.append(stream)
@@ -215,9 +215,9 @@ class OutputRelay:
             self._thread.start()
 
     def drain(self, *, stall: float, keep_waiting: Callable[[], bool]) -> None:
-        """Wait until what was written so far is read and shown; see :meth:`Console.drain`. Blocks.
+        """Wait until all output so far is read and shown; see :meth:`Console.drain`. Blocks.
 
-        A process that outlives its worker and prints without end is not waited for.
+        Does not wait for a process that outlives its worker and never stops printing.
         """
         since = time.monotonic()
         limit = since + (READ_LIMIT if keep_waiting() else stall)
@@ -239,13 +239,13 @@ class OutputRelay:
             self._busy.release()
 
     def worker_ended(self, stream: OutputStream) -> None:
-        """Its writer has ended: read the rest even if the console is blocked."""
+        """Read the rest even if the console is blocked: the worker has exited."""
         self._endings.append(stream)
         self._wake()
 
     @property
     def losses(self) -> list[Loss]:
-        """What could not be written, to files or to the console."""
+        """The output that could not be written, to files or to the console."""
         of_files = [loss for file in self._files if (loss := file.loss)]
         return [*of_files, *self.console.losses]
 
@@ -276,7 +276,7 @@ class OutputRelay:
 
     def _update(self) -> None:
         while self._arrivals:
-            # Never in neither: whoever waits for all streams looks at both.
+            # At every moment in at least one of the two: `_has_unread` looks at both.
             self._streams[self._arrivals[0].descriptor] = self._arrivals[0]
             self._arrivals.popleft()
         while self._endings:
@@ -285,7 +285,7 @@ class OutputRelay:
                 stream.extra = PIPE_BYTES
 
     def _pause(self) -> float | None:
-        """Milliseconds until a held-back line is due."""
+        """Milliseconds until a held-back line is shown."""
         since = min((s.held_since for s in self._streams.values() if s.held), default=float("inf"))
         if since == float("inf"):
             return None

@@ -1,6 +1,6 @@
-"""How a job ended, for the user and for whoever started this agent.
+"""The report on the end of a job, for the user and for the process that started this agent.
 
-The last thing a failed job prints: which worker failed first, where, when, and its own words.
+It is the last thing a failed job prints: which worker failed first, where, when and why.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ log = logging.getLogger("resile.agent")
 
 
 def conclude(done: JobDone, *, error_file: Path | None) -> int:
-    """Say how the job ended; returns this node's exit code. A failure goes to ``error_file`` too,
-    where there is one."""
+    """Log how the job ended; return this node's exit code. A failure is also written to
+    ``error_file``, if there is one."""
     if done.outcome is Outcome.SUCCEEDED:
         log.info("the job succeeded")
         return 0
@@ -34,9 +34,9 @@ def conclude(done: JobDone, *, error_file: Path | None) -> int:
 
 
 def failure_text(done: JobDone) -> str:
-    """The report of a failed job, for people."""
+    """The report on a failed job, for people."""
     what = (
-        "This node failed, and the job goes on without it"
+        "This node failed, and the job continues without it"
         if done.others_go_on
         else "The job failed"
     )
@@ -53,27 +53,27 @@ def _first_failure(report: FailureReport) -> list[str]:
         f"  failed first    rank {failure.rank} (local {failure.local_rank}), pid {failure.pid}",
         f"  on              node {report.node} ({report.name}), host {report.host}",
         f"  at              {when}",
-        f"  how             {ending(failure)}",
+        f"  cause           {ending(failure)}",
     ]
     if report.others:
         lines.append(f"  others          {report.others} more failed after it")
     if failure.log:
-        lines.append(f"  its output      {failure.log}")
+        lines.append(f"  log files       {failure.log}")
     if failure.message and failure.exit_code:
-        lines.append("  its last words")
+        lines.append("  last output")
         lines += [f"    {line}" for line in failure.message.splitlines()]
     return lines
 
 
 def ending(failure: WorkerFailure) -> str:
-    """How a worker ended, in words."""
+    """Describe how a worker ended."""
     return describe_exit(failure.exit_code) if failure.exit_code else failure.message
 
 
 def pass_on(path: Path, report: FailureReport) -> None:
-    """Write the first failure to the error file of whoever started this agent.
+    """Write the first failure to the error file of the process that started this agent.
 
-    Who cannot be told so has the report on the console still.
+    If that fails, the report is still on the console.
     """
     try:
         path.write_text(json.dumps(error_content(report)))
@@ -83,7 +83,7 @@ def pass_on(path: Path, report: FailureReport) -> None:
 
 def error_content(report: FailureReport) -> dict[str, object]:
     """The first failure in the format of torch's ``record``: the worker's own error file with its
-    exit code, as torchrun passes it on, or, where it wrote none, what is known of its end."""
+    exit code, as torchrun passes it on, or, if it wrote none, a description of its exit."""
     failure = report.failure
     recorded = _recorded(failure)
     message = recorded.get("message")
@@ -112,7 +112,7 @@ def _recorded(failure: WorkerFailure) -> dict[str, object]:
 
 
 def _headline(failure: WorkerFailure) -> str:
-    """The last line of a traceback, which names the error as torch does."""
+    """The last line of a traceback, which names the error, as torch does."""
     lines = failure.message.splitlines()
     is_traceback = any(line.startswith("Traceback (most recent call last)") for line in lines)
     return lines[-1] if is_traceback else ""

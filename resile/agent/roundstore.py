@@ -1,7 +1,7 @@
-"""The store of the round that is being formed or runs, where this node hosts it.
+"""The store of the round that is forming or running, on the node that hosts it.
 
-A store of each round's own: nothing of a dead round can be read from it. Its port is its own as
-well, unless the user chose one for all rounds (static rendezvous).
+Each round has a store of its own, so that nothing of a dead round can be read from it. It also has
+a port of its own, unless the user chose one for all rounds (static rendezvous).
 """
 
 from __future__ import annotations
@@ -17,14 +17,15 @@ from resile.wire.messages import StoreAddress
 
 __all__ = ["RoundStore"]
 
-PORT_PATIENCE = 3.0
-"""How long a chosen port may be in use: the store of a node that was just lost is going."""
+PORT_TIMEOUT = 3.0
+"""Seconds for which a chosen port may be in use: the store of a node that was just lost is still
+exiting."""
 
 PORT_RETRY = 0.05
 
 
 class RoundStore:
-    """One node's, through all rounds."""
+    """Hosts the stores of this node, one round after the other."""
 
     def __init__(
         self,
@@ -34,12 +35,12 @@ class RoundStore:
         fixed: Endpoint | None = None,
         lost: Callable[[str, int], None],
     ) -> None:
-        """``fixed`` is where the user wants every round's store; ``lost`` hears why, and the exit
-        code, when a store that is in use has ended."""
+        """``fixed`` is the address that the user chose for every round's store. ``lost`` is called
+        with a reason and the exit code when a store in use has exited."""
         self._nursery = nursery
         self._address = address
         self._fixed = fixed
-        # What workers call its host: the user's own word for it, where that is this machine.
+        # The host's name for workers: the one that the user wrote, if it is this machine's.
         ours = fixed is not None and is_this_machine(fixed.host)
         self._name = fixed.host if fixed and ours else address
         self._lost = lost
@@ -47,9 +48,9 @@ class RoundStore:
         self._watch: asyncio.Task[None] | None = None
 
     async def open(self) -> StoreAddress:
-        """A new store, instead of the one before.
+        """Open a new store, replacing the previous one.
 
-        A script that has nothing to do with torch gets an address nobody listens at, as any would.
+        For a script that does not use torch, return an address at which no server listens.
         """
         old, self._host = self._host, None
         if old is not None:
@@ -67,8 +68,8 @@ class RoundStore:
         fixed = self._fixed
         if fixed is None:
             return await self._nursery.open_store()
-        give_up_at = time.monotonic() + PORT_PATIENCE
-        # Names of loopback have two addresses: scripts may use either word for the first.
+        give_up_at = time.monotonic() + PORT_TIMEOUT
+        # "localhost" has two addresses; scripts may use either name for the first.
         host = "127.0.0.1" if fixed.host == "localhost" else self._name
         while True:
             try:
@@ -76,7 +77,7 @@ class RoundStore:
             except StoreUnavailable as error:
                 if time.monotonic() > give_up_at:
                     raise StoreUnavailable(
-                        f"--master-port {fixed.port} cannot be had for the training: {error}"
+                        f"--master-port {fixed.port} cannot be used for training: {error}"
                     ) from None
             await asyncio.sleep(PORT_RETRY)
 

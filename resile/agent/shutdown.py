@@ -1,9 +1,8 @@
-"""Requests that this node leave, and what a second one means.
+"""Requests to shut this node down, and the rule for a second one.
 
-The first request begins an orderly departure, which may take minutes: others save, workers end in
-their own time, the last checkpoint is written. A second one is of somebody in a hurry and cuts
-short whatever the node waits for at that moment. All of this rule is here; nobody else looks at
-the requests.
+The first request starts a graceful shutdown, which may take minutes: other nodes save, workers exit
+in their own time, the last checkpoint is written. A second request skips whatever the node is
+waiting for at that moment. The whole rule is in this module; no other code looks at the requests.
 """
 
 from __future__ import annotations
@@ -15,15 +14,15 @@ from collections.abc import Awaitable, Iterable
 __all__ = ["IN_A_HURRY", "ShutdownRequests"]
 
 IN_A_HURRY = (signal.SIGINT, signal.SIGQUIT, signal.SIGHUP)
-"""Signals of a person at a terminal: others are not asked to save before the node leaves."""
+"""Signals of a person at a terminal: other nodes are not asked to save before this one leaves."""
 
 
 class ShutdownRequests:
-    """Requests to leave: signals, and the master's."""
+    """Requests to leave, by signals and by the master."""
 
     def __init__(self) -> None:
         self._requests: asyncio.Queue[signal.Signals] = asyncio.Queue()
-        """Those that nobody has heeded yet."""
+        """Requests that are not handled yet."""
 
         self._drained = False
         self._under_way = False
@@ -34,37 +33,37 @@ class ShutdownRequests:
         return self._under_way
 
     def listen(self, names: Iterable[signal.Signals]) -> None:
-        """Take these signals as requests from now on."""
+        """Handle these signals as requests from now on."""
         loop = asyncio.get_running_loop()
         for name in names:
-            # Whoever started this with nohup wants it to outlive the terminal.
+            # Under nohup the agent is meant to outlive the terminal.
             if name is not signal.SIGHUP or signal.getsignal(name) is not signal.SIG_IGN:
                 loop.add_signal_handler(name, self.signalled, name)
 
     def signalled(self, name: signal.Signals) -> None:
-        """A signal came. A platform that ends a node which the master had asked to leave says it
-        for the first time, and is in no hurry."""
+        """Handle a signal. SIGTERM from the platform, after the master asked the node to leave, is
+        the same request and does not count as a second one."""
         if self._drained and name is signal.SIGTERM:
             self._drained = False
         else:
             self._requests.put_nowait(name)
 
     def drain(self) -> None:
-        """The master asks the node to leave; one that is leaving does so already."""
+        """Handle the master's request to leave; no effect if the node is leaving already."""
         if not self._under_way:
             self._drained = True
             self._requests.put_nowait(signal.SIGTERM)
 
     async def requested(self) -> signal.Signals:
-        """Wait for a request, and take it."""
+        """Wait for a request and return it."""
         return await self._requests.get()
 
     def begin(self) -> None:
-        """The node is leaving from now on: every further request is a second one."""
+        """Start the shutdown: every further request counts as a second one."""
         self._under_way = True
 
     async def unless_asked_again(self, work: Awaitable[object]) -> None:
-        """Wait for ``work``, unless somebody asks once more: the rest of it is given up."""
+        """Wait for ``work``; cancel it if there is another request."""
         working = asyncio.ensure_future(work)
         asked = asyncio.create_task(self.requested())
         await asyncio.wait([working, asked], return_when=asyncio.FIRST_COMPLETED)

@@ -1,8 +1,8 @@
-"""Whether a worker's end means that the script itself cannot be run. Pure.
+"""Recognizes exits which show that the script itself cannot run. Pure.
 
-A script that cannot be compiled, or that imports what is not there, ends the same way each time: a
-restart would only spend time. The evidence is Python's own: exit code 1, and a traceback (or the
-complaint of ``python -m``) whose last line names the error.
+A script that cannot be compiled, or that imports a missing module, fails the same way each time: a
+restart would only waste time. The evidence is Python's own: exit code 1, and a traceback (or the
+error of ``python -m``) whose last line names the error.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import re
 __all__ = ["startup_error"]
 
 UNCAUGHT = 1
-"""Python's exit code after an exception that nobody caught."""
+"""Python's exit code after an uncaught exception."""
 
 LONGEST_REASON = 500
 
@@ -23,7 +23,7 @@ _NO_MODULE = re.compile(r"\S*python[\d.]*: (No module named .+|Error while findi
 
 
 def startup_error(exit_code: int, last_words: str) -> str:
-    """The error that kept the script from running, in a line; empty for any other end."""
+    """The error that kept the script from running, in one line; empty for any other exit."""
     lines = [line for line in last_words.splitlines() if line.strip()]
     if exit_code != UNCAUGHT or not lines:
         return ""

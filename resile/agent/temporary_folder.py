@@ -1,12 +1,11 @@
-"""A temporary folder for one agent's files, removed with it or, if it was killed, by the next one.
+"""A temporary folder for one agent's files, removed by it or, if it was killed, by the next agent.
 
-Whether a folder still belongs to somebody is told by a lock on the folder itself, which the kernel
-takes back when its holder dies. Process ids would not do: containers that share a temporary
-directory count their processes separately, and each would take the other's folder for a dead
-agent's.
+A folder is in use while it is locked; the kernel releases the lock when its holder dies. Process
+ids would not work: containers that share a temporary directory count their processes separately,
+and each would take the other's folder for a dead agent's.
 
-All of a user's folders lie in one that only this user can write. It is locked while a folder is
-made or cleaned up, so that none is removed between being made and being locked.
+All folders of a user are in one that only this user can write. It is locked while a folder is
+created or cleaned up, so that none is removed between its creation and its lock.
 """
 
 from __future__ import annotations
@@ -27,8 +26,7 @@ _PREFIX = "agent-"
 """Folders with other names are not cleaned up."""
 
 _TRIES = 100
-"""How often the folder of all folders may be removed by an agent that ends, just as it is
-entered."""
+"""How often the parent folder may be removed by an exiting agent while it is being entered."""
 
 
 @dataclass(frozen=True)
@@ -37,12 +35,12 @@ class TemporaryFolder:
 
     path: Path
     _lock: int | None = None
-    """A descriptor of the folder, locked; None where folders cannot be locked."""
+    """A locked descriptor of the folder; None where folders cannot be locked."""
 
     @classmethod
     def make(cls) -> TemporaryFolder:
-        """A new one below the system's temporary directory; raises OSError. Folders of agents that
-        were killed are removed on the way."""
+        """Create a folder below the system's temporary directory; raises OSError. Folders of agents
+        that were killed are removed."""
         ours = Path(tempfile.gettempdir()) / f"resile-{os.getuid()}"
         for _ in range(_TRIES):
             ours.mkdir(mode=0o700, exist_ok=True)
@@ -56,7 +54,7 @@ class TemporaryFolder:
         return cls(Path(tempfile.mkdtemp(prefix="resile-")))
 
     def remove(self) -> None:
-        """Remove it, and the folder of all of them if this was the last."""
+        """Remove the folder, and its parent if this was the last."""
         shutil.rmtree(self.path, ignore_errors=True)
         if self._lock is None:
             return
@@ -68,7 +66,7 @@ class TemporaryFolder:
 
 @contextlib.contextmanager
 def _entered(folder: Path) -> Iterator[bool]:
-    """Have a folder alone; False if it was removed meanwhile, or cannot be locked."""
+    """Lock a folder; False if it was removed meanwhile, or cannot be locked."""
     descriptor = None
     try:
         with contextlib.suppress(OSError):
@@ -88,7 +86,7 @@ def _is_at(folder: Path, descriptor: int) -> bool:
 
 
 def _locked(folder: Path) -> int | None:
-    """A descriptor that locks a folder; None if somebody else has it, or it cannot be locked."""
+    """A descriptor that locks a folder; None if it is locked already or cannot be locked."""
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -108,8 +106,8 @@ def _remove_dead(ours: Path) -> None:
 
 
 def _is_private(folder: Path) -> bool:
-    """Whether nobody else can have put it there: anybody may guess the name of a temporary folder,
-    and a link in its place would have us clean up elsewhere."""
+    """Whether only this user can have created the folder. Anybody can guess the name of a temporary
+    folder, and with a link in its place we would clean up elsewhere."""
     found = folder.lstat()
     others = stat.S_IMODE(found.st_mode) & (stat.S_IRWXG | stat.S_IRWXO)
     return stat.S_ISDIR(found.st_mode) and found.st_uid == os.getuid() and not others

@@ -1,4 +1,4 @@
-"""Events in the form of torch's elastic agent (``--event-log-handler``), for those who read them.
+"""Events in the format of torch's elastic agent (``--event-log-handler``).
 
 torch records how workers start and end, and how its agent ends, as JSON objects; its handler
 ``console`` writes each as a line to standard error. Ours are the same objects.
@@ -16,11 +16,11 @@ from resile.wire.messages import Start, WorkerFailure
 __all__ = ["CONSOLE", "TorchEvents"]
 
 CONSOLE = "console"
-"""The handler that writes; all others that torch knows drop what they are given."""
+"""The handler that writes; all others that torch knows drop events."""
 
 
 class TorchEvents:
-    """One agent's events. ``write`` gets each as a line."""
+    """Records the events of one agent. ``write`` gets each as a line."""
 
     def __init__(
         self, handler: str, *, run_id: str, role: str, program: str, write: Callable[[bytes], None]
@@ -35,17 +35,17 @@ class TorchEvents:
         self._failures: dict[int, WorkerFailure] = {}
 
     def started(self, start: Start, pids: Mapping[int, int]) -> None:
-        """The workers of a round run; ``pids`` are their ranks by process id."""
+        """Record that the workers of a round run; ``pids``: their ranks by process id."""
         self._start, self._pids, self._failures = start, dict(pids), {}
         for pid, rank in self._pids.items():
             self._record("START", rank=rank, pid=pid)
 
     def failed(self, failures: tuple[WorkerFailure, ...]) -> None:
-        """Workers of this node ended that should not have."""
+        """Note that workers of this node failed."""
         self._failures = {failure.rank: failure for failure in failures}
 
     def ended(self, *, succeeded: bool) -> None:
-        """The job is over, and this agent has done its part."""
+        """Record that the job is over."""
         for pid, rank in self._pids.items():
             failure = self._failures.get(rank)
             lost = "FAILED" if failure else "TERMINATED"
@@ -53,7 +53,7 @@ class TorchEvents:
         self._record("SUCCEEDED")
 
     def interrupted(self, why: str) -> None:
-        """This agent ends before the job."""
+        """Record that this agent ends before the job."""
         self._record("FAILED", error=why)
 
     def _record(

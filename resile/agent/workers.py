@@ -21,25 +21,27 @@ from resile.agent.startup_errors import startup_error
 from resile.wire.messages import Start, WorkerFailure
 
 LONGEST_MESSAGE = 8 * 1024
-"""A traceback's end, in characters."""
+"""Characters: the end of a traceback."""
 
 ALL_MESSAGES = 32 * 1024
-"""What a node's workers may say together: a frame has to hold it, at up to four bytes each."""
+"""Characters of all messages of a node's workers: they must fit into one frame, at up to four bytes
+each."""
 
 UNHEARD_GRACE = 1.0
-"""Seconds from a signal to SIGKILL for a worker without a handler for it: it ends at once, or it
-ignores the signal and would take any grace to its end."""
+"""Seconds from a signal to SIGKILL for a worker without a handler for it: it exits at once, or it
+ignores the signal and would use up any grace period."""
 
 LAST_WORDS_WAIT = 0.05
-"""A dead worker's output is read to its end within this, or a grandchild holds the pipe."""
+"""Seconds in which a dead worker's output is read to its end, unless a grandchild holds the
+pipe."""
 
 WORDS_LIMIT = 1.0
-"""Seconds for which a disk may keep the report of a failure waiting for a worker's last words."""
+"""Seconds for which a slow disk may delay the report of a failure."""
 
 
 @dataclass
 class Running:
-    """One worker of the round."""
+    """One worker of the round, running or exited."""
 
     local_rank: int
     rank: int
@@ -64,7 +66,7 @@ class Prepared:
 
 
 class WorkerGroup:
-    """All local workers of one round. ``on_exit`` is called at each worker's end."""
+    """All local workers of one round. ``on_exit`` is called when a worker exits."""
 
     def __init__(
         self,
@@ -151,7 +153,7 @@ class WorkerGroup:
 
     @property
     def alive(self) -> list[Running]:
-        """Workers that have not ended."""
+        """Workers that have not exited."""
         return [running for running in self._running if running.exit_code is None]
 
     @property
@@ -161,16 +163,16 @@ class WorkerGroup:
 
     @property
     def succeeded(self) -> bool:
-        """All have ended, and well."""
+        """Whether all have exited with 0."""
         return all(running.exit_code == 0 for running in self._running)
 
     @property
     def has_failed(self) -> bool:
-        """At least one ended that should not have."""
+        """Whether at least one has failed."""
         return any(running.exit_code not in (None, 0) for running in self._running)
 
     def failures(self) -> tuple[WorkerFailure, ...]:
-        """How those ended that failed, in the order of their ends."""
+        """The failures, in the order of the workers' exits."""
         failed = [r for r in self._running if r.exit_code not in (None, 0)]
         now = time.monotonic()
         longest = min(LONGEST_MESSAGE, ALL_MESSAGES // max(1, len(failed)))
@@ -184,14 +186,14 @@ class WorkerGroup:
                 message=sendable(r.last_words, longest),
                 log=str(r.log.folder) if self._config.logs.folder else "",
                 cannot_start=startup_error(r.exit_code or 0, r.last_words),
-                # Only the first failure's is passed on, and only as a whole.
+                # Only the first failure's file is passed on, and only if it is complete.
                 error_file=r.recorded if not n and len(r.recorded) <= LONGEST_MESSAGE else "",
             )
             for n, r in enumerate(sorted(failed, key=lambda r: r.ended_at))
         )
 
     async def hear_last_words(self) -> None:
-        """Find out why those failed that did, from their output and files, within a moment."""
+        """Read why workers failed from their output and error files, within a short time limit."""
         await asyncio.wait([asyncio.ensure_future(self._read_all())], timeout=LAST_WORDS_WAIT)
         failed = [r for r in self._running if r.exit_code not in (None, 0)]
 
@@ -205,24 +207,24 @@ class WorkerGroup:
                 running.last_words, running.recorded = found
 
     async def _read_all(self) -> None:
-        """Wait until the output of ended workers is read, for the sake of their last words."""
+        """Wait until the output of exited workers is read: its end goes into the report."""
         await asyncio.gather(*(r.log.finish() for r in self._running if r.exit_code is not None))
 
     def begin_stop(
         self, *, grace: float | None, number: signal.Signals = signal.SIGTERM
     ) -> asyncio.Task[None]:
-        """Begin to end them: the signal, and SIGKILL when the grace is over. To end a process with
-        much memory takes its time, in which a round can form.
+        """Start to stop the workers: the signal, then SIGKILL after the grace period. The exit of a
+        process with much memory takes time, in which the next round can form.
 
-        Without a ``grace`` those that have a handler for the signal get the time to save something
-        and others hardly any: they end at once, unless they ignore it.
+        Without a ``grace``, workers that have a handler for the signal get time to save something
+        and others hardly any: they exit at once, unless they ignore it.
         """
         if self._stopping is None:
             self._stopping = asyncio.create_task(self._stop(grace, number))
         return self._stopping
 
     async def stop(self, *, grace: float | None, number: signal.Signals = signal.SIGTERM) -> None:
-        """End them, or wait for the end that was begun."""
+        """Stop the workers, or wait for a stop that was started before."""
         stopping = self.begin_stop(grace=grace, number=number)
         if grace is not None and grace <= 0:
             self.kill()
@@ -240,7 +242,7 @@ class WorkerGroup:
         grace: float | None,
         number: signal.Signals,
     ) -> None:
-        """End one worker. One that ignores the signal is asked with SIGTERM."""
+        """Stop one worker. One that ignores the signal gets SIGTERM instead."""
         found = disposition(running.worker.pid, number)
         if grace is None:
             grace = self._config.save_grace if found is Disposition.CAUGHT else UNHEARD_GRACE
@@ -252,6 +254,6 @@ class WorkerGroup:
         await watcher
 
     def kill(self) -> None:
-        """End all at once, and whatever their process groups still hold."""
+        """Kill all workers at once, with all that is left in their process groups."""
         for running in self._running:
             running.worker.signal(signal.SIGKILL)

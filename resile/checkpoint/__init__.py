@@ -1,5 +1,5 @@
-"""Training state at rest: parts, manifests, storage, memory, and the process that writes.
+"""Checkpoints: training state on storage. Parts, manifest, commit, catalog, pruning, export.
 
-Nothing here imports torch: the agent keeps snapshots and the command line reads checkpoints without
-it. How live state becomes parts and comes back is the training library's.
+Nothing here imports torch: the command line reads checkpoints and the writer process writes them
+without it. The training library turns live state into parts and back.
 """

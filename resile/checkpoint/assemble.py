@@ -1,10 +1,10 @@
-"""Whole tensors out of a checkpoint's parts, without torch.
+"""Assemble whole tensors from a checkpoint's parts, without torch.
 
-A tensor that every node has alike lies whole in one replica part. A sharded one lies in slices in
-the rank parts and is put together row by row. What only one rank has (its random states) belongs to
-no whole and is left out.
+A replicated tensor is stored whole in one replica part. A sharded one is stored as slices in the
+rank parts and is assembled row by row. What belongs to a single rank (its random states) is left
+out.
 
-One tensor is put together at a time: the memory needed is that of the largest sharded one.
+One tensor is assembled at a time: the memory needed is that of the largest sharded one.
 """
 
 from __future__ import annotations
@@ -24,29 +24,29 @@ __all__ = ["Piece", "WholeTensor", "runs", "whole_tensors"]
 
 @dataclass(frozen=True)
 class Piece:
-    """A slice and the part that has it."""
+    """A slice and the part that contains it."""
 
     part: ReadablePart
     place: Placed
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Its own."""
+        """The shape of the slice."""
         return self.place.slice.shape
 
     @property
     def offsets(self) -> tuple[int, ...]:
-        """Where it begins in the whole."""
+        """The position of the slice in the whole tensor."""
         return self.place.slice.offsets or (0,) * len(self.shape)
 
     def read(self) -> memoryview:
-        """Its bytes."""
+        """The bytes of the slice."""
         return self.part.read(self.place.begin, self.place.end)
 
 
 @dataclass(frozen=True)
 class WholeTensor:
-    """A tensor and the pieces it consists of, which cover it exactly."""
+    """A tensor and its pieces, which cover it exactly."""
 
     name: str
     dtype: str
@@ -55,11 +55,11 @@ class WholeTensor:
 
     @property
     def size(self) -> int:
-        """Bytes."""
+        """Size in bytes."""
         return prod(self.shape) * ITEM_SIZES[self.dtype]
 
     def read(self) -> memoryview:
-        """All its bytes, in the order of safetensors and torch (the last dimension first)."""
+        """All bytes, in the order of safetensors and torch (row-major)."""
         if len(self.pieces) == 1:
             return self.pieces[0].read()
         whole = memoryview(bytearray(self.size))
@@ -75,8 +75,8 @@ class WholeTensor:
 def runs(
     shape: tuple[int, ...], offsets: tuple[int, ...], *, whole: tuple[int, ...]
 ) -> Iterator[tuple[int, int, int]]:
-    """The unbroken stretches of a slice: where each begins in the slice and in the whole, and how
-    many elements it has."""
+    """The contiguous runs of a slice: offset in the slice, offset in the whole tensor, and number
+    of elements."""
     if not prod(shape):
         return
     split = len(shape)
@@ -92,13 +92,13 @@ def runs(
 
 
 def whole_tensors(parts: Iterable[ReadablePart]) -> dict[str, WholeTensor]:
-    """All tensors of a checkpoint, by name; raises PartDamaged if one is not all there."""
+    """All tensors of a checkpoint, by name; raises PartDamaged if one is incomplete."""
     pieces: dict[str, dict[object, Piece]] = {}
     for part in parts:
         for name, place in part.layout.places.items():
             if part.header.kind is PartKind.REPLICA or place.slice.whole is not None:
                 piece = Piece(part, place)
-                # A slice that several ranks have alike counts once.
+                # A slice that several ranks have in common counts once.
                 pieces.setdefault(name, {}).setdefault((piece.offsets, piece.shape), piece)
     return {name: _put_together(name, list(pieces[name].values())) for name in sorted(pieces)}
 
@@ -111,7 +111,7 @@ def _put_together(name: str, pieces: list[Piece]) -> WholeTensor:
     dtype, shape = pieces[0].place.slice.dtype, _whole(pieces[0].place)
     for piece in pieces:
         if (piece.place.slice.dtype, _whole(piece.place)) != (dtype, shape):
-            raise PartDamaged(f"the slices of {name} are not of one tensor")
+            raise PartDamaged(f"the slices of {name} do not belong to one tensor")
     if sum(prod(piece.shape) for piece in pieces) != prod(shape):
         raise PartDamaged(f"the slices of {name} do not cover it: some are missing or overlap")
     return WholeTensor(name, dtype, shape, tuple(piece for piece in pieces if prod(piece.shape)))

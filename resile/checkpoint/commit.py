@@ -1,4 +1,4 @@
-"""How a checkpoint comes into being: every part, then what is known of it, then the manifest.
+"""The commit protocol: every part, then its entry, then the manifest.
 
     every writer                                 the writer that publishes
     ------------                                 -------------------------
@@ -7,18 +7,18 @@
                                                            4. step-000000120/manifest.json
 
 A ``.json`` (a :class:`~resile.checkpoint.manifest.PartEntry`) says that its part is complete and
-durable; the manifest says that all are. Writers need no network between them: storage is where they
-meet. Each file appears whole or not at all, so a kill between any two operations leaves either no
-checkpoint of this step or all of it.
+durable; the manifest says that all are. Writers need no network between them: they coordinate
+through storage. Each file appears complete or not at all, so a kill between any two operations
+leaves either no checkpoint of this step or all of it.
 
-The same step may be written more than once: a run that died while writing comes back and reaches
-the step again, with other bytes. So each try to write a checkpoint has a name, the *attempt*, which
-is in the name of every part: PART is ``rank-00003-of-00008.ATTEMPT``. Publishing looks for its own
-attempt's parts only, a writer left over from an older attempt cannot overwrite a newer one's parts,
-and a checkpoint that is there stays whole until the new manifest takes its place. All writers of
-one checkpoint must give the same attempt, and no other run may ever give it again: a round's number
-alone will not do, since the next run counts from one again. :func:`new_attempt` makes one, to be
-agreed over the round's store.
+The same step may be written more than once: a run that died while writing restarts and reaches the
+step again, with other bytes. So each try to write a checkpoint has a name, the *attempt*, which is
+in the name of every part: PART is ``rank-00003-of-00008.ATTEMPT``. Publishing considers only the
+parts of its own attempt, a writer left over from an older attempt cannot overwrite a newer one's
+parts, and an existing checkpoint stays complete until the new manifest replaces it. All writers of
+one checkpoint must use the same attempt, and no other run may ever use it: the round's number alone
+is not enough, since the next run counts from one again. :func:`new_attempt` creates one; workers
+agree on it over the round's store.
 """
 
 from __future__ import annotations
@@ -55,15 +55,15 @@ __all__ = ["new_attempt", "publish", "write_part"]
 log = logging.getLogger("resile.checkpoint")
 
 PIECE = 8 << 20
-"""Bytes hashed and written at a time: large for a disk, small enough to stay in a CPU's cache
-between the two."""
+"""Bytes hashed and written at a time: large enough for a disk, small enough to stay in a CPU's
+cache between the two."""
 
 SHOWN = 5
-"""Missing parts that an error names before it counts the rest."""
+"""Missing parts that an error names; the rest are counted."""
 
 
 def new_attempt(round: int = 0) -> str:
-    """A name that no other try to write a checkpoint has or will have."""
+    """Create a unique name for a try to write a checkpoint."""
     return f"r{round}-{secrets.token_hex(4)}"
 
 
@@ -75,18 +75,18 @@ def write_part(
     patience: Patience | None = None,
     tell: Callable[[str], None] = log.warning,
 ) -> PartEntry:
-    """Write one part and then the entry that says it is complete; both are durable on return.
+    """Write one part and then the entry that marks it as complete; both are durable on return.
 
     ``part`` may be followed by other bytes (a slot is larger than its part): its header says where
     it ends, and which group's folder it goes to. Raises :class:`StorageTrouble` when storage did
-    not come back within the patience, and at once if it is full or not ours to write.
+    not recover before the timeout, and at once if it is full or access is denied.
     """
     patience = patience or Patience()
     _check_attempt(attempt)
     header, layout = read_header(part, source="the snapshot in memory")
     if len(part) < layout.size:
         raise PartDamaged(
-            f"the snapshot in memory of {header.name} is cut off: "
+            f"the snapshot in memory of {header.name} is truncated: "
             f"{len(part)} bytes of {layout.size}"
         )
     name = f"{header.name}.{attempt}"
@@ -117,7 +117,7 @@ def _write_hashed(storage: Storage, path: str, part: memoryview) -> str:
 
 
 def _pieces(part: memoryview, checksum: xxhash.xxh3_128) -> Generator[memoryview, None, None]:
-    # Views are released even when an error keeps the frames that hold them: otherwise whoever owns
+    # Views are released even when an error keeps the frames that hold them: otherwise the owner of
     # the memory could not unmap it.
     for begin in range(0, len(part), PIECE):
         with part[begin : begin + PIECE] as piece:
@@ -140,12 +140,12 @@ def publish(
     tell: Callable[[str], None] = log.warning,
     now: Callable[[], float] = time.time,
 ) -> Manifest:
-    """Wait until all parts of this attempt are there, then make the checkpoint exist.
+    """Wait until all parts of this attempt are written, then write the manifest.
 
-    ``world``: of how many rank parts it consists; ``replicas``: of how many replica parts;
-    ``group``: whose they are. One writer calls this, after its own parts. ``claim``: the round's,
-    which is made if it was not yet. Raises :class:`PartsMissing` when the patience is over,
-    :class:`Superseded` if another round of the group went on from an earlier step.
+    ``world``: the number of rank parts; ``replicas``: the number of replica parts; ``group``: the
+    group they belong to. One writer calls this, after its own parts. ``claim``: the round's claim,
+    which is written unless it already was. Raises :class:`PartsMissing` on timeout,
+    :class:`Superseded` if another round of the group continued from an earlier step.
     """
     patience = patience or Patience()
     _check_attempt(attempt)
@@ -159,7 +159,7 @@ def publish(
 
     if claim is not None:
         fence = insist(lambda: make_claim(storage, claim, tell=tell), patience, tell=tell)
-    insist(look, patience, tell=tell)  # waiting for parts would be in vain
+    insist(look, patience, tell=tell)  # before waiting for parts in vain
     wanted = [f"{part_name(PartKind.RANK, k, world)}.{attempt}" for k in range(world)]
     wanted += [f"{part_name(PartKind.REPLICA, k, replicas)}.{attempt}" for k in range(replicas)]
     folder = step_folder(step, group)
@@ -178,7 +178,7 @@ def publish(
     path = f"{folder}/{MANIFEST}"
     insist(lambda: storage.write(path, [text], just_before=look), patience, tell=tell)
     with suppress(StorageTrouble):
-        look()  # a claim made meanwhile: whoever restores passes this checkpoint over
+        look()  # a claim made meanwhile: restores will skip this checkpoint
     return manifest
 
 
@@ -190,7 +190,7 @@ def _gather(
     patience: Patience,
     tell: Callable[[str], None],
 ) -> dict[str, PartEntry]:
-    """The entries of all parts, as soon as the last one is there."""
+    """Wait for the entries of all parts, and return them by name."""
     entries: dict[str, PartEntry] = {}
     trouble: StorageTrouble | None = None
     for _ in patience.tries():
@@ -215,7 +215,7 @@ def _gather(
 
 
 def _complete(storage: Storage, folder: str, names: list[str]) -> dict[str, int]:
-    """Those of the parts that have both their files, with the part's size."""
+    """The parts of which both files exist, with the part's size."""
     if not names:
         return {}
     try:
@@ -230,7 +230,7 @@ def _complete(storage: Storage, folder: str, names: list[str]) -> dict[str, int]
 
 
 def _read_entry(storage: Storage, path: str) -> PartEntry | None:
-    """One entry, or none if it vanished or is not whole: then it may still be written again."""
+    """Read an entry; None if it vanished or is incomplete: it may still be rewritten."""
     try:
         return decode_json(read_whole(storage, path), PartEntry)
     except (NotThere, NotAFile, PartDamaged, DecodeError):
@@ -244,7 +244,7 @@ def _what_is_missing(storage: Storage, folder: str, wanted: list[str], there: se
     return (
         f"the checkpoint in {storage.address}/{folder} is not complete: {len(missing)} of "
         f"{len(wanted)} parts were not written in time: {shown}{more}. "
-        "Do all nodes see the same folder, and did their writers report trouble?"
+        "Do all nodes see the same folder, and did their writers report errors?"
     )
 
 

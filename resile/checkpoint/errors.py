@@ -1,18 +1,18 @@
-"""What can go wrong with training state at rest.
+"""Errors of checkpoints and snapshots.
 
 CheckpointError
-├── PartDamaged          bytes are not what was written: wrong size, checksum or header
-├── PartsMissing         parts that other nodes should have written did not come
-├── NoCheckpoint         there is none that could be used
-├── BadAddress           storage cannot be opened as the user named it
-├── StorageTrouble       storage failed or went away; it may be back in a moment
-│   ├── StorageRefused   full, not allowed, read-only: trying again does not help by itself
+├── PartDamaged          bytes differ from what was written: wrong size, checksum or header
+├── PartsMissing         other nodes did not write all parts in time
+├── NoCheckpoint         there is no usable checkpoint
+├── BadAddress           the storage address given by the user cannot be opened
+├── StorageTrouble       storage failed or is unavailable; a retry may succeed
+│   ├── StorageRefused   full, not allowed, read-only: a retry alone does not help
 │   ├── NotThere         no such file or folder
-│   └── NotAFile         something else lies where a file should
-├── Superseded           a round that is over may not publish what it trained since
+│   └── NotAFile         the path is not a regular file
+├── Superseded           a superseded round may not publish what it trained afterwards
 ├── FolderTaken          the folder holds another job's checkpoints
 ├── NoRoom               a snapshot does not fit into memory
-└── NotTrusted           reading it would run code that it brings along (pickle)
+└── NotTrusted           reading it would run code that it contains (pickle)
 """
 
 from __future__ import annotations
@@ -35,31 +35,31 @@ __all__ = [
 
 
 class CheckpointError(Exception):
-    """Base of all; the text can be shown to a user as it is."""
+    """Base class; the text can be shown to a user unchanged."""
 
 
 class PartDamaged(CheckpointError):
-    """Bytes are not what was written: wrong size, checksum or header. Names the part."""
+    """Bytes differ from what was written: wrong size, checksum or header. Names the part."""
 
 
 class PartsMissing(CheckpointError):
-    """Not all parts of a checkpoint were written in time. Names those that are not there."""
+    """Not all parts of a checkpoint were written in time. Names the missing ones."""
 
 
 class NoCheckpoint(CheckpointError):
-    """There is no checkpoint, or none that is whole."""
+    """There is no checkpoint, or none that is complete and undamaged."""
 
 
 class BadAddress(CheckpointError):
-    """Storage cannot be opened as the user named it: unknown kind, or its library is missing."""
+    """The storage address cannot be opened: unknown scheme, or its library is missing."""
 
 
 class StorageTrouble(CheckpointError):
-    """Storage failed or went away. Names the file and what the system said."""
+    """Storage failed or is unavailable. Names the file and the system's error."""
 
 
 class StorageRefused(StorageTrouble):
-    """Storage is full, read-only or not ours to use: trying again does not help by itself."""
+    """Storage is full, read-only or access is denied: a retry alone does not help."""
 
 
 class NotThere(StorageTrouble):
@@ -67,15 +67,15 @@ class NotThere(StorageTrouble):
 
 
 class NotAFile(StorageTrouble):
-    """A folder, FIFO, socket or device lies where a regular file should."""
+    """The path is a folder, FIFO, socket or device instead of a regular file."""
 
 
 class Superseded(CheckpointError):
-    """Another round went on from an earlier step. Says which, and from which step."""
+    """A later round continued from an earlier step. Names the round and the step."""
 
 
 class FolderTaken(CheckpointError):
-    """The folder holds another job's checkpoints. Names the job, and what takes the folder over."""
+    """The folder holds another job's checkpoints. Names the job and how to take the folder over."""
 
 
 class NoRoom(CheckpointError):
@@ -83,4 +83,4 @@ class NoRoom(CheckpointError):
 
 
 class NotTrusted(CheckpointError):
-    """Reading this would run code it brings along; the user has to say that it is trusted."""
+    """Reading this would run code that it contains; the user has to declare it trusted."""

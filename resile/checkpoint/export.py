@@ -1,7 +1,7 @@
-"""A checkpoint's tensors as one plain safetensors file that any program reads.
+"""Export a checkpoint's tensors as one plain safetensors file that any program can read.
 
-Tensors are written one after the other, so that a checkpoint larger than memory can be exported.
-What is not a tensor has no place in such a file.
+Tensors are written one at a time, so that a checkpoint larger than memory can be exported. Values
+that are not tensors are left out.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ PIECE = 8 << 20
 
 @contextmanager
 def open_parts(shelf: Shelf, checkpoint: Checkpoint) -> Iterator[list[StoredPart]]:
-    """All parts of a checkpoint, opened for reading."""
+    """Open all parts of a checkpoint for reading."""
     with ExitStack() as stack:
         yield [
             stack.enter_context(StoredPart(shelf.storage, checkpoint, entry))
@@ -32,7 +32,7 @@ def open_parts(shelf: Shelf, checkpoint: Checkpoint) -> Iterator[list[StoredPart
 
 
 def only_below(tensors: dict[str, WholeTensor], name: str) -> dict[str, WholeTensor]:
-    """Those of one entry of the state (``model``), under their names in it."""
+    """The tensors of one entry of the state (``model``), under their names within it."""
     found = {
         full.removeprefix(f"{name}."): tensor
         for full, tensor in tensors.items()
@@ -54,8 +54,8 @@ def write_safetensors(
     path: str,
     progress: Callable[[int], None] = lambda _: None,
 ) -> None:
-    """Write them as one file; it appears when it is complete."""
-    # "format" is what Hugging Face's loaders look for before they take a file.
+    """Write tensors as one file, which appears when it is complete."""
+    # Hugging Face's loaders require "format".
     header, entries = encode_header(tensors, metadata={"format": "pt", "step": str(step)})
     storage.write(path, _chunks(header, [tensors[name] for name in entries], progress))
 

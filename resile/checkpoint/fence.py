@@ -1,24 +1,24 @@
-"""Which rounds train in a checkpoint folder, and from which step each of them went on.
+"""Storage fencing: the rounds that train in a checkpoint folder, and the step each started from.
 
-A node that is cut off from its master may train on in a round that is over, while the rest of the
-job trains in the next one. Storage is where the two meet, so it fences as well: each round leaves a
-*claim* in the folder, a small file of its own that says which step it began with:
+A node that is cut off from its master may keep training in a round that is over, while the rest of
+the job trains in the next one. Both reach the same storage, so it is fenced as well: each round
+writes a *claim* to the folder, a small file of its own with the step it started from:
 
     DIR/fence/r1-9b2e7c10.json      round 1, from step 0
               r2-1f0c9a3e.json      round 2, from step 100
 
-From then on older rounds are *superseded*: what they saved up to step 100 is what round 2 went on
-from and may still be published, for instance by a writer that needs minutes. What they save after
-it belongs to a training that nobody goes on with: publishing it is refused, and where it was
-published all the same (the last look at the fence and the publication are two operations) restoring
-passes it over and pruning removes it.
+From then on older rounds are *superseded*: what they saved up to step 100 is what round 2 continued
+from and may still be published, for instance by a writer that takes minutes. What they save after
+it is not continued by any round: publishing it is refused, and if it was published nevertheless
+(the last check of the fence and the publication are two operations) restoring skips it and pruning
+removes it.
 
 Each group of a job has a fence of its own, in its own folder (:mod:`resile.checkpoint.names`): its
-rounds are counted by themselves, so that round 5 of one says nothing about round 3 of another.
+rounds are counted separately, so round 5 of one group has nothing to do with round 3 of another.
 
-Nothing here is ever overwritten by another round, so claims need no lock and no compare-and-swap.
-Claims of one run are in the order of their rounds. Between runs (a job that was started anew counts
-its rounds from one) the time decides, which each claim puts after all that it finds.
+No round overwrites another round's claim, so claims need no lock and no compare-and-swap. Claims of
+one run are ordered by their rounds. Between runs (a restarted job counts its rounds from one) they
+are ordered by time, and each new claim gets a time after all existing ones.
 """
 
 from __future__ import annotations
@@ -44,44 +44,44 @@ __all__ = ["Claim", "Fence", "check", "claim", "read_fence"]
 log = logging.getLogger("resile.checkpoint")
 
 MOST_CLAIMS = 64
-"""Older ones are removed: a writer that is so many rounds late does not exist."""
+"""Older claims are removed: no writer is that many rounds late."""
 
 _AFTER = 0.001
-"""Seconds between the times of two claims, at least."""
+"""Minimum seconds between the times of two claims."""
 
 _FURTHER_TRY = re.compile(r"(r\d+-[0-9a-f]+)-\d+")
 
 
 class Claim(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One round's word that it trains in the folder."""
+    """A round's record that it trains in the folder."""
 
     attempt: str
-    """The name under which the round writes its checkpoints."""
+    """The attempt name under which the round writes its checkpoints."""
 
     run: str
-    """The same for all rounds that are counted together, and for no others."""
+    """The run that the round number counts in; unique to that run."""
 
     round: Annotated[int, Meta(ge=0, le=2**63 - 1)]
     step: Annotated[int, Meta(ge=0, le=2**63 - 1)]
-    """What it went on from."""
+    """The step it continued from."""
 
     job: str = ""
     time: Annotated[float, Meta(ge=0, le=253_402_300_799)]
     group: str = MAIN_GROUP
-    """Whose rounds these are; a claim of another group's counts for nothing."""
+    """The group that the round belongs to; claims of other groups are ignored."""
 
     def follows(self, other: Claim) -> bool:
-        """Whether this one supersedes the other."""
+        """Whether this claim supersedes the other."""
         if self.run == other.run and self.round != other.round:
             return self.round > other.round
         return self.time > other.time
 
     @property
     def sentence(self) -> str:
-        """For people."""
+        """The claim as text for messages."""
         job = f" of job '{self.job}'" if self.job else ""
         group = f" of {told_group(self.group)}" if self.group else ""
-        return f"round {self.round}{group}{job} went on from step {self.step}"
+        return f"round {self.round}{group}{job} continued from step {self.step}"
 
 
 @dataclass(frozen=True)
@@ -92,19 +92,19 @@ class Fence:
 
     @property
     def latest(self) -> Claim | None:
-        """The round that trains here, as far as anybody knows."""
+        """The claim that no other one supersedes: the round that trains here now."""
         return next(
             (one for one in self.claims if not any(other.follows(one) for other in self.claims)),
             None,
         )
 
     def superseded(self, attempt: str, step: int) -> str:
-        """Why a step of this attempt is not one to go on from; empty if it is."""
+        """The reason why a step of this attempt must not be used; empty if it may be."""
         own = self.claim_of(attempt)
         return "" if own is None else self._passed_over(own, step)
 
     def superseded_round(self, run: str, round_: int, step: int) -> str:
-        """The same for a snapshot in memory, which knows only its round."""
+        """The same for a snapshot in memory, which is labelled only with its round."""
         own = [one for one in self.claims if (one.run, one.round) == (run, round_)]
         return next((why for one in own if (why := self._passed_over(one, step))), "")
 
@@ -115,7 +115,7 @@ class Fence:
         return f"round {own.round} was superseded: {min(later, key=lambda c: c.step).sentence}"
 
     def claim_of(self, attempt: str) -> Claim | None:
-        """The claim of the round that an attempt belongs to, if it has made one."""
+        """The claim of the round that an attempt belongs to, if there is one."""
         names = {attempt, _FURTHER_TRY.sub(r"\1", attempt)}
         return next((one for one in self.claims if one.attempt in names), None)
 
@@ -127,9 +127,9 @@ def read_fence(
     known: Fence | None = None,
     tell: Callable[[str], None] = log.warning,
 ) -> Fence:
-    """All claims of a group's; ``tell`` hears of those that cannot be read, which count as none.
+    """Read all claims of a group; unreadable ones are reported to ``tell`` and ignored.
 
-    ``known``: read before. A claim does not change, so it is not read again.
+    ``known``: claims read earlier. Claims never change, so they are not read again.
     """
     folder = fence_folder(group)
     try:
@@ -144,7 +144,7 @@ def read_fence(
                 again = read_before.get(item.name)
                 claims.append(again or _read(storage, f"{folder}/{item.name}", group))
             except (NotThere, NotAFile, PartDamaged, DecodeError) as error:
-                tell(f"{storage.address}/{folder}/{item.name} is passed over: {error}")
+                tell(f"{storage.address}/{folder}/{item.name} is ignored: {error}")
     return Fence(tuple(claims))
 
 
@@ -155,8 +155,8 @@ def claim(
     tell: Callable[[str], None] = log.warning,
     now: Callable[[], float] = time.time,
 ) -> Fence:
-    """Say that this round trains here; returns the fence with that. Said once, it stays as it is:
-    a claim that is there already is not changed."""
+    """Write this round's claim; returns the fence including it. An existing claim is not
+    changed."""
     if not is_attempt(mine.attempt):
         raise ValueError(f"an attempt's name is letters, digits, '-' and '_', not {mine.attempt!r}")
     fence = read_fence(storage, mine.group, tell=tell)

@@ -1,15 +1,15 @@
-"""Checkpoints in a folder of this machine, or of a network file system that is mounted.
+"""Storage in a folder of this machine, or of a mounted network file system.
 
-A file is written under a name of its own in the same folder, synced, renamed over the final name,
-and the folder is synced: after a power cut it is there whole or not at all. A writer that is killed
-leaves its temporary file; pruning removes such remains. Large pieces go past the page cache.
+A file is written under a temporary name in the same folder, synced, renamed to the final name, and
+the folder is synced: after a power failure the file is complete or absent. A killed writer leaves
+its temporary file; pruning removes such remains. Large writes bypass the page cache.
 
 Files are read by mapping them, so that restoring copies each byte once, from the page cache into
 the tensor. A network file system that fails under a mapping ends the process with SIGBUS;
-``read_into`` does not map and reports an error instead.
+``read_into`` does not map and raises an error instead.
 """
 
-# Every operation is a call of os by its name, so that tests can make each one of them fail.
+# Every operation calls a function of os by name, so that tests can make each of them fail.
 # ruff: noqa: PTH102, PTH104, PTH106, PTH108
 from __future__ import annotations
 
@@ -36,23 +36,25 @@ _REFUSALS = frozenset(
         *(errno.ENOTDIR, errno.EISDIR, errno.ENAMETOOLONG, errno.ELOOP),
     }
 )
-"""What the same try would meet again; everything else (EIO, ESTALE, ETIMEDOUT…) may pass."""
+"""Errors that a retry would meet again; all others (EIO, ESTALE, ETIMEDOUT…) may be transient."""
 
 _CANNOT_SYNC_FOLDERS = frozenset({errno.EINVAL, errno.ENOTSUP, errno.EBADF})
-"""Some network and FUSE file systems say this of folders; their renames are durable or never."""
+"""Some network and FUSE file systems cannot sync folders; syncing would not change the durability
+of their renames."""
 
 
 _DIRECT = getattr(os, "O_DIRECT", 0)
 _LARGE = 1 << 20
 _BLOCK = 4096
-"""What disks want writes that go past the page cache to be multiples of, at most."""
+"""Bytes. Writes that bypass the page cache must be multiples of the disk's block size, which is at
+most this."""
 
 
 class LocalStorage:
     """A folder as a :class:`~resile.checkpoint.storage.Storage`."""
 
     def __init__(self, root: Path) -> None:
-        """The folder need not exist yet."""
+        """``root`` need not exist yet."""
         self.root = root.absolute()
         self.address = str(self.root)
 
@@ -63,7 +65,7 @@ class LocalStorage:
         *,
         just_before: Callable[[], None] = lambda: None,
     ) -> None:
-        """Write a file whole and durable, or leave what was there."""
+        """Write a file atomically and durably, or leave the old one."""
         target = self.root / path
         with _named(target, "write"):
             _make_folders(target.parent)
@@ -83,12 +85,12 @@ class LocalStorage:
         return _LocalFile(self.root / path)
 
     def list(self, folder: str = "") -> list[Item]:
-        """What is in a folder."""
+        """List a folder."""
         where = self.root / folder
         items = []
         with _named(where, "list"), os.scandir(where) as entries:
             for entry in entries:
-                # Another writer renames and prunes while this looks.
+                # Other writers rename and prune at the same time.
                 with suppress(FileNotFoundError), _without_loops():
                     items.append(_item(entry))
         return sorted(items, key=lambda item: item.name)
@@ -110,7 +112,7 @@ class LocalStorage:
 
 
 class _LocalFile:
-    """One file, mapped when it is first read without a buffer to read into."""
+    """An open file, mapped on the first ``read``."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -147,14 +149,14 @@ class _LocalFile:
         return self
 
     def __exit__(self, *error: object) -> None:
-        # Views that were given out keep the mapping; it goes when the last of them does.
+        # Views keep the mapping alive; it is released with the last of them.
         self._mapped = None
         os.close(self._fd)
 
 
 @contextmanager
 def _without_loops() -> Iterator[None]:
-    """A symbolic link that leads to itself is no file, and no reason not to list the others."""
+    """Skip a symbolic link that points to itself, so that the other files are still listed."""
     try:
         yield
     except OSError as error:
@@ -173,7 +175,7 @@ def _write_and_sync(path: Path, chunks: Iterable[memoryview]) -> None:
     fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
     try:
         for chunk in chunks:
-            # Only whole blocks can go past the page cache; what ends a file goes through it.
+            # Only whole blocks can bypass the page cache; the end of a file goes through it.
             _bypass_cache(fd, len(chunk) >= _LARGE and len(chunk) % _BLOCK == 0)
             done = 0
             while done < len(chunk):
@@ -185,8 +187,8 @@ def _write_and_sync(path: Path, chunks: Iterable[memoryview]) -> None:
 
 
 def _bypass_cache(fd: int, wanted: bool) -> None:
-    """Have large writes go from memory to the disk: copying them into the page cache first would
-    take memory bandwidth from training. Not every file system can; then they are copied."""
+    """Switch direct I/O on or off: copying large writes into the page cache first would take memory
+    bandwidth from training. On file systems without it they are copied."""
     flags = fcntl.fcntl(fd, fcntl.F_GETFL)
     if wanted != bool(flags & _DIRECT):
         with suppress(OSError):
@@ -199,12 +201,12 @@ def _write_some(fd: int, data: memoryview) -> int:
     except OSError as error:
         if error.errno != errno.EINVAL:
             raise
-    _bypass_cache(fd, wanted=False)  # memory that is not aligned as this disk wants it
+    _bypass_cache(fd, wanted=False)  # the memory is not aligned as this disk requires
     return os.write(fd, data)
 
 
 def _make_folders(folder: Path) -> None:
-    """Make a folder and those above it, each durable in the one above."""
+    """Create a folder and its parents, and sync each parent."""
     if folder.is_dir():
         return
     _make_folders(folder.parent)
@@ -226,7 +228,7 @@ def _sync_folder(folder: Path) -> None:
 
 @contextmanager
 def _named(path: Path, doing: str) -> Iterator[None]:
-    """Turn what the system says into an error that a person understands."""
+    """Turn an OSError into a StorageTrouble that names the file and the operation."""
     try:
         yield
     except FileNotFoundError as error:

@@ -1,10 +1,10 @@
 """Memory files in a process's address space, in large pages where the kernel has them.
 
 Entering a small page into a page table costs about as much as copying its bytes, and a process
-that restores a snapshot maps it for the first time. So mappings begin where a large page may, and
-:func:`gather` asks the kernel to put a file's small pages together into large ones: then mapping
-costs next to nothing. That is a wish. Where it cannot be (kernels before 6.1, memory in fragments)
-everything works as before, and :meth:`Mapping.populate` enters small pages ahead of use.
+that restores a snapshot maps it for the first time. So mappings are aligned to large pages, and
+:func:`gather` asks the kernel to collapse a file's small pages into large ones: then mapping costs
+next to nothing. This is optional. Where it is not possible (kernels before 6.1, fragmented memory)
+everything else works the same, and :meth:`Mapping.populate` enters small pages ahead of use.
 """
 
 from __future__ import annotations
@@ -21,20 +21,21 @@ from resile.checkpoint.memory import same_memory
 __all__ = ["Mapping", "gather", "map_memory"]
 
 LARGE = 2 << 20
-"""Bytes of a large page on the processors that matter here; a start that suits a larger or
-smaller one is not needed for anything to work."""
+"""Bytes of a large page on x86-64 and most ARM64 kernels. With another size everything still works,
+only without large pages."""
 
 _POPULATED_AT_ONCE = 8 << 20
-"""The kernel holds the process's memory map meanwhile; to start a thread needs it, too."""
+"""Bytes per call: the kernel locks the process's memory map meanwhile, and starting a thread needs
+it, too."""
 
 _GATHERED_AT_ONCE = 16 << 20
 _UNMAPPED_AT_ONCE = 8 << 20
 
 _POPULATE_WRITE = 23
-"""Linux 5.14 and later; older ones refuse it, and the first copy pays for its pages."""
+"""Linux 5.14 and later; older kernels refuse it, and the first copy is slower."""
 
 _COLLAPSE = 25
-"""Linux 6.1 and later. Whoever has the pages mapped goes on using them meanwhile."""
+"""Linux 6.1 and later. Processes that have the pages mapped keep using them meanwhile."""
 
 _NOWHERE = ctypes.c_void_p(-1).value
 _RESERVED = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS
@@ -42,13 +43,13 @@ _FIXED = 0x10
 
 
 class Mapping:
-    """A memory file, mapped. Its views keep it alive; it goes when the last of them does."""
+    """A mapped memory file. Its views keep it alive; it is unmapped with the last of them."""
 
     def __init__(self, descriptor: int, *, writable: bool) -> None:
-        """All of the file, as it is large now.
+        """Map all of the file at its current size.
 
-        The kernel keeps what a mapping was made from, and with it any lock: so it gets a descriptor
-        of its own, and whoever closes the locked one has let go.
+        The kernel keeps the open file of a mapping, and with it any lock: so the mapping gets an
+        open file of its own, and closing the locked descriptor releases the lock.
         """
         own = same_memory(descriptor)
         try:
@@ -60,13 +61,13 @@ class Mapping:
         """All bytes of the file."""
 
     def populate(self) -> bool:
-        """Enter the pages of a writable mapping into the page table, content untouched; whether
-        the kernel could. Other threads run meanwhile."""
+        """Enter the pages of a writable mapping into the page table, without changing them; returns
+        whether the kernel supports it. Other threads run meanwhile."""
         return self._advise(_POPULATE_WRITE, at_once=_POPULATED_AT_ONCE)
 
     def collapse(self) -> bool:
-        """Have the file's pages put together into large ones; whether the kernel could, at least
-        in part."""
+        """Collapse the file's pages into large ones; returns whether the kernel could, at least in
+        part."""
         return self._advise(_COLLAPSE, at_once=_GATHERED_AT_ONCE)
 
     def _advise(self, advice: int, *, at_once: int) -> bool:
@@ -85,13 +86,13 @@ def map_memory(descriptor: int, *, writable: bool) -> memoryview:
 
 
 def gather(descriptor: int) -> bool:
-    """Ask for large pages in a memory file; whether the kernel could give any. Takes as long as
-    copying it, and longer."""
+    """Ask for large pages in a memory file; returns whether the kernel provided any. Takes at least
+    as long as copying the file."""
     return Mapping(descriptor, writable=True).collapse()
 
 
 def _map_aligned(descriptor: int, size: int, *, writable: bool) -> tuple[int, memoryview]:
-    """Reserve more than is needed, and map the file at the first place in it that suits."""
+    """Reserve more than is needed, and map the file at the first aligned address in it."""
     reserved = size + LARGE
     base = _mapped(None, reserved, 0, _RESERVED, -1)
     start = base + -base % LARGE
@@ -108,7 +109,7 @@ def _map_aligned(descriptor: int, size: int, *, writable: bool) -> tuple[int, me
 
 @functools.lru_cache(maxsize=64)
 def _pages(size: int) -> type[ctypes.Array[ctypes.c_char]]:
-    """Bytes at an address; a class of our own, since only such can be told to unmap in the end."""
+    """The array type for a mapping; a class of our own, since only such accepts a finalizer."""
 
     class Pages(ctypes.Array[ctypes.c_char]):
         _type_ = ctypes.c_char
@@ -121,12 +122,12 @@ def _mapped(start: int | None, size: int, protection: int, flags: int, descripto
     found = _LIBC.mmap(start, size, protection, flags, descriptor, 0)
     if found in (None, _NOWHERE):
         number = ctypes.get_errno()
-        raise OSError(number, f"memory cannot be mapped: {os.strerror(number)}")
+        raise OSError(number, f"cannot map memory: {os.strerror(number)}")
     return int(found)
 
 
 def _unmap(start: int, size: int) -> None:
-    """In pieces: meanwhile no other thread can map anything, and small pages take their time."""
+    """Unmap in pieces: each call blocks other threads' mappings, and small pages take long."""
     for begin in range(0, size, _UNMAPPED_AT_ONCE):
         _LIBC.munmap(start + begin, min(_UNMAPPED_AT_ONCE, size - begin))
 
@@ -142,5 +143,5 @@ def _load_library() -> ctypes.CDLL:
 
 
 _LIBC = _load_library()
-"""Loaded when this is imported, which is before a worker is in a hurry: to look three names up in a
-process with torch in it takes milliseconds."""
+"""Loaded on import, before a worker starts to restore: looking up three names in a process with
+torch takes milliseconds."""

@@ -1,11 +1,11 @@
-"""Memory that outlives the process that filled it: memfds. How they are mapped: ``mapping``.
+"""Memory that outlives the process that filled it: memfds.
 
-A memfd is a file without a name. It lives as long as somebody holds a descriptor of it or has it
-mapped, so nothing can be left behind, however a job ends. It can grow where it is: what lies in it
-stays, and old mappings stay valid.
+A memfd is a file without a name. It lives as long as some process has it open or mapped, so nothing
+is left behind, however a job ends. It can grow in place: its content stays, and old mappings stay
+valid.
 
-Pages are allocated when the file is made: a first write to memory that is not there yet costs
-several times the copy.
+Pages are allocated in advance: the first write to a page that is not allocated costs several times
+the copy.
 """
 
 from __future__ import annotations
@@ -27,21 +27,21 @@ __all__ = [
 
 PAGE = mmap.PAGESIZE
 MEMORY_NAME = "resile-snapshot"
-"""What /proc/PID/fd shows of it."""
+"""The name shown in /proc/PID/fd."""
 
 
 def create() -> int:
-    """A descriptor of empty memory; raises :class:`NoRoom` where there is no such thing."""
+    """Create an empty memory file; raises :class:`NoRoom` on systems without memfds."""
     if not hasattr(os, "memfd_create"):
         raise NoRoom("snapshots in memory need Linux; this system has no memory files")
     try:
         return os.memfd_create(MEMORY_NAME, os.MFD_CLOEXEC)
     except OSError as error:
-        raise NoRoom(f"a snapshot's memory cannot be made: {error.strerror}") from None
+        raise NoRoom(f"cannot create memory for a snapshot: {error.strerror}") from None
 
 
 def grow(descriptor: int, size: int) -> None:
-    """Give it at least ``size`` bytes, all of them allocated now; raises :class:`NoRoom`."""
+    """Grow a memory file to at least ``size`` bytes, all allocated; raises :class:`NoRoom`."""
     before = os.fstat(descriptor).st_size
     if size <= before:
         return
@@ -55,12 +55,12 @@ def grow(descriptor: int, size: int) -> None:
 
 
 def extend(descriptor: int, size: int) -> None:
-    """Make it at least ``size`` bytes long. Pages come with the first write to them, which saves
-    clearing them for who writes all of them anyway, and does not map them."""
+    """Grow a memory file to at least ``size`` bytes without allocating them. Pages are allocated by
+    the first write, which saves clearing pages that are overwritten anyway."""
     if size > os.fstat(descriptor).st_size:
         os.truncate(descriptor, size)
 
 
 def same_memory(descriptor: int) -> int:
-    """A second, independent descriptor of the same memory: locks on it are its own."""
+    """Open a second, independent descriptor of the same memory: its locks are its own."""
     return os.open(f"/proc/self/fd/{descriptor}", os.O_RDWR | os.O_CLOEXEC)

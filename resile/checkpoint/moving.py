@@ -1,8 +1,8 @@
-"""A slot's bytes over a connection: straight from memory to the socket, and back.
+"""Zero-copy transfer of a slot over a connection, with sendfile and splice.
 
-Neither side takes them into its own address space. The sender's kernel sends the slot's own pages,
-so they must not change until the other side has them; the receiver's moves what came into a pipe,
-which copies nothing, and from there into the slot.
+Neither side maps the bytes. The sender's kernel sends the slot's own pages, so they must not change
+until the other side has them; the receiver's kernel moves the data into a pipe, without a copy, and
+from there into the slot.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from resile.checkpoint.slots import BEGIN
 __all__ = ["IDLE_LIMIT", "pull", "push"]
 
 IDLE_LIMIT = 30.0
-"""Seconds in which at least one byte has to move: a peer that is gone says nothing at all."""
+"""Seconds without a single byte before a timeout: a dead peer sends nothing at all."""
 
 _AT_ONCE = 1 << 20
 
 Told = Callable[[], bool]
-"""Asked after every piece; True to stop there."""
+"""Called after every piece; True to stop there."""
 
 
 def _never() -> bool:
@@ -39,7 +39,7 @@ def push(
     begin: int = 0,
     stop: Told = _never,
 ) -> int:
-    """Send a part from ``begin`` on; how far it came. Raises OSError when the other side is
+    """Send a part from ``begin`` on; returns the end offset. Raises OSError when the other side is
     gone."""
     connection.settimeout(IDLE_LIMIT)
     sent = begin
@@ -49,7 +49,7 @@ def push(
             count = connection.sendfile(file, offset=BEGIN + sent, count=wanted)
             sent += count
             if count != wanted:
-                raise ConnectionError(f"only {sent} of {length} bytes could be sent")
+                raise ConnectionError(f"only {sent} of {length} bytes were sent")
     return sent
 
 
@@ -62,10 +62,10 @@ def pull(
     came: Callable[[int], None] = lambda _: None,
     stop: Told = _never,
 ) -> int:
-    """Receive a part from ``begin`` on into a slot that is ours alone; how far it came. Raises
-    OSError when less comes.
+    """Receive a part from ``begin`` on into an exclusively locked slot; returns the end offset.
+    Raises OSError if the connection ends early.
 
-    ``came`` is told, after every piece, how many bytes are there.
+    ``came`` is called after every piece with the number of bytes received.
     """
     connection.settimeout(IDLE_LIMIT)
     come = begin
@@ -82,7 +82,7 @@ def pull(
 
 @contextlib.contextmanager
 def _pipe() -> Iterator[tuple[int, int]]:
-    """One with room for many pages, where the system's limit for its user allows that."""
+    """A pipe with a large buffer, if the system's limit for the user allows it."""
     out, into = os.pipe()
     try:
         with contextlib.suppress(PermissionError):
@@ -94,7 +94,7 @@ def _pipe() -> Iterator[tuple[int, int]]:
 
 
 def _take_in(connection: socket.socket, into: int, count: int) -> int:
-    """Move what came into the empty pipe; 0 at the end of the connection."""
+    """Move received data into the empty pipe; returns 0 at the end of the connection."""
     while True:
         try:
             return os.splice(connection.fileno(), into, min(count, _AT_ONCE))

@@ -1,23 +1,23 @@
-"""The names of a checkpoint's files, and which files may be taken for ours.
+"""The names of a checkpoint's files, and how Resile's own files are recognised.
 
     DIR/step-000000120/manifest.json
                        rank-00003-of-00008.r2-1f0c9a3e.safetensors     a part of attempt r2-1f0c9a3e
                        rank-00003-of-00008.r2-1f0c9a3e.json            its entry: it is complete
                        .rank-00003-of-….safetensors.8d2e41f0.tmp       being written, or left behind
 
-Whatever has another name is the user's own and is never touched.
+A file with any other name belongs to the user and is never touched.
 
-That is the main group's. Every other group of a job has a folder of its own beside the steps, and
-in it all of this again, with its own fence:
+This is the layout of the main group. Every other group of a job has a folder of its own beside the
+steps, with the same layout and its own fence:
 
     DIR/group-evaluate/step-000000040/manifest.json
                        fence/r5-77ab01c2.json
     DIR/group-ps.0/step-000000120/…                                    group ps/0
 
-So two groups never write to one file and never look at each other's claims, a checkpoint appears
-with one rename as ever, and to list a group is one list of its folder, however many others there
-are. Names with the group in them would have made every list, every publication and every pruning
-sort out what is whose. A Resile from before there were groups sees the main group alone.
+So two groups never write to the same file and never read each other's claims, a checkpoint still
+appears with one rename, and listing a group is one list of its folder, however many groups there
+are. With the group in each file name, every list, publication and pruning would have to filter by
+group. A Resile from before there were groups sees only the main group.
 """
 
 from __future__ import annotations
@@ -45,14 +45,14 @@ _STEP = re.compile(r"step-(\d{9,})")
 
 
 def is_attempt(text: str) -> bool:
-    """Whether it can be the name of an attempt: letters, digits, '-' and '_'."""
+    """Whether ``text`` is a valid attempt name: letters, digits, '-' and '_'."""
     return re.fullmatch(_ATTEMPT, text) is not None
 
 
 def group_folder(group: str) -> str:
-    """Where a group's checkpoints lie; empty for the main group, whose folder is the storage's.
+    """The folder of a group's checkpoints; empty for the main group, which uses the root folder.
 
-    A slash becomes a dot, which no group's name has. Raises ValueError for what is no group.
+    A slash becomes a dot, which group names cannot contain. Raises ValueError for an invalid name.
     """
     if group == MAIN_GROUP:
         return ""
@@ -62,19 +62,19 @@ def group_folder(group: str) -> str:
 
 
 def group_of(folder: str) -> str | None:
-    """The group whose checkpoints lie in a folder of this name; None for other folders."""
+    """The group that a folder name belongs to; None for other folders."""
     name = folder.removeprefix("group-")
     group = name.replace(".", "/")
     return group if name != folder and is_group(group) and group_folder(group) == folder else None
 
 
 def step_folder(step: int, group: str = MAIN_GROUP) -> str:
-    """Where a step's checkpoint lies on its storage; names sort as steps do."""
+    """The folder of a step's checkpoint on its storage; names sort in the order of steps."""
     return _in_group(group, f"step-{step:09d}")
 
 
 def fence_folder(group: str = MAIN_GROUP) -> str:
-    """Where a group's rounds leave their claims."""
+    """The folder in which a group's rounds write their claims."""
     return _in_group(group, "fence")
 
 
@@ -84,17 +84,17 @@ def _in_group(group: str, name: str) -> str:
 
 
 def step_of(folder: str) -> int | None:
-    """The step whose checkpoint lies in a folder of this name."""
+    """The step that a folder name belongs to; None for other folders."""
     found = _STEP.fullmatch(folder)
     return int(found.group(1)) if found else None
 
 
 def attempt_of(name: str) -> str:
-    """The attempt that a part, an entry, or a temporary file of one is of; empty for others."""
+    """The attempt in the name of a part, an entry or a temporary file; empty for other names."""
     found = _PART.fullmatch(name)
     return found.group("attempt") if found else ""
 
 
 def is_ours(name: str) -> bool:
-    """Whether a file in a step's folder was written by a checkpoint's writer."""
+    """Whether a file in a step's folder has a name that a checkpoint's writer uses."""
     return _OURS.fullmatch(name) is not None

@@ -1,14 +1,15 @@
-"""Checkpoints in an object store: S3, Google Storage, or whatever else fsspec knows.
+"""Storage in an object store: S3, Google Storage, or any other that fsspec supports.
 
-A file is one object: small ones are put at once, large ones are uploaded in blocks that become an
-object when the last one is there; either way it appears whole or not at all. An upload that fails
-is aborted, never closed, because closing would make an object of the half that came.
+A file is one object: small ones are put in one request, large ones are uploaded in blocks that
+become an object when the last one is complete; either way the object appears complete or not at
+all. An upload that fails is aborted, never closed, because closing would create an object from the
+blocks uploaded so far.
 
-Stores without that property (fsspec also knows SFTP and the like) can show a torn file; the commit
-protocol then still never counts it, because its checksum was not announced.
+Stores without that property (fsspec also supports SFTP and others) can show a partial file; the
+commit protocol still never counts it, because no entry with its checksum exists.
 
-fsspec and its drivers are imported when an address asks for them. What their methods raise is not
-one family of errors (botocore's, aiohttp's, google's own), so all are caught at this edge.
+fsspec and its drivers are imported when an address needs them. Their exceptions have no common base
+class (botocore's, aiohttp's, google's own), so all are caught here.
 """
 
 from __future__ import annotations
@@ -33,17 +34,17 @@ from resile.checkpoint.storage import Item, OpenFile
 __all__ = ["ObjectStorage"]
 
 BLOCK = 32 << 20
-"""Bytes of one block of an upload: S3 allows 10,000 of them, so this is good for 320 GB a part."""
+"""Bytes of an upload's block: S3 allows 10,000 of them, so this suffices for parts of 320 GB."""
 
 EXTRAS = {"s3": "s3", "s3a": "s3", "gs": "gcs", "gcs": "gcs"}
-"""Which extra of Resile brings the driver of a scheme."""
+"""The extra of Resile that installs the driver of a scheme."""
 
 _WITHOUT_FOLDERS = frozenset({*EXTRAS, "az", "abfs", "memory"})
 
 _NOT_ALLOWED = frozenset({"401", "403"})
 
 _WHEN = ("LastModified", "updated", "last_modified", "mtime", "modified", "created")
-"""Where drivers put an object's time."""
+"""The keys under which drivers report an object's time."""
 
 
 class ObjectStorage:
@@ -62,7 +63,7 @@ class ObjectStorage:
         *,
         just_before: Callable[[], None] = lambda: None,
     ) -> None:
-        """Put an object."""
+        """Write an object, in one request or as an upload in blocks."""
         target = self._path(path)
         pieces = iter(chunks)
         head = bytearray()
@@ -94,7 +95,7 @@ class ObjectStorage:
         except BaseException:
             with suppress(Exception):
                 file.discard()
-            # Otherwise the file's finalizer closes it, and what has come becomes an object.
+            # Otherwise the file's finalizer closes it, and the blocks so far become an object.
             file.closed = True
             raise
 
@@ -106,7 +107,7 @@ class ObjectStorage:
         return _Object(self, path, size)
 
     def read(self, path: str, begin: int, end: int) -> memoryview:
-        """A range of an object."""
+        """Read a range of an object."""
         if begin == end:
             return memoryview(b"")
         with self._named(path, "read"):
@@ -116,7 +117,7 @@ class ObjectStorage:
         return data
 
     def list(self, folder: str = "") -> list[Item]:
-        """What is below a prefix."""
+        """List the objects below a prefix."""
         with self._named(folder, "list"):
             self._fs.invalidate_cache()
             where = self._path(folder)
@@ -135,14 +136,14 @@ class ObjectStorage:
 
     @contextmanager
     def _named(self, path: str, doing: str) -> Iterator[None]:
-        """Turn whatever a driver raises into an error that names the object."""
+        """Turn any exception of a driver into a StorageTrouble that names the object."""
         said = f"cannot {doing} {self.address}/{path}".rstrip("/")
         try:
             yield
         except CheckpointError:
             raise
         except FileNotFoundError as error:
-            # A write finds no bucket; trying again will not make it.
+            # For a write the bucket is missing; a retry will not create it.
             said = f"{said}: {_first_line(error) or 'not found'}"
             raise (StorageRefused if doing == "write" else NotThere)(said) from error
         except Exception as error:
@@ -151,7 +152,7 @@ class ObjectStorage:
 
 
 class _Object:
-    """One object, read by ranges."""
+    """An object, read in ranges."""
 
     def __init__(self, storage: ObjectStorage, path: str, size: int) -> None:
         self.size = size
@@ -170,7 +171,7 @@ class _Object:
         return self
 
     def __exit__(self, *error: object) -> None:
-        """Nothing is held between requests."""
+        """Nothing is open between requests."""
 
 
 def _open_driver(address: str, scheme: str, options: Mapping[str, Any]) -> tuple[Any, str]:
@@ -178,7 +179,7 @@ def _open_driver(address: str, scheme: str, options: Mapping[str, Any]) -> tuple
     bring = f"install resile[{extra}]" if extra else f"install fsspec's driver for '{scheme}'"
     try:
         fsspec = importlib.import_module("fsspec")
-        # Not one that others of this process use: it is not shared with what a fork left behind.
+        # Not the cached instance: it may have been inherited through a fork.
         fs, root = fsspec.core.url_to_fs(address, skip_instance_cache=True, **options)
     except ImportError as error:
         raise BadAddress(f"'{address}' cannot be used yet: {bring} ({error})") from error
@@ -212,8 +213,8 @@ def _when(found: Mapping[str, Any]) -> float:
 
 
 def _is_refusal(error: Exception) -> bool:
-    """Whether it says that we may not, as drivers say it: s3fs by the type, gcsfs by the code of an
-    error of its own or, for 403, by the first word of a plain OSError."""
+    """Whether access is denied, as reported by each driver: s3fs by the type, gcsfs by the code of
+    its own exception or, for 403, by the first word of a plain OSError."""
     return (
         isinstance(error, PermissionError)
         or "Credentials" in type(error).__name__

@@ -1,7 +1,7 @@
-"""One message a packet, with descriptors: how the processes around a node's snapshots talk.
+"""Messages with file descriptors over Unix sockets, between the processes of a node's snapshots.
 
-A packet on a Unix socket (SOCK_SEQPACKET) is a msgpack structure and the descriptors that belong
-to it; the kernel keeps packets apart and descriptors with them. Never pickle.
+A packet (SOCK_SEQPACKET) is one msgpack message and its descriptors; the kernel keeps packets apart
+and descriptors with them. Never pickle.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from resile.decoding import DecodeError, MsgpackDecoder
 __all__ = ["LARGEST_PACKET", "receive", "send"]
 
 LARGEST_PACKET = 128 * 1024
-"""Linux sends up to about 200 KiB in one piece; an inventory of a thousand parts needs 100."""
+"""Linux sends up to about 200 KiB in one packet; an inventory of a thousand parts needs 100 KiB."""
 
 MOST_DESCRIPTORS = 250
-"""The kernel takes 253 at a time."""
+"""The kernel allows 253 in one packet."""
 
 _encoder = msgspec.msgpack.Encoder()
 
@@ -30,7 +30,7 @@ T = TypeVar("T")
 
 
 def send(line: socket.socket, message: Any, descriptors: Sequence[int] = ()) -> None:
-    """Send one message; the descriptors stay the sender's own too."""
+    """Send one message; the sender keeps its descriptors."""
     data = _encoder.encode(message)
     if len(data) > LARGEST_PACKET or len(descriptors) > MOST_DESCRIPTORS:
         raise ValueError(f"a message of {len(data)} bytes with {len(descriptors)} descriptors")
@@ -41,9 +41,9 @@ def send(line: socket.socket, message: Any, descriptors: Sequence[int] = ()) -> 
 
 
 def receive(line: socket.socket, decoder: MsgpackDecoder[T]) -> tuple[T, list[int]] | None:
-    """The next message and its descriptors, which are the receiver's now; None at the end.
+    """Receive a message and its descriptors, which the caller must close; None at the end.
 
-    Raises :class:`~resile.decoding.DecodeError` for what is no message.
+    Raises :class:`~resile.decoding.DecodeError` for an invalid message.
     """
     room = socket.CMSG_SPACE(MOST_DESCRIPTORS * array.array("i").itemsize)
     flags = socket.MSG_CMSG_CLOEXEC

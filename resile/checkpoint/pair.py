@@ -1,8 +1,8 @@
-"""The two slots of one part as the process that fills them has them: mapped, and used in turn.
+"""The two slots of a part in the process that fills them: mapped, and used in turn.
 
-``begin`` gives the memory of the slot that is missed least and marks it as being written;
-``complete`` marks it whole. A kill anywhere between leaves the other slot as it was, and the kernel
-takes back the lock. A slot that is being written to storage, or copied to another node, is never
+``begin`` returns the memory of the slot that is needed least and marks it as being written;
+``complete`` marks it as complete. A kill in between leaves the other slot unchanged, and the kernel
+releases the lock. A slot that is being written to storage, or copied to another node, is never
 overwritten: ``begin`` waits.
 """
 
@@ -23,11 +23,11 @@ from resile.checkpoint.slots import BEGIN, Control, Label
 __all__ = ["Begun", "SlotPair"]
 
 _PAUSE = 0.002
-"""Between two looks whether a held slot is free: short beside any write to storage."""
+"""Seconds between two tries to lock a slot: short compared to any write to storage."""
 
 
 _SAY_EVERY = 0.25
-"""Seconds after which it is said again that somebody waits: another may hold the slot by then."""
+"""Seconds between two calls of ``waiting``: another process may hold the slot by then."""
 
 
 @dataclass(frozen=True)
@@ -36,12 +36,13 @@ class Begun:
 
     buffer: memoryview
     waited: float
-    """Seconds that the slot was still held by who writes it to storage or copies it."""
+    """Seconds spent waiting for the slot while it was written to storage or copied."""
 
 
 @dataclass(eq=False)
 class SlotPair:
-    """Fills slots. The descriptors become its own, and must not be shared with another pair."""
+    """Fills slots. Takes ownership of the descriptors, which must not be shared with another
+    pair."""
 
     descriptors: Sequence[int]
     _mappings: list[Mapping] = field(init=False)
@@ -53,13 +54,13 @@ class SlotPair:
 
     @property
     def capacity(self) -> int:
-        """Bytes that a part may have; none in a forked child, which has to get its own."""
+        """Maximum size of a part; -1 in a forked child, which has to reserve its own slots."""
         if not self.descriptors:
             return -1
         return min(mapping.size for mapping in self._mappings) - BEGIN
 
     def populate(self) -> None:
-        """Make the pages ready, so that the first copy costs what later ones do."""
+        """Populate the pages, so that the first copy costs no more than later ones."""
         for mapping in list(self._mappings):
             mapping.populate()
 
@@ -70,10 +71,10 @@ class SlotPair:
         *,
         waiting: Callable[[], None] = lambda: None,
     ) -> Begun:
-        """Memory for a part of ``size`` bytes, in the slot that is missed least.
+        """Memory for a part of ``size`` bytes, in the slot that is needed least.
 
-        Waits while the slot is held. ``waiting`` is called if it has to wait, and now and then
-        while it does. What an earlier ``begin`` left incomplete is given up.
+        Waits while the slot is locked, and calls ``waiting`` at the start of a wait and repeatedly
+        during it. An earlier ``begin`` that was not completed is abandoned.
         """
         self.abandon()
         if size > self.capacity:
@@ -86,7 +87,7 @@ class SlotPair:
         return Begun(self._mappings[number].view[BEGIN : BEGIN + size], waited)
 
     def complete(self) -> Label:
-        """The part is all there."""
+        """Mark the part as complete."""
         assert self._open is not None, "nothing was begun"
         number, control = self._open
         slots.write_control(self.descriptors[number], slots.completed(control))
@@ -96,20 +97,21 @@ class SlotPair:
         return control.label
 
     def abandon(self) -> None:
-        """Give up what was begun; the slot stays without a whole part."""
+        """Abandon an incomplete part; its slot stays without a complete one."""
         if self._open is not None:
             fcntl.flock(self.descriptors[self._open[0]], fcntl.LOCK_UN)
             self._open = None
 
     def close(self) -> None:
-        """Give the descriptors back. Mappings go when the last view of them does."""
+        """Close the descriptors. Mappings are released with their last view."""
         self.abandon()
         _pairs.discard(self)
         self._mappings.clear()
         self.let_go()
 
     def let_go(self) -> None:
-        """Close the descriptors; what was begun is no longer ours to complete."""
+        """Close the descriptors without unlocking; an incomplete part can no longer be
+        completed."""
         self._open = None
         for descriptor in self.descriptors:
             os.close(descriptor)
@@ -117,7 +119,7 @@ class SlotPair:
 
 
 def _take(descriptor: int, waiting: Callable[[], None]) -> float:
-    """Lock a slot; the seconds that it took."""
+    """Lock a slot; returns the seconds that it took."""
     started = time.monotonic()
     said_at = -math.inf
     while True:

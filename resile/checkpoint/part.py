@@ -1,13 +1,13 @@
-"""A part: what one worker puts into one snapshot or checkpoint, as one run of bytes.
+"""A part: one worker's share of a snapshot or checkpoint, as one contiguous range of bytes.
 
 The bytes are a safetensors file, in memory as on storage, so a checkpoint is written by copying a
-snapshot, and any safetensors reader can look into it. What safetensors has no word for (where a
-slice lies in its tensor, the values that are not tensors, step and world) is in the header's
+snapshot, and any safetensors reader can open it. What safetensors cannot express (the position of a
+slice in its tensor, the values that are not tensors, step and world) is in the header's
 ``__metadata__`` under ``resile``, as JSON.
 
-There are two kinds. A *replica* part holds what every node has alike, split among the workers of a
-node: any one node can give all of it. A *rank* part holds what only this worker has: slices of
-sharded tensors, random states.
+There are two kinds. A *replica* part holds state that is identical on every node, split among the
+workers of a node: any single node can provide all of it. A *rank* part holds what only this worker
+has: slices of sharded tensors, random states.
 """
 
 from __future__ import annotations
@@ -39,19 +39,19 @@ LARGEST_HEADER = 100_000_000
 
 
 class PartKind(str, Enum):
-    """Who else has the same."""
+    """The two kinds of part: identical on every node, or one rank's own."""
 
     REPLICA = "replica"
     RANK = "rank"
 
 
 def part_name(kind: PartKind, index: int, count: int) -> str:
-    """Unique among the parts of one step on one node, and sorted as they are numbered."""
+    """A part's name: unique among the parts of a step on a node, sorted by number."""
     return f"{kind.value}-{index:05d}-of-{count:05d}"
 
 
 class Slice(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A piece of a tensor: all of it unless ``whole`` says how large the tensor is."""
+    """A slice of a tensor: all of it unless ``whole`` gives the shape of the full tensor."""
 
     dtype: str
     shape: tuple[int, ...]
@@ -60,7 +60,7 @@ class Slice(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     @property
     def size(self) -> int:
-        """Bytes."""
+        """Size in bytes."""
         count = 1
         for extent in self.shape:
             count *= extent
@@ -68,7 +68,7 @@ class Slice(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     @property
     def is_possible(self) -> bool:
-        """Whether such a slice can lie in such a tensor."""
+        """Whether the slice lies within its tensor."""
         offsets = (0,) * len(self.shape) if self.offsets is None else self.offsets
         whole = self.shape if self.whole is None else self.whole
         return len(self.shape) == len(offsets) == len(whole) and all(
@@ -78,7 +78,7 @@ class Slice(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class PartHeader(msgspec.Struct, frozen=True, kw_only=True):
-    """What a part says of itself."""
+    """The header of a part: its identity, slices and values."""
 
     step: int
     kind: PartKind
@@ -86,29 +86,29 @@ class PartHeader(msgspec.Struct, frozen=True, kw_only=True):
     """The worker's rank (kind rank) or local rank (kind replica)."""
 
     count: int
-    """Of how many such parts it is one: the world size, or the workers of its node."""
+    """The number of such parts: the world size, or the workers of its node."""
 
     world: int
     slices: dict[str, Slice] = msgspec.field(default_factory=dict)
     values: Any = None
-    """The tree of everything that is not a tensor, as the training library encoded it."""
+    """The tree of all values that are not tensors, as encoded by the training library."""
 
     written_group: str | msgspec.UnsetType = msgspec.field(name="group", default=msgspec.UNSET)
-    """Absent for the main group: then the bytes are those of a Resile without groups."""
+    """Absent for the main group, so that its bytes are the same as before there were groups."""
 
     @property
     def group(self) -> str:
-        """The group whose state it is."""
+        """The group that the state belongs to."""
         return MAIN_GROUP if self.written_group is msgspec.UNSET else self.written_group
 
     @property
     def name(self) -> str:
-        """Unique among the parts of one step on one node, and a file's name."""
+        """The part's name, also used in file names; see :func:`part_name`."""
         return part_name(self.kind, self.index, self.count)
 
 
 class Placed(msgspec.Struct, frozen=True):
-    """Where a slice's bytes lie, from the part's beginning."""
+    """The position of a slice's bytes, from the start of the part."""
 
     slice: Slice
     begin: int
@@ -116,12 +116,12 @@ class Placed(msgspec.Struct, frozen=True):
 
 
 class PartLayout(msgspec.Struct, frozen=True):
-    """A header as bytes, and where everything lies behind it."""
+    """An encoded header, and the positions of the slices after it."""
 
     header: bytes
     places: dict[str, Placed]
     size: int
-    """Of the whole part."""
+    """Size of the whole part in bytes."""
 
 
 _described = JsonDecoder[dict[str, msgspec.Raw]](dict[str, msgspec.Raw])
@@ -131,8 +131,8 @@ _entry = JsonDecoder[TensorEntry](TensorEntry)
 
 
 def lay_out(header: PartHeader, *, room: int = 0) -> PartLayout:
-    """Decide where everything lies. ``room``: the least length of the header, so that a part whose
-    values grow a little keeps its tensors where they were."""
+    """Lay out a part. ``room``: the minimum length of the header, so that a part whose values grow
+    a little keeps its tensors at the same positions."""
     about = msgspec.json.encode(header).decode()
     encoded, entries = encode_header(header.slices, metadata={"resile": about}, room=room)
     places = _places(header, entries, start=len(encoded))
@@ -140,14 +140,14 @@ def lay_out(header: PartHeader, *, room: int = 0) -> PartLayout:
 
 
 def read_header(data: memoryview, *, source: str) -> tuple[PartHeader, PartLayout]:
-    """What a part says of itself, from its first bytes (all of them, or at least its header).
+    """Decode a part's header from its first bytes (all of them, or at least the header).
 
     ``source`` names it in errors; raises :class:`PartDamaged`.
     """
     try:
         length = int.from_bytes(data[:LENGTH], "little")
         if not 2 <= length <= LARGEST_HEADER or len(data) < LENGTH + length:
-            raise ValueError(f"its header cannot be {length} bytes long")
+            raise ValueError(f"a header cannot be {length} bytes long")
         raw = bytes(data[: LENGTH + length])
         described = _described.decode(raw[LENGTH:])
         header = _about.decode(_metadata.decode(described.pop("__metadata__"))["resile"])
@@ -155,12 +155,12 @@ def read_header(data: memoryview, *, source: str) -> tuple[PartHeader, PartLayou
         start = LENGTH + length
         places = _places(header, entries, start=start)
         if len(places) != len(header.slices):
-            raise ValueError("it lacks some of the tensors that it names")
+            raise ValueError("some of the tensors that it names are missing")
         for name, place in places.items():
             if not place.slice.is_possible:
-                raise ValueError(f"{name} has a shape that cannot be")
+                raise ValueError(f"{name} has an impossible shape")
             if place.begin < start or place.end - place.begin != place.slice.size:
-                raise ValueError(f"{name} has another size than it says")
+                raise ValueError(f"the size of {name} does not match its shape")
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise PartDamaged(f"{source} is not a part of a checkpoint: {error}") from None
     return header, PartLayout(raw, places, _end(places, start=start))
@@ -169,7 +169,7 @@ def read_header(data: memoryview, *, source: str) -> tuple[PartHeader, PartLayou
 def _places(
     header: PartHeader, entries: Mapping[str, TensorEntry], *, start: int
 ) -> dict[str, Placed]:
-    """Where slices lie in a part whose data begins at ``start``."""
+    """The positions of slices in a part whose data begins at ``start``."""
     return {
         name: Placed(header.slices[name], start + begin, start + end)
         for name, (begin, end) in ((name, one.data_offsets) for name, one in entries.items())

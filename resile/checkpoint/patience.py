@@ -1,8 +1,8 @@
-"""How long to insist on something that may work again in a moment.
+"""Retries with backoff for storage operations.
 
-Storage goes away for a minute and comes back: what it failed to do is tried again, with growing
-pauses, within a bound the caller gives. What it *refuses* (full, not allowed) is not tried again:
-that needs a person or the pruning of old checkpoints.
+Storage can be unavailable for a minute: failed operations are retried with growing pauses until a
+timeout given by the caller. What storage *refuses* (full, not allowed) is not retried: that needs a
+person or the pruning of old checkpoints.
 """
 
 from __future__ import annotations
@@ -24,20 +24,21 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Patience:
-    """For how long, and with what pauses. There is always a first try."""
+    """A retry policy: timeout and pauses. There is always a first try."""
 
     seconds: float = 300.0
-    """A network file system's server that restarts is back within a few minutes."""
+    """The timeout. The server of a network file system restarts within a few minutes."""
 
     first_pause: float = 0.05
     longest_pause: float = 2.0
-    """Trouble that is over is noticed within this; lists of object stores cost money."""
+    """Recovery is noticed within this; listing an object store costs money."""
 
     clock: Callable[[], float] = time.monotonic
     sleep: Callable[[float], None] = time.sleep
 
     def tries(self) -> Iterator[int]:
-        """Number the tries, pausing before each but the first, until the time is over."""
+        """Yield the number of each try, with a pause before each but the first, until the
+        timeout."""
         deadline = self.clock() + self.seconds
         pause, number = self.first_pause, 0
         while True:
@@ -52,7 +53,8 @@ class Patience:
 def insist(
     action: Callable[[], T], patience: Patience, *, tell: Callable[[str], None] = log.warning
 ) -> T:
-    """What ``action`` returns, once storage lets it. ``tell`` hears of trouble the first time."""
+    """Call ``action`` until it succeeds; returns its result. The first error is reported to
+    ``tell``."""
     last: StorageTrouble | None = None
     for _ in patience.tries():
         try:
@@ -61,9 +63,9 @@ def insist(
             raise
         except StorageTrouble as trouble:
             if last is None and patience.seconds:
-                tell(f"{trouble}; trying again for {patience.seconds:g} s")
+                tell(f"{trouble}; retrying for {patience.seconds:g} s")
             last = trouble
     assert last is not None
     if not patience.seconds:
         raise last
-    raise StorageTrouble(f"{last} (tried for {patience.seconds:g} s)") from last
+    raise StorageTrouble(f"{last} (retried for {patience.seconds:g} s)") from last

@@ -1,11 +1,11 @@
-"""Remove old checkpoints, and what writes that came to no end have left behind.
+"""Remove old checkpoints and the remains of unfinished writes.
 
-Kept are the newest by step, the newest by time (a run that fell back to an older step must not lose
-what it writes now to the steps it left behind), and always the newest that is whole. A checkpoint
-is removed manifest first: from then on it does not exist, so that a kill in the middle leaves
-remains and never a checkpoint that lacks parts.
+The newest checkpoints by step are kept, the newest by time (a run that fell back to an older step
+must not lose its new checkpoints to the higher steps of before), and always the newest undamaged
+one. A checkpoint is removed manifest first: from then on it does not exist, so that a kill in the
+middle leaves remains and never a checkpoint with missing parts.
 
-What unfinished writes left behind goes as well (:mod:`resile.checkpoint.remains`).
+The remains of unfinished writes are removed as well (:mod:`resile.checkpoint.remains`).
 """
 
 from __future__ import annotations
@@ -31,18 +31,18 @@ log = logging.getLogger("resile.checkpoint")
 
 @dataclass(frozen=True)
 class Pruning:
-    """What is to be removed."""
+    """The files that a pruning removes."""
 
     steps: tuple[int, ...]
-    """Of the checkpoints that go."""
+    """The steps of the checkpoints to remove."""
 
     manifests: tuple[str, ...]
-    """Removed before anything else."""
+    """Paths; removed before anything else."""
 
     files: tuple[str, ...]
     remains: tuple[str, ...]
     size: int
-    """Bytes that become free."""
+    """Bytes that are freed."""
 
 
 def prune(
@@ -53,7 +53,7 @@ def prune(
     remains_age: float = REMAINS_AGE,
     tell: Callable[[str], None] = log.warning,
 ) -> Pruning:
-    """Remove what :func:`plan_pruning` says, and say what it was."""
+    """Remove what :func:`plan_pruning` selects; returns the plan."""
     plan = plan_pruning(shelf, keep=keep, depth=depth, remains_age=remains_age, tell=tell)
     shelf.storage.delete(plan.manifests)
     shelf.storage.delete([*plan.files, *plan.remains])
@@ -63,10 +63,10 @@ def prune(
 def prune_after_publishing(
     shelf: Shelf, *, keep: int, said: set[str], tell: Callable[[str], None] = log.warning
 ) -> None:
-    """Remove old checkpoints, or say why that did not work: a checkpoint that exists stays one,
-    whatever happens to those before it. ``keep`` 0 removes nothing.
+    """Remove old checkpoints, and report a failure to ``tell`` instead of raising it: it does not
+    affect the checkpoint that was just published. ``keep`` 0 removes nothing.
 
-    ``said``: what was told before, which is not told again after every checkpoint.
+    ``said``: messages reported before, which are not repeated after every checkpoint.
     """
     if keep < 1:
         return
@@ -98,13 +98,13 @@ def plan_pruning(
     tell: Callable[[str], None] = log.warning,
     now: Callable[[], float] = time.time,
 ) -> Pruning:
-    """All but the newest ``keep`` checkpoints and the newest whole one, those of superseded rounds,
-    and old remains.
+    """Select all but the newest ``keep`` checkpoints and the newest undamaged one, the checkpoints
+    of superseded rounds, and old remains.
 
-    ``depth``: how closely is looked at whether one is whole.
+    ``depth``: how thoroughly a checkpoint is checked for damage.
     """
     if keep < 1:
-        raise ValueError(f"at least one checkpoint is kept, not {keep}")
+        raise ValueError(f"at least one checkpoint must be kept, not {keep}")
     there = list(shelf.checkpoints(tell=tell))
     fence = shelf.fence(tell=tell)
     superseded = [one for one in there if fence.superseded(one.attempt, one.step)]
@@ -125,10 +125,10 @@ def plan_pruning(
 
 
 def _doomed(shelf: Shelf, there: list[Checkpoint], keep: int, depth: Depth) -> list[Checkpoint]:
-    """The checkpoints that go, given all, newest step first."""
+    """The checkpoints to remove. ``there``: all of them, newest step first."""
     latest = sorted(there, key=lambda one: one.manifest.created, reverse=True)[:keep]
     kept = {one.step for one in (*there[:keep], *latest)}
-    # Damage is not told of here: whoever restores or verifies says it.
+    # Damage is not reported here: restoring and verifying do that.
     whole = next((one.step for one in there if not shelf.damages(one, depth)), None)
     return [one for one in there if one.step not in kept and one.step != whole]
 

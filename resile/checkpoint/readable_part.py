@@ -1,4 +1,4 @@
-"""A part that can be read, in memory or on storage: what restores and exports are written for."""
+"""The interface of a part that can be read, in memory or on storage, for restores and exports."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ __all__ = ["ReadablePart"]
 
 
 class ReadablePart(Protocol):
-    """A part, wherever it lies."""
+    """A readable part, in memory or on storage."""
 
     @property
     def header(self) -> PartHeader:
-        """What it says of itself."""
+        """The part's header."""
 
     @property
     def layout(self) -> PartLayout:
-        """Where its slices lie."""
+        """The positions of its slices."""
 
     def read(self, begin: int, end: int) -> memoryview:
-        """Bytes from the part's beginning; without a copy where it is in memory."""
+        """Bytes at these offsets from the start of the part; without a copy if it is in memory."""

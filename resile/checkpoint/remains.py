@@ -1,16 +1,16 @@
-"""What unfinished writes have left behind: parts that were never published, temporary files.
+"""The remains of unfinished writes: parts that were never published, temporary files.
 
-They can be removed when nobody can publish them any more:
+They can be removed once they can no longer be published:
 
-* at once, if a later round went on from before their step (:mod:`resile.checkpoint.fence`), or if
-  the one writer that would have published them has given up;
-* else when nothing of their attempt changed for an hour. A writer that is at work changes its file
-  all the time, and one that is done waits for the others for minutes, not for an hour. The round
-  that trains now keeps what it wrote beyond the newest checkpoint even then: it may be uploading a
-  part to an object store, which shows nothing before its end.
+* at once, if a later round continued from before their step (:mod:`resile.checkpoint.fence`), or if
+  the writer that would have published them has given up;
+* otherwise when no file of their attempt has changed for an hour. An active writer changes its file
+  all the time, and one that is done waits for the others for minutes, not for an hour. What the
+  current round wrote beyond the newest checkpoint is kept even then: it may be uploading a part to
+  an object store, where nothing is visible before the upload ends.
 
-A folder whose manifest cannot be read is left alone, it may be of a newer Resile; so are files with
-names that are not ours.
+A folder whose manifest cannot be read is left alone, since it may be from a newer Resile; so are
+files whose names are not Resile's.
 """
 
 from __future__ import annotations
@@ -40,12 +40,12 @@ __all__ += ["with_room"]
 T = TypeVar("T")
 
 REMAINS_AGE = 3600.0
-"""Seconds. No writer is silent for so long: within its patience it gives up or goes on."""
+"""Seconds. No writer is silent for so long: before its timeout it gives up or makes progress."""
 
 
 @dataclass(frozen=True)
 class Remains:
-    """Files of one attempt at one step that was never published."""
+    """Files of an attempt at a step that was never published."""
 
     step: int
     attempt: str
@@ -56,12 +56,12 @@ class Remains:
 
     @property
     def paths(self) -> list[str]:
-        """Where they lie on their storage."""
+        """The paths of the files on their storage."""
         return [f"{self.folder}/{item.name}" for item in self.items]
 
     @property
     def changed(self) -> float:
-        """When anything of it changed last, in Unix time."""
+        """The time of the last change to any of the files, in Unix time."""
         return max(item.modified for item in self.items)
 
 
@@ -73,7 +73,7 @@ def find_remains(
     age: float = REMAINS_AGE,
     now: Callable[[], float] = time.time,
 ) -> list[Remains]:
-    """All that can be removed. ``there``: the checkpoints, newest first."""
+    """Find all remains that can be removed. ``there``: the checkpoints, newest first."""
     newest = there[0].step if there else -1
     return [
         one
@@ -83,7 +83,7 @@ def find_remains(
 
 
 def remove_remains(shelf: Shelf) -> int:
-    """Remove what can be removed; returns how many bytes that was."""
+    """Remove all remains that can be removed; returns the number of bytes freed."""
     there = list(shelf.checkpoints(tell=lambda _: None))
     found = find_remains(shelf, there, shelf.fence())
     shelf.storage.delete(path for one in found for path in one.paths)
@@ -91,8 +91,8 @@ def remove_remains(shelf: Shelf) -> int:
 
 
 def discard_attempt(shelf: Shelf, *, step: int, attempt: str) -> None:
-    """Remove the parts of an attempt that nobody will publish, if they were not published after
-    all. What storage says to that is of no interest: there will be another occasion."""
+    """Remove the parts of an attempt that will not be published, unless it was published after all.
+    Storage errors are ignored: a later pruning removes what is left."""
     with suppress(CheckpointError):
         if not _never_published(shelf, step) and shelf.at(step).attempt == attempt:
             return
@@ -102,7 +102,7 @@ def discard_attempt(shelf: Shelf, *, step: int, attempt: str) -> None:
 
 
 def with_room(shelf: Shelf, write: Callable[[], T], *, tell: Callable[[str], None]) -> T:
-    """What ``write`` returns; if storage is full, it is tried once more without the remains."""
+    """Call ``write``; if storage is full, remove remains and try once more. Returns its result."""
     try:
         return write()
     except StorageRefused:
@@ -111,7 +111,7 @@ def with_room(shelf: Shelf, write: Callable[[], T], *, tell: Callable[[str], Non
             freed = remove_remains(shelf)
         if not freed:
             raise
-    tell(f"removed {freed / 2**20:.0f} MiB that unfinished writes had left behind")
+    tell(f"removed {freed / 2**20:.0f} MiB left behind by unfinished writes")
     return write()
 
 
@@ -120,7 +120,7 @@ def _is_over(one: Remains, fence: Fence) -> bool:
 
 
 def _is_past(one: Remains, fence: Fence, newest: int) -> bool:
-    """Whether the round that trains now has nothing to do with it any more."""
+    """Whether the current round can no longer publish it."""
     latest = fence.latest
     return one.step <= newest or latest is None or fence.claim_of(one.attempt) != latest
 

@@ -1,7 +1,7 @@
-"""How much memory a snapshot may still take: what the machine has, and what its cgroups allow.
+"""The memory budget of snapshots: what the machine has free, and what its cgroups allow.
 
-The kernel would not refuse a snapshot that does not fit: it would kill something. So it is asked
-before. Memory that only caches files counts as free: it is given back when needed.
+The kernel would not refuse a snapshot that does not fit: its OOM killer would kill a process. So
+the limits are checked first. Memory that only caches files counts as free: the kernel reclaims it.
 """
 
 from __future__ import annotations
@@ -16,23 +16,23 @@ from resile.system.cgroups import locate_visible
 __all__ = ["RESERVE", "Room", "check_room", "find_room", "gibibytes"]
 
 RESERVE = 1 / 16
-"""The part of the whole that is left alone: training itself needs a little more at times."""
+"""The fraction of memory that is kept free: training itself needs a little more at times."""
 
 LARGEST_RESERVE = 1 << 30
 _NO_LIMIT = 1 << 60
-"""Version 1 shows no limit as the greatest number its page counter can hold."""
+"""cgroup version 1 shows "no limit" as the largest value of its page counter."""
 
 
 @dataclass(frozen=True)
 class Room:
-    """What is free, and who says so."""
+    """Free memory, and what limits it."""
 
     free: int
     limited_by: str
 
 
 def check_room(part: int, growth: int, *, room: Room) -> None:
-    """Raise :class:`NoRoom` unless ``growth`` bytes more fit. ``part``: bytes of one snapshot."""
+    """Raise :class:`NoRoom` unless ``growth`` more bytes fit. ``part``: size of one snapshot."""
     if growth <= room.free:
         return
     buffers = " for two buffers" if growth > part else ""
@@ -43,7 +43,7 @@ def check_room(part: int, growth: int, *, room: Room) -> None:
 
 
 def find_room(*, proc: Path = Path("/proc")) -> Room:
-    """What may be taken now: the least of the machine and of every memory cgroup above us."""
+    """The memory that may be used now: the minimum over the machine and all our memory cgroups."""
     return min(_rooms(proc), key=lambda room: room.free)
 
 
@@ -63,7 +63,7 @@ def _rooms(proc: Path) -> Iterator[Room]:
 
 
 def _memory_cgroups(proc: Path) -> Iterable[Path]:
-    """Folders of the memory cgroups that can be seen, from our own upwards."""
+    """Folders of the visible memory cgroups, from our own upwards."""
     try:
         mountinfo = (proc / "self/mountinfo").read_text()
         membership = (proc / "self/cgroup").read_text()
@@ -74,7 +74,7 @@ def _memory_cgroups(proc: Path) -> Iterable[Path]:
 
 
 def gibibytes(size: int) -> str:
-    """For people: 1.2 GiB, 35.0 MiB."""
+    """Format a size: 1.2 GiB, 35.0 MiB."""
     if size >= 1 << 30:
         return f"{size / (1 << 30):.1f} GiB"
     return f"{max(size, 0) / (1 << 20):.1f} MiB"
@@ -86,7 +86,7 @@ def _room(total: int, free: int, limited_by: str) -> Room:
 
 
 def _keyed(path: Path) -> dict[str, int]:
-    """Lines of a name and a number."""
+    """Parse lines of a name and a number."""
     try:
         lines = [line.split() for line in path.read_text().splitlines()]
     except OSError:

@@ -1,4 +1,4 @@
-"""The header of a safetensors file: which tensors it holds, of which types, and where they lie."""
+"""The header of a safetensors file: its tensors, with their types and positions."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ ITEM_SIZES = {
     "F16": 2, "BF16": 2, "I16": 2, "U16": 2,
     "F8_E4M3": 1, "F8_E5M2": 1, "I8": 1, "U8": 1, "BOOL": 1,
 }  # fmt: skip
-"""Bytes of one element, by safetensors' names of types."""
+"""Bytes of one element, by safetensors type name."""
 
 LENGTH = 8
-"""Bytes before the header, which say how long it is."""
+"""Bytes of the length field in front of the header."""
 
 ALIGNMENT = 64
 """Data starts at a multiple of this, and larger elements come first: every tensor is aligned."""
 
 
 class Tensor(Protocol):
-    """Something to lay into a file."""
+    """A tensor to be written to a file."""
 
     @property
     def dtype(self) -> str: ...
@@ -36,7 +36,7 @@ class Tensor(Protocol):
 
 
 class TensorEntry(msgspec.Struct):
-    """What the header says of one tensor; offsets count from the header's end."""
+    """A tensor's entry in the header; offsets count from the end of the header."""
 
     dtype: str
     shape: tuple[int, ...]
@@ -46,8 +46,8 @@ class TensorEntry(msgspec.Struct):
 def encode_header(
     tensors: Mapping[str, Tensor], *, metadata: Mapping[str, str], room: int = 0
 ) -> tuple[bytes, dict[str, TensorEntry]]:
-    """The file's first bytes, up to its data, and what they say of each tensor, in the order in
-    which tensors lie in the file. ``room``: the least length of these bytes."""
+    """Encode the bytes of the file before its data. Returns them and the entry of each tensor, in
+    file order. ``room``: the minimum length of these bytes."""
     entries: dict[str, TensorEntry] = {}
     offset = 0
     for name in sorted(tensors, key=lambda name: (-ITEM_SIZES[tensors[name].dtype], name)):

@@ -1,11 +1,11 @@
-"""The checkpoints of one group on a storage: which there are, and whether one is whole.
+"""The catalog of one group's checkpoints on a storage: find them, and check them for damage.
 
-A checkpoint is looked for by its manifest. It is damaged if a part is missing, cannot be read, or
-has another size or another checksum; nothing is ever repaired or removed here. One that says it is
-another group's is passed over: somebody put it there.
+A checkpoint is found by its manifest. It is damaged if a part is missing, cannot be read, or has
+the wrong size or checksum; nothing is ever repaired or removed here. A manifest of another group,
+copied here by somebody, is skipped.
 
-Checking sizes costs one list of a folder; checking checksums reads every byte. The manifest's
-checksums are the last word on what was written.
+Checking sizes costs one list of a folder; checking checksums reads every byte. The checksums in the
+manifest are authoritative.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ _ENDINGS = (PART_ENDING, ENTRY_ENDING)
 
 
 class Depth(str, Enum):
-    """How closely a checkpoint is looked at."""
+    """How thoroughly a checkpoint is checked for damage."""
 
     SIZES = "sizes"
     CHECKSUMS = "checksums"
@@ -59,36 +59,36 @@ class Depth(str, Enum):
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """One that exists: its manifest could be read."""
+    """A checkpoint that exists: its manifest was read."""
 
     folder: str
     manifest: Manifest
     digest: str
-    """Of the manifest's bytes: two checkpoints of one step have different ones."""
+    """Digest of the manifest's bytes; tells two checkpoints of the same step apart."""
 
     @property
     def step(self) -> int:
-        """After how many steps it was taken."""
+        """The number of steps after which it was taken."""
         return self.manifest.step
 
     @property
     def attempt(self) -> str:
-        """The name of the try that wrote it."""
+        """The attempt that wrote it."""
         return self.manifest.parts[0].name.partition(".")[2] if self.manifest.parts else ""
 
     @property
     def names(self) -> frozenset[str]:
-        """All its files."""
+        """The names of all its files."""
         files = (part.name + ending for part in self.manifest.parts for ending in _ENDINGS)
         return frozenset((MANIFEST, *files))
 
     def path(self, part: PartEntry) -> str:
-        """Where a part lies on its storage."""
+        """The path of a part on its storage."""
         return f"{self.folder}/{part.name}{PART_ENDING}"
 
 
 def groups_on(storage: Storage) -> list[str]:
-    """The groups that have something on a storage, the main one first; raises NotThere."""
+    """The groups with checkpoints on a storage, the main one first; raises NotThere."""
     folders = [item.name for item in storage.list() if item.is_folder]
     others = sorted(group for name in folders if (group := group_of(name)) is not None)
     main = any(step_of(name) is not None for name in folders)
@@ -96,7 +96,7 @@ def groups_on(storage: Storage) -> list[str]:
 
 
 class Shelf:
-    """All checkpoints of a group. Looks anew each time it is asked."""
+    """All checkpoints of a group. Nothing is cached: every call reads the storage."""
 
     def __init__(self, storage: Storage, group: str = MAIN_GROUP) -> None:
         self.storage = storage
@@ -104,21 +104,21 @@ class Shelf:
 
     @property
     def address(self) -> str:
-        """Where the group's checkpoints lie, for people."""
+        """The address of the group's folder, for messages."""
         return "/".join(filter(None, (self.storage.address, group_folder(self.group))))
 
     def steps(self) -> list[int]:
-        """The steps that have a folder, newest first, whether or not anything in it is whole."""
+        """The steps that have a folder, newest first, complete or not."""
         items = self.storage.list(group_folder(self.group))
         found = (step_of(item.name) for item in items if item.is_folder)
         return sorted((step for step in found if step is not None), reverse=True)
 
     def fence(self, *, tell: Callable[[str], None] = log.warning) -> Fence:
-        """Which rounds of the group train here."""
+        """The claims of the group's rounds."""
         return read_fence(self.storage, self.group, tell=tell)
 
     def at(self, step: int) -> Checkpoint:
-        """The checkpoint of a step; raises NoCheckpoint, or PartDamaged for its manifest."""
+        """The checkpoint of a step; raises NoCheckpoint, or PartDamaged for a damaged manifest."""
         folder = step_folder(step, self.group)
         try:
             data = read_whole(self.storage, f"{folder}/{MANIFEST}")
@@ -137,7 +137,7 @@ class Shelf:
         return Checkpoint(folder, manifest, xxhash.xxh3_128(data).hexdigest())
 
     def checkpoints(self, *, tell: Callable[[str], None] = log.warning) -> Iterator[Checkpoint]:
-        """All that exist, newest first; ``tell`` hears of manifests that cannot be read."""
+        """All checkpoints, newest first; unreadable manifests are reported to ``tell``."""
         for step in self.steps():
             try:
                 yield self.at(step)
@@ -153,9 +153,9 @@ class Shelf:
         *,
         progress: Callable[[int], None] = lambda _: None,
     ) -> list[str]:
-        """What is wrong with a checkpoint, a line for each damaged part; none if it is whole.
+        """Check a checkpoint; returns a line for each damaged part, and none if it is undamaged.
 
-        ``progress`` is given the number of bytes that were looked at since the last call.
+        ``progress`` is called with the number of bytes checked since the last call.
         """
         try:
             items = self.storage.list(checkpoint.folder)
@@ -187,7 +187,7 @@ class Shelf:
                 progress(len(piece))
         if checksum.hexdigest() == part.checksum:
             return ""
-        return f"{part.name} has other bytes than were written (checksum)"
+        return f"{part.name} was changed after it was written (wrong checksum)"
 
 
 def _wrong_size(part: PartEntry, size: int | None) -> str:

@@ -1,12 +1,13 @@
-"""Slots: memory for one part of one snapshot, with a page in front that says what is in it.
+"""Slots: memory for one part of a snapshot, with a page in front that describes its content.
 
-Each part has two, used in turn, so a kill in the middle of a copy leaves the one before whole. The
-page in front (the *control record*) may be read by any process at any moment: it ends in its own
-checksum, so one that is half written is recognised and means that the slot is being written.
+Each part has two, used in turn, so a kill in the middle of a copy leaves the previous one intact.
+The page in front (the *control record*) may be read by any process at any time: it ends with its
+own checksum, so a torn record is recognised and means that the slot is being written.
 
-Who may touch a slot is kept by ``flock``, which the kernel takes back when its holder dies: who
-fills a slot has it alone, who writes it to storage or restores from it shares it. Locks belong to
-descriptors made by :func:`~resile.checkpoint.memory.same_memory`, never to the keeper's own.
+Access to a slot is controlled by ``flock``, which the kernel releases when its holder dies: filling
+a slot takes an exclusive lock, writing it to storage or restoring from it a shared one. Locks
+belong to descriptors made by :func:`~resile.checkpoint.memory.same_memory`, never to the snapshot
+server's own.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ __all__ = [
     "EMPTY",
     "Control",
     "Label",
-    "Place",
+    "PartPlace",
     "SlotState",
     "begun",
     "choose",
@@ -46,7 +47,7 @@ __all__ = [
 ]
 
 BEGIN = PAGE
-"""Where a part's bytes start in its slot."""
+"""Offset of a part's bytes in its slot."""
 
 _MAGIC = b"RESILE02"
 _RECORD = struct.Struct(f"<8sQIIqqIIIQ{LONGEST_GROUP}s")
@@ -60,62 +61,62 @@ _TORN_PAUSE = 0.0005
 
 
 class SlotState(IntEnum):
-    """How far a slot is."""
+    """The state of a slot."""
 
     EMPTY = 0
     WRITING = 1
     COMPLETE = 2
 
 
-class Place(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Which part of a snapshot, whatever its step: what a pair of slots is for."""
+class PartPlace(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """The identity of a part of a snapshot, at any step; each has one pair of slots."""
 
     kind: PartKind
     index: int
     count: int
     group: str = MAIN_GROUP
-    """Whose snapshot. The same rank of another group is another place."""
+    """The group of the snapshot. The same rank of another group is another place."""
 
     @property
     def name(self) -> str:
-        """As in files' names, with its group unless that is the main one."""
+        """The part's name as in file names, with the group unless that is the main one."""
         name = part_name(self.kind, self.index, self.count)
         return f"{name} of {told_group(self.group)}" if self.group else name
 
 
 class Label(msgspec.Struct, frozen=True, kw_only=True):
-    """What a part in memory is: its place, and the moment it was taken."""
+    """The label of a part in memory: its place, and the step and round it was taken in."""
 
-    place: Place
+    place: PartPlace
     step: int
     round: int
     world: int
 
     @property
     def name(self) -> str:
-        """For people: step 120 of rank-00001-of-00004."""
+        """For messages: step 120 of rank-00001-of-00004."""
         return f"step {self.step} of {self.place.name}"
 
 
 @dataclass(frozen=True)
 class Control:
-    """What a slot says of itself."""
+    """The content of a slot's control record."""
 
     state: SlotState
     generation: int = 0
-    """When the write began, in nanoseconds of this machine's clock, so it is another for every
-    write: a record equal before and after reading means that nothing changed."""
+    """The start of the write, in nanoseconds of the monotonic clock, so it differs for every write:
+    a record that is equal before and after reading means that nothing changed."""
 
     label: Label | None = None
     length: int = 0
-    """Of the part, in bytes."""
+    """Length of the part in bytes."""
 
 
 EMPTY = Control(SlotState.EMPTY)
 
 
 def encode_control(control: Control) -> bytes:
-    """The record; a slot that was never written has none."""
+    """Encode a record; a slot that was never written has none."""
     label = control.label
     assert label is not None, "only a slot that is written has a record"
     record = _RECORD.pack(
@@ -135,7 +136,7 @@ def encode_control(control: Control) -> bytes:
 
 
 def decode_control(data: bytes) -> Control | None:
-    """What a record says; None if it is half written."""
+    """Decode a record; None if it is torn."""
     if not any(data):
         return EMPTY
     record, check = data[: _RECORD.size], data[_RECORD.size : _SIZE]
@@ -147,13 +148,14 @@ def decode_control(data: bytes) -> Control | None:
     if magic != _MAGIC:
         return None
     whose = group.rstrip(b"\0").decode("ascii")
-    place = Place(kind=_KINDS[kind], index=index, count=count, group=whose)
+    place = PartPlace(kind=_KINDS[kind], index=index, count=count, group=whose)
     label = Label(place=place, step=step, round=round_, world=world)
     return Control(SlotState(state), generation, label, length)
 
 
 def read_control(descriptor: int) -> Control:
-    """What a slot says now. A record that stays torn: whoever wrote it was killed meanwhile."""
+    """Read a slot's record. If it stays torn, its writer was killed: the slot counts as being
+    written."""
     for _ in range(_TORN_TRIES):
         control = decode_control(os.pread(descriptor, _SIZE, 0))
         if control is not None:
@@ -163,15 +165,15 @@ def read_control(descriptor: int) -> Control:
 
 
 def write_control(descriptor: int, control: Control) -> None:
-    """Say what the slot holds; only for who has it alone."""
+    """Write a slot's record; requires the exclusive lock."""
     os.pwrite(descriptor, encode_control(control), 0)
 
 
 def choose(slots: Sequence[Control], step: int) -> int:
-    """Which slot ``step`` goes into, so that what it replaces is missed least.
+    """The slot to fill with ``step``: the one whose content is needed least.
 
-    First one that holds nothing whole; then one of ``step`` or later, left by a life that training
-    has gone back behind; then the one that was filled first.
+    First one without a complete part; then one of ``step`` or later, left from before training went
+    back to an earlier step; then the one that was filled first.
     """
 
     def worth(number: int) -> tuple[int, int]:
@@ -186,18 +188,19 @@ def choose(slots: Sequence[Control], step: int) -> int:
 
 
 def clear_control(descriptor: int) -> None:
-    """Say that the slot holds nothing; only for who holds it, so that nobody fills it meanwhile."""
+    """Mark the slot as empty; requires a lock, so that it is not being filled meanwhile."""
     os.pwrite(descriptor, bytes(_SIZE), 0)
 
 
 def hold(descriptor: int) -> int | None:
-    """A descriptor that keeps the slot from being overwritten until it is closed everywhere; None
-    if the slot is being written. It may be handed to another process, and the hold with it."""
+    """Lock a slot for reading: a descriptor that keeps it from being overwritten until all copies
+    of the descriptor are closed; None if the slot is being written. It may be passed to another
+    process, and the lock with it."""
     return _locked(descriptor, fcntl.LOCK_SH)
 
 
 def take(descriptor: int) -> int | None:
-    """A descriptor that has the slot alone, to fill it; None if somebody holds it."""
+    """Lock a slot for writing: a descriptor with the exclusive lock; None if the slot is locked."""
     return _locked(descriptor, fcntl.LOCK_EX)
 
 
@@ -217,5 +220,5 @@ def begun(label: Label, *, length: int) -> Control:
 
 
 def completed(begun: Control) -> Control:
-    """The record of the same slot when it is full."""
+    """The record of the same slot once it is complete."""
     return replace(begun, state=SlotState.COMPLETE)

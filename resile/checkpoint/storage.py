@@ -1,11 +1,11 @@
-"""Where checkpoints lie: the smallest seam between the commit protocol and any storage.
+"""The storage interface: the smallest seam between the commit protocol and any storage.
 
-A storage is a folder, local or remote, that can do four things: write a file so that it is there
-whole and durable or not at all, open one for reading, list a folder, delete files. Paths are
-relative to it and use ``/``. Everything above (commit, shelf, export) is built on these four.
+A storage is a folder, local or remote, with four operations: write a file atomically and durably,
+open one for reading, list a folder, delete files. Paths are relative to it and use ``/``.
+Everything above (commit, catalog, export) is built on these four.
 
-What a storage raises is a :class:`~resile.checkpoint.errors.StorageTrouble` whose text names the
-file and says what the system said; nothing else goes through.
+A storage raises only :class:`~resile.checkpoint.errors.StorageTrouble`, whose text names the file
+and gives the system's error.
 """
 
 from __future__ import annotations
@@ -24,33 +24,33 @@ __all__ = ["Item", "OpenFile", "Storage", "open_storage", "read_whole"]
 
 
 LARGEST_RECORD = 64 << 20
-"""Bytes of a manifest or an entry. A manifest of 100,000 parts has a third of that."""
+"""Maximum bytes of a manifest or an entry. A manifest of 100,000 parts has a third of that."""
 
 
 class Item(msgspec.Struct, frozen=True, kw_only=True):
-    """One line of a folder's list."""
+    """One entry of a folder listing."""
 
     name: str
     size: int = 0
     modified: float = 0.0
-    """Unix time; the present where the storage does not say, so that it never looks old."""
+    """Unix time; the current time if the storage has none, so that the file never looks old."""
 
     is_folder: bool = False
 
 
 class OpenFile(Protocol):
-    """A file being read. ``with`` closes it."""
+    """A file opened for reading. ``with`` closes it."""
 
     size: int
 
     def read(self, begin: int, end: int) -> memoryview:
-        """The bytes from ``begin`` to ``end``: without a copy where they can be mapped. What was
-        mapped lives as long as somebody holds the view."""
+        """The bytes from ``begin`` to ``end``, without a copy where they can be mapped. A mapping
+        lives as long as its views."""
         ...
 
     def read_into(self, begin: int, buffer: memoryview) -> None:
-        """Fill the buffer. Reports a failing disk as an error, where touching mapped bytes of one
-        would end the process (SIGBUS)."""
+        """Fill the buffer. A failing disk raises an error, whereas touching mapped bytes of one
+        ends the process (SIGBUS)."""
         ...
 
     def __enter__(self) -> OpenFile: ...
@@ -59,23 +59,23 @@ class OpenFile(Protocol):
 
 
 def _nothing() -> None:
-    """No condition."""
+    """The default ``just_before``: no check."""
 
 
 class Storage(Protocol):
-    """One folder of files."""
+    """A folder of files, local or remote."""
 
     address: str
-    """As a user would write it."""
+    """The address as a user would write it."""
 
     def write(
         self, path: str, chunks: Iterable[memoryview], *, just_before: Callable[[], None] = _nothing
     ) -> None:
-        """Write a file in place of what was there. When this returns it is durable; when it does
-        not, what was there before is still there. Folders are made as needed.
+        """Write a file, replacing an existing one. On return it is durable; on error the old file
+        is unchanged. Folders are created as needed.
 
-        ``just_before`` is called when all that is left to do is the one operation that makes the
-        file appear; what it raises leaves everything as it was."""
+        ``just_before`` is called when only the operation that makes the file visible is left; if
+        it raises, nothing changes."""
         ...
 
     def open(self, path: str) -> OpenFile:
@@ -83,20 +83,20 @@ class Storage(Protocol):
         ...
 
     def list(self, folder: str = "") -> list[Item]:
-        """What is in a folder, in the order of names; raises :class:`NotThere`."""
+        """List a folder, sorted by name; raises :class:`NotThere`."""
         ...
 
     def delete(self, paths: Iterable[str]) -> None:
-        """Delete files, and folders that become empty by it; one that is not there is well. When
-        this returns none of them can come back."""
+        """Delete files, and folders that become empty; missing files are ignored. On return the
+        deletion is durable."""
         ...
 
 
 def open_storage(address: str | os.PathLike[str], **options: Any) -> Storage:
-    """The storage at a path, a ``file://`` address, or anything fsspec knows (``s3://``, ``gs://``,
-    ``memory://``). ``options`` go to fsspec. Raises :class:`BadAddress`.
+    """Open the storage at a path, a ``file://`` address, or any address that fsspec supports
+    (``s3://``, ``gs://``, ``memory://``). ``options`` go to fsspec. Raises :class:`BadAddress`.
 
-    Nothing is looked up yet: a folder that does not exist is made by the first write.
+    Nothing is accessed yet: a missing folder is created by the first write.
     """
     text = os.fspath(address)
     scheme = urlsplit(text).scheme if "://" in text else ""
@@ -112,7 +112,7 @@ def _local(text: str, scheme: str) -> Storage:
 
     if not scheme:
         if not text:
-            raise BadAddress("a checkpoint folder needs a name; '.' is the present one")
+            raise BadAddress("a checkpoint folder needs a name; '.' is the current one")
         return LocalStorage(Path(text).expanduser())
     parts = urlsplit(text)
     if parts.netloc not in ("", "localhost") or not parts.path:
@@ -121,7 +121,7 @@ def _local(text: str, scheme: str) -> Storage:
 
 
 def read_whole(storage: Storage, path: str) -> bytes:
-    """All of a small file; raises :class:`PartDamaged` for one that is none of ours."""
+    """Read a small file; raises :class:`PartDamaged` for one too large to be Resile's."""
     with storage.open(path) as file:
         if file.size > LARGEST_RECORD:
             raise PartDamaged(

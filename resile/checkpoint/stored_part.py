@@ -1,7 +1,7 @@
-"""One part of a checkpoint on storage, opened for reading: its header first, then any range of it.
+"""A part of a checkpoint on storage, opened for reading: its header first, then any range of it.
 
-Local parts are mapped, so that restoring copies each byte once; of remote ones only the ranges that
-are asked for are fetched.
+Local parts are mapped, so that restoring copies each byte once; from remote ones only the requested
+ranges are fetched.
 """
 
 from __future__ import annotations
@@ -16,17 +16,17 @@ __all__ = ["StoredPart"]
 
 LENGTH = 8
 FIRST_READ = 256 << 10
-"""Most headers are smaller: one request brings them."""
+"""Bytes. Most headers are smaller, so that one request is enough."""
 
 
 class StoredPart:
-    """A part that can be read. ``with`` closes it; what was read stays valid."""
+    """A part on storage. ``with`` closes it; views that were read stay valid."""
 
     header: PartHeader
     layout: PartLayout
 
     def __init__(self, storage: Storage, checkpoint: Checkpoint, entry: PartEntry) -> None:
-        """Reads the header; raises PartDamaged when it is not the one the manifest names."""
+        """Read the header; raises PartDamaged if it does not match the manifest."""
         path = checkpoint.path(entry)
         self.source = f"{storage.address}/{path}"
         try:
@@ -45,7 +45,7 @@ class StoredPart:
             raise
 
     def read(self, begin: int, end: int) -> memoryview:
-        """Bytes from the part's beginning, as the layout's places give them."""
+        """Bytes at these offsets from the start of the part, as given by the layout."""
         return self._file.read(begin, end)
 
     def _first_bytes(self) -> memoryview:
@@ -62,7 +62,7 @@ class StoredPart:
         group = checkpoint.manifest.group
         meant = (group, checkpoint.step, entry.kind, entry.index, entry.count)
         if said != meant or self.layout.size != entry.size:
-            raise PartDamaged(f"{self.source} is another part than the manifest names")
+            raise PartDamaged(f"{self.source} is not the part that the manifest names")
 
     def __enter__(self) -> StoredPart:
         return self

@@ -1,4 +1,4 @@
-"""Suspecting that nobody looks after a cluster's job: said once while a command waits for one."""
+"""A warning, printed once, that no operator seems to reconcile a job that a command waits for."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ import click
 __all__ = ["OperatorWatch"]
 
 STEERED = 5.0
-"""Seconds. An operator that runs takes a change up within one; one that is moved, within some."""
+"""Seconds. A running operator acts on a change within one; a rescheduled one,
+within a few."""
 
 
 class _Unseen(Protocol):
@@ -22,7 +23,7 @@ class _Unseen(Protocol):
 
 
 class OperatorWatch:
-    """Counts from when it is made. Call :meth:`look` after each look at the job."""
+    """Warns some seconds after it is created. Call :meth:`look` after each view of the job."""
 
     def __init__(self, job: _Unseen, *, after: float = STEERED) -> None:
         self._job = job
@@ -30,14 +31,15 @@ class OperatorWatch:
         self._warned = False
 
     def look(self) -> None:
-        """Tell the user if nobody has taken the job, or its change, up for too long."""
+        """Warn if no operator has observed the job, or its change, for too long."""
         if self._warned or time.monotonic() < self._at or not self._job.unseen:
             return
         from resile.client.cluster.cluster import HOW_TO_INSTALL
 
         self._warned = True
         click.echo(
-            "Warning: no operator has taken the job up. Does Resile's run in this cluster, and "
-            f"look after namespace {self._job.namespace}? It is installed {HOW_TO_INSTALL}.",
+            "Warning: no operator has observed the job yet. Is the Resile operator running in this "
+            f"cluster, and does it watch namespace {self._job.namespace}? "
+            f"Install it {HOW_TO_INSTALL}.",
             err=True,
         )

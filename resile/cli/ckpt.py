@@ -1,4 +1,4 @@
-"""``resile ckpt``: what is in a folder of checkpoints, whether it is whole, and getting it out."""
+"""``resile ckpt``: list, inspect, verify, prune and export checkpoints."""
 
 from __future__ import annotations
 
@@ -24,7 +24,9 @@ from resile.groupname import MAIN_GROUP, told_group
 HELP = {"help_option_names": ["-h", "--help"]}
 
 _output = output_option("table", "json")
-_step = click.option("--step", type=click.IntRange(0), metavar="N", help="Which one [newest].")
+_step = click.option(
+    "--step", type=click.IntRange(0), metavar="N", help="Step of the checkpoint [newest]."
+)
 _group = click.option(
     "--group",
     type=GROUP,
@@ -36,13 +38,13 @@ _one_group = click.option(
     type=GROUP,
     metavar="NAME",
     default=MAIN_GROUP,
-    help="Of which group of the job [the main one].",
+    help="Group of the job [the main one].",
 )
 
 
 @click.group(context_settings=HELP)
 def ckpt() -> None:
-    """Look into checkpoints, check, prune and export them.
+    """List, inspect, verify, prune and export checkpoints.
 
     DIR is the folder that a script gives to its Checkpointer: a path, s3://… or gs://…
 
@@ -89,7 +91,7 @@ def ls(folder: str, group: str | None, output: str) -> None:
 @click.argument("folder", metavar="DIR")
 @_step
 @_one_group
-@click.option("--tensors", is_flag=True, help="Also every tensor, with its type and shape.")
+@click.option("--tensors", is_flag=True, help="List every tensor with type and shape.")
 @_output
 def show(folder: str, step: int | None, group: str, tensors: bool, output: str) -> None:
     """Show one checkpoint of DIR: when, by how many workers, in which parts.
@@ -158,17 +160,28 @@ def verify(folder: str, step: int | None, group: str | None) -> None:
     context_settings=HELP, short_help="Remove old checkpoints, and remains of unfinished writes."
 )
 @click.argument("folder", metavar="DIR")
-@click.option("--keep", type=click.IntRange(1), required=True, metavar="N", help="How many stay.")
+@click.option(
+    "--keep",
+    type=click.IntRange(1),
+    required=True,
+    metavar="N",
+    help="Number of checkpoints to keep.",
+)
 @_group
-@click.option("--dry-run", is_flag=True, help="Only say what would be removed.")
-@click.option("--verify", "deep", is_flag=True, help="Judge by checksums which one is whole.")
+@click.option("--dry-run", is_flag=True, help="Only print what would be removed.")
+@click.option(
+    "--verify",
+    "deep",
+    is_flag=True,
+    help="Verify checksums to find out which checkpoints are complete.",
+)
 @click.option(
     "--remains-age",
     type=click.FloatRange(0),
     default=REMAINS_AGE,
     show_default=True,
     metavar="SECONDS",
-    help="How old the remains of a write must be.",
+    help="Minimum age of remains of unfinished writes.",
 )
 def prune(
     folder: str, keep: int, group: str | None, dry_run: bool, deep: bool, remains_age: float

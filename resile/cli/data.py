@@ -1,4 +1,4 @@
-"""``resile data check``: what a job's ledger proves about its data."""
+"""``resile data check``: check a job's ledger for samples trained twice or never."""
 
 from __future__ import annotations
 
@@ -19,17 +19,15 @@ SHOWN = 10
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
 def data() -> None:
-    """Prove that each sample was trained exactly once."""
+    """Check that each sample was trained exactly once."""
 
 
 @data.command(context_settings={"help_option_names": ["-h", "--help"]})
 @click.argument("ledger", metavar="JOB|FOLDER")
-@click.option(
-    "--epochs", type=click.IntRange(1), metavar="N", help="So many epochs have to be complete."
-)
+@click.option("--epochs", type=click.IntRange(1), metavar="N", help="Require N complete epochs.")
 @output_option("text", "json")
 def check(ledger: str, epochs: int | None, output: str) -> None:
-    """Prove from a ledger that each index of each epoch was trained exactly once.
+    """Check in a ledger that each index of each epoch was trained exactly once.
 
     Jobs of `resile up` write a ledger by themselves, those of `resile run` with --ledger and an
     --rdzv-id; both are found by the job's name. With RESILE_LEDGER=FOLDER in its environment any

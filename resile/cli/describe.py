@@ -37,12 +37,12 @@ TOLD = 15
     metavar="N",
     default=TOLD,
     show_default=True,
-    help="How many of the last events to show.",
+    help="Number of recent events to show.",
 )
-@output_option("text", "json", help="For people, or for programs.")
+@output_option("text", "json", help="Output format.")
 @cluster_options
 def describe(job: str, told: int, output: str, where: Where) -> None:
-    """Show a job in full: state and why, roles, nodes, budgets, conditions, what happened.
+    """Show the details of a job: state and reason, roles, nodes, budgets, conditions, events.
 
     \b
     Examples:

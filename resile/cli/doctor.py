@@ -1,4 +1,4 @@
-"""``resile doctor``: what this machine and this cluster allow, and what to do about the rest."""
+"""``resile doctor``: check this machine and the cluster, with advice for each problem."""
 
 from __future__ import annotations
 
@@ -34,11 +34,10 @@ STYLES = {
 @output_option("table", "json")
 @cluster_options
 def doctor(rdzv_endpoint: str, output: str, where: Where) -> None:
-    """Check what this machine allows, and the cluster if one is configured.
+    """Check this machine, and the cluster if one is configured.
 
-    Each line is ok, a note (training does not need it), a warning (jobs run, but worse or not all
-    of them) or an error (jobs cannot run), with what to do about it. The exit code is 1 if there is
-    an error.
+    Each line is ok, a note (not needed for training), a warning (jobs run with limitations) or an
+    error (jobs cannot run), with advice. The exit code is 1 if there is an error.
 
     \b
     Examples:

@@ -1,4 +1,4 @@
-"""torchrun's notation for sizes and patience (--nnodes, --rdzv-conf), read into an Elasticity."""
+"""Parse torchrun's notation of sizes and timeouts (--nnodes, --rdzv-conf) into an Elasticity."""
 
 from __future__ import annotations
 

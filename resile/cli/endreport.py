@@ -1,4 +1,4 @@
-"""What is left to say when a job has failed: who failed first, and its last words."""
+"""The report of a failed job: the first failure and the end of its log."""
 
 from __future__ import annotations
 

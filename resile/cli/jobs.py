@@ -27,11 +27,11 @@ LOCAL, KUBERNETES = "local", "kubernetes"
 
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
-@click.option("--all-namespaces", "-A", "everywhere", is_flag=True, help="Of the whole cluster.")
-@output_option("table", "json", help="For people, or for programs.")
+@click.option("--all-namespaces", "-A", "everywhere", is_flag=True, help="Jobs of all namespaces.")
+@output_option("table", "json", help="Output format.")
 @cluster_options
 def jobs(everywhere: bool, output: str, where: Where) -> None:
-    """List jobs, also those that are over: of this machine, and of the cluster if there is one.
+    """List jobs on this machine, and on the cluster if one is configured, finished ones included.
 
     With -n, -A, --context or --kubeconfig only the cluster's. Crashed means that the job's
     `resile up` was killed; whatever it ran has ended with it.

@@ -84,7 +84,7 @@ class LiveView:
 
     def draw(self, picture: JobPicture | None) -> Group:
         """One frame, no larger than the terminal."""
-        if picture is None:
+        if picture is None or not picture.phase:
             return Group(Text(f"job {self._name}: starting"))
         progress = self._progress(picture)
         room = max(2, self._console.height - FRAME - len(progress))

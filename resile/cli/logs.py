@@ -1,4 +1,4 @@
-"""``resile logs``: what a job's nodes have printed, and go on printing."""
+"""``resile logs``: print and follow the logs of a job's nodes."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ PENDING = NodePhase.PENDING.value
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
 @click.argument("job")
 @click.argument("nodes", nargs=-1, metavar="[NODE|ROLE]...")
-@click.option("--follow", "-f", is_flag=True, help="Go on until the job is over.")
-@click.option("--rank", type=COUNT, metavar="N", help="Only of this rank, who has it.")
-@click.option("--all", "everything", is_flag=True, help="Of all nodes, as when none is named.")
-@click.option("--master", is_flag=True, help="Of the job's master instead.")
-@click.option("--tail", type=COUNT, metavar="N", help="Only the last N lines of each so far.")
-@click.option("--prefix/--no-prefix", default=None, help="The node's name before each line.")
+@click.option("--follow", "-f", is_flag=True, help="Follow the logs until the job ends.")
+@click.option("--rank", type=COUNT, metavar="N", help="Only the node that currently has rank N.")
+@click.option("--all", "everything", is_flag=True, help="All nodes (the default).")
+@click.option("--master", is_flag=True, help="The log of the job's master.")
+@click.option("--tail", type=COUNT, metavar="N", help="Start with the last N lines of each log.")
+@click.option("--prefix/--no-prefix", default=None, help="Print the node's name before each line.")
 @cluster_options
 def logs(
     job: str,
@@ -43,10 +43,10 @@ def logs(
     prefix: bool | None,
     where: Where,
 ) -> None:
-    """Print the output of a job's nodes: of all, or of those named, or of the roles named.
+    """Print the logs of a job: of all nodes, or of the named nodes or roles.
 
-    Nodes that were replaced have logs of their own; following goes on with the node that takes a
-    rank over. With more than one log each line begins with the name of its node.
+    A replaced node keeps its own log; --follow continues with its replacement. With more than one
+    log, each line starts with the name of the node.
 
     \b
     Examples:
@@ -57,9 +57,11 @@ def logs(
       resile logs digits --master --tail 20
     """
     if master and (everything or nodes or rank is not None):
-        raise click.UsageError("--master is its log alone: leave --all, --rank and names out")
+        raise click.UsageError(
+            "--master prints only the master's log: remove --all, --rank and node names"
+        )
     if everything and (nodes or rank is not None):
-        raise click.UsageError("--all is all nodes: leave --rank and names out")
+        raise click.UsageError("--all prints all nodes: remove --rank and node names")
     reader = find_job(job, where)
     if master:
         query = _master_log(reader, tail=tail, follow=follow)

@@ -18,25 +18,37 @@ from resile.cli.verbosity import verbosity_options
 COMMANDS = {
     "run": ("resile.cli.run", "Run a script on this node, as torchrun does, and keep it training."),
     "up": ("resile.cli.up", "Run a whole job, all its nodes, on this machine."),
-    "submit": ("resile.cli.submit", "Give a job to a Kubernetes cluster and see it begin."),
-    "jobs": ("resile.cli.jobs", "List jobs, running and past: of this machine, of a cluster."),
-    "describe": ("resile.cli.describe", "Show a job in full: state, nodes, what happened and why."),
-    "logs": ("resile.cli.logs", "Print what a job's nodes print."),
-    "events": ("resile.cli.events", "Print what happened in a job, and why."),
+    "submit": ("resile.cli.submit", "Submit a job to a Kubernetes cluster and watch it start."),
+    "jobs": (
+        "resile.cli.jobs",
+        "List jobs on this machine and on a cluster, finished ones included.",
+    ),
+    "describe": (
+        "resile.cli.describe",
+        "Show the details of a job: state, nodes, events and reasons.",
+    ),
+    "logs": ("resile.cli.logs", "Print the logs of a job's nodes."),
+    "events": ("resile.cli.events", "Print the events of a job, with reasons."),
     "scale": ("resile.cli.scale", "Change how many nodes a role has."),
-    "suspend": ("resile.cli.suspend", "Stop all nodes of a job, and keep the job."),
-    "resume": ("resile.cli.suspend", "Have a suspended job go on."),
-    "get": ("resile.cli.get", "Print a job's manifest with its status."),
-    "data": ("resile.cli.data", "Prove that each sample was trained exactly once."),
-    "delete": ("resile.cli.delete", "End a job and forget it."),
-    "token": ("resile.cli.token", "Print a job's token, for tools that ask its HTTP API."),
+    "suspend": ("resile.cli.suspend", "Stop all nodes of a job, but keep the job."),
+    "resume": ("resile.cli.suspend", "Resume a suspended job."),
+    "get": ("resile.cli.get", "Print a job's manifest and status."),
+    "data": ("resile.cli.data", "Check that each sample was trained exactly once."),
+    "delete": ("resile.cli.delete", "Delete a job."),
+    "token": ("resile.cli.token", "Print a job's token, for tools that use its HTTP API."),
     "ckpt": ("resile.cli.ckpt", "List, check, prune and export checkpoints."),
-    "prestop": ("resile.cli.prestop", "Hook before a pod stops: have its training saved."),
-    "poststart": ("resile.cli.poststart", "Hook after a pod's start: note when it was."),
-    "master": ("resile.cli.master", "Run a job's master by hand."),
-    "operator": ("resile.cli.operator", "Look after the ElasticJobs of a Kubernetes cluster."),
-    "doctor": ("resile.cli.doctor", "Check what this machine and this cluster allow."),
-    "completion": ("resile.cli.completion", "Print a script for completion in bash, zsh or fish."),
+    "prestop": ("resile.cli.prestop", "preStop hook: save the training before a pod stops."),
+    "poststart": ("resile.cli.poststart", "postStart hook: record when a pod started."),
+    "master": ("resile.cli.master", "Run a job's master on its own."),
+    "operator": (
+        "resile.cli.operator",
+        "Run the operator that reconciles ElasticJobs on Kubernetes.",
+    ),
+    "doctor": ("resile.cli.doctor", "Check this machine and the cluster for problems."),
+    "completion": (
+        "resile.cli.completion",
+        "Print a shell completion script for bash, zsh or fish.",
+    ),
 }
 
 
@@ -45,7 +57,7 @@ INTERRUPTED = 130
 
 
 class UserMistake(click.ClickException):
-    """What was typed cannot be: shown as what is wrong, and where to read more."""
+    """A usage error, shown as the problem and a hint at --help."""
 
     exit_code = 2
 
@@ -60,8 +72,7 @@ class UserMistake(click.ClickException):
 
 @contextmanager
 def _in_two_lines() -> Iterator[None]:
-    """Show a user's mistake without the usage, which hides it among all flags, and what a cluster
-    says against it without where in our code that was."""
+    """Report usage errors without the usage text, and errors of the cluster without a traceback."""
     try:
         yield
     except click.exceptions.NoArgsIsHelpError:
@@ -105,12 +116,12 @@ class LazyGroup(click.Group):
     """A group that knows its commands' names and first lines without importing them."""
 
     def make_context(self, *args: Any, **settings: Any) -> click.Context:
-        """Read the flags before the command's name."""
+        """Parse the flags before the command's name."""
         with _in_two_lines():
             return super().make_context(*args, **settings)
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Read the command's own flags and carry it out."""
+        """Parse the command's own flags and run it."""
         with _in_two_lines():
             return super().invoke(ctx)
 
@@ -124,7 +135,7 @@ class LazyGroup(click.Group):
             return None
         command = getattr(importlib.import_module(COMMANDS[name][0]), name)
         if not isinstance(command, click.Command):
-            raise TypeError(f"{COMMANDS[name][0]}.{name} is no command")
+            raise TypeError(f"{COMMANDS[name][0]}.{name} is not a command")
         return command
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:

@@ -1,4 +1,4 @@
-"""The manifest a user names: read, checked for where it is to run, or refused in a few lines."""
+"""Load the manifest that a user names and check it for the platform it is to run on."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def _renamed(job: ElasticJob, name: str) -> ElasticJob:
 
 
 def _check_program(role: str, spec: RoleSpec) -> None:
-    """Find out now what every node would only say in its log."""
+    """Check now what would otherwise only fail on each node."""
     folder = Path(spec.working_dir or ".").absolute()
     if not folder.is_dir():
         raise click.ClickException(f"spec.roles.{role}.workingDir: there is no folder {folder}")
@@ -83,5 +83,5 @@ def _check_program(role: str, spec: RoleSpec) -> None:
     if not (spec.script or spec.module or spec.command):
         raise click.ClickException(
             f"spec.roles.{role}: on this machine a role needs a command, a script or a module; "
-            "an image means nothing here"
+            "an image cannot be run here"
         )

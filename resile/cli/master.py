@@ -1,4 +1,4 @@
-"""``resile master``: run a job's master by hand, for agents started elsewhere."""
+"""``resile master``: run a job's master on its own, for agents started elsewhere."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ log = logging.getLogger("resile.master")
 
 
 class OtherJob(click.ClickException):
-    """The store holds another job; who started this master knows by the code not to try again."""
+    """The store belongs to another job; the exit code tells the parent not to retry."""
 
     exit_code = OTHER_JOB_EXIT
 
@@ -40,31 +40,35 @@ class OtherJob(click.ClickException):
     default="127.0.0.1:29400",
     show_default=True,
     metavar="HOST:PORT",
-    help="Where to listen. Loopback unless you say otherwise; *:PORT is every address.",
+    help="Address to listen on. Loopback by default; *:PORT is every address.",
 )
-@click.option("--job", metavar="ID", help="The job's --rdzv-id; else the first agent's.")
-@click.option("--nnodes", metavar="MIN:MAX", help="How many nodes; else what the first agent says.")
+@click.option("--job", metavar="ID", help="The job's --rdzv-id; default: that of the first agent.")
+@click.option(
+    "--nnodes", metavar="MIN:MAX", help="Number of nodes; default: that of the first agent."
+)
 @click.option(
     "--max-restarts",
     type=RESTARTS,
     default=3,
     show_default=True,
     metavar="N",
-    help="How often failing workers are restarted; lost nodes are free.",
+    help="Restarts of failed workers before the job fails; node losses do not count.",
 )
 @click.option("--rdzv-conf", default="", metavar="K=V,...", help="Timeouts, as in 'resile run'.")
 @click.option("--store", metavar="PATH|URL", help="SQLite file, or etcd://HOST:2379/PREFIX.")
-@click.option("--token-file", metavar="FILE", help="The job's token; else $RESILE_TOKEN.")
+@click.option(
+    "--token-file", metavar="FILE", help="File with the job's token; default: $RESILE_TOKEN."
+)
 @click.option("--tls-cert", metavar="FILE", help="Serve TLS with this certificate.")
 @click.option("--tls-key", metavar="FILE", help="The certificate's key, if it is in another file.")
-@click.option("--until-done", is_flag=True, help="End with the job.")
+@click.option("--until-done", is_flag=True, help="Exit when the job has ended.")
 @click.option(
     "--after-round",
     type=ROUND,
     default=0,
     envvar=AFTER_ROUND_VARIABLE,
     metavar="N",
-    help="The job had come to round N; with an empty store, ask its agents before going on.",
+    help="The job had reached round N; with an empty store, recover from its agents first.",
 )
 @click.option("--run-folder", hidden=True, type=click.Path(path_type=Path))
 @click.option("--job-folder", hidden=True, type=click.Path(path_type=Path))
@@ -87,10 +91,10 @@ def master(
     parent: int | None,
     announce_fd: int | None,
 ) -> None:
-    """Run a job's master by hand.
+    """Run a job's master on its own.
 
-    `resile run` starts one by itself where none listens; run it by hand to keep it apart from the
-    nodes. Killed and started again with the same store, it goes on where it was.
+    `resile run` starts a master if none listens at the endpoint; use this command to run it apart
+    from the nodes. A master that is restarted with the same store continues where it was.
 
     \b
     Examples:
@@ -137,14 +141,14 @@ def master(
 
 
 def _were_given(*options: str) -> bool:
-    """Whether the user said any of these; else the first agent does."""
+    """Return whether the user gave any of these options; otherwise the first agent decides."""
     context = click.get_current_context()
     sources = [context.get_parameter_source(option) for option in options]
     return any(source is not ParameterSource.DEFAULT for source in sources)
 
 
 class _Taken(click.ClickException):
-    """The port is taken, told to the program that started this master."""
+    """The port is in use, reported to the parent process by the exit code."""
 
     exit_code = PORT_IN_USE_EXIT
 
@@ -152,11 +156,11 @@ class _Taken(click.ClickException):
 def _serve(
     config: MasterConfig, store: Store, announce_fd: int | None, *, token_at: Path | None
 ) -> bool:
-    """Serve the job; returns whether nothing of it need be kept."""
+    """Serve the job; returns whether its folder may be removed."""
     if config.tls is None and not is_loopback(config.endpoint.host):
-        log.warning("without --tls-cert all messages travel unencrypted")
+        log.warning("messages are not encrypted; use --tls-cert to enable TLS")
     if token_at is not None:
-        click.echo(f"agents of this user on this machine find the token in {token_at}")
+        click.echo(f"token for agents on this machine: {token_at}")
     return asyncio.run(run_master(config, store, listening=lambda at: _announce(announce_fd, at)))
 
 
@@ -169,7 +173,7 @@ def open_store(text: str | None, folder: Path) -> Store:
     note = folder / "store"
     if text is None and note.exists():
         text = note.read_text().strip()
-        log.info("going on with the store %s, named in %s", text, note)
+        log.info("using the store %s, as recorded in %s", text, note)
     if text is None:
         return SqliteStore(folder / "master.db")
     if "://" not in text.removeprefix("sqlite://") and not text.startswith(("etcd:", "etcds:")):
@@ -194,7 +198,7 @@ def _named_store(text: str) -> Store:
 
 
 def _announce(descriptor: int | None, endpoint: Endpoint) -> None:
-    """Tell whoever started this master where it listens."""
+    """Report the listening address to the parent process."""
     if descriptor is not None:
         os.write(descriptor, f"{endpoint.host} {endpoint.port}\n".encode())
         os.close(descriptor)

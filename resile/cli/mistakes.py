@@ -1,4 +1,4 @@
-"""Turns errors of the client, of a cluster and of this machine into one-line messages."""
+"""Turn errors of the client, of the cluster and of this machine into one-line messages."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ UNAUTHORIZED = 401
 
 
 def sentence_for(error: Exception) -> str | None:
-    """What to tell the user; None for what is nobody's doing but ours."""
+    """Return the message for the user; None for a bug of ours."""
     if isinstance(error, FileNotFoundError) and not _has_working_directory():
         return "the working directory was deleted; change to one that exists"
     if isinstance(error, ClusterUnavailable):
@@ -27,8 +27,8 @@ def sentence_for(error: Exception) -> str | None:
         return None
     if isinstance(error, ApiError) and error.status == UNAUTHORIZED:
         return (
-            "the cluster does not know you (Unauthorized): the credentials of this context are "
-            "wrong or have expired"
+            "the cluster refused the credentials (Unauthorized): those of this context are wrong "
+            "or have expired"
         )
     return str(error)
 

@@ -1,4 +1,4 @@
-"""Why a job has nothing to show in its logs: a sentence from what is known of it. Pure."""
+"""Explain why the logs of a job are empty, from its view. Pure."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def why_silent(
     if status is None or _refused(status):
         return _with(f"the job is {phase}", picture.message)
     if status.finished:
-        gone = "" if kept else "; the output of its nodes is gone with them"
+        gone = "" if kept else "; the logs were removed with its nodes"
         return _with(f"the job is over ({phase})", picture.message) + gone
     if status.phase is JobPhase.SUSPENDED:
         return _with("the job is suspended", picture.message)

@@ -1,4 +1,4 @@
-"""``resile operator``: look after the ElasticJobs of a cluster."""
+"""``resile operator``: reconcile the ElasticJobs of a cluster."""
 
 from __future__ import annotations
 
@@ -21,29 +21,33 @@ IMAGE_VARIABLE = "RESILE_IMAGE"
     "--image",
     envvar=IMAGE_VARIABLE,
     metavar="IMAGE",
-    help=f"Runs the masters of jobs that name none; in a pod, its own when left out. "
+    help=f"Image of the masters of jobs that name none. Default in a pod: the pod's own image. "
     f"[env: {IMAGE_VARIABLE}]",
 )
-@click.option("--namespace", "-n", metavar="NS", help="Only the jobs of one namespace.")
-@click.option("--context", metavar="NAME", help="Of the kubeconfig; else its current one.")
-@click.option("--kubeconfig", metavar="FILE", help="Else as kubectl finds it, or the pod's own.")
+@click.option("--namespace", "-n", metavar="NS", help="Watch the jobs of one namespace only.")
+@click.option(
+    "--context", metavar="NAME", help="Context of the kubeconfig; default: the current one."
+)
+@click.option(
+    "--kubeconfig", metavar="FILE", help="Default: as for kubectl, or the pod's service account."
+)
 @click.option(
     "--listen",
     default="127.0.0.1:8080",
     show_default=True,
     metavar="HOST:PORT",
-    help="/metrics, /healthz and /readyz. Loopback by default; *:PORT is every address.",
+    help="Serve /metrics, /healthz and /readyz here. Loopback by default; *:PORT is every address.",
 )
 @click.option(
     "--elect/--no-elect",
     default=True,
     show_default=True,
-    help="Lead only while holding the Lease, so that several may stand by.",
+    help="Use leader election (a Lease), so that several replicas can run.",
 )
 @click.option(
     "--lease-namespace",
     metavar="NS",
-    help="Where the Lease lies. [default: the context's, or the pod's]",
+    help="Namespace of the Lease. [default: the context's, or the pod's]",
 )
 @click.option(
     "--workers",
@@ -51,9 +55,9 @@ IMAGE_VARIABLE = "RESILE_IMAGE"
     default=8,
     show_default=True,
     metavar="N",
-    help="How many jobs are looked after at the same time.",
+    help="Number of jobs reconciled concurrently.",
 )
-@click.option("--log-json", is_flag=True, help="One JSON object a line, for log collectors.")
+@click.option("--log-json", is_flag=True, help="Log one JSON object per line.")
 def operator(
     image: str | None,
     namespace: str | None,
@@ -65,10 +69,10 @@ def operator(
     workers: int,
     log_json: bool,
 ) -> None:
-    """Look after the ElasticJobs of a cluster: create their pods, replace what dies, say why.
+    """Reconcile the ElasticJobs of a cluster: create their pods, replace failed ones, report why.
 
-    May be killed at any moment and started again, also several at once: one leads, the others
-    stand by.
+    The operator may be killed and restarted at any time. Several replicas may run: one is the
+    leader, the others stand by.
 
     \b
     Examples:
@@ -76,8 +80,8 @@ def operator(
       resile operator --image 127.0.0.1:5000/resile:dev --no-elect -n default
     """
     try:
-        from resile.operator.main import NoImage, OperatorOptions, own_pod, run_operator
-        from resile.operator.settings import OperatorSettings
+        from resile.operator.main import NoImage, own_pod, run_operator
+        from resile.operator.settings import OperatorOptions, OperatorSettings
         from resile.platform.kubernetes.errors import KubeError
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] != "cryptography":

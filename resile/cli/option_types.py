@@ -40,7 +40,7 @@ class Seconds(click.FloatRange):
         """The number of seconds."""
         seconds: float = super().convert(value, param, ctx)
         if math.isnan(seconds):
-            self.fail(f"{value} is no number of seconds.", param, ctx)
+            self.fail(f"{value} is not a number of seconds.", param, ctx)
         return seconds
 
 
@@ -53,7 +53,7 @@ class GroupName(click.types.StringParamType):
         """The name."""
         group = str(super().convert(value, param, ctx))
         if group and not is_group(group):
-            self.fail(f"'{group}' is no group's name, such as evaluate or ps/0.", param, ctx)
+            self.fail(f"'{group}' is not a group's name, such as evaluate or ps/0.", param, ctx)
         return group
 
 

@@ -1,4 +1,4 @@
-"""Which cluster a command speaks of: kubectl's options, under kubectl's names."""
+"""The options that choose a cluster, named as kubectl's."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 @dataclass(frozen=True)
 class Where:
-    """What was said about the cluster; nothing: this machine first."""
+    """The chosen cluster; without any option, jobs on this machine come first."""
 
     namespace: str | None = None
     context: str | None = None
@@ -41,9 +41,9 @@ class Where:
 def cluster_options(function: F) -> F:
     """Adds the options; the command gets them as ``where``."""
 
-    @click.option("--namespace", "-n", metavar="NS", help="On a cluster, in this namespace.")
-    @click.option("--context", metavar="NAME", help="On the cluster of this kubeconfig context.")
-    @click.option("--kubeconfig", metavar="FILE", help="On the cluster of this kubeconfig.")
+    @click.option("--namespace", "-n", metavar="NS", help="Namespace on the cluster.")
+    @click.option("--context", metavar="NAME", help="Context of the kubeconfig.")
+    @click.option("--kubeconfig", metavar="FILE", help="Path of the kubeconfig.")
     @functools.wraps(function)
     def with_where(
         *args: Any,

@@ -1,4 +1,4 @@
-"""``resile prestop``: the hook before a pod's stop. Asks training to save, and waits for it."""
+"""``resile prestop``: the preStop hook. Asks the training to save, and waits until it has."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ LOOK = 0.1
     default=25.0,
     show_default=True,
     metavar="SECONDS",
-    help="How long to wait for the save. A pod has terminationGracePeriodSeconds in all, 30 if its "
-    "spec does not say.",
+    help="How long to wait for the save. A pod has terminationGracePeriodSeconds in total, 30 by "
+    "default.",
 )
 def prestop(signal_path: str | None, timeout: float) -> None:
-    """Have the training save its state and stop; returns when that is done.
+    """Ask the training to save its state and stop; returns when that is done.
 
-    Asks by the word 'save' in the signal file. All workers then save one step and end; the word
-    becomes 'resume'. The story is in preStop.log beside it. Meant for the preStop hook of a pod,
-    of one or of all; usable anywhere.
+    Writes the word 'save' to the signal file. All workers then save the same step and exit, and
+    the word becomes 'resume'. Progress is logged to preStop.log beside it. Meant for the preStop
+    hook of one or all pods; usable anywhere.
 
     \b
     Examples:

@@ -1,4 +1,4 @@
-"""Where the nodes of a job meet: what torchrun's rendezvous flags mean for master and script.
+"""The meaning of torchrun's rendezvous flags for the master and for the script.
 
 With an elastic rendezvous the endpoint is the master's, and each round's store has a port of its
 own. With a static one (``--master-addr``, ``--master-port``) the address belongs to the script: it
@@ -85,7 +85,7 @@ def master_port_beside(port: int) -> int:
 def one_line(source: str, name: str) -> str:
     """A name as messages can carry it, or a usage error that says where it came from."""
     if not is_name(name):
-        raise click.UsageError(f"{source}: one line of 1 to 255 characters is wanted")
+        raise click.UsageError(f"{source}: must be one line of 1 to 255 characters")
     return name
 
 

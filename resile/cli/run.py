@@ -84,80 +84,98 @@ log = logging.getLogger("resile.agent")
     },
 )
 @verbosity_options
-@torchrun_option("nnodes", default="1:1", show_default=True, metavar="N|MIN:MAX", help="Nodes.")
+@torchrun_option(
+    "nnodes",
+    default="1:1",
+    show_default=True,
+    metavar="N|MIN:MAX",
+    help="Number of nodes, or a range.",
+)
 @torchrun_option(
     "nproc-per-node",
     default="1",
     show_default=True,
     metavar="N|auto|cpu|gpu|xpu",
-    help="Workers on this node.",
+    help="Workers per node.",
 )
 @torchrun_option(
     "rdzv-endpoint",
     default="",
     metavar="HOST:PORT",
-    help="The job's master. Started here if nothing listens and the address is this machine's.",
+    help="Address of the job's master. If it is this machine's, one is started there.",
 )
-@torchrun_option("rdzv-id", default=None, help="The job's name; the same on all its nodes.")
+@torchrun_option("rdzv-id", default=None, help="Job name, the same on all nodes.")
 @torchrun_option(
     "rdzv-backend",
     default=None,
     metavar="resile|c10d|static",
-    help="resile and c10d: meet at --rdzv-endpoint. static: at --master-addr and --master-port.",
+    help="resile, c10d: rendezvous at --rdzv-endpoint. static: at --master-addr and --master-port.",
 )
 @torchrun_option(
     "rdzv-conf",
     default="",
     metavar="K=V,...",
-    help="Patience: last_call, join_timeout, lease, connection_grace, start_timeout, ...",
+    help="Timeouts: last_call, join_timeout, lease, connection_grace, start_timeout, ...",
 )
-@torchrun_option("standalone", is_flag=True, help="One node, with a master of its own.")
+@torchrun_option("standalone", is_flag=True, help="Single-node job with its own master.")
 @torchrun_option(
     "max-restarts",
     type=RESTARTS,
     default=3,
     show_default=True,
-    help="How often failing workers are restarted; lost nodes are free.",
+    help="Restarts of failed workers before the job fails; node losses do not count.",
 )
 @torchrun_option(
-    "node-unit", cls=click.Option, type=NODE_UNIT, help="Train with multiples of N nodes only."
+    "node-unit", cls=click.Option, type=NODE_UNIT, help="Train only with a multiple of N nodes."
 )
-@torchrun_option("node-rank", type=NODE_RANK, help="This node's slot; chosen if not given.")
+@torchrun_option(
+    "node-rank", type=NODE_RANK, help="Rank of this node; assigned by the master if omitted."
+)
 @torchrun_option("master-addr", default=None, help="MASTER_ADDR of a static job.")
 @torchrun_option(
     "master-port",
     type=PORT,
-    help="MASTER_PORT of a static job; the master listens 10000 below it.",
+    help="MASTER_PORT of a static job; Resile's master listens 10000 below it.",
 )
-@torchrun_option("local-addr", default=None, help="Where other nodes reach this one.")
+@torchrun_option("local-addr", default=None, help="Address at which other nodes reach this one.")
 @torchrun_option("role", default="default", show_default=True, help="The workers' ROLE_NAME.")
 @torchrun_option("module", "-m", is_flag=True, help="SCRIPT is a module, as in python -m.")
 @torchrun_option("no-python", is_flag=True, help="SCRIPT is a program, not a Python script.")
-@torchrun_option("run-path", is_flag=True, help="As a script; goes before --no-python.")
-@torchrun_option("log-dir", type=click.Path(path_type=Path), help="Keep workers' files here.")
-@torchrun_option("redirects", "-r", default="0", help="Streams to files only: 0, 1, 2, 3, 0:1,1:3.")
-@torchrun_option("tee", "-t", default="0", help="Streams to console and files: as --redirects.")
-@torchrun_option("local-ranks-filter", default="", help="Show only these local ranks: 0,2.")
+@torchrun_option("run-path", is_flag=True, help="Run SCRIPT as a script; overrides --no-python.")
+@torchrun_option(
+    "log-dir", type=click.Path(path_type=Path), help="Directory for workers' log files."
+)
+@torchrun_option(
+    "redirects", "-r", default="0", help="Streams written to files only: 0, 1, 2, 3, 0:1,1:3."
+)
+@torchrun_option(
+    "tee", "-t", default="0", help="Streams written to console and files, as --redirects."
+)
+@torchrun_option(
+    "local-ranks-filter", default="", help="Show the output of these local ranks only: 0,2."
+)
 @torchrun_option(
     "log-line-prefix-template",
     default=None,
     metavar="TEXT",
-    help="What console lines begin with: ${role_name}, ${rank}, ${local_rank}, ${hostname}.",
+    help="Prefix of console lines: ${role_name}, ${rank}, ${local_rank}, ${hostname}.",
 )
-@torchrun_option("virtual-local-rank", is_flag=True, help="LOCAL_RANK 0 and one device each.")
+@torchrun_option(
+    "virtual-local-rank", is_flag=True, help="Each worker has LOCAL_RANK 0 and sees one device."
+)
 @torchrun_option(
     "signals-to-handle",
     default=DEFAULT_SIGNALS,
     show_default=True,
     metavar="SIG,...",
-    help="Signals that stop this node, and that its workers get.",
+    help="Signals that stop this node and are passed on to its workers.",
 )
 @torchrun_option(
     "event-log-handler",
     type=click.Choice(EVENT_HANDLERS),
     default="null",
     show_default=True,
-    help="Where torch's events of workers and agent are written.",
+    help="Destination of torch's worker and agent events.",
 )
 @torchrun_option(
     "print-completion",
@@ -165,7 +183,7 @@ log = logging.getLogger("resile.agent")
     expose_value=False,
     is_eager=True,
     callback=print_completion,
-    help="Print a script that completes commands and flags in this shell, and exit.",
+    help="Print a completion script for this shell and exit.",
 )
 @torchrun_option("logs-specs", hidden=True, default=None)
 @torchrun_option(
@@ -174,32 +192,34 @@ log = logging.getLogger("resile.agent")
     envvar=["PET_SHUTDOWN_TIMEOUT", "TORCH_ELASTIC_SHUTDOWN_TIMEOUT"],
     default=30.0,
     show_default=True,
-    help="Seconds from SIGTERM to SIGKILL when leaving.",
+    help="Seconds from SIGTERM to SIGKILL when the node shuts down.",
 )
 @click.option(
     "--restart-grace",
     type=SECONDS,
     default=None,
     show_default="--shutdown-timeout for workers that handle SIGTERM, else 1",
-    help="The same for workers of a broken round.",
+    help="The same for workers that are restarted for a new round.",
 )
 @click.option(
     "--connect-timeout",
     type=SECONDS,
     default=60.0,
     show_default=True,
-    help="How long a master that was never seen may stay away.",
+    help="Seconds to retry the first connection to the master.",
 )
 @click.option(
     "--preload",
     default="auto",
     show_default=True,
     metavar="auto|none|check|A,B",
-    help="What is imported before workers are forked; check: compare warm and cold.",
+    help="Modules to import before workers are forked; check: compare warm and cold starts.",
 )
-@click.option("--ledger", is_flag=True, help="Write down what is trained: `resile data check ID`.")
-@click.option("--token-file", metavar="FILE", help="The job's token; else $RESILE_TOKEN.")
-@click.option("--tls-ca", metavar="FILE", help="Talk TLS to the master, trusting this.")
+@click.option("--ledger", is_flag=True, help="Record trained samples, for `resile data check ID`.")
+@click.option(
+    "--token-file", metavar="FILE", help="File with the job's token; default: $RESILE_TOKEN."
+)
+@click.option("--tls-ca", metavar="FILE", help="Use TLS to the master and trust this CA.")
 @ignored_options
 @click.argument("script")
 @click.argument("script_args", nargs=-1, type=click.UNPROCESSED)
@@ -291,7 +311,7 @@ def _command(script: str, args: tuple[str, ...], flags: dict[str, Any]) -> Worke
 def _master(
     place: Place, elasticity: Elasticity, flags: dict[str, Any]
 ) -> tuple[Access, MasterKeeper | None]:
-    """How to reach the master, and how to start it where that is ours to do."""
+    """Return the access to the master, and its launcher if this process may have to start it."""
     tls = client_tls(flags["tls_ca"] or os.environ.get(AUTHORITY_VARIABLE))
     token = given_token(flags["token_file"])
     ours_to_keep = tls is None and not os.environ.get(KEPT_VARIABLE)
@@ -308,14 +328,14 @@ def _master(
         return Access(place.endpoint, token), keeper
     if token is None:
         raise AuthError(
-            f"the master at {place.endpoint} wants the job's token: "
+            f"the master at {place.endpoint} requires the job's token: "
             "give --token-file, $RESILE_TOKEN_FILE or $RESILE_TOKEN"
         )
     return Access(place.endpoint, token, tls), None
 
 
 def _about_this_node(flags: dict[str, Any]) -> dict[str, Any]:
-    """What the user or the platform says about this node alone: checked before anything starts."""
+    """Settings of this node from flags and environment, checked before anything starts."""
     if warning := check_logs_specs(flags["logs_specs"]):
         log.warning("%s", warning)
     error_file = os.environ.get("TORCHELASTIC_ERROR_FILE")
@@ -342,14 +362,14 @@ def _about_this_node(flags: dict[str, Any]) -> dict[str, Any]:
 
 
 def _meter() -> dict[str, Any]:
-    """On a cluster nobody but the node itself tells what it uses."""
+    """In a pod the agent itself reports its resource usage."""
     from resile.platform.container import IN_A_POD, ContainerMeter
 
     return {"usage": ContainerMeter.of_this_process().read} if IN_A_POD in os.environ else {}
 
 
 def _for_workers(flags: dict[str, Any]) -> dict[str, str]:
-    """What this node was given by flags and its workers have to know themselves."""
+    """Environment variables that pass this node's flags on to its workers."""
     given = {
         TOKEN_FILE_VARIABLE: flags["token_file"],
         AUTHORITY_VARIABLE: flags["tls_ca"],
@@ -365,12 +385,12 @@ def _for_workers(flags: dict[str, Any]) -> dict[str, str]:
 
 def _local_address(given: str | None) -> str | None:
     if given is not None and not is_host(given):
-        raise click.UsageError("--local-addr: the name or address of a host is wanted")
+        raise click.UsageError("--local-addr: must be a host name or address")
     return given
 
 
 def _group() -> str:
-    """The group that a platform says this node is of."""
+    """The group of this node, as set by the platform."""
     try:
         return group_in(os.environ)
     except ValueError as error:
@@ -378,12 +398,12 @@ def _group() -> str:
 
 
 def _number_in(variable: str) -> int | None:
-    """What a platform says about the node it started."""
+    """A number that the platform set in the environment."""
     text = os.environ.get(variable)
     if not text:
         return None
     if not re.fullmatch("[0-9]{1,15}", text):
-        raise click.UsageError(f"${variable} is '{text}'; a number of at least 0 is wanted")
+        raise click.UsageError(f"${variable} is '{text}'; it must be a number of at least 0")
     return int(text)
 
 

@@ -1,4 +1,4 @@
-"""``resile scale``: another number of nodes for a role of a running job."""
+"""``resile scale``: change the number of nodes of a role of a running job."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ TAKEN_WITHIN = 20.0
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
 @click.argument("job")
 @click.argument("sizes", nargs=-1, required=True, metavar="ROLE=N...")
-@click.option("--wait", is_flag=True, help="Return when the role has that many nodes running.")
+@click.option("--wait", is_flag=True, help="Wait until that many nodes are running.")
 @cluster_options
 def scale(job: str, sizes: tuple[str, ...], wait: bool, where: Where) -> None:
     """Change how many nodes a role has, within the manifest's min and max.
 
-    Training goes on with the nodes there are; new ones are taken in when they are up, and those
-    with the highest ranks leave first. What finds no room stays pending until there is some.
+    Training continues meanwhile: new nodes join when they are up, and the nodes with the highest
+    ranks leave first. Nodes that do not fit stay pending until there is room.
 
     \b
     Examples:
@@ -58,7 +58,7 @@ def _parse(sizes: tuple[str, ...]) -> dict[str, int]:
             raise click.UsageError(f"'{text}': write ROLE=N, such as worker=3")
         if not (number.isascii() and number.isdigit()) or len(number) > _MOST_DIGITS:
             raise click.UsageError(
-                f"'{text[:60]}': '{number[:20]}' is no number of nodes from 0 to {MOST_NODES}"
+                f"'{text[:60]}': '{number[:20]}' is not a number of nodes from 0 to {MOST_NODES}"
             )
         if role in asked:
             raise click.UsageError(f"'{text}': {role} is given twice")
@@ -89,7 +89,8 @@ def _await_taken(reader: JobReader, asked: dict[str, int], operator: OperatorWat
     while not asked.items() <= _wanted(reader.picture()).items():
         if time.monotonic() > deadline or not reader.running:
             raise click.ClickException(
-                f"the wish is kept, but the job has not taken it up ({reader.phase()})"
+                "the request was accepted but the controller has not acted on it yet "
+                f"({reader.phase()})"
             )
         operator.look()
         reader.pause()

@@ -1,4 +1,4 @@
-"""``resile submit``: give a job to a cluster, and see it begin to train."""
+"""``resile submit``: submit a job to a cluster, and watch it until it trains."""
 
 from __future__ import annotations
 
@@ -24,31 +24,31 @@ NO_OPERATOR_AFTER = 10.0
 """Seconds: longer than for a change, as one that was installed with the job has to start."""
 
 KEPT = (
-    "nodes of {roles} that run keep what they were started with; the change counts for nodes that "
-    "are made from now on (suspend and resume the job to have it everywhere)"
+    "running nodes of {roles} keep their old settings; the change applies to nodes created from "
+    "now on (suspend and resume the job to apply it everywhere)"
 )
 
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
 @click.argument("manifest", metavar="MANIFEST")
-@click.option("--name", metavar="NAME", help="Instead of the manifest's metadata.name.")
+@click.option("--name", metavar="NAME", help="Override metadata.name of the manifest.")
 @click.option(
     "--dry-run",
     is_flag=True,
-    help="Print what would be created, have it judged by the cluster if there is one, stop.",
+    help="Print the objects that would be created, validated by the cluster if there is one.",
 )
 @click.option(
-    "--wait/--no-wait", default=True, show_default=True, help="Show progress until it trains."
+    "--wait/--no-wait", default=True, show_default=True, help="Show progress until the job trains."
 )
 @cluster_options
 def submit(manifest: str, name: str | None, dry_run: bool, wait: bool, where: Where) -> None:
-    """Give the job in MANIFEST (a file, or - for stdin) to a Kubernetes cluster.
+    """Submit the job in MANIFEST (a file, or - for stdin) to a Kubernetes cluster.
 
-    The cluster, context and namespace are those kubectl would take. A job of that name is changed
-    to be like the manifest. Ctrl-C ends the watching, not the job.
+    Cluster, context and namespace are chosen as kubectl does. An existing job of that name is
+    updated to match the manifest. Ctrl-C stops watching, not the job.
 
     \b
-    Exit code: 0 it trains (or --no-wait: it is accepted), 1 it failed or was refused, 130 Ctrl-C.
+    Exit code: 0 the job trains (--no-wait: was accepted), 1 it failed or was refused, 130 Ctrl-C.
 
     \b
     Examples:
@@ -74,7 +74,7 @@ def submit(manifest: str, name: str | None, dry_run: bool, wait: bool, where: Wh
             _watch(job, where)
         except KeyboardInterrupt:
             hint = f"see 'resile describe {job.name}{where.flags}'"
-            click.echo(f"The job '{job.name}' goes on; {hint}.", err=True)
+            click.echo(f"The job '{job.name}' keeps running; {hint}.", err=True)
             raise SystemExit(INTERRUPTED) from None
 
 

@@ -1,4 +1,4 @@
-"""What somebody may have meant: for mistyped commands and flags."""
+"""Suggestions for mistyped commands and flags."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``resile suspend`` and ``resile resume``: a job without nodes, and with them again."""
+"""``resile suspend`` and ``resile resume``: stop all nodes of a job and start them again."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ HELP = {"help_option_names": ["-h", "--help"]}
 
 @click.command(context_settings=HELP)
 @click.argument("job")
-@click.option("--wait", is_flag=True, help="Return when none of its nodes runs any more.")
+@click.option("--wait", is_flag=True, help="Wait until all nodes have stopped.")
 @cluster_options
 def suspend(job: str, wait: bool, where: Where) -> None:
-    """Stop all nodes of a job and keep the job; no restart budget is spent.
+    """Stop all nodes of a job but keep the job; restart budgets are not used up.
 
-    Its nodes have their grace period to save what they have. A job on this machine waits in its
-    `resile up`.
+    Nodes can save their state within their grace period. On this machine, the job's `resile up`
+    keeps running and waits.
 
     \b
     Examples:
@@ -29,10 +29,10 @@ def suspend(job: str, wait: bool, where: Where) -> None:
     """
     reader = find_job(job, where)
     if not reader.suspend():
-        click.echo(f"job '{job}' is suspended already")
+        click.echo(f"job '{job}' is already suspended")
         wait = wait and reader.has_nodes()
     else:
-        hint = f"'resile resume {job}{where.flags}' has it go on"
+        hint = f"'resile resume {job}{where.flags}' continues it"
         click.echo(f"job '{job}' is being suspended; {hint}")
     if wait:
         _await(reader, JobPhase.SUSPENDED)
@@ -40,10 +40,10 @@ def suspend(job: str, wait: bool, where: Where) -> None:
 
 @click.command(context_settings=HELP)
 @click.argument("job")
-@click.option("--wait", is_flag=True, help="Return when it runs.")
+@click.option("--wait", is_flag=True, help="Wait until the job runs.")
 @cluster_options
 def resume(job: str, wait: bool, where: Where) -> None:
-    """Have a suspended job go on from what it saved last.
+    """Resume a suspended job from its latest saved state.
 
     \b
     Examples:

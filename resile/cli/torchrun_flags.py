@@ -30,27 +30,27 @@ def torchrun_option(name: str, *short: str, **settings: Any) -> Callable[[F], F]
 
 
 IGNORED: dict[str, str] = {
-    "monitor-interval": "workers' ends are noticed at once, nothing is polled",
+    "monitor-interval": "exits of workers are noticed at once, nothing is polled",
     "start-method": "workers are forked from the nursery, or started cold",
     "numa-binding": "bind the agent with numactl; its workers inherit it",
     "duplicate-stdout-filters": "use --tee and grep",
     "duplicate-stderr-filters": "use --tee and grep",
 }
-"""torchrun's flags that have no meaning here, and what to tell who gives them."""
+"""torchrun's flags that have no meaning here, each with the reason that is logged."""
 
 IGNORED_VARIABLES: dict[str, str] = {
     "TORCHELASTIC_ENABLE_FILE_TIMER": "there is no watchdog of timers; see start_timeout",
     "TORCHELASTIC_HEALTH_CHECK_PORT": "the master answers /healthz",
     "TORCHELASTIC_UNINTERRUPTIBLE_STATE_TIMEOUT": "workers are not watched for it",
 }
-"""Variables by which torchrun's agent is told what ours does not do."""
+"""Variables of torchrun's agent that have no meaning here."""
 
 _TYPES: dict[str, Any] = {
     "monitor-interval": SECONDS,
     "start-method": click.Choice(["spawn", "fork", "forkserver"]),
     "numa-binding": click.Choice(["node", "socket", "exclusive", "core-complex"]),
 }
-"""What torchrun itself would refuse is refused here, too."""
+"""Types of the ignored flags, so that values torchrun refuses are refused here, too."""
 
 EVENT_HANDLERS = ("null", "console", "dynamic_rendezvous")
 """torch's registered handlers of events; the last is one that drops them, as ``null`` does."""

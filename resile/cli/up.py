@@ -51,12 +51,10 @@ class View(Protocol):
 @click.option(
     "--capacity",
     metavar="cpu=N,memory=SIZE",
-    help="What the job may use of this machine; all of it when left out.",
+    help="Resources the job may use. [default: all of this machine]",
 )
-@click.option("--name", metavar="NAME", help="Instead of the manifest's metadata.name.")
-@click.option(
-    "--logs", is_flag=True, help="On a terminal too: lines of output and events, no live view."
-)
+@click.option("--name", metavar="NAME", help="Override metadata.name of the manifest.")
+@click.option("--logs", is_flag=True, help="Print logs and events instead of the live view.")
 @click.option(
     "--api-port",
     type=click.IntRange(0, LAST_PORT),
@@ -68,9 +66,9 @@ def up(
 ) -> None:
     """Run the whole job in MANIFEST (a file, or - for stdin) on this machine.
 
-    Nodes that do not fit into the capacity wait until there is room. On a terminal a live view
-    shows the nodes and what happens; elsewhere there is a line for each event and each line of
-    output. Ctrl-C ends the job and everything it started; a second one does not wait.
+    Nodes that do not fit into the capacity stay pending until there is room. On a terminal a live
+    view shows nodes and events; otherwise events and logs are printed line by line. Ctrl-C ends
+    the job and everything it started; press it twice to skip the grace period.
 
     \b
     Exit code: 0 the job succeeded, 1 it failed or was deleted, 130 it was interrupted.
@@ -126,7 +124,7 @@ async def _run(
         showing.cancel()
         for trouble in await asyncio.gather(showing, return_exceptions=True):
             if isinstance(trouble, Exception):
-                log.error("the view of the job broke", exc_info=trouble)
+                log.error("the view of the job failed", exc_info=trouble)
     _conclude(end, folder)
     if end is Ending.DELETED:
         folder.remove()
@@ -150,7 +148,7 @@ def _on_signals(handle: Callable[[signal.Signals], None]) -> None:
 
 
 def _interruption(name: signal.Signals) -> EventView:
-    text = f"{name.name}: all nodes are being ended; a second one does not wait for them"
+    text = f"{name.name}: stopping all nodes; a second signal skips the grace period"
     return EventView(seq=0, time=time.time(), kind="Interrupted", text=text)
 
 

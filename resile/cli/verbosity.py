@@ -29,7 +29,7 @@ def verbosity_options(function: F) -> F:
         is_flag=True,
         expose_value=False,
         callback=_set_level,
-        help="Log details too. The same as RESILE_LOG=debug.",
+        help="Log details, as RESILE_LOG=debug does.",
     )
     quiet = click.option(
         "--quiet",
@@ -37,7 +37,7 @@ def verbosity_options(function: F) -> F:
         is_flag=True,
         expose_value=False,
         callback=_set_level,
-        help="Log warnings and errors only. The same as RESILE_LOG=warning.",
+        help="Log warnings and errors only, as RESILE_LOG=warning does.",
     )
     return verbose(quiet(function))
 

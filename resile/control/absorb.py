@@ -1,8 +1,7 @@
-"""Taking in what was seen: phases are brought up to date, and each ended node gets its fate.
+"""Apply observations to the status: update phases, and decide about each ended node.
 
-A node is judged once. What its end left in the status (the rank waits, is done or was given up)
-keeps a second look at the same report from judging it again, because only ranks with a live node
-are looked at.
+Each end is handled once. It leaves the rank waiting, done or given up, and only ranks with a live
+node are considered, so that a repeated report has no further effect.
 """
 
 from __future__ import annotations
@@ -24,61 +23,61 @@ __all__ = ["absorb", "absorb_leftovers"]
 _DELETED = NodeExit(reason=ExitCause.DELETED.value)
 
 
-def absorb(ledger: Ledger) -> str:
-    """Bring all ranks up to date. Returns why the job must fail, if a node's end says so."""
-    _adopt(ledger)
+def absorb(draft: Ledger) -> str:
+    """Update all ranks. Return why the job must fail, if a node's end requires it, else empty."""
+    _adopt(draft)
     failures = []
-    for rank in ledger.ranks:
+    for rank in draft.ranks:
         if rank.phase not in LIVE:
             continue
-        found = ledger.seen(rank)
+        found = draft.seen(rank)
         if found is None:
-            failures.append(_absent(ledger, rank))
+            failures.append(_absent(draft, rank))
             continue
         rank = _refreshed(rank, found)
-        if _not_to_be_had(found):
-            failures.append(_asked_again(ledger, rank, _why_never(_exit_of(found))))
+        if _cannot_be_created(found):
+            failures.append(_request_again(draft, rank, _why_not_created(_exit_of(found))))
         elif found.live:
-            ledger.put(_told_patiently(ledger, rank))
+            draft.put(_with_waiting_since(draft, rank))
         else:
-            failures.append(_ended(ledger, rank, end=_exit_of(found), at=found.ended_at))
+            failures.append(_ended(draft, rank, end=_exit_of(found), at=found.ended_at))
     return next((failure for failure in failures if failure), "")
 
 
-def absorb_leftovers(ledger: Ledger) -> None:
-    """The job is over: nodes that were left running are still followed, and not replaced."""
-    for rank in ledger.ranks:
+def absorb_leftovers(draft: Ledger) -> None:
+    """Update the nodes that a finished job left running; they are not replaced."""
+    for rank in draft.ranks:
         if rank.phase not in LIVE:
             continue
-        found = ledger.seen(rank)
+        found = draft.seen(rank)
         if found is None:
-            if ledger.was_there(rank) or _overdue(ledger, rank):
-                ledger.put(replace(rank, phase=NodePhase.STOPPED, message="no longer there"))
+            if draft.was_there(rank) or _overdue(draft, rank):
+                draft.put(replace(rank, phase=NodePhase.STOPPED, message="no longer exists"))
         elif found.live:
-            ledger.put(_told_patiently(ledger, _refreshed(rank, found)))
+            draft.put(_with_waiting_since(draft, _refreshed(rank, found)))
         else:
             end = _exit_of(found)
             done = classify(end) is ExitCause.COMPLETED
             phase = NodePhase.SUCCEEDED if done else NodePhase.FAILED
-            ledger.put(replace(rank, phase=phase, message=describe(end), ended_at=found.ended_at))
+            draft.put(replace(rank, phase=phase, message=describe(end), ended_at=found.ended_at))
 
 
-def _adopt(ledger: Ledger) -> None:
-    """Take over live nodes of ranks that the status has never heard of.
+def _adopt(draft: Ledger) -> None:
+    """Take over live nodes of ranks that are missing in the status.
 
-    That happens when a status was lost. Of several nodes of one rank the newest stays.
+    That happens when a status was lost. Of several nodes of one rank the newest is kept.
     """
-    known = {(rank.role, rank.rank) for rank in ledger.before.nodes}
-    for found in sorted(ledger.observed.nodes, key=lambda found: found.node.id):
+    known = {(rank.role, rank.rank) for rank in draft.before.nodes}
+    for found in sorted(draft.observed.nodes, key=lambda found: found.node.id):
         node = found.node
-        stray = (node.role, node.rank) not in known and node.role in ledger.spec.roles
+        stray = (node.role, node.rank) not in known and node.role in draft.spec.roles
         if stray and found.live and not found.stopping:
             rank = NodeStatus(
                 role=node.role, rank=node.rank, id=node.id, name=node.name, phase=found.phase
             )
-            ledger.put(rank)
-            ledger.note(
-                EventKind.NODE_ADOPTED, f"{node.name} is running already and is kept", node.name
+            draft.put(rank)
+            draft.note(
+                EventKind.NODE_ADOPTED, f"{node.name} is already running and is kept", node.name
             )
 
 
@@ -95,18 +94,18 @@ def _refreshed(rank: NodeStatus, found: ObservedNode) -> NodeStatus:
     )
 
 
-def _told_patiently(ledger: Ledger, rank: NodeStatus) -> NodeStatus:
-    """A node that has found no room for long says since when. Not for how long: that would change
-    the status at every look."""
+def _with_waiting_since(draft: Ledger, rank: NodeStatus) -> NodeStatus:
+    """Add to a node that has long been unschedulable since when. Not for how long: that would
+    change the status in every reconcile."""
     if rank.phase is not NodePhase.PENDING or rank.reason != UNSCHEDULABLE or not rank.asked_at:
         return rank
-    told_at = rank.asked_at + ledger.policy.patience_told
-    ledger.wake_at(told_at)
-    if ledger.now < told_at:
+    reported_at = rank.asked_at + draft.policy.patience_told
+    draft.wake_at(reported_at)
+    if draft.now < reported_at:
         return rank
-    since = f"asked for at {rank.asked_at.astimezone(timezone.utc):%Y-%m-%d %H:%M} UTC"
+    since = f"requested at {rank.asked_at.astimezone(timezone.utc):%Y-%m-%d %H:%M} UTC"
     detail = f": {rank.message}" if rank.message else ""
-    return replace(rank, message=f"{since} and still without room{detail}")
+    return replace(rank, message=f"{since} and still unschedulable{detail}")
 
 
 def _exit_of(found: ObservedNode) -> NodeExit:
@@ -115,53 +114,53 @@ def _exit_of(found: ObservedNode) -> NodeExit:
     return NodeExit(code=0) if found.phase is NodePhase.SUCCEEDED else NodeExit()
 
 
-def _absent(ledger: Ledger, rank: NodeStatus) -> str:
-    """A live node is not reported: deleted if it ever was, otherwise on its way for a while."""
-    if ledger.was_there(rank):
-        return _ended(ledger, rank, end=_DELETED, at=None)
-    if not _overdue(ledger, rank):
+def _absent(draft: Ledger, rank: NodeStatus) -> str:
+    """Handle a live node that is not reported: deleted if it was seen, else late for a while."""
+    if draft.was_there(rank):
+        return _ended(draft, rank, end=_DELETED, at=None)
+    if not _overdue(draft, rank):
         return ""
-    return _asked_again(ledger, rank, "was asked for and never appeared")
+    return _request_again(draft, rank, "was requested and never appeared")
 
 
-def _not_to_be_had(found: ObservedNode) -> bool:
-    """Whether the platform cannot make just this node, but may make another."""
+def _cannot_be_created(found: ObservedNode) -> bool:
+    """Whether the platform cannot create this particular node, but may create another."""
     never = found.exit is not None and classify(found.exit) is ExitCause.NEVER_STARTED
     return never and not found.made
 
 
-def _why_never(end: NodeExit) -> str:
+def _why_not_created(end: NodeExit) -> str:
     return f"{describe(end)}: {end.message}" if end.message else describe(end)
 
 
-def _asked_again(ledger: Ledger, rank: NodeStatus, what: str) -> str:
-    """There never was such a node: the rank gets another, and nothing is spent."""
-    sentence = f"{rank.name} (rank {rank.rank}) {what}; asked for again"
+def _request_again(draft: Ledger, rank: NodeStatus, what: str) -> str:
+    """Replace a node that never existed; no budget is spent."""
+    sentence = f"{rank.name} (rank {rank.rank}) {what}; requested again"
     fate = Fate(outcome=Outcome.RELAUNCH, sentence=sentence, quick_crashes=rank.quick_crashes)
-    return _apply(ledger, rank, fate=fate, cause=ExitCause.NEVER_STARTED, at=ledger.now)
+    return _apply(draft, rank, fate=fate, cause=ExitCause.NEVER_STARTED, at=draft.now)
 
 
-def _overdue(ledger: Ledger, rank: NodeStatus) -> bool:
-    deadline = (rank.asked_at or ledger.now) + ledger.policy.unseen_for
-    ledger.wake_at(deadline)
-    return ledger.now >= deadline
+def _overdue(draft: Ledger, rank: NodeStatus) -> bool:
+    deadline = (rank.asked_at or draft.now) + draft.policy.unseen_for
+    draft.wake_at(deadline)
+    return draft.now >= deadline
 
 
-def _ended(ledger: Ledger, rank: NodeStatus, *, end: NodeExit, at: datetime | None) -> str:
-    ended_at = at or ledger.now
+def _ended(draft: Ledger, rank: NodeStatus, *, end: NodeExit, at: datetime | None) -> str:
+    ended_at = at or draft.now
     ran_for = max(timedelta(), ended_at - rank.started_at) if rank.started_at else timedelta()
-    fate = _fate_after_training(ledger, rank, end) or decide_fate(
-        ledger.spec,
+    fate = _fate_after_training(draft, rank, end) or decide_fate(
+        draft.spec,
         Ended(role=rank.role, rank=rank, end=end, ran_for=ran_for),
-        spent=Spent(by_role=ledger.roles[rank.role].spent, by_job=ledger.spent),
+        spent=Spent(by_role=draft.roles[rank.role].spent, by_job=draft.spent),
     )
-    return _apply(ledger, rank, fate=fate, cause=classify(end), at=ended_at)
+    return _apply(draft, rank, fate=fate, cause=classify(end), at=ended_at)
 
 
-def _fate_after_training(ledger: Ledger, rank: NodeStatus, end: NodeExit) -> Fate | None:
-    """Once the training of its group is over, a node that ends is not replaced, however it
-    ended."""
-    report = ledger.report_on(rank.role)
+def _fate_after_training(draft: Ledger, rank: NodeStatus, end: NodeExit) -> Fate | None:
+    """The decision if the training of the node's group is over: the node is not replaced, however
+    it ended. None if it is not over."""
+    report = draft.report_on(rank.role)
     if report is None:
         return None
     if not report.succeeded:
@@ -185,10 +184,10 @@ _NOTE = {
 }
 
 
-def _apply(ledger: Ledger, rank: NodeStatus, *, fate: Fate, cause: ExitCause, at: datetime) -> str:
+def _apply(draft: Ledger, rank: NodeStatus, *, fate: Fate, cause: ExitCause, at: datetime) -> str:
     again = fate.outcome is Outcome.RELAUNCH
-    ledger.suspect(rank.host, cause)
-    ledger.put(
+    draft.suspect(rank.host, cause)
+    draft.put(
         replace(
             rank,
             phase=_PHASE[fate.outcome],
@@ -197,7 +196,7 @@ def _apply(ledger: Ledger, rank: NodeStatus, *, fate: Fate, cause: ExitCause, at
             last_end=cause,
             last_message=fate.sentence,
             ended_at=at,
-            relaunch_at=ledger.now + fate.delay if again else None,
+            relaunch_at=draft.now + fate.delay if again else None,
             restarts=rank.restarts + int(again),
             spent=rank.spent + int(fate.spends),
             quick_crashes=fate.quick_crashes,
@@ -205,6 +204,6 @@ def _apply(ledger: Ledger, rank: NodeStatus, *, fate: Fate, cause: ExitCause, at
         )
     )
     if again:
-        ledger.count(rank.role, spends=fate.spends)
-    ledger.note(_NOTE[fate.outcome], fate.sentence, rank.name)
+        draft.count(rank.role, spends=fate.spends)
+    draft.note(_NOTE[fate.outcome], fate.sentence, rank.name)
     return fate.sentence if fate.outcome is Outcome.FAIL_JOB else ""

@@ -1,8 +1,8 @@
-"""What the controller asks a platform to do. Each action carries the reason a person can read.
+"""The actions that the controller requests from a platform, each with a human-readable reason.
 
-All actions may be repeated: starting an id that exists, or stopping one that has ended or never
-came to be, is done already. A stop that overtakes its start must win: the id is not started any
-more. A platform that cannot carry an action out reports why with the node, and tries again.
+All actions are idempotent: starting an id that exists, or stopping one that has ended or never
+existed, does nothing. A stop that overtakes its start must win: the id is then never started. A
+platform that cannot carry out an action reports why with the node, and retries.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ __all__ = ["Action", "Decision", "DeleteNode", "Priority", "StartNode", "StopNod
 
 @dataclass(frozen=True)
 class Priority:
-    """How important a node is. Of two, the one with the greater value goes first."""
+    """How important a node is. A greater value goes first."""
 
     value: int = 0
     class_name: str = ""
@@ -34,7 +34,7 @@ class StartNode:
 
     node: Node
     command: tuple[str, ...]
-    """Empty: what the container image runs."""
+    """Empty: the container image decides."""
 
     env: Mapping[str, str]
     working_dir: str | None
@@ -43,10 +43,10 @@ class StartNode:
     grace_seconds: float
     reason: str
     group: str = ""
-    """The group whose rounds it joins, as agents and master call it; empty for the main one."""
+    """The group whose rounds it joins, by its name on the wire; empty for the main group."""
 
     avoid: tuple[str, ...] = ()
-    """Machines on which nodes of this job died of what may be the machine's fault."""
+    """Machines that may be at fault for earlier failures of this job's nodes."""
 
     ports: Mapping[str, int] = field(default_factory=dict)
     """The ports that it listens on, by name."""
@@ -74,15 +74,15 @@ Action: TypeAlias = StartNode | StopNode | DeleteNode
 
 @dataclass(frozen=True, kw_only=True)
 class Decision:
-    """What to do now. Store ``status`` first, then carry out ``actions``."""
+    """The result of one reconcile. Store ``status`` first, then carry out ``actions``."""
 
     actions: tuple[Action, ...]
     status: JobStatus
     notes: tuple[DecisionNote, ...] = ()
-    """What was decided in this call; also the last ones in the status."""
+    """The decisions of this call; also the last ones in the status."""
 
     requeue_after: timedelta | None = None
-    """When to look again even if nothing is reported; None: not needed."""
+    """When to reconcile again even if nothing is reported; None: not needed."""
 
     removable: str = ""
-    """Not empty once nothing of the job is left to look after: why its record may be removed."""
+    """Why the job's record may be removed, once nothing of the job is left; empty until then."""

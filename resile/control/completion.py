@@ -1,14 +1,14 @@
-"""Whether the job is over, and how it ended.
+"""Decide whether a job has finished, and how.
 
 It has **failed** when the training of a required group has, when a failure exceeded the job's
-backoffLimit, when a role's failurePolicy says so, or when its deadline has passed. Under BelowMin a
-rank that was given up alone does not end a job that can go on without it.
+backoffLimit, when a role's failurePolicy says so, or when its deadline has passed. Under BelowMin,
+giving up a rank does not by itself end a job that can continue without it.
 
-It has **succeeded** when the roles that count have completed: all of them, or under success.policy
-Any one of them. A role of a group completes with the group's training, once the nodes have left.
-Any other completes by its nodes: all that are at work (at least MIN), one of them, or rank 0, as
-its successPolicy says. A rank for which there is no room does not hold it up, whether it never ran
-or was taken away; one that failed does, until it has been run again or given up.
+It has **succeeded** when the roles of its success condition are complete: all of them, or any one
+under success.policy Any. A role of a group completes with the group's training, once the nodes have
+left. Any other completes by its nodes: all active ones (at least MIN), one of them, or rank 0, as
+its successPolicy says. A rank for which there is no room does not delay that, whether it never ran
+or was taken away; one that failed does, until it has run again or was given up.
 """
 
 from __future__ import annotations
@@ -29,83 +29,83 @@ __all__ = ["Verdict", "judge"]
 
 @dataclass(frozen=True)
 class Verdict:
-    """How the job ended."""
+    """The result of a job that has finished, or of a role that is complete."""
 
     phase: JobPhase
     reason: str
     message: str
 
 
-def judge(ledger: Ledger, *, broken: str) -> Verdict | None:
-    """The verdict on the job; None while it goes on. ``broken``: why a node's end fails it."""
+def judge(draft: Ledger, *, broken: str) -> Verdict | None:
+    """The result of the job; None while it continues. ``broken``: why a node's end fails it."""
     if broken:
         return Verdict(JobPhase.FAILED, "BackoffLimitExceeded", broken)
-    return _failed_training(ledger) or _completed(ledger) or _given_up(ledger) or _too_late(ledger)
+    return _failed_training(draft) or _completed(draft) or _given_up(draft) or _too_late(draft)
 
 
-def _failed_training(ledger: Ledger) -> Verdict | None:
-    """The failure of a group that the job cannot do without, once its nodes have left."""
-    spec = ledger.spec
-    for group, roles in ledger.trainings.items():
-        report = ledger.observed.reports.get(group)
+def _failed_training(draft: Ledger) -> Verdict | None:
+    """Failure of a group that the job requires, once its nodes have left."""
+    spec = draft.spec
+    for group, roles in draft.trainings.items():
+        report = draft.observed.reports.get(group)
         if report is None or report.succeeded or not any(map(spec.requires, roles)):
             continue
-        if _has_left(ledger, spec.worlds().get(group, ()), report):
+        if _has_left(draft, spec.worlds().get(group, ()), report):
             reason = report.reason if group == spec.main_group else f"{group}: {report.reason}"
             return Verdict(JobPhase.FAILED, "TrainingFailed", reason)
     return None
 
 
-def _has_left(ledger: Ledger, roles: Collection[str], report: GroupReport) -> bool:
-    """Whether the nodes of a training that is over have ended: by themselves, so that their last
-    words can be read; not for ever, should one hang."""
+def _has_left(draft: Ledger, roles: Collection[str], report: GroupReport) -> bool:
+    """Whether the nodes of a finished training have ended. They end by themselves, so that their
+    last output can be read; after ``leave_time`` a node that hangs is not waited for."""
     still_there = any(
         found.phase is NodePhase.RUNNING and found.node.role in roles
-        for found in ledger.observed.nodes
+        for found in draft.observed.nodes
     )
-    deadline = report.at + ledger.policy.leave_time
-    if still_there and ledger.now < deadline:
-        ledger.wake_at(deadline)
+    deadline = report.at + draft.policy.leave_time
+    if still_there and draft.now < deadline:
+        draft.wake_at(deadline)
         return False
     return True
 
 
-def _completed(ledger: Ledger) -> Verdict | None:
-    """Success, if the roles that count have completed."""
-    told = {role: _why_complete(ledger, role) for role in ledger.spec.success_roles()}
-    complete = [why for why in told.values() if why is not None]
-    enough = 1 if ledger.spec.success.policy == "Any" else len(told)
+def _completed(draft: Ledger) -> Verdict | None:
+    """Success, if the roles of the success condition are complete."""
+    results = {role: _why_complete(draft, role) for role in draft.spec.success_roles()}
+    complete = [result for result in results.values() if result is not None]
+    enough = 1 if draft.spec.success.policy == "Any" else len(results)
     if len(complete) < enough:
         return None
-    reasons = " and ".join(dict.fromkeys(why.message for why in complete))
+    reasons = " and ".join(dict.fromkeys(result.message for result in complete))
     return Verdict(JobPhase.SUCCEEDED, complete[0].reason, reasons)
 
 
-def _why_complete(ledger: Ledger, role: str) -> Verdict | None:
-    """In which way the role has completed; None if it has not."""
-    report = ledger.report_on(role)
+def _why_complete(draft: Ledger, role: str) -> Verdict | None:
+    """How the role completed; None if it has not."""
+    report = draft.report_on(role)
     if report is not None:
-        roles = next(roles for roles in ledger.trainings.values() if role in roles)
-        if not report.succeeded or not _has_left(ledger, roles, report):
+        roles = next(roles for roles in draft.trainings.values() if role in roles)
+        if not report.succeeded or not _has_left(draft, roles, report):
             return None
         return Verdict(JobPhase.SUCCEEDED, "TrainingSucceeded", report.reason)
-    done = ledger.of_role(role, {NodePhase.SUCCEEDED})
-    if not _enough_done(ledger, role, done):
+    done = draft.of_role(role, {NodePhase.SUCCEEDED})
+    if not _enough_done(draft, role, done):
         return None
     message = f"{len(done)} {role} node{'s' if len(done) > 1 else ''} completed"
     return Verdict(JobPhase.SUCCEEDED, "NodesCompleted", message)
 
 
-def _enough_done(ledger: Ledger, role: str, done: Collection[NodeStatus]) -> bool:
-    """Whether the nodes that have completed are all that the role's successPolicy asks for."""
-    spec = ledger.spec.roles[role]
+def _enough_done(draft: Ledger, role: str, done: Collection[NodeStatus]) -> bool:
+    """Whether enough nodes have completed for the role's successPolicy."""
+    spec = draft.spec.roles[role]
     if spec.success_policy is SuccessPolicy.ANY:
         return bool(done)
     if spec.success_policy is SuccessPolicy.RANK_0:
         return any(rank.rank == 0 for rank in done)
-    if len(done) < max(1, spec.size.min) or ledger.roles[role].wanted == 0:
-        return False  # a role scaled to nothing has not completed: its work was put aside
-    return not any(_holds_up(rank) for rank in ledger.of_role(role))
+    if len(done) < max(1, spec.size.min) or draft.roles[role].wanted == 0:
+        return False  # a role scaled to zero is not complete: its work is only postponed
+    return not any(_holds_up(rank) for rank in draft.of_role(role))
 
 
 def _holds_up(rank: NodeStatus) -> bool:
@@ -116,14 +116,14 @@ def _holds_up(rank: NodeStatus) -> bool:
     return rank.phase in AT_WORK
 
 
-def _given_up(ledger: Ledger) -> Verdict | None:
-    """Failure by nodes that were given up, as their roles' failurePolicy says."""
-    for name, role in ledger.spec.roles.items():
-        policy = ledger.spec.failure_policy(name)
-        given_up = ledger.of_role(name, {NodePhase.FAILED})
-        if not given_up or policy is FailurePolicy.IGNORE or ledger.report_on(name) is not None:
+def _given_up(draft: Ledger) -> Verdict | None:
+    """Failure because of nodes that were given up, by their roles' failurePolicy."""
+    for name, role in draft.spec.roles.items():
+        policy = draft.spec.failure_policy(name)
+        given_up = draft.of_role(name, {NodePhase.FAILED})
+        if not given_up or policy is FailurePolicy.IGNORE or draft.report_on(name) is not None:
             continue
-        last = max(given_up, key=lambda rank: rank.ended_at or ledger.now)
+        last = max(given_up, key=lambda rank: rank.ended_at or draft.now)
         if policy is FailurePolicy.ANY_NODE:
             message = f"failurePolicy of role {name} is AnyNode: {last.last_message}"
             return Verdict(JobPhase.FAILED, "NodeFailed", message)
@@ -137,13 +137,13 @@ def _given_up(ledger: Ledger) -> Verdict | None:
     return None
 
 
-def _too_late(ledger: Ledger) -> Verdict | None:
-    limit = ledger.spec.active_deadline_seconds
-    if limit is None or ledger.start_time is None or ledger.spec.suspend:
+def _too_late(draft: Ledger) -> Verdict | None:
+    limit = draft.spec.active_deadline_seconds
+    if limit is None or draft.start_time is None or draft.spec.suspend:
         return None
-    deadline = ledger.start_time + timedelta(seconds=limit)
-    if ledger.now < deadline:
-        ledger.wake_at(deadline)
+    deadline = draft.start_time + timedelta(seconds=limit)
+    if draft.now < deadline:
+        draft.wake_at(deadline)
         return None
     message = f"the job ran longer than activeDeadlineSeconds ({limit:g} s)"
     return Verdict(JobPhase.FAILED, "DeadlineExceeded", message)

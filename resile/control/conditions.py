@@ -1,9 +1,8 @@
-"""The job in one word and in conditions, for people and for programs.
+"""The phase and the conditions of a job, for people and for programs.
 
-A condition is listed from the first time it holds, and from then on always, as True or False;
-Running and MasterReady from the start, because their messages say what a job that does not run
-waits for. Its
-lastTransitionTime moves only when that changes; a reason or message may be refined in between.
+A condition is listed from the first time it holds, and then always, as True or False; Running and
+MasterReady are listed from the start, because their messages say what a job that does not run waits
+for. lastTransitionTime changes only with the status; reason and message may change in between.
 """
 
 from __future__ import annotations
@@ -32,8 +31,8 @@ __all__ = ["current_phase", "describe_job", "with_condition"]
 NOT_STARTED = "NotStarted"
 """The reason of Running until it holds for the first time."""
 
-_TOLD_AT_MOST = 3
-"""A message that lists more nodes than this is not read."""
+_MOST_LISTED = 3
+"""Nodes in one message: people do not read longer lists."""
 
 
 def with_condition(
@@ -45,7 +44,7 @@ def with_condition(
     message: str,
     now: datetime,
 ) -> tuple[Condition, ...]:
-    """The conditions with this one added or brought up to date."""
+    """The conditions with this one added or updated."""
     listed = list(conditions)
     status = ConditionStatus.TRUE if holds else ConditionStatus.FALSE
     place = next((n for n, known in enumerate(listed) if known.type is kind), None)
@@ -68,179 +67,179 @@ def _condition(
     )
 
 
-def current_phase(ledger: Ledger) -> JobPhase:
-    """The phase of a job that is not over."""
-    if ledger.spec.suspend:
+def current_phase(draft: Ledger) -> JobPhase:
+    """The phase of a job that has not finished."""
+    if draft.spec.suspend:
         return JobPhase.SUSPENDED
-    could_begin = _has_trained(ledger) or not _master_problem(ledger)
-    if could_begin and not _short_roles(ledger) and _anybody_runs(ledger):
+    could_begin = _has_trained(draft) or not _master_problem(draft)
+    if could_begin and not _short_roles(draft) and _anybody_runs(draft):
         return JobPhase.RUNNING
-    if _has_trained(ledger):
+    if _has_trained(draft):
         return JobPhase.RESTARTING
-    asked_for = any(rank.id is not None for rank in ledger.ranks)
+    asked_for = any(rank.id is not None for rank in draft.ranks)
     return JobPhase.PENDING if asked_for else JobPhase.CREATED
 
 
-def describe_job(ledger: Ledger, verdict: Verdict | None) -> None:
-    """Set the ledger's phase and conditions from its ranks. ``verdict``: it ended in this call."""
+def describe_job(draft: Ledger, verdict: Verdict | None) -> None:
+    """Set the draft's phase and conditions. ``verdict``: the result, if the job just finished."""
     if verdict is not None:
-        ledger.phase = verdict.phase
-    elif not ledger.before.finished:
-        ledger.phase = current_phase(ledger)
-    _set(ledger, ConditionType.CREATED, True, reason="JobCreated", message="the job was accepted")
-    _set_running(ledger)
-    _set_restarting(ledger)
-    _set_scaling(ledger)
-    _set_suspended(ledger)
-    _set_master_ready(ledger)
+        draft.phase = verdict.phase
+    elif not draft.before.finished:
+        draft.phase = current_phase(draft)
+    _set(draft, ConditionType.CREATED, True, reason="JobCreated", message="the job was accepted")
+    _set_running(draft)
+    _set_restarting(draft)
+    _set_scaling(draft)
+    _set_suspended(draft)
+    _set_master_ready(draft)
     if verdict is not None:
         kind = ConditionType(verdict.phase.value)
-        _set(ledger, kind, True, reason=verdict.reason, message=verdict.message)
+        _set(draft, kind, True, reason=verdict.reason, message=verdict.message)
 
 
-def _set(ledger: Ledger, kind: ConditionType, holds: bool, *, reason: str, message: str) -> None:
-    ledger.conditions = with_condition(
-        ledger.conditions, kind, holds=holds, reason=reason, message=message, now=ledger.now
+def _set(draft: Ledger, kind: ConditionType, holds: bool, *, reason: str, message: str) -> None:
+    draft.conditions = with_condition(
+        draft.conditions, kind, holds=holds, reason=reason, message=message, now=draft.now
     )
 
 
-def _set_running(ledger: Ledger) -> None:
-    running = ledger.phase is JobPhase.RUNNING
-    _list(ledger, ConditionType.RUNNING, NOT_STARTED)
+def _set_running(draft: Ledger) -> None:
+    running = draft.phase is JobPhase.RUNNING
+    _list(draft, ConditionType.RUNNING, NOT_STARTED)
     if running:
-        reason, message = "JobRunning", _head_count(ledger)
-    elif ledger.phase in (JobPhase.SUSPENDED, JobPhase.SUCCEEDED, JobPhase.FAILED):
-        reason, message = f"Job{ledger.phase.value}", f"the job is {ledger.phase.value.lower()}"
+        reason, message = "JobRunning", _head_count(draft)
+    elif draft.phase in (JobPhase.SUSPENDED, JobPhase.SUCCEEDED, JobPhase.FAILED):
+        reason, message = f"Job{draft.phase.value}", f"the job is {draft.phase.value.lower()}"
     else:
-        reason, message = "TooFewNodes", _with_troubles(ledger, _shortage(ledger))
-    if not running and not _has_trained(ledger):
+        reason, message = "TooFewNodes", _with_troubles(draft, _shortage(draft))
+    if not running and not _has_trained(draft):
         reason = NOT_STARTED
-    _set(ledger, ConditionType.RUNNING, running, reason=reason, message=message)
+    _set(draft, ConditionType.RUNNING, running, reason=reason, message=message)
 
 
-def _list(ledger: Ledger, kind: ConditionType, reason: str) -> None:
+def _list(draft: Ledger, kind: ConditionType, reason: str) -> None:
     """List a condition that does not hold yet."""
-    if not any(known.type is kind for known in ledger.conditions):
-        first = _condition(kind, ConditionStatus.FALSE, reason=reason, message="", since=ledger.now)
-        ledger.conditions = (*ledger.conditions, first)
+    if not any(known.type is kind for known in draft.conditions):
+        first = _condition(kind, ConditionStatus.FALSE, reason=reason, message="", since=draft.now)
+        draft.conditions = (*draft.conditions, first)
 
 
-def _has_trained(ledger: Ledger) -> bool:
-    """Whether it ever had the nodes it needs."""
+def _has_trained(draft: Ledger) -> bool:
+    """Whether the job ever had the nodes it needs."""
     return any(
         known.type is ConditionType.RUNNING and known.reason != NOT_STARTED
-        for known in ledger.conditions
+        for known in draft.conditions
     )
 
 
-def _set_restarting(ledger: Ledger) -> None:
+def _set_restarting(draft: Ledger) -> None:
     coming_back = [
         rank
-        for rank in ledger.ranks
+        for rank in draft.ranks
         if rank.phase in (NodePhase.WAITING, NodePhase.PENDING) and rank.last_end is not None
     ]
     message = "no node is being replaced"
     if coming_back:
         message = _listed(rank.last_message for rank in coming_back)
     reason = "NodesRelaunched" if coming_back else "NodesReplaced"
-    _set(ledger, ConditionType.RESTARTING, bool(coming_back), reason=reason, message=message)
+    _set(draft, ConditionType.RESTARTING, bool(coming_back), reason=reason, message=message)
 
 
-def _set_scaling(ledger: Ledger) -> None:
-    under_way = [name for name, role in ledger.roles.items() if role.scaling]
+def _set_scaling(draft: Ledger) -> None:
+    under_way = [name for name, role in draft.roles.items() if role.scaling]
     if under_way:
-        reason = ledger.roles[under_way[0]].scaling
+        reason = draft.roles[under_way[0]].scaling
         message = _listed(
-            f"role {name} is on its way to {ledger.roles[name].wanted} nodes" for name in under_way
+            f"role {name} is scaling to {draft.roles[name].wanted} nodes" for name in under_way
         )
     else:
-        reason, message = "SizeReached", "every role has the size that is wanted"
-    _set(ledger, ConditionType.SCALING, bool(under_way), reason=reason, message=message)
+        reason, message = "SizeReached", "every role has its wanted size"
+    _set(draft, ConditionType.SCALING, bool(under_way), reason=reason, message=message)
 
 
-def _set_suspended(ledger: Ledger) -> None:
-    suspended = ledger.phase is JobPhase.SUSPENDED
+def _set_suspended(draft: Ledger) -> None:
+    suspended = draft.phase is JobPhase.SUSPENDED
     if suspended:
-        reason, message = "JobSuspended", "spec.suspend is true; set it to false to go on"
-    elif ledger.phase in FINISHED:
-        reason, message = f"Job{ledger.phase.value}", "the job is over"
+        reason, message = "JobSuspended", "spec.suspend is true; set it to false to resume"
+    elif draft.phase in FINISHED:
+        reason, message = f"Job{draft.phase.value}", "the job has finished"
     else:
         reason, message = "JobResumed", "spec.suspend is false"
-    _set(ledger, ConditionType.SUSPENDED, suspended, reason=reason, message=message)
+    _set(draft, ConditionType.SUSPENDED, suspended, reason=reason, message=message)
 
 
-def _master_problem(ledger: Ledger) -> str:
-    return ledger.observed.master.problem if ledger.observed.master is not None else ""
+def _master_problem(draft: Ledger) -> str:
+    return draft.observed.master.problem if draft.observed.master is not None else ""
 
 
-def _set_master_ready(ledger: Ledger) -> None:
-    """Listed as soon as the platform says anything of the master."""
-    master = ledger.observed.master
+def _set_master_ready(draft: Ledger) -> None:
+    """Set MasterReady, as soon as the platform reports on the master."""
+    master = draft.observed.master
     if master is None:
         return
-    at_rest = ledger.phase in FINISHED or ledger.phase is JobPhase.SUSPENDED
+    idle = draft.phase in FINISHED or draft.phase is JobPhase.SUSPENDED
     if master.problem:
         reason, message = MASTER_UNAVAILABLE, master.problem
-    elif at_rest:
-        reason, message = f"Job{ledger.phase.value}", "a job that does not train needs no master"
+    elif idle:
+        reason, message = f"Job{draft.phase.value}", "a job that does not train needs no master"
     elif master.ready:
-        reason, message = "MasterAnswers", "the master runs and answers"
+        reason, message = "MasterAnswers", "the master is running and responds"
     else:
         reason, message = "MasterStarting", "the master is being started"
-    known = next((one for one in ledger.conditions if one.type is ConditionType.MASTER_READY), None)
+    known = next((one for one in draft.conditions if one.type is ConditionType.MASTER_READY), None)
     if master.problem and (known is None or (known.reason, known.message) != (reason, message)):
-        ledger.note(EventKind.NO_MASTER, message)
+        draft.note(EventKind.NO_MASTER, message)
     if known is None:
-        _list(ledger, ConditionType.MASTER_READY, reason)
-    ready = master.ready and not at_rest and not master.problem
-    _set(ledger, ConditionType.MASTER_READY, ready, reason=reason, message=message)
+        _list(draft, ConditionType.MASTER_READY, reason)
+    ready = master.ready and not idle and not master.problem
+    _set(draft, ConditionType.MASTER_READY, ready, reason=reason, message=message)
 
 
-def _anybody_runs(ledger: Ledger) -> bool:
-    return any(rank.phase is NodePhase.RUNNING for rank in ledger.ranks)
+def _anybody_runs(draft: Ledger) -> bool:
+    return any(rank.phase is NodePhase.RUNNING for rank in draft.ranks)
 
 
-def _shortage(ledger: Ledger) -> str:
-    """What a job that does not run lacks."""
-    short = _short_roles(ledger)
-    return "; ".join(short) or (_running(ledger) if _anybody_runs(ledger) else "no node is running")
+def _shortage(draft: Ledger) -> str:
+    """Describe what a job that does not run is missing."""
+    short = _short_roles(draft)
+    return "; ".join(short) or (_running(draft) if _anybody_runs(draft) else "no node is running")
 
 
-def _short_roles(ledger: Ledger) -> list[str]:
-    """A clause for each required role that has fewer nodes up than it needs."""
+def _short_roles(draft: Ledger) -> list[str]:
+    """A clause for each required role that has too few nodes."""
     clauses = []
-    for name, role in ledger.spec.roles.items():
-        up = len(ledger.of_role(name, UP))
-        if ledger.spec.requires(name) and up < role.size.min:
+    for name, role in draft.spec.roles.items():
+        up = len(draft.of_role(name, UP))
+        if draft.spec.requires(name) and up < role.size.min:
             clauses.append(f"role {name} has {up} of the {role.size.min} nodes it needs")
     return clauses
 
 
-def _head_count(ledger: Ledger) -> str:
-    return _with_troubles(ledger, "; ".join([_running(ledger), *_limited_sizes(ledger)]))
+def _head_count(draft: Ledger) -> str:
+    return _with_troubles(draft, "; ".join([_running(draft), *_limited_sizes(draft)]))
 
 
-def _running(ledger: Ledger) -> str:
-    running = sum(rank.phase is NodePhase.RUNNING for rank in ledger.ranks)
-    wanted = sum(role.wanted for role in ledger.roles.values())
+def _running(draft: Ledger) -> str:
+    running = sum(rank.phase is NodePhase.RUNNING for rank in draft.ranks)
+    wanted = sum(role.wanted for role in draft.roles.values())
     return f"{running} of {wanted} nodes are running"
 
 
-def _limited_sizes(ledger: Ledger) -> list[str]:
-    """A clause for each role that cannot have the size asked for: nothing else would say so."""
+def _limited_sizes(draft: Ledger) -> list[str]:
+    """A clause for each role that cannot have the requested size; reported nowhere else."""
     clauses = []
-    for name, role in ledger.spec.roles.items():
-        asked = asked_size(ledger.spec, name, requests=ledger.observed.wanted)
+    for name, role in draft.spec.roles.items():
+        asked = asked_size(draft.spec, name, requests=draft.observed.wanted)
         why = settle(role, asked).why
         if why:
-            clauses.append(f"role {name} is to have {ledger.roles[name].wanted}: {why}")
+            clauses.append(f"role {name} is limited to {draft.roles[name].wanted}: {why}")
     return clauses
 
 
-def _with_troubles(ledger: Ledger, message: str) -> str:
+def _with_troubles(draft: Ledger, message: str) -> str:
     troubles = [
         f"{rank.role} rank {rank.rank} {_trouble(rank)}"
-        for rank in ledger.ranks
+        for rank in draft.ranks
         if rank.phase in AT_WORK and rank.phase is not NodePhase.RUNNING
     ]
     return "; ".join([message, _listed(troubles)] if troubles else [message])
@@ -252,7 +251,7 @@ def _trouble(rank: NodeStatus) -> str:
 
 
 def _listed(sentences: Iterable[str]) -> str:
-    told = list(sentences)
-    shown = [sentence for sentence in told if sentence][:_TOLD_AT_MOST]
-    more = len(told) - len(shown)
+    listed = list(sentences)
+    shown = [sentence for sentence in listed if sentence][:_MOST_LISTED]
+    more = len(listed) - len(shown)
     return "; ".join([*shown, *([f"and {more} more"] if more > 0 else [])])

@@ -1,9 +1,9 @@
-"""Machines on which a job's nodes died of what may be the machine's fault.
+"""Suspect machines: those that may be at fault for the end of a job's nodes.
 
-A relaunch goes elsewhere for a while, and only as long as there is an elsewhere. A node carries the
-machines it avoids with it, so one that finds no room because of them would wait for ever: it is
-replaced by one that may go anywhere (``nowhere_to_go_at``). Only the latest few are remembered:
-trouble that is everywhere is not a machine's.
+A relaunched node avoids them for a while, as long as there are other machines. The list of machines
+to avoid is fixed for a node, so one that finds no room because of it would be pending for ever:
+at ``nowhere_to_go_at`` it is replaced by one that may run anywhere. Only the latest few are
+kept: trouble on every machine is not the fault of a machine.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ __all__ = ["hosts_to_avoid", "nowhere_to_go_at", "remembered", "with_trouble"]
 _MACHINES_FAULT = frozenset(
     {ExitCause.NODE_LOST, ExitCause.BROKEN_NODE, ExitCause.STRAGGLER, ExitCause.NO_PROGRESS}
 )
-"""An error of the program or too little memory would happen anywhere."""
+"""Other causes, such as an error of the program or too little memory, would occur anywhere."""
 
 
 def with_trouble(
     known: Iterable[HostTrouble], host: str, cause: ExitCause, *, now: datetime
 ) -> tuple[HostTrouble, ...]:
-    """What is known after a node ended on ``host``."""
+    """The suspect machines after a node ended on ``host``."""
     known = tuple(known)
     if not host or cause not in _MACHINES_FAULT:
         return known
@@ -39,19 +39,19 @@ def with_trouble(
 def remembered(
     known: Iterable[HostTrouble], *, now: datetime, policy: Policy
 ) -> tuple[HostTrouble, ...]:
-    """Those that still count."""
+    """The suspect machines that are still avoided at ``now``."""
     fresh = [one for one in known if now < one.at + policy.host_memory]
     return tuple(fresh[max(0, len(fresh) - policy.hosts_avoided) :])
 
 
 def hosts_to_avoid(known: Iterable[HostTrouble]) -> tuple[str, ...]:
-    """Their names."""
+    """The names of suspect machines."""
     return tuple(one.host for one in known)
 
 
 def nowhere_to_go_at(rank: NodeStatus, *, policy: Policy) -> datetime | None:
-    """When a node has looked long enough for room away from the machines it avoids; None if it is
-    not looking, or avoids none."""
+    """When a pending node has waited long enough for room away from the machines it avoids; None if
+    it is not pending for room, or avoids none."""
     looking = rank.phase is NodePhase.PENDING and rank.reason == UNSCHEDULABLE
     if not looking or not rank.avoids or rank.asked_at is None:
         return None

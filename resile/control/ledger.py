@@ -1,7 +1,7 @@
-"""The status being rewritten during one call of the controller.
+"""The draft of a job's next status, during one reconcile.
 
-It is opened from the stored status and what was observed, changed by the steps of ``reconcile``
-one after another, and closed into a new status. It lives for one call; nothing of it is kept.
+It is opened from the stored status and the observations, changed by the steps of ``reconcile`` one
+after another, and closed into a new status. It lives for one call.
 """
 
 from __future__ import annotations
@@ -29,18 +29,18 @@ from resile.job.status import Ask, AskVerb, DecisionNote, JobStatus, NodeStatus,
 __all__ = ["AT_WORK", "SUSPENDED", "Ledger"]
 
 AT_WORK = LIVE | {NodePhase.WAITING}
-"""The phases of ranks that have a node or are to get one."""
+"""The phases of ranks that have a node or will get one."""
 
 ROLES_REMEMBERED = 32
-"""Roles that a job does not have any more and whose names may not be used again. A status has no
-room for all that ever were; the ids of nodes take care of what is forgotten."""
+"""Removed roles whose counters are kept, so that no node name is used again. A status has no room
+for all that ever existed; beyond that, serial numbers start above every id."""
 
 SUSPENDED = "Suspended"
-"""The reason of ranks that were stopped only for a while."""
+"""The reason of ranks that are stopped while the job is suspended."""
 
 
 class Ledger:
-    """Ranks, counters, requests and notes, as they are to be after this call."""
+    """Ranks, counters, requests and notes of the next status."""
 
     def __init__(
         self,
@@ -60,12 +60,12 @@ class Ledger:
         self.spent = status.spent
         self.troubled_hosts = remembered(status.troubled_hosts, now=now, policy=policy)
         self.roles = {name: status.roles.get(name, RoleStatus()) for name in job.spec.roles}
-        """Also those no longer in the manifest: should they come back, no name is used again."""
+        """Includes roles that left the manifest: if they come back, no name is used again."""
         gone = {name: one for name, one in status.roles.items() if name not in job.spec.roles}
         for name in list(gone)[-ROLES_REMEMBERED:]:
             self.roles[name] = replace(gone[name], wanted=0, scaling="")
         if len(gone) >= ROLES_REMEMBERED:
-            self._begin_above_all_names()
+            self._skip_used_serials()
         self.actions: list[Action] = []
         self.notes: list[DecisionNote] = []
         self._ranks = {(r.role, r.rank): r for r in status.nodes if r.role in job.spec.roles}
@@ -78,10 +78,10 @@ class Ledger:
         self._live_slots = {(f.node.role, f.node.rank) for f in observed.nodes if f.live}
         self._next_id = status.next_id
         self.trainings = _trainings(job.spec)
-        """The roles of each training that a master may give a verdict on, by its group."""
+        """The roles of each training whose result a master may report, by group."""
         self._groups = {role: group for group, roles in self.trainings.items() for role in roles}
         for found in observed.nodes:
-            self._never_again(found.node)
+            self._reserve_identity(found.node)
         self._forget_answered_asks()
 
     # --- reading ----------------------------------------------------------------------------
@@ -99,23 +99,23 @@ class Ledger:
         return self._in_order(rank for rank in found if rank.phase in phases)
 
     def seen(self, rank: NodeStatus) -> ObservedNode | None:
-        """What the platform reports of the rank's present node."""
+        """The platform's report on the rank's current node, if any."""
         if rank.id is None or rank.id in self.observed.gone:
             return None
         return self._seen.get(rank.id)
 
     def was_there(self, rank: NodeStatus) -> bool:
-        """Whether there ever was the rank's present node: only then can it be gone."""
+        """Whether the rank's current node ever existed: only then can it be gone."""
         return rank.seen or rank.id in self.observed.gone
 
     def report_on(self, role: str) -> GroupReport | None:
-        """The verdict on the training that the role is part of, if it is over."""
+        """The result of the training that the role is part of, if it is over."""
         group = self._groups.get(role)
         return None if group is None else self.observed.reports.get(group)
 
     @property
     def winding_down(self) -> bool:
-        """Whether the job only waits for the nodes of a training that is over to leave."""
+        """Whether the job only waits for the nodes of a finished training to leave."""
         reports = self.observed.reports
         spec = self.spec
         failed = [roles for group, roles in self.trainings.items() if _has_failed(reports, group)]
@@ -125,17 +125,17 @@ class Ledger:
         return any(complete) if spec.success.policy == "Any" else all(complete)
 
     def holder(self, node: Node) -> NodeStatus | None:
-        """The rank that the node holds or held last; None if another one has it."""
+        """The rank whose current or last node this is; None if another node has it."""
         rank = self._ranks.get((node.role, node.rank))
         return rank if rank is not None and rank.id == node.id else None
 
     def occupied(self, rank: NodeStatus) -> bool:
-        """Whether an older node may still be alive on the rank; one that only lingers is not."""
+        """Whether an older node of the rank may still be alive; one that only lingers is not."""
         slot = (rank.role, rank.rank)
-        return slot in self._live_slots or slot in self._slots_being_left()
+        return slot in self._live_slots or slot in self._slots_being_vacated()
 
-    def _slots_being_left(self) -> set[tuple[str, int]]:
-        """Of nodes that were told to stop and are not reported; kept until something is asked."""
+    def _slots_being_vacated(self) -> set[tuple[str, int]]:
+        """Slots of nodes that were asked to stop and are not reported; cached until a request."""
         if self._left is None:
             self._left = {
                 (ask.node.role, ask.node.rank)
@@ -146,12 +146,12 @@ class Ledger:
 
     @property
     def stops_under_way(self) -> bool:
-        """Whether a node that was told to stop may still be alive."""
+        """Whether a node that was asked to stop may still be alive."""
         return any(verb is AskVerb.STOP for _, verb in self._asks)
 
     @property
     def expires_at(self) -> datetime | None:
-        """When a job that is over is not to be kept any longer, nor anything of it."""
+        """When a finished job and everything it left is removed; None if never."""
         ttl = self.spec.ttl_seconds_after_finished
         if ttl is None or self.completion_time is None:
             return None
@@ -159,23 +159,23 @@ class Ledger:
 
     @property
     def expired(self) -> bool:
-        """Whether that moment has come."""
+        """Whether ``expires_at`` has passed."""
         return self.expires_at is not None and self.now >= self.expires_at
 
     # --- writing ----------------------------------------------------------------------------
 
     def put(self, rank: NodeStatus) -> None:
-        """Replace what is known of a rank."""
+        """Replace the status of a rank."""
         self._ranks[rank.role, rank.rank] = rank
 
     def note(self, kind: EventKind, sentence: str, node: str = "") -> None:
-        """Remember a decision."""
+        """Record a decision."""
         self.notes.append(
             DecisionNote(time=self.now, reason=kind.value, sentence=sentence, node=node)
         )
 
     def wake_at(self, when: datetime) -> None:
-        """Ask to be called again by then."""
+        """Request another reconcile at that time."""
         if when > self.now:
             self._wake.append(when)
 
@@ -190,7 +190,7 @@ class Ledger:
         counters = self.roles[rank.role]
         name = node_name(self.job, rank.role, rank=rank.rank, serial=counters.next_serial)
         node = Node(role=rank.role, rank=rank.rank, id=self._next_id, name=name)
-        self._never_again(node)
+        self._reserve_identity(node)
         given = replace(
             rank,
             phase=NodePhase.PENDING,
@@ -222,11 +222,11 @@ class Ledger:
         )
 
     def suspect(self, host: str, cause: ExitCause) -> None:
-        """A node ended on a machine, maybe through its fault."""
+        """Record that a node ended on a machine, which may be at fault."""
         self.troubled_hosts = with_trouble(self.troubled_hosts, host, cause, now=self.now)
 
     def retire(self, rank: NodeStatus, reason: str, message: str) -> None:
-        """The rank is not to have a node any more; its history is kept."""
+        """Mark a rank as one that needs no node; its history is kept."""
         self.put(
             replace(rank, phase=NodePhase.STOPPED, reason=reason, message=message, relaunch_at=None)
         )
@@ -234,21 +234,21 @@ class Ledger:
         missing = self.seen(rank) is None and not self.was_there(rank)
         under_way = rank.phase in LIVE and missing
         if node is not None and under_way:
-            self.stop(node, message)  # it may yet appear, after nobody looks for it any more
+            self.stop(node, message)  # it may still appear, when its rank no longer expects it
 
     def stop(self, node: Node, reason: str) -> None:
-        """Ask for a node to be stopped, unless that was done just now."""
-        if self._may_ask(node, AskVerb.STOP):
+        """Request that a node is stopped, unless that was done just now."""
+        if self._may_request(node, AskVerb.STOP):
             grace = self.spec.roles.get(node.role, RoleSpec()).termination_grace_period_seconds
             self.actions.append(StopNode(node=node, grace_seconds=grace, reason=reason))
 
     def delete(self, node: Node, reason: str) -> None:
-        """Ask for the record of an ended node to be removed, unless that was done just now."""
-        if self._may_ask(node, AskVerb.DELETE):
+        """Request that an ended node's record is removed, unless that was done just now."""
+        if self._may_request(node, AskVerb.DELETE):
             self.actions.append(DeleteNode(node=node, reason=reason))
 
     def close(self) -> JobStatus:
-        """The new status; what others report of the job, such as its step, stays as it was."""
+        """The new status. Fields that others write, such as the step, stay as they were."""
         decisions = (*self.before.decisions, *self.notes)[-self.policy.decisions_kept :]
         scaled = self.spec.scaled_role()
         running = {name: len(self.of_role(name, {NodePhase.RUNNING})) for name in self.spec.roles}
@@ -273,10 +273,10 @@ class Ledger:
 
     @property
     def next_look(self) -> datetime | None:
-        """The earliest moment at which something changes without a report."""
+        """The earliest time at which something changes without a report."""
         return min(self._wake, default=None)
 
-    # --- inside -----------------------------------------------------------------------------
+    # --- internals --------------------------------------------------------------------------
 
     def _in_order(self, ranks: Iterable[NodeStatus]) -> list[NodeStatus]:
         order = {name: n for n, name in enumerate(self.spec.roles)}
@@ -292,7 +292,7 @@ class Ledger:
         )
 
     def _resources(self, rank: NodeStatus) -> NodeResources:
-        """What its next node is given; worked out once for all that are given the same."""
+        """The resources of its next node; computed once for all ranks with the same."""
         key = (rank.role, rank.memory)
         if key not in self._given:
             role = self.spec.roles[rank.role]
@@ -304,22 +304,22 @@ class Ledger:
             self._commands[role] = node_command(self.spec, role)
         return self._commands[role]
 
-    def _begin_above_all_names(self) -> None:
-        """A new role may have been there before and be forgotten: no node of it had a number as
-        high as the ids that are to come."""
+    def _skip_used_serials(self) -> None:
+        """A new role may be one that was removed and forgotten: start its serials at the next id,
+        which is higher than the number of any of its nodes."""
         for name in self.spec.roles:
             if name not in self.before.roles:
                 self.roles[name] = replace(self.roles[name], next_serial=self.before.next_id)
 
-    def _never_again(self, node: Node) -> None:
-        """Keep the node's id and name from being given to another one."""
+    def _reserve_identity(self, node: Node) -> None:
+        """Keep the node's id and name from being used for another one."""
         self._next_id = max(self._next_id, node.id + 1)
         serial = serial_of(self.job, node)
         if node.role in self.roles and serial is not None:
             known = self.roles[node.role]
             self.roles[node.role] = replace(known, next_serial=max(known.next_serial, serial + 1))
 
-    def _may_ask(self, node: Node, verb: AskVerb) -> bool:
+    def _may_request(self, node: Node, verb: AskVerb) -> bool:
         asked = self._asks.get((node.id, verb))
         if asked is not None and self.now < asked.at + self.policy.ask_again_after:
             self.wake_at(asked.at + self.policy.ask_again_after)
@@ -346,8 +346,8 @@ class Ledger:
 
 
 def _trainings(spec: JobSpec) -> dict[str, tuple[str, ...]]:
-    """The job's groups. In a job that has none the command of a role may start `resile run`
-    itself: then those train whose success the job waits for."""
+    """The job's groups. In a job without any, the command of a role may start `resile run` itself:
+    then the training is that of the roles whose success the job waits for."""
     return spec.worlds() or {spec.main_group: spec.success_roles()}
 
 

@@ -1,18 +1,18 @@
-"""What a platform and a master report: the only thing decisions are made from, besides the spec.
+"""The reports of a platform and a master: besides the spec, the only input of decisions.
 
-A report is a level, not an event: it says how things are now, whatever came before, and may be
-late, repeated or skip states. A platform keeps these promises:
+Reports are level-triggered: they describe the current state, whatever came before, and may be late,
+repeated or skip states. A platform guarantees:
 
 - A node is listed from the moment it exists until its record is gone; ended nodes stay listed for
-  as long as the platform keeps them. A node listed once and then not any more was deleted. One that
-  came and went between two reports is named as ``gone``, if the platform noticed.
+  as long as the platform keeps them. A node that is no longer listed was deleted. One that came and
+  went between two reports is in ``gone``, if the platform noticed.
 - A node that cannot be placed is PENDING with reason ``UNSCHEDULABLE``; other reasons (an image
-  being pulled, a refused quota) are free text. One that could not be started at all is FAILED with
-  the exit reason ``NeverStarted``.
-- A node whose machine is gone for good is FAILED with the exit reason ``NodeLost``, even while a
-  record of it says otherwise: as long as it is reported live, its rank is not filled again.
-- A node that has ended while something beside its program still runs ``lingers``. Its rank may be
-  filled again; it is stopped for the room that it holds.
+  being pulled, an exceeded quota) are free text. One that could not be started at all is FAILED
+  with the exit reason ``NeverStarted``.
+- A node whose machine is gone for good is FAILED with the exit reason ``NodeLost``, even if its
+  record says otherwise: as long as it is reported live, its rank is not filled again.
+- A node that has ended while a sidecar still runs ``lingers``. Its rank may be filled again; it is
+  stopped to free its resources.
 """
 
 from __future__ import annotations
@@ -39,14 +39,14 @@ __all__ = [
 UNSCHEDULABLE = "Unschedulable"
 
 FORBIDDEN = "Forbidden"
-"""The reason of a node that the platform would not take, because of a quota for instance."""
+"""The reason of a node that the platform refused, for example because of a quota."""
 
 INVALID_SPEC = "InvalidSpec"
-"""The reason of a node that the platform cannot make as the manifest is, and of the condition that
-says so. It waits for another manifest."""
+"""The reason of a node that the platform cannot create from this manifest, and of the condition
+that says so. It waits for a changed manifest."""
 
 NO_ROOM = frozenset({UNSCHEDULABLE, FORBIDDEN})
-"""Reasons of nodes that are PENDING for want of room."""
+"""Reasons of nodes that are PENDING because there is no room."""
 
 _NONE: Mapping[str, int] = MappingProxyType({})
 _NO_REPORTS: Mapping[str, GroupReport] = MappingProxyType({})
@@ -71,16 +71,16 @@ class ObservedNode:
     started_at: datetime | None = None
     ended_at: datetime | None = None
     stopping: bool = False
-    """It was told to stop and something of it still runs, or its record is being removed."""
+    """It was asked to stop and part of it still runs, or its record is being removed."""
 
     lingers: bool = False
-    """It has ended, but something of it still runs, such as a sidecar."""
+    """It has ended, but part of it still runs, such as a sidecar."""
 
     made: bool = True
-    """Whether there is something of it; False for a node that the platform would not take yet."""
+    """Whether it was created; False for a node that the platform has refused so far."""
 
     ready: bool = False
-    """It runs and answers: its pod is Ready; on one machine, its ports accept connections."""
+    """It is running and ready: its pod is Ready; on one machine, its ports accept connections."""
 
     @property
     def live(self) -> bool:
@@ -89,13 +89,13 @@ class ObservedNode:
 
     @property
     def holds_room(self) -> bool:
-        """Whether it takes up room: it lives, or something of it lingers."""
+        """Whether it holds resources: it is alive, or part of it lingers."""
         return self.live or self.lingers
 
 
 @dataclass(frozen=True)
 class GroupReport:
-    """The master's verdict on the training of one group, once there is one."""
+    """The result of one group's training, as its master reports it."""
 
     succeeded: bool
     reason: str
@@ -107,30 +107,30 @@ class MasterState:
     """The job's master as its platform sees it."""
 
     ready: bool
-    """Whether it runs and answers."""
+    """Whether it is running and responds."""
 
     problem: str = ""
-    """Why it cannot be had, for people; empty while nothing is wrong with it. Nodes that train go
-    on without a master; those that have not begun cannot."""
+    """Why there is no master, for people; empty if nothing is wrong. Nodes that train continue
+    without a master; those that have not begun cannot start."""
 
 
 @dataclass(frozen=True)
 class Observed:
-    """Everything seen of one job at one moment."""
+    """All that was observed of one job at one moment."""
 
     nodes: tuple[ObservedNode, ...] = ()
     gone: frozenset[int] = frozenset()
-    """Ids of nodes that were there and were deleted lately, whether or not a report ever listed
-    them. What is listed under such an id was made a second time, and is not the rank's."""
+    """Ids of nodes that existed and were deleted lately, whether or not a report ever listed them.
+    A node listed under such an id was created a second time, and is not the rank's."""
 
     reports: Mapping[str, GroupReport] = field(default_factory=lambda: _NO_REPORTS)
-    """The verdicts on groups whose training is over, by the group's name."""
+    """The results of groups whose training is over, by the group's name."""
 
     wanted: Mapping[str, int] = field(default_factory=lambda: _NONE)
-    """Sizes asked for by scale requests, by role; they override the manifest's wanted size."""
+    """Sizes from scale requests, by role; they override the manifest's wanted size."""
 
     deleting: bool = False
-    """Somebody asked for the job to be deleted."""
+    """Whether the deletion of the job was requested."""
 
     master: MasterState | None = None
-    """The job's master; None where the platform says nothing of it."""
+    """The job's master; None if the platform does not report it."""

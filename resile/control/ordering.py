@@ -1,7 +1,7 @@
-"""Which roles may start: a role waits until those it depends on have reached a state.
+"""Dependencies between roles: a role waits until those it depends on have reached a state.
 
-A state is reached when at least MIN nodes of the role have reached it. Nodes are only held back
-from starting; one that runs already is left alone when a role below it loses a node.
+A state is reached when at least MIN nodes of the role have reached it. Only the start of nodes is
+delayed; one that already runs is not affected when a role it depends on loses a node.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from resile.job.status import NodeStatus
 __all__ = ["UP", "NodeCounts", "count_nodes", "what_it_waits_for"]
 
 UP = frozenset({NodePhase.RUNNING, NodePhase.SUCCEEDED})
-"""The phases of nodes that others may count on."""
+"""The phases of nodes that satisfy a dependency on a running role."""
 
 NodeCounts = Mapping[DependencyCondition, Mapping[str, int]]
 """How many nodes of each role have reached each state."""

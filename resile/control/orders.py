@@ -1,4 +1,4 @@
-"""What a platform is asked for when a rank gets a node, and asked again if that got lost. Pure."""
+"""Requests to start nodes: for a rank that gets one, and again if a request was lost. Pure."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ def start_order(
     command: tuple[str, ...] | None = None,
     resources: NodeResources | None = None,
 ) -> StartNode:
-    """The order for the node that a rank was just given. ``wanted``: the size of its role;
-    ``command`` and ``resources``: if they are known already, being the same for many nodes."""
+    """The request to start the node of a rank. ``wanted``: the size of its role; ``command`` and
+    ``resources``: if they are already known, because many nodes share them."""
     role, node = job.spec.roles[rank.role], rank.node
     if node is None:
-        raise ValueError(f"{rank.role} rank {rank.rank} was given no node")
+        raise ValueError(f"{rank.role} rank {rank.rank} has no node to start")
     return StartNode(
         node=node,
         command=node_command(job.spec, rank.role) if command is None else command,
@@ -54,11 +54,11 @@ def unanswered_orders(
     *,
     policy: Policy = DEFAULT_POLICY,
 ) -> tuple[StartNode, ...]:
-    """Orders that were written down and of which no effect was ever seen.
+    """Requests that are recorded in the status and whose node was never seen.
 
-    A controller may be killed between the two. Giving them once more is harmless, because an id
-    that is there already is not started again; and of one that is there no more, as far as the
-    platform noticed, the status does not speak after ``reconcile``.
+    A controller may be killed between recording and sending. Sending again is harmless: an id that
+    exists is not started again, and after ``reconcile`` the status no longer has an id that the
+    platform saw disappear.
     """
     seen = {found.node.id for found in nodes}
     lost = {rank.id for rank in status.nodes if not rank.seen and rank.id not in seen}
@@ -72,7 +72,7 @@ def orders_for(
     *,
     policy: Policy = DEFAULT_POLICY,
 ) -> tuple[StartNode, ...]:
-    """The orders for nodes that ranks hold, as the manifest is now."""
+    """The requests for the current nodes of ranks, from the present manifest."""
     return tuple(
         start_order(job, rank, wanted=status.roles[rank.role].wanted, policy=policy)
         for rank in status.nodes

@@ -1,15 +1,15 @@
-"""From a pod to what is decided with: the one place that reads Kubernetes' words for trouble.
+"""Turn the state of a pod into an observed node: the only place that reads Kubernetes' reasons.
 
-Left: phase, reason, exit code, signal, conditions, the machine's state. Right: an
-:class:`ObservedNode`, whose exit names the cause; what follows from a cause (another node or not,
-budget, memory) is ``relaunch``'s, the same as on one machine. ``docs/pods.md`` shows the whole way
-as a table, which the tests walk row by row.
+In: phase, reason, exit code, signal, conditions, the machine's state. Out: an
+:class:`ObservedNode`, whose exit names the cause. What follows from a cause (replaced or not,
+budget, memory) is decided in ``relaunch``, as on one machine. ``docs/pods.md`` has the mapping as
+a table, which the tests check row by row.
 
-What happened *to* the pod is weighed before what its program did in reply: a pod that is taken away
-usually also shows code 143, 137 or 80, and 0 if its program obeys SIGTERM. But a program that had
-completed before anybody took its pod away has completed. The API server tells both moments to the
-second; within the same second the end is taken for the reply, because that is how fast programs end
-that obey.
+What happened *to* the pod is weighed before how its program reacted: a pod that is taken away
+usually also shows code 143, 137 or 80, and 0 if its program handles SIGTERM. But a program that had
+completed before its pod was taken away has completed. The API server gives both times to the
+second; within the same second the end is taken for the reaction, because programs that handle
+SIGTERM end that fast.
 """
 
 from __future__ import annotations
@@ -35,30 +35,30 @@ __all__ = [
 ]
 
 DISRUPTION_TARGET = "DisruptionTarget"
-"""The condition that says who took a pod away, on clusters that have it (from 1.26 on)."""
+"""The condition that says why a pod was taken away, on clusters that have it (from 1.26 on)."""
 
 LONGEST_MESSAGE = 300
-"""Of a pod's own words as much as a person reads; every node's are in the status. A termination
-message may have 4 KB."""
+"""Characters of a pod's message: as much as a person reads, since every node's is in the status. A
+termination message may have 4 KB."""
 
 _NO_CONDITIONS: Mapping[str, PodCondition] = MappingProxyType({})
 
 
 class MachineState(Enum):
-    """The Kubernetes node below a pod, as the API server knows it."""
+    """The state of a pod's machine (a Kubernetes Node), as the API server knows it."""
 
     READY = "Ready"
     NOT_READY = "NotReady"
-    """Its kubelet says so itself: what runs there may go on running."""
+    """Reported by its kubelet: pods may keep running there."""
 
     UNKNOWN = "Unknown"
-    """Its kubelet is silent for too long."""
+    """Its kubelet has been silent for too long."""
 
     GONE = "Gone"
-    """There is no such Kubernetes node any more."""
+    """The Kubernetes Node was deleted."""
 
     NONE = "None"
-    """The pod was not placed yet."""
+    """The pod is not scheduled yet."""
 
 
 @dataclass(frozen=True)
@@ -72,7 +72,7 @@ class PodCondition:
 
 @dataclass(frozen=True, kw_only=True)
 class PodFacts:
-    """What the API server says of one pod and its main container."""
+    """The state of one pod and its main container, from the API server."""
 
     node: Node
     phase: str = "Pending"
@@ -80,7 +80,7 @@ class PodFacts:
     message: str = ""
     conditions: Mapping[str, PodCondition] = field(default_factory=lambda: _NO_CONDITIONS)
     deletion_asked_at: datetime | None = None
-    """When somebody asked for its deletion, if so."""
+    """When its deletion was requested, if so."""
 
     waiting: str = ""
     """Why the container waits, such as ImagePullBackOff."""
@@ -97,7 +97,7 @@ class PodFacts:
     ended_at: datetime | None = None
     machine: MachineState = MachineState.NONE
     accompanied: bool = False
-    """A container beside the main one has not ended."""
+    """A container other than the main one has not ended."""
 
     @property
     def deleting(self) -> bool:
@@ -115,10 +115,10 @@ _ENDED = frozenset({"Succeeded", "Failed"})
 
 
 def observe_pod(facts: PodFacts, *, told_to_stop: bool, in_touch: bool = False) -> ObservedNode:
-    """The pod as a platform reports it.
+    """The pod as an observed node.
 
-    ``told_to_stop``: its deletion is our own doing. ``in_touch``: the job's master hears from its
-    agent, so a machine whose kubelet is silent is not lost.
+    ``told_to_stop``: we requested its deletion. ``in_touch``: the job's master hears from its
+    agent, so that a machine whose kubelet is silent is not lost.
     """
     if facts.ended:
         return _ended(facts, _exit(facts, told_to_stop=told_to_stop))
@@ -152,13 +152,13 @@ def _is_true(facts: PodFacts, condition: str) -> bool:
 
 
 def why_pending(facts: PodFacts) -> tuple[str, str]:
-    """What a pod that does not run yet waits for: in a word, and as the rest of a sentence."""
+    """Why a pod is pending: a reason, and the rest of a sentence."""
     scheduled = facts.conditions.get("PodScheduled")
     if scheduled is not None and scheduled.status == "False":
         reason = scheduled.reason or UNSCHEDULABLE
         return reason, one_line(scheduled.message) or "no machine has room for it"
     if facts.waiting:
-        words = _WAITING.get(facts.waiting, "waits to be started")
+        words = _WAITING.get(facts.waiting, "is waiting to be started")
         detail = f": {one_line(facts.waiting_message)}" if facts.waiting_message else ""
         return facts.waiting, f"{words} ({facts.waiting}){detail}"
     return facts.reason, one_line(facts.message) or "is being started"
@@ -167,13 +167,13 @@ def why_pending(facts: PodFacts) -> tuple[str, str]:
 _WAITING = {
     "ErrImagePull": "its image cannot be pulled",
     "ImagePullBackOff": "its image cannot be pulled",
-    "ErrImageNeverPull": "its image is not on the machine, and may not be pulled",
+    "ErrImageNeverPull": "its image is not on the machine, and must not be pulled",
     "InvalidImageName": "its image has no valid name",
     "CreateContainerConfigError": "its container cannot be set up",
-    "CreateContainerError": "its container cannot be made",
+    "CreateContainerError": "its container cannot be created",
     "RunContainerError": "its container cannot be started",
-    "ContainerCreating": "its container is being made",
-    "PodInitializing": "its init containers run",
+    "ContainerCreating": "its container is being created",
+    "PodInitializing": "its init containers are running",
 }
 
 
@@ -193,13 +193,13 @@ def _ended(facts: PodFacts, end: NodeExit) -> ObservedNode:
 
 
 def _lingers(facts: PodFacts) -> bool:
-    """Whether the program has ended and what runs beside it has not, on a machine that is there."""
+    """Whether the program has ended and a sidecar has not, on a machine that still exists."""
     running = facts.accompanied and facts.phase not in _ENDED
     return bool(facts.terminated) and running and facts.machine not in _LOST
 
 
 def _exit(facts: PodFacts, *, told_to_stop: bool) -> NodeExit:
-    """How a pod ended whose container or phase says that it did."""
+    """The end of a pod whose container or phase says that it ended."""
     unsaid = facts.exit_code is None and facts.phase == "Succeeded"
     code = 0 if unsaid else facts.exit_code
     if code == 0 and (told_to_stop or not _taken_before_its_end(facts)):
@@ -221,16 +221,16 @@ def _exit(facts: PodFacts, *, told_to_stop: bool) -> NodeExit:
 
 
 _EXPLAINED = frozenset({ExitCause.ERROR, ExitCause.CANNOT_RUN})
-"""Ends of which a program's own last words say more than we could."""
+"""Causes that the program's own last output explains best."""
 
 
 _STOPPED_CODES = frozenset({0, 80, 130, 137, 143})
-"""What a node that is being deleted ends with: as told, drained, interrupted, killed, ended."""
+"""Exit codes of a node that is being deleted: completed, drained, interrupted, killed, ended."""
 
 
 def _taken_before_its_end(facts: PodFacts) -> bool:
-    """Whether a program that ended well may have done so only because its pod was taken away: it
-    was evicted by its machine, or its deletion was asked for first."""
+    """Whether a program may have exited with 0 only because its pod was taken away: it was evicted
+    by its machine, or its deletion was requested first."""
     if facts.phase == "Failed" and cause_named(facts.reason) is not None:
         return True
     if facts.deletion_asked_at is None:
@@ -239,7 +239,7 @@ def _taken_before_its_end(facts: PodFacts) -> bool:
 
 
 def _lost(facts: PodFacts) -> NodeExit:
-    how = "is gone" if facts.machine is MachineState.GONE else "does not answer any more"
+    how = "is gone" if facts.machine is MachineState.GONE else "no longer responds"
     return NodeExit(reason=ExitCause.NODE_LOST.value, message=f"{facts.host} {how}")
 
 
@@ -253,8 +253,8 @@ def _taken_away(facts: PodFacts) -> NodeExit:
 
 
 def _disruption(facts: PodFacts) -> PodCondition:
-    """Who took the pod away; without a reason if nobody is known to have. Whoever it was, known or
-    not: it was not the program."""
+    """Why the pod was taken away; without a reason if it was not. A reason that is not known still
+    means that it was not the program."""
     target = facts.conditions.get(DISRUPTION_TARGET)
     if target is None or target.status != "True":
         return PodCondition("False")
@@ -264,13 +264,13 @@ def _disruption(facts: PodFacts) -> PodCondition:
 
 
 def _known(reason: str) -> str:
-    """A word of Kubernetes' that names a cause; ``Error`` and the like do not."""
+    """The reason, unless it says nothing about the cause, such as ``Error``."""
     return "" if reason in ("Error", "Completed", "ContainerStatusUnknown") else reason
 
 
 def one_line(text: str) -> str:
-    """What a pod or the API server says, short enough for a status. Of what is too long the middle
-    is left out: a scheduler says the most important first, a traceback last."""
+    """A message of a pod or the API server, short enough for a status. The middle of a long one is
+    left out: a scheduler says the most important first, a traceback last."""
     line = " ".join(text.split())
     if len(line) <= LONGEST_MESSAGE:
         return line

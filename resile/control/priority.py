@@ -1,7 +1,7 @@
 """The priority of each rank of a role.
 
 With a fraction, the first ranks are high and the rest low: a job then keeps a core of nodes that
-is not preempted. The count is rounded up, so a fraction above 0 always protects somebody.
+are not preempted. The count is rounded up, so a fraction above 0 protects at least one rank.
 """
 
 from __future__ import annotations

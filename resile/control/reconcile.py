@@ -1,8 +1,8 @@
-"""The controller: from spec, status, what was seen and the time, to actions and a new status.
+"""The controller: from spec, status, observations and the time, to actions and a new status.
 
-A pure function, called whenever something may have changed and as often as one likes: on an
-unchanged report it asks for nothing new. All memory is in the status, so the caller stores that
-before it carries out the actions, and may crash at any point.
+A pure function, called whenever something may have changed, as often as needed: on an unchanged
+report it requests nothing new. All memory is in the status, so the caller stores it before it
+carries out the actions, and may crash at any point.
 """
 
 from __future__ import annotations
@@ -41,92 +41,92 @@ def reconcile(
     *,
     policy: Policy = DEFAULT_POLICY,
 ) -> Decision:
-    """What to do about ``job`` now. ``now`` must know its time zone."""
-    ledger = Ledger(job, status, observed=observed, now=now, policy=policy)
+    """Decide what to do about ``job`` now. ``now`` must have a time zone."""
+    draft = Ledger(job, status, observed=observed, now=now, policy=policy)
     if observed.deleting:
-        retire_all(ledger, "Deleted", "the job is being deleted")
+        retire_all(draft, "Deleted", "the job is being deleted")
     elif status.finished:
-        absorb_leftovers(ledger)
+        absorb_leftovers(draft)
     else:
-        _carry_on(ledger)
-    _expire(ledger)
-    sweep(ledger)
+        _carry_on(draft)
+    _expire(draft)
+    sweep(draft)
     return Decision(
-        actions=tuple(ledger.actions),
-        status=ledger.close(),
-        notes=tuple(ledger.notes),
-        removable=_why_removable(ledger),
-        requeue_after=_until(ledger),
+        actions=tuple(draft.actions),
+        status=draft.close(),
+        notes=tuple(draft.notes),
+        removable=_why_removable(draft),
+        requeue_after=_until(draft),
     )
 
 
-def _carry_on(ledger: Ledger) -> None:
-    """One look at a job that is not over."""
-    if ledger.start_time is None and not ledger.spec.suspend:
-        ledger.start_time = ledger.now
-    settle_sizes(ledger)
-    broken = absorb(ledger)
-    verdict = judge(ledger, broken=broken)
+def _carry_on(draft: Ledger) -> None:
+    """Reconcile a job that has not finished."""
+    if draft.start_time is None and not draft.spec.suspend:
+        draft.start_time = draft.now
+    settle_sizes(draft)
+    broken = absorb(draft)
+    verdict = judge(draft, broken=broken)
     if verdict is not None:
-        _finish(ledger, verdict)
-    elif ledger.spec.suspend:
-        _suspend(ledger)
+        _finish(draft, verdict)
+    elif draft.spec.suspend:
+        _suspend(draft)
     else:
-        _note_resumption(ledger)
-        resize(ledger)
-        widen_search(ledger)
-        start_waiting(ledger)
-    note_sizes_reached(ledger)
-    describe_job(ledger, verdict)
+        _note_resumption(draft)
+        resize(draft)
+        widen_search(draft)
+        start_waiting(draft)
+    note_sizes_reached(draft)
+    describe_job(draft, verdict)
 
 
-def _finish(ledger: Ledger, verdict: Verdict) -> None:
-    ledger.completion_time = ledger.now
+def _finish(draft: Ledger, verdict: Verdict) -> None:
+    draft.completion_time = draft.now
     ended_well = verdict.phase is JobPhase.SUCCEEDED
-    ledger.note(EventKind.JOB_SUCCEEDED if ended_well else EventKind.JOB_FAILED, verdict.message)
-    keep_running = ledger.spec.clean_pod_policy is CleanPolicy.NONE
+    draft.note(EventKind.JOB_SUCCEEDED if ended_well else EventKind.JOB_FAILED, verdict.message)
+    keep_running = draft.spec.clean_pod_policy is CleanPolicy.NONE
     retire_all(
-        ledger,
+        draft,
         f"Job{verdict.phase.value}",
         f"the job has {verdict.phase.value.lower()}",
         phases={NodePhase.WAITING} if keep_running else AT_WORK,
     )
 
 
-def _suspend(ledger: Ledger) -> None:
-    ledger.start_time = None
-    if ledger.before.phase is not JobPhase.SUSPENDED:
-        ledger.note(EventKind.JOB_SUSPENDED, "all nodes are stopped because spec.suspend is true")
-    retire_all(ledger, SUSPENDED, "the job is suspended")
+def _suspend(draft: Ledger) -> None:
+    draft.start_time = None
+    if draft.before.phase is not JobPhase.SUSPENDED:
+        draft.note(EventKind.JOB_SUSPENDED, "all nodes are stopped because spec.suspend is true")
+    retire_all(draft, SUSPENDED, "the job is suspended")
 
 
-def _note_resumption(ledger: Ledger) -> None:
-    if ledger.before.phase is JobPhase.SUSPENDED:
-        ledger.note(EventKind.JOB_RESUMED, "the job goes on because spec.suspend is false")
+def _note_resumption(draft: Ledger) -> None:
+    if draft.before.phase is JobPhase.SUSPENDED:
+        draft.note(EventKind.JOB_RESUMED, "the job resumes because spec.suspend is false")
 
 
-def _expire(ledger: Ledger) -> None:
-    """Nothing runs longer than its job is kept, not even what cleanPodPolicy None left running."""
-    if ledger.expires_at is not None:
-        ledger.wake_at(ledger.expires_at)
-    if ledger.expired and any(rank.phase in AT_WORK for rank in ledger.ranks):
-        why = _time_is_over(ledger)
-        ledger.note(EventKind.JOB_EXPIRED, f"{why}: what still runs is stopped")
-        retire_all(ledger, "JobExpired", why)
+def _expire(draft: Ledger) -> None:
+    """Stop everything when the job expires, including nodes that cleanPodPolicy None kept."""
+    if draft.expires_at is not None:
+        draft.wake_at(draft.expires_at)
+    if draft.expired and any(rank.phase in AT_WORK for rank in draft.ranks):
+        why = _ttl_has_passed(draft)
+        draft.note(EventKind.JOB_EXPIRED, f"{why}; nodes that still run are stopped")
+        retire_all(draft, "JobExpired", why)
 
 
-def _time_is_over(ledger: Ledger) -> str:
-    return f"ttlSecondsAfterFinished ({ledger.spec.ttl_seconds_after_finished:g} s) is over"
+def _ttl_has_passed(draft: Ledger) -> str:
+    return f"ttlSecondsAfterFinished ({draft.spec.ttl_seconds_after_finished:g} s) has passed"
 
 
-def _why_removable(ledger: Ledger) -> str:
-    """Why the job's record may go, once nothing of it is left to look after."""
-    if ledger.stops_under_way or any(found.holds_room for found in ledger.observed.nodes):
+def _why_removable(draft: Ledger) -> str:
+    """Why the job's record may be removed, once nothing of the job is left; empty until then."""
+    if draft.stops_under_way or any(found.holds_room for found in draft.observed.nodes):
         return ""
-    if ledger.observed.deleting:
+    if draft.observed.deleting:
         return "the job was deleted and all its nodes have ended"
-    return _time_is_over(ledger) if ledger.expired else ""
+    return _ttl_has_passed(draft) if draft.expired else ""
 
 
-def _until(ledger: Ledger) -> timedelta | None:
-    return None if ledger.next_look is None else ledger.next_look - ledger.now
+def _until(draft: Ledger) -> timedelta | None:
+    return None if draft.next_look is None else draft.next_look - draft.now

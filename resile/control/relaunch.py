@@ -1,15 +1,15 @@
-"""One ended node: whether its rank gets another one, at what cost, and why.
+"""Decide about an ended node: whether it is replaced, at what cost, and why.
 
 The first of these that applies decides:
 
-1. The platform took the node away (preempted, deleted, evicted, lost, drained): another one, free.
-2. It ran out of memory: another one with more memory, free, because the ceiling bounds it; at the
+1. The platform took the node away (preempted, deleted, evicted, lost, drained): replaced, free.
+2. It ran out of memory: replaced with more memory, free, because the ceiling bounds it; at the
    ceiling the rank is given up. Where memory cannot grow it is a failure like any other.
 3. A rule in the role's ``exitCodes``.
 4. The role's restart policy, and our own exit codes.
 
 A relaunch that is not free spends one of the rank's budget, the role's and the job's. Repeated
-failures soon after the start are spaced out; the first relaunch is always at once.
+failures soon after the start are delayed with a back-off; the first relaunch is always immediate.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from enum import Enum
 from resile.control.resources import grown_memory, memory_limit
 from resile.job.exits import DISRUPTIONS, ExitCause, NodeExit, classify, describe
 from resile.job.role import UNLIMITED, ExitAction, RestartPolicy, RoleSpec
-from resile.job.spec import Backoff, JobSpec
+from resile.job.spec import BackoffSpec, JobSpec
 from resile.job.status import NodeStatus
 
 __all__ = ["Ended", "Fate", "Outcome", "Spent", "decide_fate"]
 
 RETRYABLE_CODES = frozenset({130, 137, 138, 143})
-"""What the policy ExitCode relaunches: interrupted, killed, chosen by the user (SIGUSR1), ended."""
+"""Codes that policy ExitCode relaunches: interrupted, killed, user-defined (SIGUSR1), ended."""
 
 _OWN_CODES = frozenset(
     {
@@ -39,14 +39,14 @@ _OWN_CODES = frozenset(
         ExitCause.UNKNOWN,
     }
 )
-"""Ends that say nothing about the program, so the policy ExitCode relaunches them."""
+"""Causes that say nothing about the program, so that policy ExitCode relaunches them."""
 
 _AT_ONCE = DISRUPTIONS - {ExitCause.EVICTED}
-"""Taken away from outside: no reason to pause. An eviction tends to repeat itself."""
+"""Taken away from outside: no back-off is needed. An eviction tends to recur."""
 
 
 class Outcome(Enum):
-    """What becomes of the rank."""
+    """The outcome for the rank of an ended node."""
 
     DONE = "done"
     RELAUNCH = "relaunch"
@@ -65,13 +65,13 @@ class Ended:
 
     @property
     def cause(self) -> ExitCause:
-        """Why it ended."""
+        """The cause of its end."""
         return classify(self.end)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Spent:
-    """Relaunches that have counted so far."""
+    """Relaunches that have been counted against budgets so far."""
 
     by_role: int
     by_job: int
@@ -91,7 +91,7 @@ class Fate:
 
 
 def decide_fate(spec: JobSpec, ended: Ended, *, spent: Spent) -> Fate:
-    """What becomes of the rank of an ended node."""
+    """Decide about the rank of an ended node."""
     role = spec.roles[ended.role]
     if ended.cause is ExitCause.OUT_OF_MEMORY and role.restart_policy is not RestartPolicy.NEVER:
         grown = _with_more_memory(role, ended)
@@ -102,7 +102,7 @@ def decide_fate(spec: JobSpec, ended: Ended, *, spent: Spent) -> Fate:
     if action is ExitAction.SUCCEED:
         return Fate(outcome=Outcome.DONE, sentence=f"{story}{why}")
     if action is ExitAction.FAIL:
-        return Fate(outcome=Outcome.GIVE_UP, sentence=f"{story}; it is given up{why}")
+        return Fate(outcome=Outcome.GIVE_UP, sentence=f"{story}; given up{why}")
     if action is ExitAction.RELAUNCH:
         refusal = _out_of_budget(spec, role, ended, spent)
         if refusal is not None:
@@ -120,13 +120,13 @@ def _with_more_memory(role: RoleSpec, ended: Ended) -> Fate | None:
     grown = grown_memory(role, learnt=ended.rank.memory)
     if grown is None:
         why = f"that is memoryGrowth.ceiling ({role.memory_growth.ceiling})"
-        return Fate(outcome=Outcome.GIVE_UP, sentence=f"{story}; it is given up: {why}")
+        return Fate(outcome=Outcome.GIVE_UP, sentence=f"{story}; given up: {why}")
     sentence = f"{story}; relaunched with {grown}, no budget spent"
     return Fate(outcome=Outcome.RELAUNCH, sentence=sentence, memory=grown)
 
 
 def _action(spec: JobSpec, role: RoleSpec, ended: Ended) -> tuple[ExitAction, str]:
-    """What to do, and a clause that says by which rule."""
+    """The action, and a clause that names the rule."""
     cause, code = ended.cause, ended.end.shell_code
     if cause in DISRUPTIONS and cause is not ExitCause.DRAINED:
         return ExitAction.RELAUNCH_FREE, ""
@@ -155,7 +155,7 @@ def _by_policy(role: RoleSpec, cause: ExitCause, code: int | None) -> tuple[Exit
     if policy is RestartPolicy.ALWAYS:
         return ExitAction.RELAUNCH, ""
     if cause is ExitCause.CANNOT_RUN:
-        return ExitAction.FAIL, ": trying again cannot help"
+        return ExitAction.FAIL, ": a retry cannot help"
     retryable = code in RETRYABLE_CODES or cause in _OWN_CODES or cause is ExitCause.OUT_OF_MEMORY
     if policy is RestartPolicy.EXIT_CODE and not retryable:
         return ExitAction.FAIL, f": code {code} is permanent under restartPolicy ExitCode"
@@ -169,14 +169,14 @@ def _out_of_budget(
     if spec.backoff_limit is not None and spent.by_job >= spec.backoff_limit:
         return Outcome.FAIL_JOB, f"the job's backoffLimit of {spec.backoff_limit} is spent"
     if budget.per_node != UNLIMITED and ended.rank.spent >= budget.per_node:
-        return Outcome.GIVE_UP, f"it is given up: its restartBudget of {budget.per_node} is spent"
+        return Outcome.GIVE_UP, f"given up: its restartBudget of {budget.per_node} is spent"
     if budget.per_role != UNLIMITED and spent.by_role >= budget.per_role:
         limit = f"the restartBudget of {budget.per_role} of role {ended.role}"
-        return Outcome.GIVE_UP, f"it is given up: {limit} is spent"
+        return Outcome.GIVE_UP, f"given up: {limit} is spent"
     return None
 
 
-def _relaunch(backoff: Backoff, ended: Ended, *, story: str, spends: bool, why: str) -> Fate:
+def _relaunch(backoff: BackoffSpec, ended: Ended, *, story: str, spends: bool, why: str) -> Fate:
     crashes, delay = ended.rank.quick_crashes, timedelta()
     if ended.cause not in _AT_ONCE:
         quick = ended.ran_for < timedelta(seconds=backoff.reset_seconds)
@@ -193,10 +193,10 @@ def _relaunch(backoff: Backoff, ended: Ended, *, story: str, spends: bool, why: 
     )
 
 
-def _pause(backoff: Backoff, crashes: int) -> timedelta:
+def _pause(backoff: BackoffSpec, crashes: int) -> timedelta:
     if crashes <= 1:
         return timedelta()
-    doublings = min(crashes - 2, 60)  # beyond, a float is only larger than any ceiling
+    doublings = min(crashes - 2, 60)  # more would exceed every ceiling
     return timedelta(seconds=min(backoff.base_seconds * 2.0**doublings, backoff.ceiling_seconds))
 
 

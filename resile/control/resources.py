@@ -1,8 +1,8 @@
-"""What a rank's node is given: the manifest's resources, and more memory once it ran out.
+"""The resources of a rank's node: those of the manifest, with more memory after it ran out.
 
-Memory grows by a factor up to a ceiling (4Gi, 8Gi, … 64Gi by default), for the rank that ran out
-and for nobody else. The request grows with the limit, so that the node is placed where the memory
-really is. A limit in the manifest that was raised above what a rank has learnt wins over it.
+Memory grows by a factor up to a ceiling (4Gi, 8Gi, … 64Gi by default), only for the rank that ran
+out. The request grows with the limit, so that the node is placed where the memory really is. A
+limit in the manifest that is higher than what a rank has learnt takes precedence.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ MEMORY = "memory"
 
 
 def memory_limit(role: RoleSpec, *, learnt: str | None) -> Quantity | None:
-    """The memory limit of a rank that has learnt it needs ``learnt``; None when it has none."""
+    """The memory limit of a rank that is known to need ``learnt``; None if it has no limit."""
     limits = [role.resources.resolved().limits.get(MEMORY), learnt]
     amounts = [parse_quantity(limit) for limit in limits if limit is not None]
     limit = max(amounts, default=Quantity.zero())
@@ -24,7 +24,7 @@ def memory_limit(role: RoleSpec, *, learnt: str | None) -> Quantity | None:
 
 
 def grown_memory(role: RoleSpec, *, learnt: str | None) -> str | None:
-    """The next memory limit after an out-of-memory kill; None when it cannot grow."""
+    """The next memory limit after an out-of-memory kill; None if it cannot grow."""
     now = memory_limit(role, learnt=learnt)
     ceiling = parse_quantity(role.memory_growth.ceiling)
     if now is None or now >= ceiling or role.memory_growth.factor == 1:
@@ -33,7 +33,7 @@ def grown_memory(role: RoleSpec, *, learnt: str | None) -> str | None:
 
 
 def node_resources(role: RoleSpec, *, learnt: str | None) -> NodeResources:
-    """What a node is given on a rank that has learnt it needs ``learnt`` of memory."""
+    """The resources of a node on a rank that is known to need ``learnt`` of memory."""
     plain = role.resources.resolved()
     limit = memory_limit(role, learnt=learnt)
     if learnt is None or limit is None:
@@ -45,7 +45,7 @@ def node_resources(role: RoleSpec, *, learnt: str | None) -> NodeResources:
 
 
 def _request(plain: NodeResources, limit: Quantity) -> Quantity:
-    """The memory request in the same proportion to the limit as the manifest has it."""
+    """The memory request, in the same proportion to the limit as in the manifest."""
     if MEMORY not in plain.limits:
         return limit
     growth = limit.amount / parse_quantity(plain.limits[MEMORY]).amount

@@ -1,10 +1,10 @@
-"""How many nodes a role has, and which ranks.
+"""The size of a role, and the ranks to add or remove.
 
-The wanted size is a scale request, or the job's ``replicas`` for the role that it sizes, or the
-role's own, brought within MIN, MAX and a multiple of nodeUnit. More nodes take the lowest free
-ranks; fewer give up the highest first, so ranks stay dense and a job's rank 0 is the last to go.
-Ranks that have succeeded or were given up keep their place: a size is about nodes at work, and a
-rank given up is not worth starting elsewhere.
+The wanted size is that of a scale request, or the job's ``replicas`` for the scaled role, or the
+role's own, within MIN and MAX and rounded to a multiple of nodeUnit. Scaling up takes the lowest
+free ranks; scaling down removes the highest first, so that ranks stay dense and rank 0 is the last
+to go. Ranks that have succeeded or were given up stay as they are: a size counts active nodes, and
+a rank that was given up is not started elsewhere.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ __all__ = ["Ranks", "Settled", "asked_size", "new_ranks", "settle", "surplus_ran
 
 @dataclass(frozen=True)
 class Settled:
-    """A size a role can have, and why it differs from the one asked for (or an empty text)."""
+    """A size that a role can have, and why it differs from the requested one, if it does."""
 
     size: int
     why: str = ""
@@ -28,7 +28,7 @@ class Settled:
 
 @dataclass(frozen=True, kw_only=True)
 class Ranks:
-    """The ranks of one role by what has become of them. All others are free."""
+    """The ranks of one role by state. All others are free."""
 
     at_work: Collection[int] = ()
     done: Collection[int] = ()
@@ -36,39 +36,39 @@ class Ranks:
 
 
 def asked_size(spec: JobSpec, role: str, *, requests: Mapping[str, int]) -> int | None:
-    """The size asked for from outside the role; None if it is left to the role itself."""
+    """The size requested from outside the role; None if the role's own applies."""
     if role in requests:
         return requests[role]
     return spec.replicas if role == spec.scaled_role() else None
 
 
 def settle(role: RoleSpec, asked: int | None) -> Settled:
-    """The nearest size to ``asked`` that the role can have; its own if None."""
+    """The nearest size to ``asked`` that the role can have; the role's own if None."""
     size, unit = role.size, role.node_unit
-    wish = size.wanted if asked is None else asked
+    target = size.wanted if asked is None else asked
     least = -(-size.min // unit) * unit
     most = size.max // unit * unit
-    nearest = max(least, min(most, wish // unit * unit))
-    if nearest == wish or asked is None:
+    nearest = max(least, min(most, target // unit * unit))
+    if nearest == target or asked is None:
         return Settled(nearest)
-    if wish < least:
-        return Settled(nearest, f"{wish} is less than min ({least})")
-    if wish > most:
-        return Settled(nearest, f"{wish} is more than max ({most})")
-    return Settled(nearest, f"{wish} is not a multiple of nodeUnit ({unit})")
+    if target < least:
+        return Settled(nearest, f"{target} is less than min ({least})")
+    if target > most:
+        return Settled(nearest, f"{target} is more than max ({most})")
+    return Settled(nearest, f"{target} is not a multiple of nodeUnit ({unit})")
 
 
 def surplus_ranks(ranks: Ranks, wanted: int) -> list[int]:
-    """The ranks at work to stop, highest first."""
+    """The active ranks to stop, highest first."""
     excess = len(ranks.at_work) - wanted
     return sorted(ranks.at_work, reverse=True)[:excess] if excess > 0 else []
 
 
 def new_ranks(role: RoleSpec, ranks: Ranks, *, wanted: int) -> list[int]:
-    """The ranks to fill anew, lowest first.
+    """The ranks to add, lowest first.
 
-    A rank that was given up lowers the size. Only where it would fall below MIN is another rank
-    taken instead, as far as MAX allows.
+    A rank that was given up lowers the size. Only if it would fall below MIN, another rank is added
+    instead, as far as MAX allows.
     """
     size = role.size
     target = min(size.max, max(wanted, size.min + len(ranks.given_up)))

@@ -1,1 +1,1 @@
-"""What a job is: its spec, its nodes, why they end. Types and validation, no I/O."""
+"""The description of a job: spec, status, nodes, exit causes. Types and validation, no I/O."""

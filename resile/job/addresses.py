@@ -1,15 +1,15 @@
-"""The addresses of a job's nodes: how each finds the others of all roles, now and when they change.
+"""The addresses of a job's nodes, by which each node finds the nodes of all roles.
 
-An address belongs to a rank and not to a node, so a replacement is found where its predecessor was.
-All ranks that are to exist now are listed, also those that have no node at the moment. One JSON
-document on both platforms::
+An address belongs to a rank, not to a node, so a replacement has the address of its predecessor.
+All ranks that should exist now are listed, including those without a node at the moment. The JSON
+document is the same on both platforms::
 
     {"version": 1, "job": "ctr",
      "roles": {"ps": [{"rank": 0, "host": "127.0.0.1", "ports": {"rpc": 7000}}], "worker": [...]}}
 
-It is in a node's environment as it was when the node was started, there with ``"node": {"role":
-"worker", "rank": 2}`` for the node itself; in a file that is replaced whenever it changes; and at
-the job's master. Jobs in which no role has ports have none of this.
+A node finds it in its environment as of its start, there with ``"node": {"role": "worker",
+"rank": 2}`` for the node itself; in a file that is replaced atomically on every change; and at the
+job's master. Jobs in which no role has ports have none of this.
 """
 
 from __future__ import annotations
@@ -54,28 +54,28 @@ PORT_PREFIX = "RESILE_PORT_"
 LOOPBACK = "127.0.0.1"
 
 LARGEST_IN_ENVIRONMENT = 32 * 1024
-"""Bytes of a variable. Linux takes 128 KiB, and on a cluster each pod's object holds them: those of
-a larger job are in the file alone, and up to LARGEST_PUBLISHED at the master."""
+"""Bytes of a variable. Linux allows 128 KiB, but on a cluster each pod's object holds a copy.
+Larger addresses are only in the file, and up to LARGEST_PUBLISHED at the master."""
 
 LARGEST_PUBLISHED = 512 * 1024
-"""Bytes of addresses that a master is told: a request has at most 1 MiB, and says other things."""
+"""Bytes of addresses sent to a master: a request has at most 1 MiB, and carries other data too."""
 
 _AT_WORK = LIVE | {NodePhase.WAITING}
 
 
 class NodeAddress(msgspec.Struct, frozen=True, kw_only=True):
-    """Where one rank of a role is found."""
+    """The address of one rank of a role."""
 
     rank: int
     host: str
     """A name that every node of the job can resolve, or an IP address."""
 
     ports: dict[str, int] = msgspec.field(default_factory=dict)
-    """Port numbers by the names that the role gives them."""
+    """Port numbers by name, as the role defines them."""
 
 
 class Place(msgspec.Struct, frozen=True, kw_only=True):
-    """Which node of a job somebody is."""
+    """The role and rank of a node."""
 
     role: str
     rank: int
@@ -84,19 +84,19 @@ class Place(msgspec.Struct, frozen=True, kw_only=True):
 class Addresses(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The addresses of all nodes of a job.
 
-    The version changes only when an older reader would misread it; fields may be added to it.
+    The version changes only when an older reader would misread it; fields may be added.
     """
 
     version: Literal[1]
     job: str
     roles: dict[str, tuple[NodeAddress, ...]]
-    """The ranks of each role in order. One may be missing: its work is done, for instance."""
+    """The ranks of each role in order. One may be missing, for example because it is done."""
 
     node: Place | None = None
-    """The node that this was told to; None in what all nodes share."""
+    """The node that this copy is for; None in the copy that all nodes share."""
 
     def of(self, role: str) -> tuple[NodeAddress, ...]:
-        """The nodes of a role, by rank; none for a role that the job does not have."""
+        """The nodes of a role, by rank; empty for a role that the job does not have."""
         return self.roles.get(role, ())
 
     def find(self, role: str, rank: int) -> NodeAddress | None:
@@ -105,33 +105,33 @@ class Addresses(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     @property
     def own(self) -> NodeAddress | None:
-        """The address of the node that this was told to."""
+        """The address of the node that this copy is for."""
         return None if self.node is None else self.find(self.node.role, self.node.rank)
 
 
 def encode_addresses(addresses: Addresses) -> bytes:
-    """As JSON."""
+    """Encode as JSON."""
     return msgspec.json.encode(addresses)
 
 
 def decode_addresses(data: bytes | str) -> Addresses:
-    """From JSON; raises DecodeError for what is none, or of another version."""
+    """Decode from JSON; raises DecodeError if it is invalid or of another version."""
     return decode_json(data, Addresses)
 
 
 def can_be_published(addresses: Addresses) -> bool:
-    """Whether they are short enough to be told to a master."""
+    """Whether they are short enough to be sent to a master."""
     return len(encode_addresses(addresses)) <= LARGEST_PUBLISHED
 
 
 def has_addresses(spec: JobSpec) -> bool:
-    """Whether the nodes of a job are told each other's addresses."""
+    """Whether the nodes of a job have addresses: if any role has ports."""
     return any(role.ports for role in spec.roles.values())
 
 
 def ranks_to_list(job: ElasticJob, status: JobStatus) -> dict[str, tuple[int, ...]]:
-    """The ranks of each role that are to exist now: those that have a node or wait for one, and of
-    a role that nobody has looked at yet as many as are wanted."""
+    """The ranks of each role that should exist now: those that have a node or wait for one, and for
+    a role that was not reconciled yet, as many as are wanted."""
     listed: dict[str, tuple[int, ...]] = {}
     for name, role in sorted(job.spec.roles.items()):
         if name in status.roles:
@@ -143,7 +143,7 @@ def ranks_to_list(job: ElasticJob, status: JobStatus) -> dict[str, tuple[int, ..
 
 
 def cluster_addresses(job: ElasticJob, status: JobStatus) -> Addresses:
-    """On a cluster: hostnames in the service of the job's nodes, and the role's own ports."""
+    """Addresses on a cluster: hostnames in the Service of the nodes, and the role's own ports."""
     return Addresses(
         version=1,
         job=job.metadata.name,
@@ -162,7 +162,7 @@ def cluster_addresses(job: ElasticJob, status: JobStatus) -> Addresses:
 
 
 def _cluster_host(job: ElasticJob, role: str, rank: int) -> str:
-    """A hostname or subdomain in the role's template wins, as it does in its pods."""
+    """The host of a rank. A hostname or subdomain in the template wins, as it does in pods."""
     template: Mapping[str, Any] = job.spec.roles[role].template.get("spec") or {}
     host = template.get("hostname") or hostname(job, role, rank)
     domain = template.get("subdomain") or nodes_service_name(job)
@@ -175,7 +175,7 @@ def local_addresses(
     *,
     ports: Mapping[tuple[str, int], Mapping[str, int]],
 ) -> Addresses:
-    """On one machine: the loopback address, and ports that were chosen for each role and rank."""
+    """Addresses on one machine: the loopback address, with ports chosen for each rank."""
     return Addresses(
         version=1,
         job=job.metadata.name,
@@ -190,11 +190,11 @@ def local_addresses(
 
 
 def address_variables(addresses: Addresses, place: Place, *, file: str) -> dict[str, str]:
-    """What a node finds in its environment. ``file``: where the addresses are kept up to date."""
+    """The environment variables of a node. ``file``: where the addresses are kept up to date."""
     variables = {ADDRESSES_FILE_VARIABLE: file}
-    told = encode_addresses(msgspec.structs.replace(addresses, node=place))
-    if len(told) <= LARGEST_IN_ENVIRONMENT:
-        variables[ADDRESSES_VARIABLE] = told.decode()
+    encoded = encode_addresses(msgspec.structs.replace(addresses, node=place))
+    if len(encoded) <= LARGEST_IN_ENVIRONMENT:
+        variables[ADDRESSES_VARIABLE] = encoded.decode()
     own = addresses.find(place.role, place.rank)
     if own is not None:
         variables[HOST_VARIABLE] = own.host

@@ -1,7 +1,7 @@
-"""What a manifest of the right shape can still have wrong: how its fields relate to each other.
+"""Checks of a manifest whose fields have the right types: how they relate to each other.
 
-Each check yields (path, message) pairs; :func:`check_job` runs them all. Anything that builds an
-ElasticJob by other means than a manifest should call it as well.
+Each check yields findings; :func:`check_job` runs them all. Code that builds an ElasticJob by other
+means than a manifest should call it as well.
 """
 
 from __future__ import annotations
@@ -26,25 +26,25 @@ __all__ = ["Finding", "check_job"]
 
 
 class Finding(NamedTuple):
-    """One thing wrong in a job of the right shape."""
+    """One problem in a job whose fields have the right types."""
 
     path: Path
     message: str
     relative: bool = False
-    """It concerns several fields of one object: if one of them was misshapen, it may be moot."""
+    """It concerns several fields of one object: if one of them is invalid, it may be moot."""
 
 
 _DNS_LABEL = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
 _ENV_NAME = re.compile(r"[-._a-zA-Z][-._a-zA-Z0-9]*")
 _LONGEST_FILE_NAME = 255
 _LARGEST_SERIAL = 99_999
-"""Room kept for the number in a node's name, which becomes a DNS label."""
+"""The room that is kept for the number in a node's name, which becomes a DNS label."""
 
 BYTES = frozenset({"memory", "ephemeral-storage"})
 
 
 def check_job(job: ElasticJob) -> list[Finding]:
-    """Everything that is wrong with a job of the right shape."""
+    """Find all problems of a job whose fields have the right types."""
     findings: list[Finding] = []
     for name, role in job.spec.roles.items():
         path: Path = ("spec", "roles", name)
@@ -61,7 +61,7 @@ def check_job(job: ElasticJob) -> list[Finding]:
 
 
 def _names(job: ElasticJob) -> Iterator[Finding]:
-    """Patterns that could not tell two objects apart, and names that a DNS label cannot hold."""
+    """Patterns that give two objects the same name, and names that are not DNS labels."""
     for field, (allowed, needed) in PLACEHOLDERS.items():
         pattern = getattr(job.spec.names, field)
         if pattern is None:
@@ -71,14 +71,14 @@ def _names(job: ElasticJob) -> Iterator[Finding]:
         if found - allowed:
             unknown = ", ".join(f"{{{word}}}" for word in sorted(found - allowed))
             known = ", ".join(f"{{{word}}}" for word in sorted(allowed))
-            yield Finding(at, f"{unknown} has no meaning here; known are {known}")
+            yield Finding(at, f"{unknown} is not a placeholder here; use {known}")
         elif needed - found:
             missing = ", ".join(f"{{{word}}}" for word in sorted(needed - found))
-            yield Finding(at, f"{missing} is missing: two objects would have one name")
+            yield Finding(at, f"{missing} is missing: two objects would have the same name")
         elif field == "node" and not found & {"rank", "serial"}:
-            yield Finding(at, "{serial} or {rank} is missing: two nodes would have one name")
+            yield Finding(at, "{serial} or {rank} is missing: two nodes would have the same name")
         elif wrong := next((n for n in _filled(job, pattern) if not _DNS_LABEL.fullmatch(n)), None):
-            yield Finding(at, f"gives {wrong}: lower-case letters, digits and '-' make a name")
+            yield Finding(at, f"gives {wrong}: use lower-case letters, digits and '-'")
     yield from _longest_name(job)
 
 
@@ -131,7 +131,7 @@ def _whole_size(job: ElasticJob) -> Iterator[Finding]:
 
 
 def _lengths(role: RoleSpec, path: Path) -> Iterator[Finding]:
-    """Bytes, which the kernel counts where the types count characters."""
+    """Lengths in bytes, which the kernel limits; the types count characters."""
     places = {"script": role.script, "workingDir": role.working_dir}
     for field, place in places.items():
         encoded = (place or "").encode()
@@ -148,7 +148,7 @@ def _lengths(role: RoleSpec, path: Path) -> Iterator[Finding]:
     ]
     for at, text in arguments:
         if len(text.encode()) > LONGEST_ARGUMENT:
-            yield Finding(at, f"a process takes at most {LONGEST_ARGUMENT} bytes here")
+            yield Finding(at, f"longer than the {LONGEST_ARGUMENT} bytes that Linux allows")
 
 
 def _sizes(role: RoleSpec, path: Path) -> Iterator[Finding]:
@@ -176,7 +176,7 @@ def _program(role: RoleSpec, path: Path) -> Iterator[Finding]:
         message = "is missing: give a command, a script or a module"
         yield Finding((*path, "command"), message, relative=True)
     if role.procs_per_node != 1 and role.command:
-        message = "only goes with script or module; a command starts its own workers"
+        message = "is only valid with script or module; a command starts its own workers"
         yield Finding((*path, "procsPerNode"), message, relative=True)
 
 
@@ -243,7 +243,7 @@ def _ports(role: RoleSpec, path: Path) -> Iterator[Finding]:
     by_number: dict[int, str] = {}
     for name, number in role.ports.items():
         if number in by_number:
-            message = f"port {number} is called {by_number[number]} already"
+            message = f"port {number} is already named {by_number[number]}"
             yield Finding((*path, "ports", name), message)
         by_number.setdefault(number, name)
 
@@ -284,14 +284,14 @@ _ROLE_CHECKS = (
 def _scaled_size(spec: JobSpec) -> Iterator[Finding]:
     if spec.replicas is not None and spec.scaled_role() is None:
         message = (
-            f"it is not clear which role this is the size of ({', '.join(spec.roles)}): call one "
-            "of them worker, or give each role its own replicas"
+            f"the role to scale is ambiguous ({', '.join(spec.roles)}): name one of them worker, "
+            "or give each role its own replicas"
         )
         yield Finding(("spec", "replicas"), message)
 
 
 def _groups(spec: JobSpec) -> Iterator[Finding]:
-    """Every Lockstep role is part of one group, and no other role of any."""
+    """Every Lockstep role must be in exactly one group, and other roles in none."""
     if not spec.groups:
         return
     seen: dict[str, str] = {}
@@ -301,16 +301,14 @@ def _groups(spec: JobSpec) -> Iterator[Finding]:
             if role not in spec.roles:
                 yield Finding(at, _no_such_role(role, spec))
             elif role in seen:
-                yield Finding(at, f"role {role} is part of group {seen[role]} already")
+                yield Finding(at, f"role {role} is already in group {seen[role]}")
             elif spec.kind_of(role) is not RoleKind.LOCKSTEP:
                 kind = spec.kind_of(role).value
                 yield Finding(at, f"role {role} is {kind}; only Lockstep roles share a world")
             seen.setdefault(role, group)
     for role in spec.roles:
         if spec.kind_of(role) is RoleKind.LOCKSTEP and role not in seen:
-            message = (
-                f"is Lockstep and part of no group: add it to spec.groups.{DEFAULT_GROUP}.roles"
-            )
+            message = f"is Lockstep but in no group: add it to spec.groups.{DEFAULT_GROUP}.roles"
             yield Finding(("spec", "roles", role), message)
 
 
@@ -328,7 +326,7 @@ def _dependencies(spec: JobSpec) -> Iterator[Finding]:
             reported |= set(cycle)
             shown = " -> ".join((*cycle, cycle[0]))
             yield Finding(
-                ("spec", "roles", name, "dependsOn"), f"roles wait for each other: {shown}"
+                ("spec", "roles", name, "dependsOn"), f"roles depend on each other: {shown}"
             )
 
 
@@ -358,4 +356,4 @@ def _success(spec: JobSpec) -> Iterator[Finding]:
 
 
 def _no_such_role(name: str, spec: JobSpec) -> str:
-    return f'there is no role "{name}"; there are {", ".join(spec.roles)}'
+    return f'there is no role "{name}"; the roles are {", ".join(spec.roles)}'

@@ -1,6 +1,6 @@
-"""What a manifest says about running on a cluster, beside what each role says for itself.
+"""Manifest fields that apply only on a cluster, apart from those of each role.
 
-None of it has a meaning on one machine, where it is read, checked and left alone.
+On one machine they are parsed, checked and otherwise ignored.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from resile.job.role import ResourceSpec
 __all__ = ["GangPolicy", "MasterSpec", "MasterStorage", "managed_elsewhere"]
 
 OPERATOR = "resile.dev/operator"
-"""The name under which ``managedBy`` knows our own operator."""
+"""The value of ``managedBy`` that means Resile's own operator."""
 
 
 class GangPolicy(str, Enum):
-    """Whether a job's nodes are placed together or each for itself."""
+    """How a job's nodes are placed: together, or each on its own."""
 
     NONE = "None"
     SCHEDULING_GATES = "SchedulingGates"
@@ -32,7 +32,7 @@ class GangPolicy(str, Enum):
 
 
 class MasterStorage(ManifestStruct, frozen=True, kw_only=True):
-    """Where a master keeps its store, so that its replacement goes on from it."""
+    """The volume of a master's store, from which its replacement continues."""
 
     claim: Annotated[
         Text, Meta(description="The name of an existing PersistentVolumeClaim for its store.")
@@ -44,14 +44,14 @@ class MasterSpec(ManifestStruct, frozen=True, kw_only=True):
 
     image: Annotated[
         Text | None,
-        Meta(description="Container image. When left out the template's, or the operator's own."),
+        Meta(description="Container image. Default: the template's, or the operator's own."),
     ] = None
-    resources: Annotated[ResourceSpec, Meta(description="What the pod needs.")] = ResourceSpec()
+    resources: Annotated[ResourceSpec, Meta(description="Resources of the pod.")] = ResourceSpec()
     storage: Annotated[
         MasterStorage | None,
         Meta(
-            description="A volume for its store. Without one a master that is replaced goes on "
-            "from what the nodes hold."
+            description="A volume for its store. Without one, a replaced master recovers its state "
+            "from the nodes."
         ),
     ] = None
     priority_class: Annotated[
@@ -60,12 +60,12 @@ class MasterSpec(ManifestStruct, frozen=True, kw_only=True):
     tls: Annotated[
         bool,
         Meta(
-            description="Whether agents and the operator talk TLS to it, with a certificate that "
-            "is made for the job. It is read when the job's Secret is made."
+            description="Whether agents and the operator connect to it with TLS. The certificate "
+            "is created for the job, together with its Secret; later changes have no effect."
         ),
     ] = True
     template: Annotated[
-        dict[str, Any], Meta(description="A Kubernetes pod template, kept as it is.")
+        dict[str, Any], Meta(description="A Kubernetes pod template, passed on as is.")
     ] = msgspec.field(default_factory=dict)
 
 

@@ -1,8 +1,8 @@
 """The process that a node of a role runs.
 
-``command`` is taken as it is. The shorthand ``script`` or ``module`` becomes a `resile run` that
-is told what concerns the whole job: sizes, workers per node, restarts. Where the master is, the
-token and the node's own rank are the platform's to add, as environment variables.
+``command`` is used unchanged. The shorthand ``script`` or ``module`` becomes a `resile run` with
+flags for what concerns the whole job: sizes, workers per node, restarts. The platform adds the
+master's address, the token and the node's own rank as environment variables.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ LAUNCHER = ("resile", "run")
 def node_command(
     spec: JobSpec, role_name: str, *, launcher: Sequence[str] = LAUNCHER
 ) -> tuple[str, ...]:
-    """The argv of a node; empty when the role leaves it to its container image."""
+    """The argv of a node; empty if the container image decides."""
     role = spec.roles[role_name]
     if role.script is None and role.module is None:
         return (*role.command, *role.args)

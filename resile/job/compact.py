@@ -1,11 +1,11 @@
-"""A status that fits into one object of Kubernetes, whatever the size of its job.
+"""A job's status in a form that fits into one Kubernetes object, whatever the size of the job.
 
-Up to :data:`LISTED` nodes, a status is written as it is. Of a larger job it lists only nodes that
-are not well, at most :data:`SHOWN`, with their messages; what the controller has to remember of all
-nodes, and of requests under way, goes into one compressed field. Two steps, so that a status that
-was written and read again equals the one that was decided:
+Up to :data:`LISTED` nodes, a status is written as it is. For a larger job it lists only unhealthy
+nodes, at most :data:`SHOWN`, with their messages; what the controller has to remember about all
+nodes and pending requests goes into one compressed field. There are two steps, so that a status
+that was written and read again equals the one that was decided:
 
-- :func:`compact` leaves out what a large job has no room for and no decision needs;
+- :func:`compact` drops what a large job has no room for and no decision needs;
 - :func:`packed` is a lossless notation of the rest, and :func:`unpacked` reads it.
 """
 
@@ -35,37 +35,37 @@ from resile.job.status import (
 __all__ = ["LISTED", "SHOWN", "compact", "packed", "unpacked"]
 
 LISTED = 250
-"""Nodes of a job that are all listed: some 100 KB, and more than a person reads."""
+"""The largest job whose nodes are all listed: some 100 KB, and more than a person reads."""
 
 SHOWN = 100
-"""Nodes of a larger job that are listed because they are not well."""
+"""The most unhealthy nodes that are listed of a larger job."""
 
 SENTENCE = 1024
-"""Letters of a condition's message or a decision."""
+"""Characters of a condition's message or a decision."""
 
 COMPLAINT = 8192
-"""Letters of a condition's message that lists what is wrong with a manifest."""
+"""Characters of a condition's message that lists the problems of a manifest."""
 
 HOSTS = 300_000
-"""Letters of the names of all machines together; 60 for each node. Beyond it only the names of
-machines below nodes that are not well are kept. Others are read off the pods at every look."""
+"""Characters of the names of all machines together; 60 for each node. Beyond it only the machines
+of unhealthy nodes are kept. The others are read from the pods in every reconcile."""
 
 UNPACKED_AT_MOST = 4096 * MOST_NODES
-"""Bytes. Nobody but an operator writes a status, but everybody who looks at a job reads it."""
+"""Bytes. Only an operator writes a status, but every client that shows a job unpacks it."""
 
-_WELL = frozenset({NodePhase.RUNNING, NodePhase.SUCCEEDED, NodePhase.STOPPED})
+_HEALTHY = frozenset({NodePhase.RUNNING, NodePhase.SUCCEEDED, NodePhase.STOPPED})
 _MEMORY = "memory"
 
 
 class _Memory(msgspec.Struct, frozen=True, kw_only=True):
-    """What a controller remembers of every node."""
+    """The controller's memory of every node."""
 
     nodes: tuple[NodeStatus, ...]
     asks: tuple[Ask, ...]
 
 
 def compact(status: JobStatus) -> JobStatus:
-    """The status without what there is no room for. Doing so again changes nothing."""
+    """The status without what there is no room for. Idempotent."""
     status = replace(
         status,
         conditions=tuple(_short_condition(one) for one in status.conditions),
@@ -83,7 +83,7 @@ def compact(status: JobStatus) -> JobStatus:
 
 
 def packed(status: JobStatus) -> JobStatus:
-    """As it is written."""
+    """The status as it is stored."""
     if not _large(status):
         return status
     memory = msgspec.json.encode(_Memory(nodes=status.nodes, asks=status.asks))
@@ -98,7 +98,7 @@ def packed(status: JobStatus) -> JobStatus:
 
 
 def unpacked(status: JobStatus) -> JobStatus:
-    """As it was before; raises DecodeError for what no controller wrote."""
+    """The status before it was packed; raises DecodeError if no controller can have written it."""
     if not status.packed:
         return status
     reader = zlib.decompressobj()
@@ -107,7 +107,7 @@ def unpacked(status: JobStatus) -> JobStatus:
     except (binascii.Error, ValueError, zlib.error) as error:
         raise DecodeError(f"the packed part of the status cannot be read: {error}") from None
     if not reader.eof:
-        raise DecodeError("the packed part of the status is not whole, or too large")
+        raise DecodeError("the packed part of the status is truncated or too large")
     memory = decode_json(data, _Memory)
     return replace(status, nodes=memory.nodes, asks=memory.asks, unlisted=0, packed="")
 
@@ -117,20 +117,20 @@ def _large(status: JobStatus) -> bool:
 
 
 def _shown(status: JobStatus) -> tuple[NodeStatus, ...]:
-    unwell = [rank for rank in status.nodes if rank.phase not in _WELL]
-    return tuple(unwell[:SHOWN])
+    unhealthy = [rank for rank in status.nodes if rank.phase not in _HEALTHY]
+    return tuple(unhealthy[:SHOWN])
 
 
 def _plain(rank: NodeStatus) -> NodeStatus:
-    """Not what it was given beside memory: the manifest says that."""
+    """Without resources other than memory, which the manifest gives."""
     limits = rank.resources.limits
     given = NodeResources(limits={_MEMORY: limits[_MEMORY]} if _MEMORY in limits else {})
     return replace(rank, resources=given)
 
 
 def _terse(rank: NodeStatus, *, hosts: bool) -> NodeStatus:
-    """Only what may be needed to decide about it: where it runs and since when, while it does, and
-    where it is not to run, while it is being placed."""
+    """Only what a decision may need: where it runs and since when, while it does, and the machines
+    to avoid, while it is being placed."""
     live = rank.phase in LIVE
     placed = rank.phase is not NodePhase.PENDING and rank.seen
     return replace(

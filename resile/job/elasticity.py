@@ -1,7 +1,7 @@
-"""How elastic a job is, and how patient: the numbers its master decides with.
+"""The sizes and timeouts that a job's master decides with.
 
-Every timeout of the agreement between agents lives here, with its reason and its unit (seconds).
-Users set them with flags or in the manifest; nothing else in the code invents a delay.
+Every timeout of the rendezvous is defined here, with its reason and its unit (seconds). Users set
+them with flags or in the manifest; no other module hard-codes a delay of its own.
 """
 
 from __future__ import annotations
@@ -23,24 +23,24 @@ from resile.job.limits import (
 )
 
 ANY_ROLE = ""
-"""The name of the one role of a job that does not tell its nodes apart."""
+"""The role name of all nodes in a job that does not distinguish roles."""
 
 
 class ElasticityError(ValueError):
-    """The user asked for a size or a timeout that cannot be."""
+    """A size or timeout that is not possible; the user's to fix."""
 
 
 class GroupSuccess(Enum):
-    """Whose success is the success of the whole group."""
+    """The nodes whose success is the success of the group."""
 
     ALL = "all"
-    """Every node's workers have to end well."""
+    """The workers of all nodes have to succeed."""
 
     FIRST = "first"
     """Those of all nodes of the first role, in the order of ranks: the master of a PyTorchJob."""
 
     ANY = "any"
-    """Those of one node, whichever it is."""
+    """Those of any one node."""
 
 
 class RoleSize(msgspec.Struct, frozen=True, kw_only=True):
@@ -53,7 +53,7 @@ class RoleSize(msgspec.Struct, frozen=True, kw_only=True):
     """Nodes of this role train in multiples of this."""
 
     def __post_init__(self) -> None:
-        """Refuse what no set of nodes could satisfy."""
+        """Refuse sizes that no set of nodes could satisfy."""
         if not 0 <= self.min_nodes <= self.max_nodes <= MOST_NODES:
             raise ElasticityError(
                 f"role {self.name}: MIN nodes must be 0 to MAX, and MAX at most {MOST_NODES}, "
@@ -63,7 +63,7 @@ class RoleSize(msgspec.Struct, frozen=True, kw_only=True):
             raise ElasticityError(f"role {self.name}: node_unit must be at least 1")
 
     def usable(self, present: int) -> int:
-        """How many of ``present`` nodes may train; they may be fewer than MIN."""
+        """How many of ``present`` nodes may train; may be fewer than MIN."""
         return min(present, self.max_nodes) // self.node_unit * self.node_unit
 
     @property
@@ -73,7 +73,7 @@ class RoleSize(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Elasticity(msgspec.Struct, frozen=True, kw_only=True):
-    """Sizes and patience of one job. All durations are seconds."""
+    """Sizes and timeouts of one job. All durations are in seconds."""
 
     min_nodes: int = 1
     max_nodes: int = 1
@@ -81,57 +81,57 @@ class Elasticity(msgspec.Struct, frozen=True, kw_only=True):
     """The world is always a multiple of this many nodes."""
 
     roles: Annotated[tuple[RoleSize, ...], msgspec.Meta(max_length=MOST_ROLES)] = ()
-    """Sizes of each role, in the order of ranks. Empty: nodes of all roles count alike."""
+    """Sizes of each role, in the order of ranks. Empty: roles are not distinguished."""
 
     max_restarts: int = 3
-    """How many rounds may break through a worker's own failure. Lost nodes cost nothing."""
+    """How many rounds may end by a worker's own failure. Lost nodes do not count."""
 
     last_call: float = 3.0
-    """First round only: how long to wait for more than MIN; nobody knows who else will come."""
+    """First round only: how long to wait for more than MIN nodes, which may or may not come."""
 
     join_timeout: float = 600.0
-    """How long a job below MIN waits for nodes before it gives up."""
+    """How long to wait for MIN nodes before the job fails."""
 
     lease: float = 5.0
-    """Silence this long is proof of death. A busy machine stalls a process for a second or two."""
+    """A node silent for this long is dead. A busy machine stalls a process for a second or two."""
 
     connection_grace: float = 0.5
-    """A closed connection is proof when not back by then: a living agent tries again in 0.02."""
+    """A node whose connection closed is dead if not back by then: a live agent retries in 0.02."""
 
     evidence_grace: float = 0.05
-    """The same, when workers elsewhere failed as well: two witnesses need less patience."""
+    """The same if workers of other nodes failed as well: two witnesses need less time."""
 
     verdict_window: float = 0.2
-    """A worker's failure with no restart left waits this long for news of a lost node behind it."""
+    """How long a failure with no restart left waits for signs that a lost node caused it."""
 
     join_settle: float = 0.1
-    """Newcomers of the same moment are taken in one new round; training goes on meanwhile."""
+    """Nodes that join within this time enter the same new round; training continues meanwhile."""
 
     forming_timeout: float = 60.0
-    """A member that cannot stop its workers or open a store by then is put out."""
+    """A member that cannot stop its workers or open a store by then is evicted."""
 
     start_timeout: float = 300.0
-    """Some workers reached the process group and others did not for so long: the round failed.
+    """A round fails if some workers reached the process group and others did not for this long.
 
     0 turns the rule off.
     """
 
     handover_timeout: float = 10.0
-    """Before a planned change workers save the same step; one that takes longer is not waited for.
+    """How long a planned change waits for workers to save the same step.
 
     A node that leaves then waits as long again until its parts are copied to another node or are in
-    storage, so twice this has to be less than the grace a platform gives a leaving node.
+    storage, so twice this has to be less than the grace period of the platform.
     """
 
     independent: bool = False
-    """Whether the group is of nodes that nobody else waits for. Once it has ended, a node that its
-    platform starts as a replacement lets it begin anew; any other group that has ended stays so."""
+    """Whether no other node waits for the nodes of this group. After its end, a replacement from
+    its platform restarts it; any other group that has ended stays ended."""
 
     success: GroupSuccess = GroupSuccess.ALL
-    """Who has to end well. The others are stopped then. A change counts from the next round on."""
+    """The nodes that have to succeed; the rest is then stopped. A change needs a new round."""
 
     def __post_init__(self) -> None:
-        """Refuse what no set of nodes could satisfy."""
+        """Refuse sizes and timeouts that no set of nodes could satisfy."""
         self._check_sizes()
         self._check_times()
 
@@ -178,27 +178,27 @@ class Elasticity(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def leave_timeout(self) -> float:
-        """How long a node that was asked to leave waits at most: for a common step to be saved, and
-        as long again for its own part of it to be held elsewhere."""
+        """The longest that a leaving node waits: for a common step to be saved, and as long again
+        for its own part of it to be held elsewhere."""
         return 2 * self.handover_timeout
 
     @property
     def longest_hold(self) -> float:
-        """How long workers that saved before a planned change hold still at most.
+        """The longest that workers pause after they saved before a planned change.
 
-        A handover's time, once more for what has to be published, and a lease for the departure.
+        One handover timeout to save, one to publish, and a lease for the departure.
         """
         return self.leave_timeout + self.lease
 
     @property
     def smallest_world(self) -> int:
-        """The fewest nodes that can train: MIN rounded up to the unit, of each role."""
+        """The fewest nodes that can train: MIN of each role, rounded up to the unit."""
         least = sum(role.smallest for role in self._sizes)
         return max(least, -(-self.min_nodes // self.node_unit) * self.node_unit)
 
     @property
     def _sizes(self) -> tuple[RoleSize, ...]:
-        """The roles, or the one that stands for all."""
+        """The roles, or one that stands for all."""
         if self.roles:
             return self.roles
         return (
@@ -211,11 +211,11 @@ class Elasticity(msgspec.Struct, frozen=True, kw_only=True):
         )
 
     def role_of(self, name: str) -> str:
-        """As what a node of this role counts."""
+        """The role that a node with this role name counts for."""
         return name if self.roles else ANY_ROLE
 
     def order_of(self, name: str) -> int:
-        """The place of a role in the order of ranks."""
+        """The position of a role in the order of ranks."""
         return next((n for n, role in enumerate(self.roles) if role.name == name), len(self.roles))
 
     def knows(self, name: str) -> bool:
@@ -223,23 +223,23 @@ class Elasticity(msgspec.Struct, frozen=True, kw_only=True):
         return not self.roles or self.order_of(name) < len(self.roles)
 
     def world(self, present: Mapping[str, int]) -> dict[str, int]:
-        """How many nodes of each role may train now, given how many are present; empty when any
-        role has too few."""
+        """How many nodes of each role may train now, given how many are present; empty if any role
+        has too few."""
         sizes = {role.name: role.usable(present.get(role.name, 0)) for role in self._sizes}
         enough = all(sizes[role.name] >= role.smallest for role in self._sizes)
         return sizes if enough and sum(sizes.values()) >= self.smallest_world else {}
 
     def largest_world(self, expected: int) -> int:
-        """How many nodes can train once ``expected`` of them are there."""
+        """How many nodes can train once ``expected`` of them have joined."""
         most = sum(role.usable(role.max_nodes) for role in self._sizes)
         return min(most, max(expected, self.smallest_world) // self.node_unit * self.node_unit)
 
     def shortage(self, present: Mapping[str, int]) -> str:
-        """What is missing, for people."""
+        """Describe which nodes are missing."""
         if not self.roles:
-            return f"{sum(present.values())} of at least {self.smallest_world} are here"
+            return f"{sum(present.values())} of at least {self.smallest_world} joined"
         return ", ".join(
-            f"role {role.name}: {present.get(role.name, 0)} of at least {role.smallest} are here"
+            f"role {role.name}: {present.get(role.name, 0)} of at least {role.smallest} joined"
             for role in self.roles
             if present.get(role.name, 0) < role.smallest
         )

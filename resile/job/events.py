@@ -1,8 +1,8 @@
-"""Everything that can happen to a job and is told to people, each with a name and a severity.
+"""The kinds of event in the life of a job, each with a name and a severity.
 
-Masters, controllers and the operator tell of the same kinds, so that a dashboard, a filter and
-`kubectl get events` can rely on one list. On the wire and in stores a kind is its text: readers of
-another version may meet one that they do not know.
+Masters, controllers and the operator report the same kinds, so that a dashboard, a filter and
+`kubectl get events` can rely on one list. On the wire and in stores a kind is its text, because
+readers of another version may not know it.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ class Severity(Enum):
 
     NORMAL = "Normal"
     NOTICE = "Notice"
-    """Nothing is wrong, but the job does not train as it did."""
+    """Nothing is wrong, but the job does not train as before."""
 
     WARNING = "Warning"
 
@@ -76,7 +76,7 @@ class EventKind(Enum):
     # The control plane on one machine
     API_LISTENING = "ApiListening"
 
-    # What users asked for
+    # Requests of users
     SCALE_REQUESTED = "ScaleRequested"
     SUSPEND_REQUESTED = "SuspendRequested"
     RESUME_REQUESTED = "ResumeRequested"
@@ -120,7 +120,7 @@ _NOTICES = frozenset(
 
 
 def severity_of(kind: str) -> Severity:
-    """The severity of a kind by its text; of one that is not known, normal."""
+    """The severity of a kind by its text; normal for an unknown kind."""
     try:
         return EventKind(kind).severity
     except ValueError:

@@ -1,4 +1,4 @@
-"""How a node or a worker ends, and what that means.
+"""Exit codes of a node, and the cause of its end.
 
 A platform reports what it saw as a :class:`NodeExit`; :func:`classify` names the cause. Evidence
 is weighed in this order: what the platform did to the node (preempted, deleted, lost), then an
@@ -6,7 +6,7 @@ out-of-memory kill, then the exit codes that our own agents use on purpose, then
 program's own code. The order matters: a preempted node usually also shows code 143 or even 0, and
 neither is the program's own doing.
 
-Next to nothing is imported here, because every agent imports this module as it starts.
+Every agent imports this module as it starts, so it imports almost nothing.
 """
 
 from __future__ import annotations
@@ -31,15 +31,15 @@ class NodeExitCode(IntEnum):
     """The codes a node's agent exits with. A podFailurePolicy may rely on them.
 
     80 to 85 lie outside the shell's 126 to 165 and outside sysexits' 64 to 78. 81 to 84 are
-    reserved: they are understood, and no agent of this version exits with them.
+    reserved: they are recognised, but no agent of this version exits with them.
     """
 
     COMPLETED = 0
     JOB_FAILED = 1
-    """The training failed; nothing special is meant."""
+    """The training failed, for no more specific reason."""
 
     DRAINED = 80
-    """Left on purpose after SIGTERM, having told the master."""
+    """Left on purpose after SIGTERM, with a message to the master."""
 
     STRAGGLER = 81
     """Much slower than its peers, and asked to leave."""
@@ -51,11 +51,11 @@ class NodeExitCode(IntEnum):
     """No training step for too long."""
 
     FENCED = 84
-    """Put out by the master, and could not come back."""
+    """Evicted by the master, and could not rejoin."""
 
     OUTPUT_LOST = 85
     """The job succeeded, but output could not be written (a full disk). Not used by a node that
-    a platform manages: what it prints does not decide what becomes of a job."""
+    a platform manages: its output does not decide the result of a job."""
 
     INTERRUPTED = 130
     """Ctrl-C, by the shell's convention 128 + SIGINT."""
@@ -69,7 +69,7 @@ class ExitCause(str, Enum):
     """The program's own non-zero exit code."""
 
     CANNOT_RUN = "CannotRun"
-    """126 or 127: the command is missing or may not be run. Trying again cannot help."""
+    """126 or 127: the command is missing or not executable. A retry cannot help."""
 
     SIGNAL = "KilledBySignal"
     OUT_OF_MEMORY = "OutOfMemory"
@@ -95,18 +95,18 @@ DISRUPTIONS = frozenset(
         ExitCause.DRAINED,
     }
 )
-"""Causes that are nobody's failure: the node was taken away, so no budget is spent on them."""
+"""Causes that are not failures: the node was taken away, so no budget is spent."""
 
 
 @dataclass(frozen=True)
 class NodeExit:
-    """One observed end, as the platform saw it."""
+    """The end of a node, as the platform saw it."""
 
     code: int | None = None
     signal: int | None = None
     oom: bool = False
     reason: str = ""
-    """The platform's word for it: one of ours (``ExitCause`` values) or one of Kubernetes'."""
+    """The platform's reason: one of ours (``ExitCause`` values) or one of Kubernetes'."""
 
     message: str = ""
 
@@ -126,7 +126,7 @@ _BY_REASON = {
     ExitCause.NEVER_STARTED.value: ExitCause.NEVER_STARTED,
     ExitCause.CANNOT_RUN.value: ExitCause.CANNOT_RUN,
     ExitCause.OUT_OF_MEMORY.value: ExitCause.OUT_OF_MEMORY,
-    # Kubernetes' words, from pod.status.reason, container states and DisruptionTarget conditions.
+    # Kubernetes' reasons, from pod.status.reason, container states and DisruptionTarget conditions.
     "Preempting": ExitCause.PREEMPTED,
     "PreemptionByScheduler": ExitCause.PREEMPTED,
     "PreemptionByKubeScheduler": ExitCause.PREEMPTED,
@@ -146,7 +146,7 @@ _BY_REASON = {
     "OOMKilled": ExitCause.OUT_OF_MEMORY,
 }
 _NO_ROOM_FOR = "OutOf"
-"""A kubelet's words begin so when it refuses a pod: OutOfcpu, OutOfpods, OutOfnvidia.com/gpu."""
+"""The prefix of a kubelet's reasons to refuse a pod: OutOfcpu, OutOfpods, OutOfnvidia.com/gpu."""
 
 _BY_CODE = {
     NodeExitCode.COMPLETED: ExitCause.COMPLETED,
@@ -162,7 +162,7 @@ _LAST_SIGNAL = 64
 
 
 def cause_named(reason: str) -> ExitCause | None:
-    """The cause that a word of the platform's names, if it names one."""
+    """The cause that a platform's reason stands for, if any."""
     if reason in _BY_REASON:
         return _BY_REASON[reason]
     return ExitCause.NEVER_STARTED if reason.startswith(_NO_ROOM_FOR) else None
@@ -196,8 +196,8 @@ _WORDS = {
     ExitCause.STRAGGLER: "was much slower than its peers and left",
     ExitCause.BROKEN_NODE: "failed its health check and left",
     ExitCause.NO_PROGRESS: "made no progress and left",
-    ExitCause.FENCED: "was put out by the master and could not come back",
-    ExitCause.UNKNOWN: "ended, and nobody saw how",
+    ExitCause.FENCED: "was evicted by the master and could not rejoin",
+    ExitCause.UNKNOWN: "ended for an unknown reason",
 }
 
 

@@ -1,6 +1,6 @@
 """The base of all manifest types, and the kinds of value their fields may hold.
 
-Every bound is declared with the type, so the same declaration refuses a bad manifest, describes
+Every bound is declared with the type, so that one declaration refuses a bad manifest, describes
 the field in the JSON Schema of the custom resource, and documents itself.
 """
 
@@ -77,13 +77,13 @@ Annotation: TypeAlias = Annotated[str, Meta(max_length=LONGEST_ANNOTATION)]
 Arguments: TypeAlias = Annotated[tuple[Argument, ...], Meta(max_length=MOST_ENTRIES)]
 
 ENTRIES = Meta(max_length=MOST_ENTRIES)
-"""For any other list or mapping."""
+"""The bound of any other list or mapping."""
 
 Key: TypeAlias = Annotated[str, Meta(min_length=1, max_length=317)]
 """The name of a label, annotation or resource: a DNS subdomain, a slash and 63 characters."""
 
 EXPECTED = "expected"
-"""The key in ``Meta(extra=...)`` for what a text with a pattern has to be, in words."""
+"""The key in ``Meta(extra=...)`` that describes a text with a pattern in words."""
 
 Label: TypeAlias = Annotated[
     str,
@@ -100,9 +100,18 @@ Label: TypeAlias = Annotated[
 """A DNS-1035 label: names of jobs and roles become names of pods and services."""
 
 PortName: TypeAlias = Annotated[
-    str, Meta(pattern=r"^[a-z]([-a-z0-9]*[a-z0-9])?$", max_length=15, min_length=1)
+    str,
+    Meta(
+        pattern=r"^[a-z]([-a-z0-9]*[a-z0-9])?$",
+        max_length=15,
+        min_length=1,
+        extra={
+            EXPECTED: "lower-case letters, digits and '-', beginning with a letter, ending with a "
+            "letter or digit, at most 15 characters"
+        },
+    ),
 ]
-"""An IANA service name, as Kubernetes wants the names of ports."""
+"""An IANA service name, as Kubernetes requires for names of ports."""
 
 Namespace: TypeAlias = Annotated[
     str,
@@ -116,4 +125,4 @@ Namespace: TypeAlias = Annotated[
         },
     ),
 ]
-"""A DNS-1123 label: Kubernetes lets a namespace begin with a digit."""
+"""A DNS-1123 label: a namespace may begin with a digit."""

@@ -1,8 +1,8 @@
 """Groups: the roles of a job that share one world, and the order of their ranks.
 
 A manifest without ``groups`` has one group of all its Lockstep roles. A job may have several, such
-as a world that trains and a world that evaluates; each has rounds, steps and an end of its own.
-Nodes of other roles have a world each, so that their failures and restarts concern nobody else.
+as a world that trains and a world that evaluates; each has its own rounds, steps and end. Each node
+of any other role is a world of its own, so that its failures and restarts affect no other node.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ job's where there are several."""
 
 
 class GroupSuccessPolicy(str, Enum):
-    """Which nodes of a group have to complete for the group to have completed."""
+    """The nodes of a group that have to complete for the group to complete."""
 
     ALL = "All"
     FIRST_ROLE = "FirstRole"
@@ -42,15 +42,15 @@ class GroupSpec(ManifestStruct, frozen=True, kw_only=True):
     success_policy: Annotated[
         GroupSuccessPolicy,
         Meta(
-            description="When the group has completed: All its nodes have, all nodes of the "
-            "FirstRole have, or Any one has. The others are stopped then."
+            description="When the group is complete: when All its nodes are, all nodes of the "
+            "FirstRole, or Any one. The others are then stopped."
         ),
     ] = GroupSuccessPolicy.ALL
     max_restarts: Annotated[
-        Count | None, Meta(description="As the job's maxRestarts, for this group alone.")
+        Count | None, Meta(description="Like the job's maxRestarts, for this group alone.")
     ] = None
 
 
 def solo_group(role: str, rank: int) -> str:
-    """The name of the world that a node has for itself."""
+    """The group name of a node that is a world of its own."""
     return f"{role}/{rank}"

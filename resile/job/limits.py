@@ -1,8 +1,8 @@
 """Bounds of every number and text that describes a job, for manifests and flags alike.
 
-A value outside of them is refused where it is written, with the name of its field or flag. Without
-bounds it would be accepted and fail later, as a traceback of whatever adds it up, sends it or
-starts a process with it. They are far above any honest value; the reason stands with each.
+A value out of bounds is refused where it is written, with the name of its field or flag. Without
+bounds it would be accepted and fail later, with a traceback from whatever adds it up, sends it or
+starts a process with it. Each bound is far above any real value and documents its reason.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ __all__ = [
 ]
 
 MOST_NODES = 5_000
-"""Nodes of one job. Kubernetes is made for clusters of up to 5,000 machines, and the status of so
+"""Nodes of one job. Kubernetes supports clusters of up to 5,000 machines, and the status of that
 many nodes fits into one of its objects."""
 
 MOST_WORKERS = 4096
@@ -42,13 +42,13 @@ MOST_ENTRIES = 1_000
 """Items of a list or entries of a mapping that a manifest's own fields hold."""
 
 LONGEST_SECONDS = 315_360_000.0
-"""Ten years. Added to any date, or given to any timer, it still is a date or a time."""
+"""Ten years. Added to any date or passed to any timer, it does not overflow."""
 
 SHORTEST_LEASE = 0.1
-"""A lease is looked at ten times in its span: below this a master would do nothing else."""
+"""A master checks a lease ten times in its span; below this it would do nothing else."""
 
 LONGEST_LEASE = 86_400.0
-"""A day. A dead node that is believed to be alive for longer is of no use to anybody."""
+"""A day. There is no use in taking a dead node for alive any longer than that."""
 
 LONGEST_PATH = 4_095
 """Bytes of a path on Linux, without the zero at its end (PATH_MAX)."""
@@ -65,18 +65,18 @@ LONGEST_ANNOTATION = 256 * 1024
 """Kubernetes' own bound, for all annotations together. kubectl keeps the whole manifest in one."""
 
 DEEPEST_MANIFEST = 64
-"""Mappings and lists within each other. A pod template has about ten."""
+"""Levels of nested mappings and lists. A pod template has about ten."""
 
 LARGEST_INTEGER = 2**63 - 1
-"""What every JSON reader of Kubernetes' world can hold."""
+"""The largest integer that every JSON reader around Kubernetes can hold."""
 
 
 def unusable_text(text: str) -> str:
-    """Why a text can be neither sent nor given to a process; empty if it can."""
+    """The reason why a text can be neither sent nor passed to a process; empty if it can."""
     if "\0" in text:
-        return "holds a NUL character"
+        return "contains a NUL character"
     try:
         text.encode()
     except UnicodeEncodeError as error:
-        return f"holds {text[error.start]!a}, half of a character (a lone surrogate)"
+        return f"contains {text[error.start]!a}, half of a character (a lone surrogate)"
     return ""

@@ -1,8 +1,8 @@
-"""Manifest text to ElasticJob.
+"""Parse a manifest into an ElasticJob.
 
-Parsing goes in three steps, each of which goes on after a mistake: text to plain data (with
-lines), data to types (every field), types to a sound job (how fields relate). All problems come
-out together in one :class:`ManifestError`.
+There are three steps, each of which continues after a mistake: text to plain data (with lines),
+data to types (every field), types to a valid job (how fields relate). All problems are reported
+together in one :class:`ManifestError`.
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ _SET_BY_SERVER = frozenset(
         "uid",
     }
 )
-"""What an API server adds to metadata, or has acted on: nothing that describes the job."""
+"""Metadata that an API server adds or has acted on, and that does not describe the job."""
 
 _STAND_IN = {"apiVersion": API_VERSION, "kind": KIND, "metadata": {"name": "unnamed"}}
-"""Takes the place of a faulty header, so that what follows it is judged all the same."""
+"""Replaces an invalid header, so that the rest is still checked."""
 
 
 def parse_manifest(text: str) -> ElasticJob:
-    """Read a manifest in YAML or JSON; raises ManifestError with every problem found."""
+    """Parse a manifest in YAML or JSON; raises ManifestError with every problem found."""
     source = read_text(text)
     if source.problems and source.data is None:
         raise ManifestError(source.problems)
@@ -49,7 +49,7 @@ def parse_manifest(text: str) -> ElasticJob:
 
 
 def job_from_data(data: Any) -> ElasticJob:
-    """Read a manifest that is plain data already, such as an object from an API server."""
+    """Parse a manifest that is already plain data, such as an object from an API server."""
     return _job(data, ShapeReader(), [])
 
 
@@ -64,9 +64,9 @@ def _job(data: Any, reader: ShapeReader, problems: list[Problem]) -> ElasticJob:
         if not reader.problems:
             reader.report((), str(error))
         raise ManifestError([*problems, *reader.problems]) from None
-    misshapen = [problem.path for problem in (*problems, *reader.problems)]
+    invalid = [problem.path for problem in (*problems, *reader.problems)]
     for finding in check_job(job):
-        if not any(_moot(finding, other) for other in misshapen):
+        if not any(_moot(finding, other) for other in invalid):
             reader.report(finding.path, finding.message)
     if problems or reader.problems:
         raise ManifestError([*problems, *reader.problems])
@@ -81,12 +81,12 @@ def _without_server_fields(data: dict[str, Any]) -> dict[str, Any]:
     return kept
 
 
-def _moot(finding: Finding, misshapen: str) -> bool:
-    """Whether a finding may only be there because a misshapen part was left out."""
+def _moot(finding: Finding, invalid: str) -> bool:
+    """Whether a finding may only exist because an invalid part was left out."""
     path = dotted(finding.path)
-    if path == misshapen or _within(path, misshapen) or _within(misshapen, path):
+    if path == invalid or _within(path, invalid) or _within(invalid, path):
         return True
-    return finding.relative and path.rpartition(".")[0] == misshapen.rpartition(".")[0]
+    return finding.relative and path.rpartition(".")[0] == invalid.rpartition(".")[0]
 
 
 def _within(inner: str, outer: str) -> bool:

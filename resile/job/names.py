@@ -1,9 +1,9 @@
-"""How a job's nodes, services and other objects are called: patterns in its manifest.
+"""The patterns in a manifest for the names of a job's nodes, Services and other objects.
 
-The defaults are Resile's own. Others are for people who come from another system, and for tools
-that know its names. A pattern has placeholders in braces: ``{job}``, and where they apply
-``{role}``, ``{rank}`` (the slot in the role, which a replacement takes over) and ``{serial}``
-(counts the nodes of a role, or the masters of a job; never used twice).
+The defaults are Resile's own. Other patterns are for people who come from another system, and for
+tools that rely on its names. A pattern has placeholders in braces: ``{job}``, and where they
+apply ``{role}``, ``{rank}`` (the slot in the role, which a replacement takes over) and ``{serial}``
+(counts the nodes of a role, or the masters of a job; never reused).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from resile.job.fields import ManifestStruct, Text
 __all__ = ["LONGEST_NAME", "PLACEHOLDERS", "NamesSpec", "fill", "placeholders_of"]
 
 LONGEST_NAME = 63
-"""Characters of a DNS label: names become names of pods and services."""
+"""Characters of a DNS label: these become names of pods and Services."""
 
 _PLACEHOLDER = re.compile(r"\{([^{}]*)\}")
 
@@ -29,8 +29,8 @@ class NamesSpec(ManifestStruct, frozen=True, kw_only=True):
     node: Annotated[
         Text,
         Meta(
-            description="A node, and its pod. With {serial} a replacement has a name of its own; "
-            "with {rank} it takes over the name, once the pod before it is deleted."
+            description="A node and its pod. With {serial} a replacement has a new name; with "
+            "{rank} it takes over the name once the previous pod is deleted."
         ),
     ] = "{job}-{role}-{serial}"
     hostname: Annotated[
@@ -40,7 +40,7 @@ class NamesSpec(ManifestStruct, frozen=True, kw_only=True):
     master: Annotated[
         Text | None,
         Meta(
-            description="The master's pod. When left out {job}-master-{serial}, or "
+            description="The master's pod. Default: {job}-master-{serial}, or "
             "{job}-coordinator-{serial} in a job with a role named master."
         ),
     ] = None
@@ -51,8 +51,8 @@ class NamesSpec(ManifestStruct, frozen=True, kw_only=True):
     rank_service: Annotated[
         Text | None,
         Meta(
-            description="A headless Service for each rank, such as {job}-{role}-{rank}; none are "
-            "made when left out."
+            description="A headless Service for each rank, such as {job}-{role}-{rank}. Default: "
+            "none."
         ),
     ] = None
     token: Annotated[Text, Meta(description="The Secret with the job's token.")] = "{job}-token"
@@ -71,14 +71,14 @@ PLACEHOLDERS: dict[str, tuple[frozenset[str], frozenset[str]]] = {
     "rank_service": (_RANK, _RANK),
     "token": (_JOB, _JOB),
 }
-"""Of each pattern: the placeholders it may have, and those it must have to tell objects apart."""
+"""For each pattern: the placeholders it may have, and those that keep its names distinct."""
 
 
 def placeholders_of(pattern: str) -> set[str]:
-    """The words in braces."""
+    """The placeholders of a pattern."""
     return set(_PLACEHOLDER.findall(pattern))
 
 
 def fill(pattern: str, **values: object) -> str:
-    """The name that a pattern gives; a placeholder without a value stays as it is written."""
+    """Fill in a pattern; a placeholder without a value stays as it is written."""
     return _PLACEHOLDER.sub(lambda found: str(values.get(found[1], found[0])), pattern)

@@ -1,4 +1,4 @@
-"""The names of a job's nodes and of what is made beside them, from the patterns in its manifest."""
+"""The names of a job's nodes and of the objects created for them, from its manifest's patterns."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ __all__ = [
 ]
 
 _LONGEST_SERIAL = 15
-"""Digits. Anybody may call a pod anything."""
+"""Digits. A pod that somebody else created may have any name."""
 
 
 def node_name(job: ElasticJob, role: str, *, rank: int, serial: int) -> str:
@@ -33,7 +33,7 @@ def node_name(job: ElasticJob, role: str, *, rank: int, serial: int) -> str:
 
 
 def serial_of(job: ElasticJob, node: Node) -> int | None:
-    """The serial number in a node's name; None if it has none, or is not one of our names."""
+    """The serial number in a node's name; None if the name has none or is not one of ours."""
     pattern = fill(job.spec.names.node, job=job.metadata.name, role=node.role, rank=node.rank)
     return _serial_in(node.name, pattern)
 
@@ -48,7 +48,7 @@ def _serial_in(name: str, pattern: str) -> int | None:
 
 
 def hostname(job: ElasticJob, role: str, rank: int) -> str:
-    """The hostname of a node, the same for all nodes that ever have the rank."""
+    """The hostname of a rank, shared by all nodes that ever hold it."""
     return fill(job.spec.names.hostname, job=job.metadata.name, role=role, rank=rank)
 
 
@@ -63,7 +63,7 @@ def master_serial(job: ElasticJob, name: str) -> int:
 
 
 def _master_pattern(job: ElasticJob) -> str:
-    """In a job with a role named master, its nodes have the older right to that word."""
+    """The pattern of the master's pods. A role named master keeps that word for its own nodes."""
     word = "coordinator" if "master" in job.spec.roles else "master"
     return fill(job.spec.names.master or f"{{job}}-{word}-{{serial}}", job=job.metadata.name)
 
@@ -79,7 +79,7 @@ def nodes_service_name(job: ElasticJob) -> str:
 
 
 def rank_service_name(job: ElasticJob, role: str, rank: int) -> str | None:
-    """The Service of one rank; None where the manifest asks for none."""
+    """The Service of one rank; None if the manifest does not ask for one."""
     pattern = job.spec.names.rank_service
     return None if pattern is None else fill(pattern, job=job.metadata.name, role=role, rank=rank)
 
@@ -90,13 +90,13 @@ def addresses_map_name(job: ElasticJob) -> str:
 
 
 def pod_names(job: ElasticJob) -> re.Pattern[str]:
-    """Matches the names of all pods that the job's nodes and masters may have had."""
+    """A pattern that matches the name of every pod the job's nodes and masters may have had."""
     nodes = [_node_pattern(job, role) for role in job.spec.roles]
     return re.compile("|".join(_expression(name) for name in (*nodes, _master_pattern(job))))
 
 
 def role_in(job: ElasticJob, name: str) -> str:
-    """The role of the node that had a name; empty if it is not one of our names."""
+    """The role of the node with this name; empty if it is not one of ours."""
     for role in job.spec.roles:
         if re.fullmatch(_expression(_node_pattern(job, role)), name):
             return role
@@ -108,12 +108,12 @@ def _node_pattern(job: ElasticJob, role: str) -> str:
 
 
 def _expression(pattern: str) -> str:
-    """The regular expression of the names that a pattern gives."""
+    """A regular expression for the names that a pattern gives."""
     return _NUMBER.sub("[0-9]+", re.escape(pattern))
 
 
 _NUMBER = re.compile(r"\\\{(?:rank|serial)\\\}")
-"""A placeholder for a number in a pattern that is escaped for a regular expression."""
+"""A number's placeholder in a pattern that is escaped for a regular expression."""
 
 
 def token_secret_name(job: ElasticJob) -> str:

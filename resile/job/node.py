@@ -1,8 +1,8 @@
-"""Who a node is, and where it is in its life.
+"""The identity of a node, and the phases of its life.
 
 A node has a **rank**, the slot it fills in its role, and an **id**, which grows through the whole
-job and is never used twice: a replacement takes a new id and the old rank. Whatever a dead node
-still says can be recognised by its id. How nodes are called is in ``naming``.
+job and is never used twice: a replacement takes a new id and the old rank. A late message of a dead
+node is recognised by its id. Names of nodes are made in ``naming``.
 """
 
 from __future__ import annotations
@@ -17,21 +17,21 @@ __all__ = ["LIVE", "Node", "NodePhase"]
 
 
 class NodePhase(str, Enum):
-    """Where a node, or the rank it fills, is in its life."""
+    """The phase of a node, or of the rank it fills."""
 
     WAITING = "Waiting"
-    """The rank is to be filled and has no node yet: it waits for another role or a back-off."""
+    """The rank needs a node and has none yet: it waits for another role or a back-off."""
 
     PENDING = "Pending"
-    """Asked for, not running yet: no room, or still being started."""
+    """Requested, not running yet: no room, or still being started."""
 
     RUNNING = "Running"
     SUCCEEDED = "Succeeded"
     FAILED = "Failed"
-    """Ended, and not to be replaced. As a platform reports it: ended, and not with success."""
+    """Ended and not replaced. In a platform's report: ended without success."""
 
     STOPPED = "Stopped"
-    """Stopped on purpose: scaled away, suspended, or its job is over."""
+    """Stopped on purpose: scaled down, suspended, or its job has finished."""
 
 
 LIVE = frozenset({NodePhase.PENDING, NodePhase.RUNNING})
@@ -39,7 +39,7 @@ LIVE = frozenset({NodePhase.PENDING, NodePhase.RUNNING})
 
 
 class Node(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """The identity of one node; nothing in it ever changes."""
+    """The identity of one node, which never changes."""
 
     role: Annotated[str, Meta(description="The role it belongs to.")]
     rank: Annotated[int, Meta(description="Its slot in the role.")]

@@ -1,11 +1,11 @@
-"""What a sound job still lacks, or says twice, when its nodes are to be pods.
+"""Checks that a valid job can become pods: what is missing, or given twice.
 
-A job of one machine needs no image and its templates are never looked at, so a manifest is not
-refused for these; the operator shows them as a condition instead. The API server's own rules for
-pods are not repeated here: only what would be refused late, or not be noticed at all, because a
-role's fields and its template are put together into one pod. Of a template that has not even the
-shape to be put together with anything (``podshape``) only that is said. Templates hold anything at
-all, so names are compared in lists: they may be of a kind that cannot be hashed.
+On one machine a job needs no image and its templates are not read, so a manifest is not refused for
+these problems; the operator shows them as a condition instead. The API server's own rules for pods
+are not repeated here, only what would be refused late or go unnoticed because a role's fields and
+its template are merged into one pod. If a template does not even have a shape that can be merged
+(``podshape``), only that is reported. Templates may hold anything, so names are compared in lists:
+they may be of a type that cannot be hashed.
 """
 
 from __future__ import annotations
@@ -34,25 +34,25 @@ __all__ = [
 ]
 
 SHARED_MEMORY = "shared-memory"
-"""The volume in memory that a node is given."""
+"""The name of a node's volume in memory."""
 
 SHARED_MEMORY_PATH = "/dev/shm"
 
 ADDRESSES_VOLUME = "resile-addresses"
-"""The volume with the addresses of all nodes, which nodes of a job with ports are given."""
+"""The name of the volume with the addresses of all nodes, in jobs with ports."""
 
 ADDRESSES_PATH = "/etc/resile/addresses"
-"""A folder: the kubelet replaces what is in it by replacing a link."""
+"""A directory: the kubelet updates its contents by replacing a symbolic link."""
 
 MASTER_VOLUMES = {"store": "/var/lib/resile", "tmp": "/tmp", "tls": "/etc/resile/tls"}
-"""What a master is given, and where each is mounted."""
+"""The volumes of a master, and where each is mounted."""
 
 _CONTAINER_LISTS = ("containers", "initContainers")
 _MAIN: Path = ("spec", "containers", 0)
 
 
 def kubernetes_problems(job: ElasticJob) -> list[Problem]:
-    """Everything that keeps the job's nodes and master from becoming pods."""
+    """Find everything that keeps the job's nodes and master from becoming pods."""
     problems: list[Problem] = []
     for name, role in job.spec.roles.items():
         problems += _role_problems(role, ("spec", "roles", name))
@@ -69,8 +69,8 @@ def main_container(template: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def has_shared_memory(role: RoleSpec) -> bool:
-    """Whether a node of the role is given a volume at /dev/shm: unless one of its own is mounted
-    there, or none is wanted. The template must be of the right shape."""
+    """Whether a node of the role gets a volume at /dev/shm: unless it mounts one of its own there,
+    or the manifest turns it off. The template must be of the right shape."""
     own = [*_template_mount_paths(role), *(mount.get("mountPath") for mount in role.volume_mounts)]
     return _wants_shared_memory(role) and SHARED_MEMORY_PATH not in own
 
@@ -78,7 +78,7 @@ def has_shared_memory(role: RoleSpec) -> bool:
 def _role_problems(role: RoleSpec, path: Path) -> Iterator[Problem]:
     shape = list(template_shape_problems(role.template, (*path, "template")))
     yield from shape
-    if not shape:  # else what follows would blame the role for its template
+    if not shape:  # the checks below rely on the shape
         yield from _names(role.template, (*path, "template"))
         why = "nodes that end are replaced, not restarted in place"
         yield from _restart_policy(role.template, (*path, "template"), only="Never", why=why)
@@ -88,8 +88,8 @@ def _role_problems(role: RoleSpec, path: Path) -> Iterator[Problem]:
         yield from _volumes(role, path)
     if isinstance(role.priority, int) and role.priority != 0:
         message = (
-            f"pods have no priority by number ({role.priority}): give the name of a PriorityClass, "
-            "or high=1 if all nodes are to be high"
+            f"pods have no numeric priority ({role.priority}): give the name of a PriorityClass, "
+            "or high=1 to make all nodes high"
         )
         yield problem_at((*path, "priority"), message)
 
@@ -100,10 +100,10 @@ def _master_problems(master: MasterSpec, path: Path) -> Iterator[Problem]:
     yield from shape
     if not shape:
         yield from _names(template, path)
-        why = "a master that ends is started again over its store"
+        why = "a master that ends is restarted with its store"
         yield from _restart_policy(template, path, only="Always", why=why)
         if main_container(template).get("command"):
-            message = "the operator says what a master runs; leave it out"
+            message = "the operator sets the master's command; leave it out"
             yield problem_at((*path, *_MAIN, "command"), message)
         yield from _masters_volumes(template, path)
 
@@ -112,14 +112,14 @@ def _masters_volumes(template: Mapping[str, Any], path: Path) -> Iterator[Proble
     volumes, mounts = _spec(template).get("volumes"), main_container(template).get("volumeMounts")
     for at, volume in _numbered(volumes, (*path, "spec", "volumes")):
         if volume.get("name") in [*MASTER_VOLUMES]:
-            message = "is what a volume of the master's own is called; take another name"
+            message = "is reserved for a volume of the master; choose another name"
             yield problem_at((*at, "name"), message)
     for at, mount in _numbered(mounts, (*path, *_MAIN, "volumeMounts")):
         if mount.get("mountPath") in [*MASTER_VOLUMES.values()]:
-            yield problem_at((*at, "mountPath"), "is where a volume of the master's own is mounted")
+            yield problem_at((*at, "mountPath"), "is reserved for a volume of the master")
 
 
-# --- a template for itself ------------------------------------------------------------------
+# --- a template by itself -------------------------------------------------------------------
 
 
 def _names(template: Mapping[str, Any], path: Path) -> Iterator[Problem]:
@@ -127,11 +127,11 @@ def _names(template: Mapping[str, Any], path: Path) -> Iterator[Problem]:
     for key in _CONTAINER_LISTS:
         for n, container in enumerate(_spec(template).get(key) or ()):
             within, name = ("spec", key, n), container.get("name")
-            if name is None and within != _MAIN:  # its name may be left to us
+            if name is None and within != _MAIN:  # the main container has a default name
                 message = "is missing: give the container a name"
                 yield problem_at((*path, *within, "name"), message)
             elif name is not None and name in names:
-                message = f"there are two containers called {name}"
+                message = f"two containers are named {name}"
                 yield problem_at((*path, *within, "name"), message)
             names.append(name)
 
@@ -172,11 +172,11 @@ def _program(role: RoleSpec, path: Path) -> Iterator[Problem]:
 
 
 def _grace(role: RoleSpec, path: Path) -> Iterator[Problem]:
-    """The controller stops nodes with the role's, so a pod cannot have another. Whether its author
-    wrote the role's or left it at its default cannot be told."""
+    """The controller stops nodes with the role's grace period, so a pod cannot have another one. It
+    is not known whether the role's was written or is the default."""
     grace = role.termination_grace_period_seconds
     if _spec(role.template).get("terminationGracePeriodSeconds") not in (None, math.ceil(grace)):
-        message = f"the role's is {grace:g}: give it as terminationGracePeriodSeconds of the role"
+        message = f"the role's is {grace:g}: set terminationGracePeriodSeconds of the role instead"
         yield problem_at((*path, "template", "spec", "terminationGracePeriodSeconds"), message)
 
 
@@ -190,12 +190,12 @@ def _volumes(role: RoleSpec, path: Path) -> Iterator[Problem]:
         if not name:
             yield problem_at((*at, "name"), "is missing: give the volume a name")
         elif name in names:
-            yield problem_at((*at, "name"), f"there are two volumes called {name}")
+            yield problem_at((*at, "name"), f"two volumes are named {name}")
         elif name == ADDRESSES_VOLUME:
-            message = "is what the volume with the nodes' addresses is called; take another name"
+            message = "is reserved for the volume with the nodes' addresses; choose another name"
             yield problem_at((*at, "name"), message)
         elif name == SHARED_MEMORY and has_shared_memory(role):
-            message = f"is what the volume at {SHARED_MEMORY_PATH} is called; take another name"
+            message = f"is reserved for the volume at {SHARED_MEMORY_PATH}; choose another name"
             yield problem_at((*at, "name"), message)
         names.append(name)
     yield from _mounts(role, path, volumes=names)
@@ -213,7 +213,7 @@ def _mounts(role: RoleSpec, path: Path, *, volumes: list[Any]) -> Iterator[Probl
         taken.append(mount.get("mountPath"))
     named = role.shared_memory is not None and _wants_shared_memory(role)
     if named and SHARED_MEMORY_PATH in taken:
-        message = f"a volume is mounted at {SHARED_MEMORY_PATH} already; give only one of the two"
+        message = f"a volume is already mounted at {SHARED_MEMORY_PATH}; give only one of the two"
         yield problem_at((*path, "sharedMemory"), message)
 
 
@@ -224,11 +224,11 @@ def _mount(
     if not name:
         yield problem_at((*path, "name"), "is missing: give the name of a volume")
     elif name not in volumes:
-        yield problem_at((*path, "name"), f"there is no volume called {name}")
+        yield problem_at((*path, "name"), f"there is no volume named {name}")
     if not place:
-        yield problem_at((*path, "mountPath"), "is missing: give the place to mount it at")
+        yield problem_at((*path, "mountPath"), "is missing: give the path to mount it at")
     elif place in taken:
-        yield problem_at((*path, "mountPath"), f"something is mounted at {place} already")
+        yield problem_at((*path, "mountPath"), f"something is already mounted at {place}")
 
 
 def _template_mount_paths(role: RoleSpec) -> list[Any]:

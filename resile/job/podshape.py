@@ -1,9 +1,8 @@
-"""Whether a pod template has the shape that the rest of its pod can be put into.
+"""Check that a pod template has the shape that building a pod from it relies on.
 
-A template is kept as it is, so nothing has looked at it before a pod is made from it. What is asked
-for here is only what that needs: each place which is read, extended or merged must hold something
-that can be. All else in a template is the API server's to judge. Absent and null are the same, as
-they are to Kubernetes.
+A manifest accepts any template, so it is checked here, before a pod is built from it: every field
+that is read, extended or merged must have the right type. The API server judges the rest. Absent
+and null are the same, as in Kubernetes.
 """
 
 from __future__ import annotations
@@ -18,11 +17,11 @@ from resile.job.yamltext import Path, dotted
 __all__ = ["problem_at", "template_shape_problems"]
 
 Shape: TypeAlias = Callable[[Any, Path], Iterator[Problem]]
-"""What is wrong with a value that stands at a path."""
+"""A check that yields the problems of the value at a path."""
 
 
 def template_shape_problems(template: Mapping[str, Any], path: Path) -> Iterator[Problem]:
-    """Everything in a template that a pod cannot be made from."""
+    """Find everything in a template that a pod cannot be built from."""
     for key in template:
         if key not in _PARTS:
             known = " and ".join(_PARTS)
@@ -31,7 +30,7 @@ def template_shape_problems(template: Mapping[str, Any], path: Path) -> Iterator
 
 
 def problem_at(path: Path, message: str) -> Problem:
-    """A problem with what stands at ``path``."""
+    """A problem of the value at ``path``."""
     return Problem(dotted(path), message)
 
 
@@ -50,7 +49,7 @@ def _mapping(parts: Mapping[str, Shape]) -> Shape:
 
 
 def _mappings(parts: Mapping[str, Shape] | None = None) -> Shape:
-    """A list of mappings; ``parts``: of each."""
+    """A list of mappings, each with ``parts``."""
     each = _mapping(parts or {})
 
     def check(value: Any, path: Path) -> Iterator[Problem]:
@@ -94,7 +93,7 @@ def _amounts(value: Any, path: Path) -> Iterator[Problem]:
 
 
 def _containers(value: Any, path: Path) -> Iterator[Problem]:
-    """Only the first, in which the node or the master runs, has something put in."""
+    """Only the first, in which the node or the master runs, is merged with other fields."""
     problems = list(_mappings({"name": _text, "volumeMounts": _mappings()})(value, path))
     yield from problems
     if not problems and value:

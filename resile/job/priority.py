@@ -1,4 +1,4 @@
-"""How a role's priority is written: a number, a class, or a fraction of ranks that is high.
+"""Parse a role's priority: a number, a class, or the fraction of ranks that is high.
 
 ElasticDL and DLRover give part of a role a high priority, so that a job keeps a core of nodes when
 the rest is preempted; ``0.5`` and ``high=0.5`` are their two spellings. An integer is a value, so
@@ -19,12 +19,12 @@ HIGH_CLASS, LOW_CLASS = "high", "low"
 _CLASS = re.compile(r"[a-z0-9]([-a-z0-9.]*[a-z0-9])?")
 _NUMBER = re.compile(r"[0-9]*\.[0-9]+|[0-9]+\.?")
 _GREATEST = 1_000_000_000
-"""Kubernetes keeps what is above for its own system classes."""
+"""Kubernetes reserves larger values for its own system classes."""
 
 
 @dataclass(frozen=True)
 class PriorityRule:
-    """Exactly one of the three is set; none means the default priority."""
+    """A parsed priority: at most one of the three is set; none means the default priority."""
 
     value: int | None = None
     class_name: str | None = None
@@ -32,7 +32,7 @@ class PriorityRule:
 
 
 def parse_priority(written: int | float | str | None) -> PriorityRule:
-    """Read a priority; raises PriorityError with what would be right."""
+    """Parse a priority; raises PriorityError that says what is valid."""
     if written is None:
         return PriorityRule()
     if isinstance(written, int):

@@ -3,7 +3,7 @@
 ``500m`` is half a core, ``4Gi`` is 4 x 1024^3 bytes, ``1G`` is 10^9 bytes, a bare number is cores
 or bytes. An amount is kept as an exact fraction, so ``0.1`` and ``100m`` are equal and doubling
 never drifts. Amounts cannot be negative and cannot exceed 2^63 - 1, which is also Kubernetes'
-bound; without it a text such as ``1e999999999`` would cost the reader its memory.
+bound; without it a text such as ``1e999999999`` would exhaust the memory of its reader.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _MISSPELT = {
     **{f"{unit}B".upper(): unit for unit in (*_BINARY, "k", "M", "G", "T", "P")},
 }
 _SMALLEST_BINARY = 1024**2
-"""Below this a number is more likely a count than bytes, and is written out."""
+"""Below this a number is more likely a count than bytes, and is written without a unit."""
 
 
 @dataclass(frozen=True, order=True)
@@ -57,17 +57,17 @@ class Quantity:
 
     @classmethod
     def zero(cls) -> Quantity:
-        """Nothing."""
+        """The amount 0."""
         return cls(Fraction(0))
 
     @property
     def cores(self) -> float:
-        """As a number of cores."""
+        """The amount as a number of cores."""
         return float(self.amount)
 
     @property
     def bytes(self) -> int:
-        """As whole bytes, rounded up as Kubernetes does."""
+        """The amount as whole bytes, rounded up as Kubernetes does."""
         return math.ceil(self.amount)
 
     def scaled(self, factor: Fraction | float) -> Quantity:
@@ -86,7 +86,7 @@ class Quantity:
 
 
 def parse_quantity(value: Amount) -> Quantity:
-    """Read one amount; raises QuantityError with what would be right."""
+    """Parse one amount; raises QuantityError that says what is valid."""
     if isinstance(value, bool) or not isinstance(value, (str, int, float)):
         raise QuantityError(f"expected an amount such as 2, 500m or 4Gi, found {value!r}")
     text = value.strip() if isinstance(value, str) else repr(value)
@@ -95,12 +95,12 @@ def parse_quantity(value: Amount) -> Quantity:
         raise QuantityError(_refusal(text))
     amount = Fraction(match["number"]) * _scale(match["rest"], text)
     if amount > _LARGEST:
-        raise QuantityError(f"{text} is too large: the greatest amount is {_LARGEST}")
+        raise QuantityError(f"{text} is too large: the largest amount is {_LARGEST}")
     return Quantity(amount)
 
 
 def parse_memory(value: Amount) -> Quantity:
-    """Read an amount of memory; also refuses ``100m``, which would be a tenth of a byte."""
+    """Parse an amount of memory; also refuses ``100m``, which would be a tenth of a byte."""
     quantity = parse_quantity(value)
     if quantity.amount.denominator != 1 and quantity.amount < 1024:
         text = str(value).strip()

@@ -1,8 +1,8 @@
-"""What torchrun's ``--rdzv-conf`` says about a job's patience. Pure.
+"""Parse torchrun's ``--rdzv-conf`` into a job's sizes and timeouts. Pure.
 
-Read by our own command line and by the plugin for plain torchrun, so that a key means the same in
-both. Keys of torch's and DLRover's backends are understood: as ours where they name the same
-thing, else as nothing to set here.
+Used by our own command line and by the plugin for plain torchrun, so that a key means the same in
+both. Keys of torch's and DLRover's backends are accepted: as synonyms where they name one of our
+settings, otherwise they are ignored.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ SYNONYMS = {
     "timeout": "join_timeout",
     "lease_timeout": "lease",
 }
-"""What torch's and DLRover's backends call the same things."""
+"""Names of torch's and DLRover's backends for our settings."""
 
 WITHOUT_MEANING = frozenset(
     {
@@ -47,10 +47,10 @@ WITHOUT_MEANING = frozenset(
         "use_libuv",
     }
 )
-"""Keys of torch's and DLRover's backends that have nothing to set here."""
+"""Keys of torch's and DLRover's backends that have no counterpart here."""
 
 SURELY_MEANT = 0.75
-"""How alike (by difflib's measure) an unknown key and one of ours are when it is a slip."""
+"""How similar (by difflib's measure) an unknown key is to one of ours when it is a typo."""
 
 ROLES = "roles"
 """Not a number: the sizes of each role."""
@@ -61,12 +61,12 @@ WORDS: dict[str, dict[str, bool | str]] = {
     "independent": {"true": True, "1": True, "false": False, "0": False},
     "success": {success.value: success.value for success in GroupSuccess},
 }
-"""Settings that are no numbers, and what can be written for each."""
+"""Settings that are not numbers, and the values that each can have."""
 
 
 @dataclass(frozen=True)
 class RendezvousConf:
-    """What --rdzv-conf said."""
+    """The parsed ``--rdzv-conf``."""
 
     settings: dict[str, float]
     ignored: tuple[str, ...]
@@ -75,10 +75,10 @@ class RendezvousConf:
 
 
 def read_conf(pairs: Mapping[str, str]) -> RendezvousConf:
-    """Settings, and keys that say nothing here.
+    """Parse all pairs into settings and ignored keys.
 
-    torchrun takes any key, and its backends gain new ones, so an unknown key is passed over. One
-    that is nearly a key of ours is the user's mistake (:class:`ElasticityError`).
+    torchrun accepts any key, and its backends gain new ones, so an unknown key is ignored. One that
+    is nearly a key of ours is taken for a typo (:class:`ElasticityError`).
     """
     known = [name for name in Elasticity.__struct_fields__ if not name.endswith("_nodes")]
     roles: tuple[RoleSize, ...] = ()
@@ -102,27 +102,27 @@ def read_conf(pairs: Mapping[str, str]) -> RendezvousConf:
             read[name] = read_number(key, value, whole=name in WHOLE_NUMBERS)
             continue
         if name not in WITHOUT_MEANING:
-            _refuse_slips(key, value, name, known)
+            _refuse_typos(key, value, name, known)
         ignored.append(name)
-    # torch's `timeout` means less than a `join_timeout` beside it.
+    # An explicit `join_timeout` overrides torch's `timeout`.
     return RendezvousConf({**synonyms, **settings}, tuple(ignored), roles, words)
 
 
 def read_roles(text: str) -> tuple[RoleSize, ...]:
-    """The sizes of each role, in the order of ranks: ``chief:1:1/worker:1:4``, and a third number
-    for a role's unit."""
+    """Parse the sizes of each role, in the order of ranks: ``chief:1:1/worker:1:4``, with a third
+    number for a role's unit, if any."""
     return tuple(_read_role(part) for part in text.split("/") if part)
 
 
 def write_roles(roles: tuple[RoleSize, ...]) -> str:
-    """The text that :func:`read_roles` reads."""
+    """Format roles as :func:`read_roles` parses them."""
     return "/".join(
         f"{role.name}:{role.min_nodes}:{role.max_nodes}:{role.node_unit}" for role in roles
     )
 
 
 def write_setting(value: object) -> str:
-    """Any field of an :class:`Elasticity` as ``--rdzv-conf`` takes it."""
+    """Format any field of an :class:`Elasticity` as a value of ``--rdzv-conf``."""
     match value:
         case tuple():
             return write_roles(value)
@@ -152,27 +152,27 @@ def _read_role(text: str) -> RoleSize:
     return RoleSize(name=name, min_nodes=least, max_nodes=most, node_unit=unit)
 
 
-def _refuse_slips(key: str, value: str, name: str, known: list[str]) -> None:
+def _refuse_typos(key: str, value: str, name: str, known: list[str]) -> None:
     close = difflib.get_close_matches(name, [*known, *SYNONYMS], n=1, cutoff=SURELY_MEANT)
     if name.endswith("_nodes"):
-        raise ElasticityError(f"--rdzv-conf {key}={value}: sizes are given with --nnodes")
+        raise ElasticityError(f"--rdzv-conf {key}={value}: set sizes with --nnodes")
     if close:
         raise ElasticityError(
             f"--rdzv-conf {key}={value}: there is no setting '{name}'; did you mean {close[0]}?"
         )
     if not value:
-        raise ElasticityError(f"--rdzv-conf {key}: a value is wanted after it: {key}=VALUE")
+        raise ElasticityError(f"--rdzv-conf {key}: the value is missing; write {key}=VALUE")
 
 
 def read_number(key: str, value: str, *, whole: bool = False) -> float:
-    """The number a key was given, or an :class:`ElasticityError`."""
+    """Parse the number of a key; raises :class:`ElasticityError` if it is not one."""
     try:
         number = float(value)
     except ValueError:
         number = math.nan
     if not math.isfinite(number) or (whole and not number.is_integer()):
-        wanted = "a whole number" if whole else "a number"
-        raise ElasticityError(f"--rdzv-conf {key}={value}: {wanted} is wanted after the '='")
+        expected = "a whole number" if whole else "a number"
+        raise ElasticityError(f"--rdzv-conf {key}={value}: expected {expected} after the '='")
     return number
 
 
@@ -183,7 +183,7 @@ def elasticity_of(
     max_restarts: int,
     node_unit: int | None = None,
 ) -> Elasticity:
-    """All that was said together, or an :class:`ElasticityError` that names what does not fit."""
+    """Combine all settings; raises :class:`ElasticityError` that names what does not fit."""
     values: dict[str, object] = {**conf.settings, **conf.words, ROLES: conf.roles}
     values["min_nodes"], values["max_nodes"] = nnodes
     values.setdefault("max_restarts", max_restarts)

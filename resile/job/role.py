@@ -1,9 +1,8 @@
 """One role of a job, as its manifest describes it.
 
-Where people have more than one habit, each is accepted and kept as it was written (``replicas: 2``
-or a mapping, ``env`` as a mapping or as Kubernetes' list); the properties beside the fields give
-the one form that the rest of the code works with. Relations between fields, such as MIN and MAX,
-are checked in ``checks``.
+Some fields accept more than one notation and keep what was written (``replicas: 2`` or a mapping,
+``env`` as a mapping or as Kubernetes' list); properties return the one form that the rest of the
+code works with. Relations between fields, such as MIN and MAX, are checked in ``checks``.
 """
 
 from __future__ import annotations
@@ -58,7 +57,7 @@ _ExitCode = Annotated[int, Meta(ge=0, le=255)]
 
 
 class RestartPolicy(str, Enum):
-    """Whether a node that ended by its own doing is replaced."""
+    """The rule by which a node that ended by itself is replaced."""
 
     NEVER = "Never"
     ON_FAILURE = "OnFailure"
@@ -74,7 +73,7 @@ class RoleKind(str, Enum):
     until the next round."""
 
     INDEPENDENT = "Independent"
-    """Each starts, fails and is replaced without stopping anybody: workers of a parameter-server
+    """Each starts, fails and is replaced without stopping the others: workers of a parameter-server
     job, TensorFlow workers."""
 
     SERVER = "Server"
@@ -86,7 +85,7 @@ class RoleKind(str, Enum):
 
 
 class SuccessPolicy(str, Enum):
-    """Which nodes of a role have to complete for the role to have completed."""
+    """The nodes of a role that have to complete for the role to complete."""
 
     ALL = "All"
     ANY = "Any"
@@ -106,13 +105,13 @@ class DependencyCondition(str, Enum):
 
     RUNNING = "Running"
     READY = "Ready"
-    """They run and answer: their pods are Ready; on one machine, their ports accept connections."""
+    """Running and ready: pods are Ready; on one machine, ports accept connections."""
 
     SUCCEEDED = "Succeeded"
 
 
 class ExitAction(str, Enum):
-    """What an exit-code rule asks for."""
+    """The action of an exit-code rule."""
 
     FAIL = "Fail"
     RELAUNCH = "Relaunch"
@@ -121,7 +120,7 @@ class ExitAction(str, Enum):
 
 
 class Size(ManifestStruct, frozen=True, kw_only=True):
-    """How many nodes a role may have, with nothing left to default."""
+    """How many nodes a role may have, with all defaults filled in."""
 
     min: int
     max: int
@@ -133,46 +132,46 @@ class Replicas(ManifestStruct, frozen=True, kw_only=True):
 
     min: Annotated[
         NodeCount | None,
-        Meta(description="Fewest nodes that can train. 1 when left out (0 if max is 0)."),
+        Meta(description="Fewest nodes that can train. Default: 1 (0 if max is 0)."),
     ] = None
     max: Annotated[
         NodeCount | None,
-        Meta(description="Most nodes. The greater of min and wanted when left out."),
+        Meta(description="Most nodes. Default: the greater of min and wanted."),
     ] = None
     wanted: Annotated[
         NodeCount | None,
-        Meta(description="How many to have now, if there is room. max when left out."),
+        Meta(description="How many to run now, if there is room. Default: max."),
     ] = None
 
 
 class EnvVar(ManifestStruct, frozen=True, kw_only=True):
     """One environment variable, in Kubernetes' notation."""
 
-    name: Annotated[Text, Meta(description="The variable.")]
-    value: Annotated[Argument, Meta(description="What it is set to.")] = ""
+    name: Annotated[Text, Meta(description="Name of the variable.")]
+    value: Annotated[Argument, Meta(description="Its value.")] = ""
 
 
 class NodeResources(ManifestStruct, frozen=True, kw_only=True):
-    """What one node asks for and may use at most, as canonical quantities."""
+    """Requests and limits of one node, as canonical quantities."""
 
-    requests: Annotated[dict[str, str], Meta(description="What it was placed with.")] = (
+    requests: Annotated[dict[str, str], Meta(description="Amounts it was placed with.")] = (
         msgspec.field(default_factory=dict)
     )
-    limits: Annotated[dict[str, str], Meta(description="What it may use at most.")] = msgspec.field(
-        default_factory=dict
+    limits: Annotated[dict[str, str], Meta(description="Amounts it may use at most.")] = (
+        msgspec.field(default_factory=dict)
     )
 
 
 class ResourceSpec(ManifestStruct, frozen=True, kw_only=True):
-    """What each node of the role asks for, and may use at most."""
+    """Requests and limits of each node of the role, as written."""
 
     requests: Annotated[
         Annotated[dict[Key, Amount], ENTRIES],
-        Meta(description="What a node needs to be placed. Missing entries are taken from limits."),
+        Meta(description="Amounts a node needs. Missing entries are taken from limits."),
     ] = msgspec.field(default_factory=dict)
     limits: Annotated[
         Annotated[dict[Key, Amount], ENTRIES],
-        Meta(description="What a node may use at most. No limit where nothing is said."),
+        Meta(description="Amounts a node may use at most. No entry means no limit."),
     ] = msgspec.field(default_factory=dict)
 
     def resolved(self) -> NodeResources:
@@ -183,7 +182,7 @@ class ResourceSpec(ManifestStruct, frozen=True, kw_only=True):
 
 
 class RestartBudget(ManifestStruct, frozen=True, kw_only=True):
-    """How many relaunches failures may cost. -1 is no limit, 0 is none."""
+    """How many relaunches failures may cost. -1 means no limit, 0 no relaunch."""
 
     per_node: Annotated[_Budget, Meta(description="For each rank, over the job's life.")] = 3
     per_role: Annotated[_Budget, Meta(description="For all ranks of the role together.")] = (
@@ -195,11 +194,11 @@ class MemoryGrowth(ManifestStruct, frozen=True, kw_only=True):
     """More memory for a rank whose node ran out of it."""
 
     factor: Annotated[
-        float, Meta(ge=1, le=16, description="What memory is multiplied with. 1 turns growth off.")
+        float, Meta(ge=1, le=16, description="Factor by which memory grows. 1 turns growth off.")
     ] = 2.0
     ceiling: Annotated[
         Amount,
-        Meta(description="The most a node may be given. Running out of that much is permanent."),
+        Meta(description="Most memory of a node. Running out of that much is permanent."),
     ] = "64Gi"
 
 
@@ -211,7 +210,7 @@ class CodeRange(ManifestStruct, frozen=True, kw_only=True):
 
 
 class ExitRule(ManifestStruct, frozen=True, kw_only=True):
-    """What to do when a node's program exits with one of these codes."""
+    """A rule for exit codes of a node's program."""
 
     codes: Annotated[
         Annotated[tuple[_ExitCode, ...], ENTRIES], Meta(description="Single codes.")
@@ -221,12 +220,12 @@ class ExitRule(ManifestStruct, frozen=True, kw_only=True):
         ExitAction,
         Meta(
             description="Fail: the rank is given up. Relaunch: replaced, budget spent. "
-            "RelaunchFree: replaced, no budget spent. Succeed: the rank has done its work."
+            "RelaunchFree: replaced, no budget spent. Succeed: the rank is done."
         ),
     ]
 
     def matches(self, code: int) -> bool:
-        """Whether this rule speaks of ``code``."""
+        """Whether this rule applies to ``code``."""
         in_range = self.range is not None and self.range.min <= code <= self.range.max
         return in_range or code in self.codes
 
@@ -238,8 +237,8 @@ class RoleSpec(ManifestStruct, frozen=True, kw_only=True):
         RoleKind | None,
         Meta(
             description="Lockstep trains in one world with its group, Independent works alone, "
-            "Server is waited for and has no end of its own, Program runs beside the training. "
-            "When left out: Server for a role named ps, Program for evaluator, Lockstep for "
+            "Server runs as long as the job and others wait for it, Program runs beside the "
+            "training. Default: Server for a role named ps, Program for evaluator, Lockstep for "
             "others with a script or module, else Independent."
         ),
     ] = None
@@ -248,7 +247,7 @@ class RoleSpec(ManifestStruct, frozen=True, kw_only=True):
         Meta(description="A number for a fixed size, or {min, max, wanted} for an elastic one."),
     ] = 1
     node_unit: Annotated[
-        NodeUnit, Meta(description="The role always has a multiple of this many nodes.")
+        NodeUnit, Meta(description="The number of nodes is always a multiple of this.")
     ] = 1
     command: Annotated[
         Arguments, Meta(description="The process a node runs, as in a container.")
@@ -275,15 +274,15 @@ class RoleSpec(ManifestStruct, frozen=True, kw_only=True):
     ] = msgspec.field(default_factory=dict)
     working_dir: Annotated[
         PathText | None,
-        Meta(description="Where the process starts. The platform's choice if absent."),
+        Meta(description="Working directory of the process. Default: the platform's."),
     ] = None
-    resources: Annotated[ResourceSpec, Meta(description="What each node needs.")] = ResourceSpec()
+    resources: Annotated[ResourceSpec, Meta(description="Resources of each node.")] = ResourceSpec()
     restart_policy: Annotated[
         RestartPolicy,
         Meta(
             description="Whether nodes that fail are replaced: Never, OnFailure, Always (also "
             "after success, unless the job's success depends on this role), or ExitCode. "
-            "Nodes that the platform took away are replaced under every policy."
+            "Nodes taken away by the platform are replaced under every policy."
         ),
     ] = RestartPolicy.ON_FAILURE
     restart_budget: Annotated[
@@ -291,7 +290,7 @@ class RoleSpec(ManifestStruct, frozen=True, kw_only=True):
     ] = RestartBudget()
     exit_codes: Annotated[
         Annotated[tuple[ExitRule, ...], ENTRIES],
-        Meta(description="Rules for the program's exit codes; the first that matches decides."),
+        Meta(description="Rules for the program's exit codes; the first match applies."),
     ] = ()
     memory_growth: Annotated[
         MemoryGrowth, Meta(description="More memory after an out-of-memory kill.")
@@ -318,24 +317,24 @@ class RoleSpec(ManifestStruct, frozen=True, kw_only=True):
         Annotated[tuple[Label, ...], ENTRIES]
         | Annotated[dict[Label, DependencyCondition], ENTRIES],
         Meta(
-            description="Roles that a node of this one waits for before it is started: a list, or "
-            "a mapping to the state they must have reached (Running, Ready, Succeeded). In a list, "
-            "Ready is meant for a Server with ports, otherwise Running."
+            description="Roles that this one waits for before its nodes are started: a list, or a "
+            "mapping to the state they must have reached (Running, Ready, Succeeded). A list means "
+            "Ready for a Server with ports, otherwise Running."
         ),
     ] = ()
     success_policy: Annotated[
         SuccessPolicy,
         Meta(
-            description="When the role has completed: All its nodes have (at least min), Any one "
-            "has, or Rank0 has. A Lockstep role completes with its group instead."
+            description="When the role is complete: when All its nodes are (at least min), Any "
+            "one, or Rank0. A Lockstep role completes with its group instead."
         ),
     ] = SuccessPolicy.ALL
     failure_policy: Annotated[
         FailurePolicy | None,
         Meta(
-            description="When nodes that were given up fail the job: BelowMin (the role cannot "
-            "have min nodes any more), AnyNode, or Ignore. When left out: Ignore for kind "
-            "Program and where required is false, otherwise BelowMin."
+            description="When nodes that were given up fail the job: BelowMin (the role can no "
+            "longer have min nodes), AnyNode, or Ignore. Default: Ignore for kind Program and "
+            "where required is false, otherwise BelowMin."
         ),
     ] = None
     required: Annotated[
@@ -352,19 +351,19 @@ class RoleSpec(ManifestStruct, frozen=True, kw_only=True):
     ] = None
     image_pull_secrets: Annotated[
         Annotated[tuple[Text, ...], ENTRIES],
-        Meta(description="Names of secrets the image is pulled with. Not used on one machine."),
+        Meta(description="Names of Secrets to pull the image with. Not used on one machine."),
     ] = ()
     shared_memory: Annotated[
         Amount | None,
         Meta(
-            description="The size of /dev/shm, where snapshots lie. When left out as large as the "
-            "memory limit; without one, as the machine allows. 0: no volume there, only the few "
+            description="The size of /dev/shm, which holds the snapshots. Default: the memory "
+            "limit; without one, as much as the machine allows. 0: no volume, only the few "
             "megabytes that containers have. Not used on one machine."
         ),
     ] = None
     volumes: Annotated[
         Annotated[tuple[dict[str, Any], ...], ENTRIES],
-        Meta(description="Kubernetes volumes, kept as they are. Not used on one machine."),
+        Meta(description="Kubernetes volumes, passed on as is. Not used on one machine."),
     ] = ()
     volume_mounts: Annotated[
         Annotated[tuple[dict[str, Any], ...], ENTRIES],
@@ -380,7 +379,7 @@ class RoleSpec(ManifestStruct, frozen=True, kw_only=True):
     ] = msgspec.field(default_factory=dict)
     template: Annotated[
         dict[str, Any],
-        Meta(description="A Kubernetes pod template, kept as it is. Not used on one machine."),
+        Meta(description="A Kubernetes pod template, passed on as is. Not used on one machine."),
     ] = msgspec.field(default_factory=dict)
 
     def why_not_size(self, role: str, nodes: int) -> str:
@@ -405,7 +404,7 @@ class RoleSpec(ManifestStruct, frozen=True, kw_only=True):
 
     @property
     def size(self) -> Size:
-        """The three sizes with every default filled in."""
+        """The three sizes with all defaults filled in."""
         if isinstance(self.replicas, int):
             return Size(min=self.replicas, max=self.replicas, wanted=self.replicas)
         asked = self.replicas
@@ -415,14 +414,14 @@ class RoleSpec(ManifestStruct, frozen=True, kw_only=True):
 
     @property
     def dependencies(self) -> dict[str, DependencyCondition | None]:
-        """The roles it waits for; None where the manifest leaves open what for."""
+        """The roles it waits for, and the state; None where the manifest gives no state."""
         if isinstance(self.depends_on, dict):
             return dict(self.depends_on)
         return dict.fromkeys(self.depends_on)
 
     @property
     def environment(self) -> dict[str, str]:
-        """The environment as a mapping, however it was written."""
+        """The environment as a mapping, whichever way it was written."""
         if isinstance(self.env, dict):
             return self.env
         return {variable.name: variable.value for variable in self.env}

@@ -1,8 +1,8 @@
-"""Whether plain data has the shape of a msgspec type: every mistake, not only the first.
+"""Check plain data against a msgspec type and report every mistake, not only the first.
 
-msgspec itself stops at the first mistake. Here the data is walked beside the type's description;
-each mistake becomes a :class:`Problem` with its path, what was found and what would be right, and
-the faulty part is left out of what is returned, so that the rest can still be judged.
+msgspec itself stops at the first mistake. Here the data is walked together with the type's
+description; each mistake becomes a :class:`Problem` with its path, what was found and what was
+expected. The faulty part is left out of the result, so that the rest can still be checked.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _FAULTY = object()
 _LONGEST_QUOTE = 60
 _MOST_DIGITS = 25
 _SHOWN_PATH = 8
-"""Steps of a path that is far too deep."""
+"""Steps that are shown of a path that is far too deep."""
 
 _FROM_ELSEWHERE = (
     "variables from secrets, config maps and the like go into template.spec.containers[0]"
@@ -37,23 +37,23 @@ _ELSEWHERE = {
     ("EnvVar", "valueFrom"): f"{_FROM_ELSEWHERE}.env",
     ("RoleSpec", "envFrom"): f"{_FROM_ELSEWHERE}.envFrom",
 }
-"""Fields of Kubernetes that have another place here, by the type that people write them into."""
+"""Kubernetes fields that belong elsewhere in our manifest, by the type people write them into."""
 
 
 class ShapeReader:
-    """Reads data of one type and collects the problems on the way."""
+    """Reads data of one type and collects its problems."""
 
     def __init__(self, lines: Mapping[str, int] | None = None) -> None:
         self.problems: list[Problem] = []
         self._lines = lines or {}
 
     def read(self, data: Any, kind: type[msgspec.Struct]) -> dict[str, Any]:
-        """The well-formed part of ``data``; look at ``problems`` for the rest."""
+        """Return the valid part of ``data``; the rest is in ``problems``."""
         found = self._value(data, _description(kind), ())
         return found if isinstance(found, dict) else {}
 
     def report(self, path: Path, message: str) -> None:
-        """Note a problem, with the nearest line that is known."""
+        """Add a problem, with the nearest known line."""
         known = next((n for n in range(len(path), -1, -1) if dotted(path[:n]) in self._lines), None)
         line = None if known is None else self._lines[dotted(path[:known])]
         self.problems.append(Problem(dotted(path), message, line))
@@ -88,9 +88,9 @@ class ShapeReader:
     def _union(self, data: Any, kind: inspect.UnionType, path: Path) -> Any:
         members = kind.types
         fitting = [member for member in members if _same_kind(data, _bare(member))]
-        well = [member for member in fitting if _complaint(data, member) is None]
-        if well:  # of several, the first: an int is also a float
-            return self._value(data, well[0], path)
+        valid = [member for member in fitting if _complaint(data, member) is None]
+        if valid:  # of several, the first: an int is also a float
+            return self._value(data, valid[0], path)
         alone = sum(not isinstance(_bare(one), inspect.NoneType) for one in members) == 1
         wanted = _complaint(data, fitting[0]) if fitting and alone else None
         self.report(path, f"expected {wanted or _expected(kind)}, found {_found(data, kind)}")
@@ -103,14 +103,14 @@ class ShapeReader:
             if name not in fields:
                 elsewhere = _ELSEWHERE.get((kind.cls.__name__, name))
                 self.report((*path, _quoted(name)), elsewhere or _unknown(_quoted(name), fields))
-            elif value is not None or fields[name].required:  # an empty field is an absent one
+            elif value is not None or fields[name].required:  # an empty field counts as absent
                 found[name] = self._value(value, fields[name].type, (*path, name))
         for name, field in fields.items():
             if field.required and name not in data:
                 self.report((*path, name), f"is missing: give {_expected(field.type)}")
-        sound = {name: value for name, value in found.items() if value is not _FAULTY}
-        whole = all(name in sound for name, field in fields.items() if field.required)
-        return sound if whole or not path else _FAULTY
+        valid = {name: value for name, value in found.items() if value is not _FAULTY}
+        complete = all(name in valid for name, field in fields.items() if field.required)
+        return valid if complete or not path else _FAULTY
 
     def _dict(self, data: dict[Any, Any], kind: inspect.DictType, path: Path) -> Any:
         if len(data) < (kind.min_length or 0):
@@ -135,14 +135,13 @@ class ShapeReader:
         return _FAULTY
 
     def _anything(self, data: Any, path: Path) -> Any:
-        """Part of a pod template or the like: what JSON and Kubernetes can hold, and nothing else
-        is asked of it."""
+        """Part of a pod template or the like: anything that JSON and Kubernetes can hold."""
         if len(path) > DEEPEST_MANIFEST:
             self.report(path[:_SHOWN_PATH], f"nested deeper than {DEEPEST_MANIFEST} levels")
             return None
         if isinstance(data, dict):
-            sound = {key: value for key, value in data.items() if self._sendable(key, path)}
-            return {key: self._anything(value, (*path, key)) for key, value in sound.items()}
+            valid = {key: value for key, value in data.items() if self._sendable(key, path)}
+            return {key: self._anything(value, (*path, key)) for key, value in valid.items()}
         if isinstance(data, list | tuple):
             return [self._anything(item, (*path, n)) for n, item in enumerate(data)]
         if why := _unsendable(data):
@@ -158,7 +157,7 @@ class ShapeReader:
 
 
 def _unsendable(data: Any) -> str:
-    """Why JSON, as Kubernetes reads it, cannot hold a value; empty if it can."""
+    """The reason why JSON, as Kubernetes reads it, cannot hold a value; empty if it can."""
     if data is not None and not isinstance(data, (str, int, float)):
         return f"found {_found(data)}, which JSON cannot hold; put it in quotes"
     if isinstance(data, str) and (why := unusable_text(data)):
@@ -198,30 +197,30 @@ def _same_kind(data: Any, kind: inspect.Type) -> bool:
 
 
 def _complaint(data: Any, described: inspect.Type) -> str | None:
-    """What a value of the right kind should have been; None if it is well as it is."""
+    """Describe what a value of the right type should have been; None if it is valid."""
     kind = _bare(described)
     words = _words(kind)
     if words is not None:
         return None if data in words else _expected(kind)
-    well = True
+    valid = True
     if isinstance(kind, inspect.StrType):
         return _text_complaint(data, kind, expected=_expected(described))
     if isinstance(kind, inspect.IntType | inspect.FloatType):
-        well = not (isinstance(data, float) and not math.isfinite(data)) and not (
+        valid = not (isinstance(data, float) and not math.isfinite(data)) and not (
             (kind.ge is not None and data < kind.ge)
             or (kind.gt is not None and data <= kind.gt)
             or (kind.le is not None and data > kind.le)
             or abs(data) > LARGEST_INTEGER
         )
-    return None if well else _expected(kind)
+    return None if valid else _expected(kind)
 
 
 def _text_complaint(data: str, kind: inspect.StrType, *, expected: str) -> str | None:
     if unusable_text(data):
         return "a text without NUL characters and lone surrogates"
     if kind.pattern is not None:
-        well = len(data) <= (kind.max_length or len(data)) and re.fullmatch(kind.pattern, data)
-        return None if well else expected
+        valid = len(data) <= (kind.max_length or len(data)) and re.fullmatch(kind.pattern, data)
+        return None if valid else expected
     if kind.max_length is not None and len(data) > kind.max_length:
         return f"a text of at most {kind.max_length} characters, not {len(data)}"
     return None if len(data) >= (kind.min_length or 0) else expected
@@ -236,7 +235,7 @@ def _words(kind: inspect.Type) -> list[str] | None:
 
 
 def _expected(kind: inspect.Type) -> str:
-    """What a value has to be: in the type's own words (:data:`EXPECTED`) where it has some."""
+    """Describe the values of a type: in its own words (:data:`EXPECTED`) where it has some."""
     if isinstance(kind, inspect.Metadata):
         own = (kind.extra or {}).get(EXPECTED)
         return _expected(kind.type) if own is None else str(own)
@@ -272,22 +271,22 @@ def _number(kind: inspect.IntType | inspect.FloatType) -> str:
 
 
 def _plain(number: float) -> str:
-    """Without an exponent."""
+    """A number without an exponent."""
     return str(int(number)) if number == int(number) else f"{number:g}"
 
 
 def _found(data: Any, kind: inspect.Type | None = None) -> str:
-    """What is there, in words; with the cure where quoting is all that is missing."""
-    cure = ""
+    """Describe a value, with the fix where only quotes are missing."""
+    fix = ""
     if isinstance(kind, inspect.StrType) and isinstance(data, bool | int | float):
         written = str(data).lower() if isinstance(data, bool) else _short_number(data)
-        cure = f'; put it in quotes: "{written}"'
+        fix = f'; put it in quotes: "{written}"'
     if data is None:
         return "nothing"
     if isinstance(data, bool):
-        return f"the boolean {str(data).lower()}{cure}"
+        return f"the boolean {str(data).lower()}{fix}"
     if isinstance(data, int | float):
-        return f"the number {_short_number(data)}{cure}"
+        return f"the number {_short_number(data)}{fix}"
     if isinstance(data, str):
         words = _words(kind) or () if kind is not None else ()
         hint = _did_you_mean(data, words) if len(words) > 1 else ""
@@ -298,13 +297,13 @@ def _found(data: Any, kind: inspect.Type | None = None) -> str:
 
 
 def _quoted(value: object) -> str:
-    """A text short enough to be read, and such that it can be written anywhere."""
+    """A text cut to a readable length, with characters that can be written anywhere."""
     text = str(value).encode(errors="backslashreplace").decode().replace("\0", "\\x00")
     return text if len(text) <= _LONGEST_QUOTE else f"{text[:_LONGEST_QUOTE]}…"
 
 
 def _short_number(number: float) -> str:
-    """An integer may have more digits than Python converts."""
+    """A number as text; an integer may have more digits than Python converts."""
     if isinstance(number, int) and abs(number) >= 10**_MOST_DIGITS:
         return f"with more than {_MOST_DIGITS} digits"
     return str(number)
@@ -312,7 +311,7 @@ def _short_number(number: float) -> str:
 
 def _unknown(name: str, fields: Iterable[str]) -> str:
     hint = _did_you_mean(name, fields)
-    return "is not a known field" + (hint or f"; known are {', '.join(fields)}")
+    return "is not a known field" + (hint or f"; known fields: {', '.join(fields)}")
 
 
 def _did_you_mean(word: str, choices: Iterable[str]) -> str:

@@ -1,7 +1,7 @@
-"""A whole job, as its manifest describes it: ``apiVersion: resile.dev/v1alpha1``, ``ElasticJob``.
+"""The manifest of a job: ``apiVersion: resile.dev/v1alpha1``, kind ``ElasticJob``.
 
-The same manifest runs on one machine and on Kubernetes. Defaults are filled in by properties and
-methods here rather than written into the data, so that a dumped manifest is what its author wrote.
+The same manifest runs on one machine and on Kubernetes. Properties and methods here fill in
+defaults, rather than the data, so that a dumped manifest is what its author wrote.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from resile.job.role import DependencyCondition, FailurePolicy, RoleKind, RoleSp
 __all__ = [
     "API_VERSION",
     "KIND",
-    "Backoff",
+    "BackoffSpec",
     "CleanPolicy",
     "ElasticJob",
     "JobSpec",
@@ -52,15 +52,15 @@ KIND = "ElasticJob"
 
 CHIEF, WORKER = "chief", "worker"
 LEADERS = (CHIEF, "master")
-"""Roles whose nodes have the first ranks of a group whose order the manifest leaves open."""
+"""Roles that get the first ranks of a group whose order the manifest does not give."""
 
 KINDS_BY_NAME = {"ps": RoleKind.SERVER, "evaluator": RoleKind.PROGRAM}
-"""What roles of these names are where the manifest does not say."""
+"""The default kinds of roles with these names."""
 
 COUNTED_KINDS = frozenset({RoleKind.LOCKSTEP, RoleKind.INDEPENDENT})
-"""Kinds with an end of their own, which a job's success waits for."""
+"""Kinds of role that complete; a job's success waits for them."""
 
-_PATIENCE = Elasticity()
+_DEFAULTS = Elasticity()
 _SUCCESS = {
     GroupSuccessPolicy.ALL: GroupSuccess.ALL,
     GroupSuccessPolicy.FIRST_ROLE: GroupSuccess.FIRST,
@@ -69,87 +69,90 @@ _SUCCESS = {
 
 
 class CleanPolicy(str, Enum):
-    """What happens to a job's nodes when it is over."""
+    """The nodes that are stopped or deleted when a job has finished."""
 
     RUNNING = "Running"
-    """Those that still run are stopped; the ended ones stay, so that their logs can be read."""
+    """Running nodes are stopped; ended ones are kept, so that their logs can be read."""
 
     ALL = "All"
     NONE = "None"
 
 
 class Metadata(ManifestStruct, frozen=True, kw_only=True):
-    """Name and labels, as of any Kubernetes object."""
+    """Name and labels, as in any Kubernetes object."""
 
     name: Annotated[Label, Meta(description="The job's name, unique in its namespace.")]
     namespace: Annotated[Namespace, Meta(description="Kubernetes namespace.")] = "default"
     labels: Annotated[
-        Annotated[dict[Key, Argument], ENTRIES], Meta(description="For your own selections.")
+        Annotated[dict[Key, Argument], ENTRIES], Meta(description="For your own selectors.")
     ] = msgspec.field(default_factory=dict)
     annotations: Annotated[
-        Annotated[dict[Key, Annotation], ENTRIES], Meta(description="For your own notes.")
+        Annotated[dict[Key, Annotation], ENTRIES],
+        Meta(description="For your own annotations."),
     ] = msgspec.field(default_factory=dict)
 
 
 class RendezvousSpec(ManifestStruct, frozen=True, kw_only=True):
-    """How patient the nodes' agreement is."""
+    """The timeouts of the rendezvous."""
 
     last_call_seconds: Annotated[
         Seconds,
-        Meta(description="First round only: how long to wait for more nodes once min are there."),
-    ] = _PATIENCE.last_call
+        Meta(description="First round only: how long to wait for more nodes once min have joined."),
+    ] = _DEFAULTS.last_call
     join_timeout_seconds: Annotated[
-        PositiveSeconds, Meta(description="How long a job below min waits before it gives up.")
-    ] = _PATIENCE.join_timeout
+        PositiveSeconds, Meta(description="How long to wait for min nodes before the job fails.")
+    ] = _DEFAULTS.join_timeout
     lease_seconds: Annotated[
-        LeaseSeconds, Meta(description="Silence this long is proof that a node is dead.")
-    ] = _PATIENCE.lease
+        LeaseSeconds, Meta(description="A node that is silent for this long is dead.")
+    ] = _DEFAULTS.lease
     connection_grace_seconds: Annotated[
-        Seconds, Meta(description="A closed connection is proof when not back by then.")
-    ] = _PATIENCE.connection_grace
+        Seconds,
+        Meta(description="A node that lost its connection is dead if not back by then."),
+    ] = _DEFAULTS.connection_grace
     evidence_grace_seconds: Annotated[
-        Seconds, Meta(description="The same, when workers elsewhere failed as well.")
-    ] = _PATIENCE.evidence_grace
+        Seconds,
+        Meta(description="connectionGraceSeconds if workers of other nodes failed too."),
+    ] = _DEFAULTS.evidence_grace
     verdict_window_seconds: Annotated[
         Seconds,
-        Meta(description="A last failure waits this long for news of a lost node behind it."),
-    ] = _PATIENCE.verdict_window
+        Meta(description="How long the last failure waits for signs that a lost node caused it."),
+    ] = _DEFAULTS.verdict_window
     join_settle_seconds: Annotated[
-        Seconds, Meta(description="Newcomers within this time are taken in one new round.")
-    ] = _PATIENCE.join_settle
+        Seconds, Meta(description="Nodes that join within this time enter the same new round.")
+    ] = _DEFAULTS.join_settle
     forming_timeout_seconds: Annotated[
-        PositiveSeconds, Meta(description="A member not ready for a new round by then is put out.")
-    ] = _PATIENCE.forming_timeout
+        PositiveSeconds, Meta(description="A member not ready for a new round by then is evicted.")
+    ] = _DEFAULTS.forming_timeout
     start_timeout_seconds: Annotated[
         Seconds,
         Meta(description="A worker that has not reached its process group by then failed. 0: off."),
-    ] = _PATIENCE.start_timeout
+    ] = _DEFAULTS.start_timeout
     handover_timeout_seconds: Annotated[
         Seconds,
         Meta(description="How long a planned change waits for workers to save the same step."),
-    ] = _PATIENCE.handover_timeout
+    ] = _DEFAULTS.handover_timeout
 
 
-class Backoff(ManifestStruct, frozen=True, kw_only=True):
-    """The pause before a rank that keeps crashing is relaunched. The first relaunch is at once."""
+class BackoffSpec(ManifestStruct, frozen=True, kw_only=True):
+    """The pause before a rank that keeps crashing is relaunched. There is none before the first."""
 
     base_seconds: Annotated[
-        Seconds, Meta(description="Pause before the second relaunch; doubles with each further.")
+        Seconds, Meta(description="Pause before the second relaunch; doubled for each further one.")
     ] = 1.0
     ceiling_seconds: Annotated[Seconds, Meta(description="The longest pause.")] = 300.0
     reset_seconds: Annotated[
-        Seconds, Meta(description="A node that ran this long did not crash at once: start anew.")
+        Seconds, Meta(description="A node that ran this long resets the pause.")
     ] = 60.0
 
 
 class SuccessSpec(ManifestStruct, frozen=True, kw_only=True):
-    """When the job has succeeded."""
+    """When the job succeeds."""
 
     roles: Annotated[
         Annotated[tuple[Label, ...], ENTRIES],
         Meta(
-            description="Roles that have to complete. When left out: chief if there is one, else "
-            "worker, else every role of kind Lockstep or Independent."
+            description="Roles that have to complete. Default: chief if there is one, else worker, "
+            "else every role of kind Lockstep or Independent."
         ),
     ] = ()
     policy: Annotated[
@@ -159,7 +162,7 @@ class SuccessSpec(ManifestStruct, frozen=True, kw_only=True):
 
 
 class JobSpec(ManifestStruct, frozen=True, kw_only=True):
-    """What the job consists of and how it is run."""
+    """The roles of a job and how it is run."""
 
     roles: Annotated[
         dict[Label, RoleSpec],
@@ -172,66 +175,68 @@ class JobSpec(ManifestStruct, frozen=True, kw_only=True):
     groups: Annotated[
         Annotated[dict[Label, GroupSpec], Meta(max_length=MOST_ROLES)],
         Meta(
-            description="The roles that share a world, by the name of their group. When left out, "
-            "all Lockstep roles are one group named train: chief and master first, then by name."
+            description="The roles that share a world, by the name of their group. Default: all "
+            "Lockstep roles in one group named train, chief and master first, then by name."
         ),
     ] = msgspec.field(default_factory=dict)
     names: Annotated[
-        NamesSpec, Meta(description="How nodes, services and other objects are called.")
+        NamesSpec, Meta(description="Patterns for the names of nodes, Services and other objects.")
     ] = NamesSpec()
     replicas: Annotated[
         NodeCount | None,
         Meta(
-            description="How many nodes the scaled role is to have now; what `kubectl scale` and "
-            "an autoscaler set. It overrides the role's own wanted size, within its bounds."
+            description="Wanted nodes of the scaled role, as set by `kubectl scale` and "
+            "autoscalers. It overrides the role's own wanted size, within its bounds."
         ),
     ] = None
-    rendezvous: Annotated[
-        RendezvousSpec, Meta(description="How patient the nodes' agreement is.")
-    ] = RendezvousSpec()
+    rendezvous: Annotated[RendezvousSpec, Meta(description="The timeouts of the rendezvous.")] = (
+        RendezvousSpec()
+    )
     max_restarts: Annotated[
         Count,
         Meta(
-            description="How many rounds may break through a worker's own failure before the "
-            "training has failed. Lost nodes cost nothing."
+            description="How many rounds may end by a worker's own failure before the training "
+            "fails. Lost nodes do not count."
         ),
-    ] = _PATIENCE.max_restarts
+    ] = _DEFAULTS.max_restarts
     suspend: Annotated[
         bool, Meta(description="Stop all nodes and keep the job; no budget is spent.")
     ] = False
     active_deadline_seconds: Annotated[
         PositiveSeconds | None,
-        Meta(description="The job fails when it has run this long. Suspended time is not counted."),
+        Meta(description="The job fails when it has run this long. Suspended time does not count."),
     ] = None
     ttl_seconds_after_finished: Annotated[
-        Seconds | None, Meta(description="The job is deleted this long after it is over.")
+        Seconds | None, Meta(description="The job is deleted this long after it has finished.")
     ] = None
     backoff_limit: Annotated[
         Count | None,
         Meta(description="Most relaunches that failures may cost in the whole job; then it fails."),
     ] = None
-    backoff: Annotated[Backoff, Meta(description="The pause between repeated crashes.")] = Backoff()
+    backoff: Annotated[BackoffSpec, Meta(description="The pause between repeated crashes.")] = (
+        BackoffSpec()
+    )
     clean_pod_policy: Annotated[
         CleanPolicy,
         Meta(
-            description="When the job is over: Running stops what still runs, All also deletes "
-            "what has ended, None leaves everything."
+            description="When the job has finished: Running stops nodes that still run, All also "
+            "deletes those that have ended, None keeps everything."
         ),
     ] = CleanPolicy.RUNNING
-    success: Annotated[SuccessSpec, Meta(description="When the job has succeeded.")] = SuccessSpec()
+    success: Annotated[SuccessSpec, Meta(description="When the job succeeds.")] = SuccessSpec()
     gang_scheduling: Annotated[
         GangPolicy,
         Meta(
-            description="Whether nodes are placed together: None places each as it comes, "
-            "SchedulingGates holds them back until min exist, PodGroup leaves it to a scheduler "
-            "that knows PodGroups. Not used on one machine."
+            description="How nodes are placed: None places each on its own, SchedulingGates holds "
+            "them back until min exist, PodGroup leaves it to a scheduler that supports "
+            "PodGroups. Not used on one machine."
         ),
     ] = GangPolicy.NONE
     managed_by: Annotated[
         Text | None,
         Meta(
-            description="Another controller that looks after this job; Resile's operator then "
-            "leaves it alone. Not used on one machine."
+            description="Another controller that manages this job; Resile's operator then ignores "
+            "it. Not used on one machine."
         ),
     ] = None
     master: Annotated[
@@ -240,12 +245,12 @@ class JobSpec(ManifestStruct, frozen=True, kw_only=True):
 
     @property
     def managed_elsewhere(self) -> bool:
-        """Whether a controller other than Resile's operator looks after the job."""
+        """Whether a controller other than Resile's operator manages the job."""
         return managed_elsewhere(self.managed_by)
 
     @property
     def most_nodes(self) -> int:
-        """How many nodes the job may have at most, in all roles together."""
+        """The most nodes that the job may have, in all roles together."""
         return sum(role.size.max for role in self.roles.values())
 
     def why_not_sizes(self, sizes: Mapping[str, int]) -> str:
@@ -260,7 +265,7 @@ class JobSpec(ManifestStruct, frozen=True, kw_only=True):
     def scaled_role(self) -> str | None:
         """The role that ``replicas`` sizes: worker, else the only training role, else the only one.
 
-        None where several could be meant.
+        None if that is ambiguous.
         """
         if WORKER in self.roles:
             return WORKER
@@ -270,7 +275,7 @@ class JobSpec(ManifestStruct, frozen=True, kw_only=True):
         return None
 
     def kind_of(self, role: str) -> RoleKind:
-        """What a role is, as its manifest says or by default."""
+        """The kind of a role, from the manifest or by default."""
         spec = self.roles[role]
         if spec.kind is not None:
             return spec.kind
@@ -288,7 +293,7 @@ class JobSpec(ManifestStruct, frozen=True, kw_only=True):
         return counted or tuple(self.roles)
 
     def failure_policy(self, role: str) -> FailurePolicy:
-        """When nodes of ``role`` that were given up fail the job."""
+        """The rule by which nodes of ``role`` that were given up fail the job."""
         spec = self.roles[role]
         if spec.failure_policy is not None:
             return spec.failure_policy
@@ -298,7 +303,7 @@ class JobSpec(ManifestStruct, frozen=True, kw_only=True):
         return FailurePolicy.BELOW_MIN if required else FailurePolicy.IGNORE
 
     def requires(self, role: str) -> bool:
-        """Whether the job cannot go on without ``role``."""
+        """Whether the job cannot continue without ``role``."""
         return self.failure_policy(role) is not FailurePolicy.IGNORE
 
     def dependencies(self, role: str) -> dict[str, DependencyCondition]:
@@ -334,11 +339,11 @@ class JobSpec(ManifestStruct, frozen=True, kw_only=True):
         )
 
     def group_of(self, role: str) -> str | None:
-        """The group that a role is part of; None if its nodes have a world each."""
+        """The group that a role is part of; None if each of its nodes is a world of its own."""
         return next((name for name, roles in self.worlds().items() if role in roles), None)
 
     def wire_group(self, role: str, rank: int) -> str:
-        """The group that a node joins, as agents and master call it: empty for the main one."""
+        """The group that a node joins, by its name on the wire: empty for the main group."""
         group = self.group_of(role)
         if group is None:
             return solo_group(role, rank)
@@ -366,23 +371,23 @@ class JobSpec(ManifestStruct, frozen=True, kw_only=True):
         )
 
     def solo_elasticity(self) -> Elasticity:
-        """The same for the world that a node outside of all groups has for itself."""
+        """The sizes and timeouts of a node that is a world of its own."""
         return self._with_timeouts(max_restarts=self.max_restarts, independent=True)
 
     def _with_timeouts(self, **sizes: Any) -> Elasticity:
-        patience = self.rendezvous
+        timeouts = self.rendezvous
         return Elasticity(
             **sizes,
-            last_call=patience.last_call_seconds,
-            join_timeout=patience.join_timeout_seconds,
-            lease=patience.lease_seconds,
-            connection_grace=patience.connection_grace_seconds,
-            evidence_grace=patience.evidence_grace_seconds,
-            verdict_window=patience.verdict_window_seconds,
-            join_settle=patience.join_settle_seconds,
-            forming_timeout=patience.forming_timeout_seconds,
-            start_timeout=patience.start_timeout_seconds,
-            handover_timeout=patience.handover_timeout_seconds,
+            last_call=timeouts.last_call_seconds,
+            join_timeout=timeouts.join_timeout_seconds,
+            lease=timeouts.lease_seconds,
+            connection_grace=timeouts.connection_grace_seconds,
+            evidence_grace=timeouts.evidence_grace_seconds,
+            verdict_window=timeouts.verdict_window_seconds,
+            join_settle=timeouts.join_settle_seconds,
+            forming_timeout=timeouts.forming_timeout_seconds,
+            start_timeout=timeouts.start_timeout_seconds,
+            handover_timeout=timeouts.handover_timeout_seconds,
         )
 
     def _role_size(self, name: str) -> RoleSize:
@@ -396,7 +401,7 @@ class JobSpec(ManifestStruct, frozen=True, kw_only=True):
 
 
 class ElasticJob(ManifestStruct, frozen=True, kw_only=True):
-    """A manifest: what a person writes in a file."""
+    """A whole manifest, as a person writes it in a file."""
 
     api_version: Literal["resile.dev/v1alpha1"]
     kind: Literal["ElasticJob"]

@@ -1,8 +1,8 @@
-"""YAML or JSON text to plain data, with the line of every field.
+"""Parse YAML or JSON text into plain data, with the line of every field.
 
-PyYAML alone would let a key written twice pass with the last one winning, expand aliases without
-bound, and lose the lines; so the tree of nodes is walked here. Values are resolved as YAML 1.1 has
-it (``yes`` is a boolean), as everywhere in Kubernetes' world of manifests.
+PyYAML alone would accept a key written twice (the last one wins), expand aliases without bound, and
+lose the lines; so the tree of nodes is walked here. Values are resolved by the rules of YAML 1.1
+(``yes`` is a boolean), as in all Kubernetes manifests.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _MOST_NODES = 100_000
 
 @dataclass
 class Source:
-    """What was read, where each field stands, and what was wrong with the text itself."""
+    """Parsed data, the line of each field, and problems of the text itself."""
 
     data: Any = None
     lines: dict[str, int] = field(default_factory=dict)
@@ -49,7 +49,7 @@ def dotted(path: Path) -> str:
 
 
 def read_text(text: str) -> Source:
-    """Read one document. A syntax error leaves ``data`` None and one problem with its line."""
+    """Parse one document. A syntax error gives ``data`` None and one problem with its line."""
     if len(text) > _LONGEST_TEXT:
         message = f"a manifest has at most {_LONGEST_TEXT} characters, this one {len(text)}"
         return Source(problems=[Problem("", message)])
@@ -57,7 +57,7 @@ def read_text(text: str) -> Source:
         try:
             return Source(data=decode_json(text, object))
         except DecodeError:
-            pass  # YAML's flow style begins alike, and its errors name the line
+            pass  # YAML's flow style begins the same way, and its errors name the line
     return _TreeReader(text).read()
 
 
@@ -86,7 +86,7 @@ class _TreeReader:
     def _value(self, node: yaml.Node, path: Path) -> Any:
         self._left -= 1
         if self._left < 0:
-            raise _TooMuch(f"more than {_MOST_NODES} values, counting what aliases stand for")
+            raise _TooMuch(f"more than {_MOST_NODES} values, with aliases expanded")
         if id(node) in self._open:
             raise _TooMuch(f"the alias at {dotted(path)} contains itself")
         self._source.lines.setdefault(dotted(path), node.start_mark.line + 1)
@@ -109,7 +109,7 @@ class _TreeReader:
             return None
 
     def _mapping(self, node: yaml.MappingNode, path: Path) -> dict[Any, Any]:
-        if id(node) not in self._flat:  # flattening adds merged keys to the node for good
+        if id(node) not in self._flat:  # flattening adds merged keys to the node permanently
             self._flat.add(id(node))
             self._report_repeated_keys(node, path)
             self._loader.flatten_mapping(node)
@@ -139,7 +139,7 @@ class _TreeReader:
 
 
 class _TooMuch(Exception):
-    """The text stands for more than any manifest holds."""
+    """The text expands to more than any manifest holds."""
 
 
 def _shown(key: yaml.Node) -> str:

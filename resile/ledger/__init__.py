@@ -1,9 +1,9 @@
-"""The ledger: what was really trained, written down by those who trained it, and the proof from it.
+"""The ledger: a record of what was trained, written by the workers, and the check of that record.
 
-Every worker appends to a file of its own which indices each of its steps trained, and from which
-step of which round it had resumed (:mod:`~resile.ledger.writer`). Afterwards anybody with the
-folder can find out whether each index of each epoch counts exactly once
-(:mod:`~resile.ledger.check`), in each group of the job for itself. Imports no torch.
+Every worker appends to a file of its own the indices that each of its steps trained, and the step
+and round that it resumed from (:mod:`~resile.ledger.writer`). Afterwards anyone with the folder can
+check that each index of each epoch counts exactly once (:mod:`~resile.ledger.check`), separately
+for each group of the job. Imports no torch.
 """
 
 from resile.ledger.check import Verdict, check

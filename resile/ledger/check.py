@@ -1,10 +1,10 @@
-"""The proof: each index of each epoch counts exactly once. Pure.
+"""The check of a ledger: each index of each epoch counts exactly once. Pure.
 
-Of every step that counts it is looked whether all workers' shares are there, whether no step is
-missing, and of every epoch whether its indices are each there once. The last epoch may be under
-way: what it has not trained yet is no fault. So may the last step of a job that runs: as long as
-some worker has not written it down it does not count. What nobody can see from a ledger: the last
-steps of a job, if no worker wrote them down.
+It checks that no step that counts is missing, that every such step has all workers' shares, and
+that every epoch has each of its indices exactly once. The last epoch may be in progress: what it
+has not trained yet is not a fault. So may the last step of a running job: it does not count until
+all workers have recorded it. A ledger cannot show the last steps of a job if no worker recorded
+them.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from resile.ledger.verdict import EpochVerdict, Extent, Found, StreamVerdict, Ve
 __all__ = ["LISTED", "Verdict", "check"]
 
 LISTED = 1000
-"""How many faults of a kind are listed one by one; all are counted. More help nobody."""
+"""Maximum faults of a kind that are listed one by one; all are counted."""
 
 
 def check(streams: list[Stream], *, epochs: int | None = None) -> Verdict:
-    """Judge a ledger. ``epochs``: how many have to be complete in each stream."""
+    """Check a ledger. ``epochs``: the number that must be complete in each stream."""
     return Verdict(streams=[_check_stream(stream, epochs) for stream in streams])
 
 
@@ -66,7 +66,7 @@ def _check_stream(stream: Stream, wanted: int | None) -> StreamVerdict:
 
 
 def _disagreements(kept: list[Kept]) -> Iterator[str]:
-    """Workers of a round that did not resume from the same."""
+    """Faults: workers of a round that resumed from different steps."""
     for one in kept:
         begins = {rank: turn.begin for rank, turn in one.round.turns.items()}
         if len({(begin.step, begin.of) for begin in begins.values()}) > 1:
@@ -75,26 +75,26 @@ def _disagreements(kept: list[Kept]) -> Iterator[str]:
 
 
 def _holes(steps: list[int], resumed: int | None) -> Iterator[str]:
-    """Steps that no worker wrote down although later ones are there."""
+    """Faults: steps that no worker recorded although later ones are there."""
     if not steps:
         return
     expected = min(steps[0], 1) if resumed is None else resumed + 1
     for step in steps:
         if step == expected + 1:
-            yield f"step {expected} was recorded by nobody"
+            yield f"step {expected} was not recorded by any worker"
         elif step > expected:
-            yield f"steps {expected} to {step - 1} were recorded by nobody"
+            yield f"steps {expected} to {step - 1} were not recorded by any worker"
         expected = step + 1
 
 
 def _is_under_way(entries: list[Entry]) -> bool:
-    """Whether some share of a step is not there yet."""
+    """Whether some share of a step is not recorded yet."""
     found = sum(len(entry.line) for entry in entries)
     return any(entry.line.total is not None and entry.line.total > found for entry in entries)
 
 
 def _shortfalls(step: int, entries: list[Entry]) -> Iterator[str]:
-    """Shares of a step that are not there, or there twice."""
+    """Faults: shares of a step that are missing, or recorded twice."""
     for epoch in sorted({entry.line.epoch for entry in entries}):
         shares = [entry for entry in entries if entry.line.epoch == epoch]
         totals = {entry.line.total for entry in shares}
@@ -138,14 +138,14 @@ def _check_epoch(epoch: int, entries: list[Entry], *, last: bool) -> EpochVerdic
 
 
 def _reach(entries: list[Entry]) -> int:
-    """How far data without a known end was trained."""
+    """The extent to which data of unknown length was trained."""
     ends = [max(entry.line.ids, default=-1) + 1 for entry in entries]
     ends += [stop for entry in entries for _, stop in entry.line.ranges]
     return max(ends, default=0)
 
 
 def _mark(marks: bytearray, lines: Iterable[Trained]) -> tuple[set[int], set[int]]:
-    """Mark what was trained; returns what already was, and what lies outside."""
+    """Mark the trained indices; returns those marked before, and those out of range."""
     again: set[int] = set()
     stray: set[int] = set()
     size = len(marks)
@@ -184,7 +184,7 @@ def _gaps(marks: bytearray) -> list[tuple[int, int]]:
 
 
 def _places(indices: set[int], entries: list[Entry]) -> list[Found]:
-    """Where each of the first of them was trained."""
+    """The places where each of the first of these indices was trained."""
     found: dict[int, list[Place]] = {index: [] for index in sorted(indices)[:LISTED]}
     for entry in entries if found else ():
         for index in entry.line.indices():

@@ -1,9 +1,9 @@
-"""What can go wrong with a ledger.
+"""Errors of a ledger.
 
 LedgerError
-├── NoLedger        there is none in that folder
-├── LedgerUnusable  it cannot be written where it is said to be
-└── LedgerDamaged   a line, other than a last one cut off by a crash, is not what was written
+├── NoLedger        there is no ledger in the folder
+├── LedgerUnusable  the folder cannot be written
+└── LedgerDamaged   a line, except a last one truncated by a crash, differs from what was written
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ __all__ = ["LedgerDamaged", "LedgerError", "LedgerUnusable", "NoLedger"]
 
 
 class LedgerError(Exception):
-    """Base of all; the text can be shown to a user as it is."""
+    """Base class; the text can be shown to a user unchanged."""
 
 
 class NoLedger(LedgerError):
@@ -20,8 +20,8 @@ class NoLedger(LedgerError):
 
 
 class LedgerUnusable(LedgerError):
-    """A worker cannot write a ledger in this folder. Names it, and what the system said."""
+    """A worker cannot write a ledger to this folder. Names it and the system's error."""
 
 
 class LedgerDamaged(LedgerError):
-    """A line is not what was written. Names the file and the line."""
+    """A line differs from what was written. Names the file and the line."""

@@ -1,9 +1,8 @@
-"""Which recorded steps count. Pure.
+"""The lineage of the final state: the recorded steps that count. Pure.
 
-What the job has at its end was trained by its last round, up to where that resumed by the round
-whose step it resumed from, and so on back to the beginning. Steps that lie off this line were
-trained and lost: a crash threw their effect away with the state, and their indices have to be
-trained again.
+The final state was trained by the last round; up to the step that it resumed from, by the round of
+that step; and so on back to the start. Steps off this line were trained and lost: a crash discarded
+their effect with the state, and their indices have to be trained again.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ __all__ = ["Entry", "Kept", "Place", "lineage", "lost_steps"]
 
 @dataclass(frozen=True, order=True)
 class Place:
-    """Where an index was trained."""
+    """The step, rank and round in which an index was trained."""
 
     step: int
     rank: int
@@ -28,7 +27,7 @@ class Place:
 
 @dataclass(frozen=True)
 class Entry:
-    """A worker's line that counts, and under which terms it was written."""
+    """A worker's line that counts, with its place and the worker's begin line."""
 
     place: Place
     line: Trained
@@ -37,14 +36,14 @@ class Entry:
 
 @dataclass(frozen=True)
 class Kept:
-    """A round that the final state goes back to, up to its last step that counts."""
+    """A round in the lineage of the final state, up to its last step that counts."""
 
     round: Round
     limit: int | None
     """None for the last round, whose steps all count."""
 
     def entries(self) -> Iterator[Entry]:
-        """Every worker's lines that count."""
+        """The lines of every worker that count."""
         for rank, turn in self.round.turns.items():
             for line in turn.steps:
                 if self.limit is None or line.step <= self.limit:
@@ -52,7 +51,7 @@ class Kept:
 
 
 def lineage(stream: Stream) -> tuple[list[Kept], str | None]:
-    """The rounds that count, from the first to the last, and why the line breaks off if it does."""
+    """The rounds that count, from first to last, and the fault if the lineage is broken."""
     kept: list[Kept] = []
     limit: int | None = None
     index: int | None = len(stream.rounds) - 1
@@ -71,7 +70,7 @@ def lineage(stream: Stream) -> tuple[list[Kept], str | None]:
 
 
 def lost_steps(stream: Stream, kept: list[Kept]) -> int:
-    """How many steps were trained in vain."""
+    """The number of steps that were trained and lost."""
     counting = {entry.place.step for one in kept for entry in one.entries()}
     recorded = {
         (number, one.step)

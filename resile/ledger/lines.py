@@ -1,11 +1,11 @@
-"""The lines of a ledger's file, as JSON that a person can read.
+"""The lines of a ledger file, as readable JSON.
 
 A file belongs to one worker process and one stream of data. It has two kinds of lines: *begin* says
-that this worker trains from here on in a round, resumed from a step or from nothing; *trained*
-says which indices it trained in a step. The worker appends whole lines, each with one write, so a
-kill can cut off the last line and no other.
+that this worker trains in a round from here on, resumed from a step or from nothing; *trained*
+lists the indices that it trained in a step. The worker appends whole lines, each with one write, so
+a kill can truncate only the last line.
 
-What a step trained are indices in any order. They are written as ranges where that is shorter.
+Indices may be in any order. They are written as ranges where that is shorter.
 """
 
 from __future__ import annotations
@@ -23,50 +23,50 @@ ENDING = ".ledger"
 
 
 class Begin(msgspec.Struct, frozen=True, kw_only=True, tag="begin", omit_defaults=True):
-    """A worker trains from here on."""
+    """The start of a worker's training in a round."""
 
     stream: str
     round: str
-    """The same for all workers that train together, and for no others."""
+    """The name of the round; the same for all its workers, and unique."""
 
     rank: int
     world: int
     time: float
-    """Unix time; only tells which round came later."""
+    """Unix time; used only to order rounds."""
 
     step: int | None = None
-    """The last step of what was restored; None if nothing was."""
+    """The step that was restored; None if nothing was."""
 
     of: str | None = None
-    """The round that trained this step; None if that is not known: then the round before."""
+    """The round that trained this step; None if unknown: then the previous round."""
 
     length: int | None = None
-    """How many indices an epoch has; None if nobody can know."""
+    """The number of indices in an epoch; None if unknown."""
 
     drops: bool = False
-    """Whether an epoch ends with its last whole global batch."""
+    """Whether an epoch ends with its last complete global batch."""
 
     group: str = MAIN_GROUP
-    """Those of the job that train together; what another group trains counts for itself."""
+    """The group that the worker belongs to; groups are checked separately."""
 
 
 class Trained(msgspec.Struct, frozen=True, kw_only=True, tag="trained", omit_defaults=True):
-    """What this worker trained in one step; nothing, if it had no share in it."""
+    """The indices that this worker trained in one step; none if it had no share in it."""
 
     step: int
     epoch: int
     total: int | None = None
-    """How many indices all workers together trained in this step and epoch, where known."""
+    """The number of indices that all workers trained in this step and epoch, if known."""
 
     ids: list[int] = []
     ranges: list[tuple[int, int]] = []
-    """Each from its first index up to, and without, its second."""
+    """Half-open ranges: start included, stop excluded."""
 
     def __len__(self) -> int:
         return len(self.ids) + sum(stop - start for start, stop in self.ranges)
 
     def indices(self) -> Iterator[int]:
-        """All of them, one by one."""
+        """All indices, one by one."""
         yield from self.ids
         for start, stop in self.ranges:
             yield from range(start, stop)
@@ -78,7 +78,7 @@ _decoder = JsonDecoder[Line](Line)
 
 
 def trained(step: int, epoch: int, *, indices: Sequence[int], total: int | None) -> Trained:
-    """The line for a step, in its shorter form."""
+    """Build the line for a step, in its shorter form."""
     ranges = list(_runs(indices))
     if 2 * len(ranges) < len(indices):
         return Trained(step=step, epoch=epoch, total=total, ranges=ranges)
@@ -86,12 +86,12 @@ def trained(step: int, epoch: int, *, indices: Sequence[int], total: int | None)
 
 
 def encode_line(line: Line) -> bytes:
-    """As it is written."""
+    """Encode a line, with its newline."""
     return msgspec.json.encode(line) + b"\n"
 
 
 def decode_line(data: bytes) -> Line:
-    """Read one; raises :class:`~resile.decoding.DecodeError`."""
+    """Decode a line; raises :class:`~resile.decoding.DecodeError`."""
     line = _decoder.decode(data)
     if isinstance(line, Trained) and any(start >= stop for start, stop in line.ranges):
         raise DecodeError("a range ends before it begins")

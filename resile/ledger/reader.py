@@ -1,12 +1,12 @@
-"""A ledger's folder as it is read back: per group and stream its rounds, in their order.
+"""Read a ledger's folder: the rounds of each group and stream, in order.
 
-Groups of one job may write into one folder, and call their data by the same names. Each has steps
-and epochs of its own, so what one of them trained says nothing about another's.
+Groups of one job may write to the same folder, and use the same names for their data. Each has
+steps and epochs of its own, so groups are read separately.
 
-Workers of a round write the round's name. A name that comes again from a rank that it already has,
-or with another world size, is another round: under plain torchrun names repeat, and so do they when
-a script is simply started again. Rounds are put in order by the clocks of the machines that wrote
-them, so these have to agree to less than a round lasts.
+Workers of a round write the round's name. A name that is repeated by the same rank, or with another
+world size, is another round: names repeat under plain torchrun, and when a script is simply started
+again. Rounds are ordered by the clocks of the machines that wrote them, so clocks must agree to
+within the duration of a round.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ from resile.regular_files import NotRegularFile, open_regular_file
 __all__ = ["Round", "Stream", "Turn", "read_ledger"]
 
 LONGEST_LINE = 64 << 20
-"""Bytes: the indices of a step with some millions of samples on one worker."""
+"""Bytes: enough for the indices of a step with millions of samples on one worker."""
 
 
 @dataclass(frozen=True)
 class Turn:
-    """What one worker did in one round."""
+    """The lines of one worker in one round."""
 
     begin: Begin
     steps: list[Trained] = field(default_factory=list)
@@ -39,24 +39,24 @@ class Turn:
 
 @dataclass(frozen=True)
 class Round:
-    """Workers that trained together."""
+    """A round: workers that trained together."""
 
     turns: dict[int, Turn]
-    """By rank; a worker that did not come to a step may be absent."""
+    """By rank; a worker that finished no step may be absent."""
 
     @property
     def name(self) -> str:
-        """What its workers wrote."""
+        """The name that its workers wrote."""
         return self._any.begin.round
 
     @property
     def step(self) -> int | None:
-        """The step it resumed from; None if it began from nothing."""
+        """The step it resumed from; None if it started from nothing."""
         return self._any.begin.step
 
     @property
     def of(self) -> str | None:
-        """The round that trained the step it resumed from, if that is known."""
+        """The round that trained the step it resumed from, if known."""
         return self._any.begin.of
 
     @property
@@ -66,7 +66,7 @@ class Round:
 
 @dataclass(frozen=True)
 class Stream:
-    """One kind of data that a group of a job trained."""
+    """A stream of data that a group of a job trained."""
 
     name: str
     rounds: list[Round]
@@ -76,7 +76,7 @@ class Stream:
 
 
 def read_ledger(folder: Path) -> list[Stream]:
-    """Everything in a folder; raises :class:`NoLedger` and :class:`LedgerDamaged`."""
+    """Read all ledgers in a folder; raises :class:`NoLedger` and :class:`LedgerDamaged`."""
     turns: dict[tuple[str, str], list[Turn]] = {}
     for path in sorted(folder.glob(f"*{ENDING}")):
         for turn in _turns(path):
@@ -107,7 +107,7 @@ def _turns(path: Path) -> Iterator[Turn]:
                 yield turn
             turn = Turn(line)
         elif turn is None:
-            raise LedgerDamaged(f"{path}: steps come before the line that says whose they are")
+            raise LedgerDamaged(f"{path}: steps come before the begin line")
         else:
             turn.steps.append(line)
     if turn is not None:
@@ -125,10 +125,10 @@ def _lines(path: Path) -> Iterator[Line]:
     with _opened(path) as file:
         for number, text in enumerate(iter(partial(file.readline, LONGEST_LINE), b""), start=1):
             if len(text) == LONGEST_LINE:
-                raise LedgerDamaged(f"{path}, line {number}, is longer than any of a ledger's")
+                raise LedgerDamaged(f"{path}, line {number}, is too long for a ledger")
             if not text.endswith(b"\n"):
-                return  # cut off by a crash: what it would have said was never relied upon
+                return  # truncated by a crash: nothing relied on it yet
             try:
                 yield decode_line(text)
             except DecodeError as error:
-                raise LedgerDamaged(f"{path}, line {number}, is not a ledger's: {error}") from None
+                raise LedgerDamaged(f"{path}, line {number}, is invalid: {error}") from None

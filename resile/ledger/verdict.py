@@ -1,4 +1,4 @@
-"""What the check of a ledger comes to."""
+"""The result of checking a ledger."""
 
 from __future__ import annotations
 
@@ -13,85 +13,85 @@ __all__ = ["EpochVerdict", "Extent", "Found", "StreamVerdict", "Verdict"]
 
 
 class Extent(str, Enum):
-    """How much of an epoch was trained."""
+    """The extent to which an epoch was trained."""
 
     COMPLETE = "complete"
     OPEN = "open"
-    """The last one; training may go on, or was meant to end there."""
+    """The last epoch, incomplete; training may continue, or was meant to end there."""
 
     SHORT = "short"
-    """Something is missing although a later epoch was begun, or although it was asked for."""
+    """Something is missing although a later epoch was started."""
 
 
 class Found(msgspec.Struct, frozen=True):
-    """An index, and where it was trained."""
+    """An index, and the places where it was trained."""
 
     index: int
     places: list[Place]
 
 
 class EpochVerdict(msgspec.Struct, frozen=True, kw_only=True):
-    """One epoch of one stream."""
+    """The result for one epoch of a stream."""
 
     epoch: int
     length: int
-    """How many indices it has; of data without an end, how far it was trained."""
+    """The number of indices; for data of unknown length, the extent that was trained."""
 
     trained: int
-    """Different indices that count."""
+    """The number of distinct indices that count."""
 
     extent: Extent
     missing: int = 0
     gaps: list[tuple[int, int]] = []
-    """The missing ones as ranges, as far as they are listed."""
+    """The first missing indices, as ranges."""
 
     dropped: int = 0
-    """Left out on purpose: the last incomplete global batch."""
+    """Indices left out on purpose: the last incomplete global batch."""
 
     repeated: int = 0
     """Indices that count more than once."""
 
     repeats: list[Found] = []
     outside: int = 0
-    """Indices that the epoch does not have."""
+    """Trained indices that are not in the epoch."""
 
     strays: list[Found] = []
 
     @property
     def sound(self) -> bool:
-        """Whether each index counts exactly once, or will."""
+        """Whether each index counts exactly once, as far as the epoch was trained."""
         return not (self.repeated or self.outside or self.extent is Extent.SHORT)
 
 
 class StreamVerdict(msgspec.Struct, frozen=True, kw_only=True):
-    """One kind of data of one group."""
+    """The result for one stream of a group."""
 
     name: str
     epochs: list[EpochVerdict]
     rounds: int
     steps: int
-    """That count."""
+    """The number of steps that count."""
 
     lost: int
-    """Steps that were trained and lost by a crash."""
+    """The number of steps that were trained and lost in a crash."""
 
     faults: list[str]
-    """What is wrong with the record itself: steps that somebody did not write down."""
+    """Faults of the record itself, such as steps that were not recorded."""
 
     group: str = MAIN_GROUP
 
     @property
     def sound(self) -> bool:
-        """Whether nothing is wrong."""
+        """Whether there are no faults."""
         return not self.faults and all(epoch.sound for epoch in self.epochs)
 
 
 class Verdict(msgspec.Struct, frozen=True, kw_only=True):
-    """The whole ledger."""
+    """The result for a whole ledger."""
 
     streams: list[StreamVerdict]
 
     @property
     def sound(self) -> bool:
-        """Whether each index of each epoch was trained exactly once, as far as they were."""
+        """Whether each index of each epoch counts exactly once, as far as epochs were trained."""
         return all(stream.sound for stream in self.streams)

@@ -1,12 +1,12 @@
-"""A worker's side of the ledger: one small append a step, written before anyone relies on it.
+"""The worker's side of the ledger: one small append for each step.
 
-The line of a step goes to the kernel in one write when the step is recorded, so it survives the
-worker however that ends; only the machine's own end can take it. Nothing is written before there
-is something to say, and a forked child (a loader's worker) never writes into its parent's file.
+The line of a step goes to the kernel in one write when the step is recorded, so it survives the end
+of the worker; only a crash of the machine can lose it. The file is created with the first line, and
+a forked child (a data loader's worker) never writes to its parent's file.
 
-A folder that cannot be written is a mistake, and an error. Storage that fails later, or is full, is
-not worth a training: that is said once, this worker writes no more, and the check finds what is
-missing.
+A folder that cannot be written is a configuration error, and raised. Storage that fails later, or
+is full, must not stop the training: it is logged once, this worker writes no more, and the check
+finds what is missing.
 """
 
 from __future__ import annotations
@@ -29,17 +29,17 @@ __all__ = ["FOLDER_VARIABLE", "Ledger", "round_name"]
 log = logging.getLogger("resile.ledger")
 
 FOLDER_VARIABLE = "RESILE_LEDGER"
-"""The environment variable that names the ledger's folder and so turns it on; empty: off."""
+"""The environment variable with the ledger's folder, which turns the ledger on; empty: off."""
 
 MISTAKES = {errno.EACCES, errno.EPERM, errno.EROFS, errno.EEXIST, errno.ENOTDIR, errno.ENAMETOOLONG}
-"""What the system says of a folder that will never do."""
+"""Errors of a folder that can never be written."""
 
 
 class Ledger:
-    """What one worker process trains of one stream of data.
+    """The record of one worker process for one stream of data.
 
-    ``length`` is how many indices an epoch has, ``drops`` whether the last incomplete global batch
-    is left out. Rank, world, round and group are the environment's unless they are given.
+    ``length`` is the number of indices in an epoch, ``drops`` whether the last incomplete global
+    batch is left out. Rank, world, round and group default to the environment's.
     """
 
     def __init__(
@@ -65,21 +65,21 @@ class Ledger:
         self._begun = 0
         self._file: int | None = None
         self._closing: weakref.finalize[..., Ledger] | None = None
-        """Gives the file back with this object: a script may make one every epoch."""
+        """Closes the file with this object: a script may create one every epoch."""
         self._owner = 0
         self._failed = False
 
     @property
     def round(self) -> str:
-        """Who trains now: to be kept with the state, for :meth:`resumed` to name it."""
+        """The name of the current round: saved with the state, to be passed to :meth:`resumed`."""
         again = f"#{self._begun}" if self._begun > 1 else ""
         return self._process_round + again
 
     def resumed(self, step: int | None, *, of: str | None = None) -> None:
-        """State was restored whose last step is ``step``, trained by round ``of``.
+        """Record that state was restored whose last step is ``step``, trained by round ``of``.
 
-        Steps after it that were trained before do not count any more. None: nothing was restored,
-        and nothing that was trained before counts.
+        Later steps that were trained before no longer count. None: nothing was restored, and
+        nothing that was trained before counts.
         """
         self._begun += 1
         self._append(
@@ -100,13 +100,13 @@ class Ledger:
     def record(
         self, step: int, epoch: int, indices: Sequence[int], *, total: int | None = None
     ) -> None:
-        """This worker trained ``indices`` in ``step``, as its share of ``total``."""
+        """Record that this worker trained ``indices`` in ``step``, as its share of ``total``."""
         if not self._begun:
             self.resumed(None)
         self._append(trained(step, epoch, indices=indices, total=total))
 
     def close(self) -> None:
-        """Give the file back."""
+        """Close the file."""
         if self._closing is not None:
             self._closing()
         self._file = self._closing = None
@@ -125,7 +125,7 @@ class Ledger:
                     f"{trouble}; unset ${FOLDER_VARIABLE} to train without one"
                 ) from None
             self._failed = True
-            log.warning("%s; rank %d trains on without it", trouble, self._rank)
+            log.warning("%s; rank %d continues without it", trouble, self._rank)
 
     def _opened(self) -> int:
         if self._file is None or self._owner != os.getpid():
@@ -141,10 +141,10 @@ class Ledger:
 
 
 def round_name(environment: Mapping[str, str]) -> str:
-    """A name that the workers of a round share and no other round has.
+    """The name of a round: shared by its workers, and unique.
 
-    Under Resile each round has a store of its own. Under plain torchrun only the count of restarts
-    and the world size tell rounds apart, which the reader makes up for.
+    Under Resile each round has a store of its own. Under plain torchrun only the restart count and
+    the world size distinguish rounds; the reader handles repeated names.
     """
     run = environment.get("TORCHELASTIC_RUN_ID", "none")
     store = f"{environment.get('MASTER_ADDR', '')}:{environment.get('MASTER_PORT', '')}"

@@ -1,1 +1,1 @@
-"""The Kubernetes controller: watches ElasticJobs and their pods, and does what is decided."""
+"""The Kubernetes operator: watches ElasticJobs and their pods, and reconciles them."""

@@ -1,9 +1,9 @@
-"""Sees to it that a job's nodes are found: the ConfigMap with their addresses, and the Services of
-single ranks where the manifest names them.
+"""Reconcile the objects by which a job's nodes find each other: the ConfigMap with their addresses,
+and a Service for each rank where the manifest names them.
 
-Only jobs in which a role has ports have the one, and only those with ``names.rankService`` the
-others. What cannot be had does not keep the nodes from being looked after: it is said, and tried
-again.
+The ConfigMap exists only in jobs in which a role has ports, the Services only with
+``names.rankService``. A failure does not block the reconciliation of the nodes: it is reported as
+an Event and retried.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ __all__ = ["Addressing"]
 
 
 class Addressing:
-    """One look's."""
+    """The addresses of one job, in one reconcile."""
 
     def __init__(
         self, means: Means, raw: KubeObject, *, job: ElasticJob, memory: JobMemory
@@ -40,21 +40,21 @@ class Addressing:
         self._attendants = Attendants(means.client, job, uid=uid, image=means.image)
 
     def addresses(self, status: JobStatus) -> Addresses | None:
-        """What nodes are told; None in a job whose nodes are told nothing."""
+        """The addresses that nodes are given; None in a job without any."""
         return cluster_addresses(self._job, status) if has_addresses(self._job.spec) else None
 
     @property
     def again(self) -> float | None:
-        """In how many seconds to try again what could not be had."""
+        """Seconds until what failed is retried; None if nothing failed."""
         if not self._memory.unaddressed:
             return None
         return max(0.0, self._memory.address_at - time.monotonic())
 
     async def see_to(self, status: JobStatus, addresses: Addresses | None) -> None:
-        """Have the ConfigMap and the Services, before nodes are made that look for them."""
+        """Ensure the ConfigMap and the Services, before nodes that need them are created."""
         named = self._job.spec.names.rank_service is not None
         if status.finished or self._job.spec.suspend or not (addresses or named):
-            return  # nobody looks, and what is there goes with the job
+            return  # no node needs them, and existing ones are deleted with the job
         memory, now = self._memory, time.monotonic()
         ranks = _served(status) if named else frozenset()
         wanted: Addressed = (addresses, ranks, self._generation)
@@ -78,7 +78,7 @@ class Addressing:
 
 
 async def _trouble_with(work: Awaitable[None]) -> str:
-    """Why it could not be done; empty if it was."""
+    """The reason why ``work`` failed; empty if it succeeded."""
     try:
         await work
     except (ApiError, Unattended) as error:
@@ -87,13 +87,13 @@ async def _trouble_with(work: Awaitable[None]) -> str:
 
 
 def _served(status: JobStatus) -> frozenset[Slot]:
-    """Ranks that have a node, or had one and get another."""
+    """Ranks that have a node, or are about to get a replacement."""
     waiting = LIVE | {NodePhase.WAITING}
     ranks = (one for one in status.nodes if one.phase in waiting and one.id is not None)
     return frozenset((one.role, one.rank) for one in ranks)
 
 
 def _kept(status: JobStatus) -> frozenset[Slot]:
-    """Ranks that were not scaled away: what has ended is left to the end of the job."""
+    """Ranks that were not scaled away: Services of ended ones stay until the job is deleted."""
     ranks = (one for one in status.nodes if one.phase is not NodePhase.STOPPED)
     return frozenset((one.role, one.rank) for one in ranks)

@@ -1,7 +1,7 @@
-"""Sees to it that a job has its token, its services and a master.
+"""Create or adopt the objects that a job has besides its nodes: token, services, master.
 
-Level-triggered like everything here: what is missing is made, whatever became of it. What is there
-under a name of ours and belongs to somebody else is left alone, and said.
+Level-triggered like everything here: whatever is missing is created. An object that has the name
+but belongs to somebody else is left alone and reported.
 """
 
 from __future__ import annotations
@@ -35,34 +35,33 @@ from resile.wire.auth import new_token
 __all__ = ["Attendants", "Slot", "Unattended"]
 
 NAMES_TRIED = 10
-"""Pods of a master's name that belong to others are passed by; so many there never are."""
-
+"""Names of master pods that are tried when others are taken by pods of somebody else."""
 
 LARGEST_MAP = 900_000
 """Bytes of addresses. A ConfigMap has at most 1 MiB."""
 
 AT_ONCE = 8
-"""Requests for Services that are under way at the same time."""
+"""Concurrent requests for Services."""
 
 Slot = tuple[str, int]
 """A role and a rank."""
 
 
 class Unattended(Exception):
-    """Something that a job needs beside its nodes cannot be had, for a reason a person can mend."""
+    """An object that a job needs besides its nodes is unavailable, for a reason a user can fix."""
 
 
 @dataclass(frozen=True)
 class Held:
-    """The job's secret, as the cluster has it."""
+    """The job's secret, as the cluster holds it."""
 
     secret: JobSecret
     fresh: bool
-    """Whether it was made just now, so that no pod knows it."""
+    """True if it was created just now, so that no pod has it yet."""
 
 
 class Attendants:
-    """What one job has beside its nodes."""
+    """The objects of one job besides its nodes."""
 
     def __init__(self, client: KubeClient, job: ElasticJob, *, uid: str, image: str) -> None:
         self._client = client
@@ -72,13 +71,13 @@ class Attendants:
         self._namespace = job.metadata.namespace
 
     async def serve(self) -> None:
-        """Have the services."""
+        """Ensure the Services of the master and of the nodes."""
         await self._ours(SERVICES, made.master_service(self._job, uid=self._uid))
         wanted = made.nodes_service(self._job, uid=self._uid)
         await self._with_ports(await self._ours(SERVICES, wanted), wanted)
 
     async def serve_ranks(self, ranks: Collection[Slot], *, kept: Collection[Slot]) -> None:
-        """Have a Service for each of ``ranks``, and none for ranks that are not to be ``kept``."""
+        """Ensure a Service for each of ``ranks``; delete those of ranks that are not ``kept``."""
         selector = f"{JOB}={self._job.metadata.name},{ROLE},{RANK}"
         listed = await self._client.list(SERVICES, namespace=self._namespace, labels=selector)
         ours = [one for one in listed.items if owned_by(self._uid, one)]
@@ -111,28 +110,29 @@ class Attendants:
         await self._with_ports(found, wanted)
 
     async def _with_ports(self, found: KubeObject, wanted: KubeObject) -> None:
-        """Change a Service's ports to those of the manifest, if that was changed."""
+        """Update a Service's ports if the manifest's have changed."""
         if _ports_of(found) != _ports_of(wanted):
             name, ports = wanted["metadata"]["name"], wanted["spec"]["ports"]
             body = {"spec": {"ports": ports}}
             await self._client.patch(SERVICES, name, body, namespace=self._namespace)
 
     async def tell_addresses(self, addresses: Addresses) -> None:
-        """Have the nodes' addresses where all nodes see them."""
+        """Ensure the ConfigMap with the addresses of all nodes."""
         wanted = made.addresses_map(self._job, addresses, uid=self._uid)
         name, data = wanted["metadata"]["name"], wanted["data"]
         if sum(map(len, data.values())) > LARGEST_MAP:
             raise Unattended(
-                f"the addresses of its nodes are longer than the {LARGEST_MAP} bytes that a "
-                "ConfigMap holds: nodes have to find each other by the pattern of their hostnames"
+                f"the addresses of its nodes exceed the {LARGEST_MAP} bytes that fit into a "
+                "ConfigMap: nodes have to find each other by the pattern of their hostnames"
             )
         found = await self._ours(CONFIG_MAPS, wanted)
         if found.get("data") != data:
             await self._client.patch(CONFIG_MAPS, name, {"data": data}, namespace=self._namespace)
 
     async def secret(self, known: JobSecret | None = None, *, in_use: bool) -> Held:
-        """The job's token and certificate, made if there are none. ``known``: those that its pods
-        have, should somebody have deleted them; ``in_use``: whether nodes run, which have some."""
+        """Return the job's token and certificate; create them if there are none. ``known``: those
+        that its pods have, in case the Secret was deleted; ``in_use``: whether nodes are running
+        with them."""
         name = token_secret_name(self._job)
         new: JobSecret | None = None
         try:
@@ -146,7 +146,7 @@ class Attendants:
             secret = read_secret(self._checked(SECRETS, found))
         except ValueError as error:
             raise Unattended(
-                f"the Secret {name} cannot be used: {error}; delete it, and another is made"
+                f"the Secret {name} cannot be used: {error}; delete it to have it recreated"
             ) from None
         return Held(secret, fresh=secret == new and known is None)
 
@@ -158,16 +158,16 @@ class Attendants:
 
     @staticmethod
     def _check_not_lost(name: str, known: JobSecret | None, *, in_use: bool) -> None:
-        """It must not become another than the one that pods run with: they would not hear each
-        other."""
+        """Refuse to replace a secret that running pods use: old and new ones could not talk to
+        each other."""
         if in_use and known is None:
             raise Unattended(
-                f"the Secret {name} was deleted, and only pods that run know what was in it: "
-                "suspend the job and resume it, and it gets another"
+                f"the Secret {name} was deleted while running pods use it: suspend the job and "
+                "resume it to get a new one"
             )
 
     async def group(self) -> bool:
-        """Have the PodGroup, if one is wanted; False if this cluster does not know any."""
+        """Ensure the PodGroup, if one is wanted; False if the cluster does not serve PodGroups."""
         wanted = pod_group(self._job, uid=self._uid)
         if wanted is None:
             return True
@@ -180,7 +180,7 @@ class Attendants:
         return True
 
     async def start_master(self, serial: int, *, tls: bool, after_round: int) -> KubeObject | None:
-        """A new master; None if it is there already. ``tls``, ``after_round``: see
+        """Create a new master pod; None if it exists already. ``tls``, ``after_round``: see
         ``master_pod``."""
         for number in range(serial, serial + NAMES_TRIED):
             pod = made.master_pod(
@@ -197,10 +197,12 @@ class Attendants:
                 found = await self._client.get(PODS, pod["metadata"]["name"], self._namespace)
                 if owned_by(self._uid, found):
                     return None
-        raise Unattended(f"all names for its master up to {pod['metadata']['name']} are taken")
+        raise Unattended(
+            f"all names for its master up to {pod['metadata']['name']} are taken by other pods"
+        )
 
     async def end_masters(self, pods: Iterable[Mapping[str, Any]]) -> None:
-        """They are not needed any more."""
+        """Delete masters that are no longer needed."""
         for pod in pods:
             if "deletionTimestamp" not in pod["metadata"]:
                 await self._delete(PODS, pod)
@@ -210,10 +212,10 @@ class Attendants:
         try:
             await self._client.delete(kind, metadata["name"], self._namespace, uid=metadata["uid"])
         except (Conflict, NotFound):
-            return  # It is gone, and another may have its name.
+            return  # it is gone, and a new object may have its name
 
     async def _ours(self, kind: Kind, wanted: KubeObject) -> KubeObject:
-        """The object of that name; made if there is none."""
+        """Get the object of that name, or create it."""
         name = wanted["metadata"]["name"]
         try:
             found = await self._client.get(kind, name, self._namespace)
@@ -225,8 +227,8 @@ class Attendants:
         if owned_by(self._uid, found):
             return found
         raise Unattended(
-            f"there is a {kind.kind} {found['metadata']['name']} that is not this job's: it has to "
-            "go, or the job needs another name"
+            f"the {kind.kind} {found['metadata']['name']} exists and does not belong to this job: "
+            "delete it, or give the job another name"
         )
 
     async def _make(self, kind: Kind, wanted: KubeObject) -> KubeObject:
@@ -237,7 +239,7 @@ class Attendants:
 
 
 def _slot_of(service: KubeObject) -> Slot | None:
-    """The rank that a Service is for; None for one that only looks like ours."""
+    """Return the rank that a Service is for; None if its labels are not ours."""
     labels = service["metadata"]["labels"]
     return (labels[ROLE], int(labels[RANK])) if labels[RANK].isdecimal() else None
 

@@ -1,7 +1,7 @@
-"""Sees to a job's master and the line to it, for as long as there is something to agree on.
+"""Reconcile a job's master and the connection to it, for as long as the job needs one.
 
-What cannot be had (a quota, a name that somebody else has, an image) does not keep the nodes from
-being looked after: it is remembered, said, and tried again.
+A failure (a quota, a name that is taken, an image) does not block the reconciliation of the nodes:
+it is remembered, reported in the job's status, and retried.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from resile.job.status import JobStatus
 from resile.operator.attendants import Attendants, Unattended
 from resile.operator.masterline import MasterLine
 from resile.operator.masterpods import (
-    answers,
+    created_before,
     current_master,
+    is_ready,
+    is_running,
     master_address,
-    master_trouble,
     next_serial,
-    older,
-    runs,
+    pod_problem,
 )
 from resile.operator.means import Means
 from resile.operator.memory import JobMemory
@@ -33,20 +33,20 @@ from resile.platform.kubernetes.kinds import KubeObject
 __all__ = ["Attending"]
 
 NO_POD_GROUPS = (
-    "spec.gangScheduling is PodGroup, and this cluster knows none (scheduling.x-k8s.io): nodes are "
-    "placed each for itself"
+    "spec.gangScheduling is PodGroup, but this cluster does not serve PodGroups "
+    "(scheduling.x-k8s.io): nodes are scheduled individually"
 )
 
 ATTENDED_FOR = 60.0
-"""Seconds after which it is looked again whether somebody deleted a job's token or services."""
+"""Seconds between two checks whether a job's token and services still exist."""
 
 NAME_TAKEN_FOR = 1.0
-"""Seconds until a name that somebody else has is tried again: what an earlier job of the same name
-has left is removed in about that time."""
+"""Seconds until a name that is taken is retried: the objects of an earlier job of the same name are
+removed in about that time."""
 
 
 class Attending:
-    """One look's."""
+    """The master of one job, in one reconcile."""
 
     def __init__(
         self, means: Means, raw: KubeObject, *, job: ElasticJob, memory: JobMemory
@@ -61,29 +61,29 @@ class Attending:
         self._attendants = Attendants(means.client, job, uid=self._uid, image=means.image)
 
     def master_state(self) -> MasterState:
-        """Whether the job has a master that answers, and what keeps it from having one."""
+        """Return whether the job has a master that is ready, and the problem if it has none."""
         master = current_master(self._job, self._masters, machines=self._means.world.machines)
-        problem = self._memory.unattended or master_trouble(master)
-        return MasterState(ready=master is not None and answers(master), problem=problem)
+        problem = self._memory.unattended or pod_problem(master)
+        return MasterState(ready=master is not None and is_ready(master), problem=problem)
 
     def holders(self) -> int | None:
-        """How many nodes run that were there before the master; None while there is none."""
+        """Count the running nodes that are older than the master; None while there is none."""
         machines = self._means.world.machines
         master = current_master(self._job, self._masters, machines=machines)
         if master is None:
             return None
         nodes = self._means.world.nodes_of(self._key, self._uid)
-        return sum(runs(node, machines) and older(node, master) for node in nodes)
+        return sum(is_running(node, machines) and created_before(node, master) for node in nodes)
 
     @property
     def again(self) -> float | None:
-        """In how many seconds to try again what could not be had."""
+        """Seconds until what failed is retried; None if nothing failed."""
         if not self._memory.unattended:
             return None
         return max(0.0, self._memory.attend_at - time.monotonic())
 
     async def see_to(self, status: JobStatus, nodes: tuple[ObservedNode, ...]) -> None:
-        """Have what the nodes need beside them. What cannot be had is said at the next look."""
+        """Ensure what the nodes need besides themselves. The next reconcile reports a failure."""
         memory, now = self._memory, time.monotonic()
         if memory.unattended and now < memory.attend_at:
             return
@@ -105,7 +105,7 @@ class Attending:
             self._means.look_again(self._key)
 
     async def _have_master(self, status: JobStatus, nodes: tuple[ObservedNode, ...]) -> None:
-        """Have a master as long as there is something to agree on."""
+        """Ensure a master while the job needs one; delete it afterwards."""
         wanted = not status.finished and not self._job.spec.suspend
         if not wanted and not any(found.live for found in nodes):
             await self._attendants.end_masters(self._masters)
@@ -117,14 +117,14 @@ class Attending:
             if master is None:
                 await self._start_master(status)
         if master is not None:
-            # One that was taken for lost may come back with its machine: there is to be one only.
+            # One that was considered lost may come back with its machine: keep only one.
             await self._attendants.end_masters(pod for pod in self._masters if pod is not master)
         if self._memory.line is not None:
             self._memory.line.most_nodes = self._job.spec.most_nodes
             self._memory.line.turn_to(master_address(master))
 
     async def _open_line(self, *, anew: bool) -> None:
-        """Have services, a token and a line; ``anew``: look whether they are there in any case,
+        """Ensure services, token and connection; ``anew``: check that they exist in any case,
         because a pod without its secret could not start."""
         memory, now = self._memory, time.monotonic()
         generation = self._raw["metadata"].get("generation")
@@ -143,9 +143,9 @@ class Attending:
         memory.attended, memory.attended_at = generation, now
 
     async def _secret(self, known: JobSecret | None) -> JobSecret:
-        """The job's secret. A master that was given another is of no use."""
+        """Return the job's secret. Masters that were started with an older one are deleted."""
         nodes = self._means.world.nodes_of(self._key, self._uid)
-        in_use = any(runs(node, self._means.world.machines) for node in nodes)
+        in_use = any(is_running(node, self._means.world.machines) for node in nodes)
         held = await self._attendants.secret(known, in_use=in_use)
         if held.fresh:
             await self._attendants.end_masters(self._masters)
@@ -163,7 +163,7 @@ class Attending:
 
     async def _start_master(self, status: JobStatus) -> None:
         nodes = self._means.world.nodes_of(self._key, self._uid)
-        trained = any(runs(pod, self._means.world.machines) for pod in nodes)
+        trained = any(is_running(pod, self._means.world.machines) for pod in nodes)
         pod = await self._attendants.start_master(
             next_serial(self._job, self._masters),
             tls=self._memory.line is not None and self._memory.line.secret.has_tls,
@@ -171,6 +171,6 @@ class Attending:
         )
         if pod is not None:
             self._means.world.pods.put(pod)
-            what = "another master is started" if self._masters else "the master is started"
+            what = "starting a new master" if self._masters else "starting the master"
             text = f"{what}: {pod['metadata']['name']}"
             self._means.teller.tell_job(self._raw, EventKind.MASTER_STARTED, text)

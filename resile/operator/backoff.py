@@ -1,4 +1,4 @@
-"""How long to wait before the next try: longer each time, up to a bound, and never in step."""
+"""Exponential back-off with a bound and jitter."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ __all__ = ["Backoff"]
 
 @dataclass(frozen=True)
 class Backoff:
-    """Doubles from ``first`` to ``most`` seconds.
+    """Delays that double from ``first`` to ``most`` seconds.
 
-    Of each delay a random part, at most half, is left out: all that failed together, because the
-    API server was away, would otherwise come back together.
+    Each delay is shortened by a random part, at most half: requests that failed together, because
+    the API server was unavailable, would otherwise be retried together.
     """
 
     first: float

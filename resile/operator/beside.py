@@ -1,4 +1,4 @@
-"""Work that goes on beside other work, and whose end nobody may overlook."""
+"""Background tasks that must not end while a block runs (TaskGroup needs Python 3.11)."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ import contextlib
 from collections.abc import AsyncIterator, Awaitable, Iterable
 from typing import Any
 
-__all__ = ["beside"]
+__all__ = ["running_alongside"]
 
 
 @contextlib.asynccontextmanager
-async def beside(work: Iterable[Awaitable[Any]]) -> AsyncIterator[None]:
-    """Run these while the block does.
+async def running_alongside(work: Iterable[Awaitable[Any]]) -> AsyncIterator[None]:
+    """Run these tasks while the block runs.
 
-    None of them ends by itself, unless it has a fault. Then the block is ended, and the fault
-    raised: an operator that went on without one of its lists would decide from what is long past,
-    while one that ends is started again.
+    None of them returns, except by an error. Then the block is cancelled and the error raised: an
+    operator that continued without one of its informers would decide from stale data, while one
+    that exits is restarted.
     """
     block = asyncio.current_task()
     tasks = [asyncio.ensure_future(one) for one in work]
@@ -36,4 +36,4 @@ async def beside(work: Iterable[Awaitable[Any]]) -> AsyncIterator[None]:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
         if faults:
-            raise faults[0] or RuntimeError("work that never ends has ended")
+            raise faults[0] or RuntimeError("a background task returned unexpectedly")

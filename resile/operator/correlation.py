@@ -1,9 +1,9 @@
-"""Which of many things told become Kubernetes Events, and which of those are one and the same.
+"""Deduplicate, aggregate and rate-limit Kubernetes Events, as client-go's EventCorrelator does.
 
-Events are kept by the API server for an hour and read by people. So what is said again is counted
-on the event that says it; a reason that comes with ever new messages is folded into one event that
-shows the latest; and one object cannot fill the list: past a burst it gets an event every so often.
-Pure: the time is given, and what to do is returned.
+The API server keeps Events for an hour, and people read them. So a repeated message increments the
+count of its Event; a reason with ever new messages is aggregated into one Event that shows the
+latest; and one object cannot fill the list: after a burst it gets an Event every so often.
+Pure: the time is passed in, and what to do is returned.
 """
 
 from __future__ import annotations
@@ -18,32 +18,31 @@ from resile.platform.kubernetes.kinds import KubeObject
 __all__ = ["Correlator", "EventLimits", "Note", "Recent", "Running"]
 
 FOLDED = "(combined from similar events): "
-"""As Kubernetes' own components say it."""
+"""The prefix that Kubernetes' own components use."""
 
 
 @dataclass(frozen=True)
 class EventLimits:
-    """How much is said about one object."""
+    """Limits on the Events of one object."""
 
     different: int = 10
-    """Messages of one reason within ``fold_seconds`` before they are folded."""
+    """Messages of one reason within ``fold_seconds`` before they are aggregated."""
 
     fold_seconds: float = 600.0
     burst: int = 100
-    """Events about one object at once. Kubernetes takes 25; a job's life is told here, and each of
-    its rounds takes several."""
+    """Events about one object in a burst. Kubernetes allows 25; these are the history of a whole
+    job, and each of its rounds takes several."""
 
     refill_seconds: float = 10.0
-    """For one more event above the burst."""
+    """Seconds for one more event above the burst."""
 
     remembered: int = 512
-    """Events, reasons and objects of one job of which anything is remembered; the longest unused
-    go first."""
+    """Events, reasons and objects remembered for one job; the least recently used are dropped."""
 
 
 @dataclass(frozen=True)
 class Note:
-    """Something told about an object."""
+    """Something to record about an object."""
 
     involved: KubeObject
     """As an Event's ``involvedObject``."""
@@ -57,7 +56,7 @@ class Note:
 
 @dataclass
 class Running:
-    """An event that is there, or is about to be, and how often it was told."""
+    """An Event that exists or is about to be created, and its count."""
 
     name: str
     count: int = 0
@@ -80,7 +79,7 @@ V = TypeVar("V")
 
 
 class Recent(Generic[K, V]):
-    """The latest used of many."""
+    """A dict that keeps the most recently used entries."""
 
     def __init__(self, most: int) -> None:
         self._most = most
@@ -99,7 +98,7 @@ class Recent(Generic[K, V]):
 
 
 class Correlator:
-    """Remembers what was told lately."""
+    """The recent Events of one job."""
 
     def __init__(self, limits: EventLimits) -> None:
         self._limits = limits
@@ -108,21 +107,21 @@ class Correlator:
         self._running: Recent[Hashable, Running] = Recent(limits.remembered)
 
     def admit(self, note: Note, *, now: float) -> Note | None:
-        """The note, perhaps as one of many of its kind; None if its object had enough of them.
+        """Return the note, aggregated with similar ones if need be; None if its object is over
+        its limit.
 
-        ``now`` is the caller's own clock: when something happened is told by those whose events
-        are counted here.
+        ``now`` is the caller's own clock: the times of the notes come from others.
         """
         if not self._allowed(note, now):
             return None
         return self._folded(note, now)
 
     def running(self, note: Note, *, name: str) -> Running:
-        """The event that tells an admitted note: the one there is, or a new one of that name."""
+        """Return the Event of an admitted note: the existing one, or a new one of that name."""
         return self._running.get(_same(note), lambda: Running(name))
 
     def forget(self, note: Note) -> None:
-        """The event that tells it is not there any more."""
+        """Forget the Event of a note: it no longer exists."""
         self._running.forget(_same(note))
 
     def _allowed(self, note: Note, now: float) -> bool:
@@ -161,6 +160,6 @@ def _about(note: Note) -> Hashable:
 
 
 def _same(note: Note) -> Hashable:
-    """Notes that one event tells. Folded ones differ in their message and are the same."""
+    """The key of the Event of a note. Aggregated notes share one, whatever their messages."""
     message = FOLDED if note.message.startswith(FOLDED) else note.message
     return _about(note), note.reason, note.warning, message

@@ -1,12 +1,13 @@
-"""Nodes whose pods were there and are gone, for as long as somebody may take them for unmade.
+"""Recently deleted pods, kept for as long as their nodes could be mistaken for never created.
 
-A job's status says of each node whether it was ever seen, and one that was not is ordered again
-under its id: whoever ordered it may have been killed before it was made. But a pod can be made and
-deleted between two looks, so that no look ever sees it; and its id may have fenced it at the master
-already. What a watch told is therefore remembered here, beside what there is now.
+A job's status records for each node whether its pod was ever seen, and one that was not is ordered
+again under its id: the operator may have been killed before it created the pod. But a pod can be
+created and deleted between two reconciles, so that no reconcile sees it; and its id may have been
+fenced at the master already. So deletions seen by the watch are remembered here, beside the cache
+of existing pods.
 
-Pods are told apart by their uids: of two under one id the second was made from an order that was
-out of date when it was given.
+Pods are distinguished by their uids: of two with one id the second was created from an order that
+was out of date when it was given.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ class _Gone:
 
 
 class Departed:
-    """Remembers deleted pods of all jobs for a while, by their jobs and uids."""
+    """The recently deleted pods of all jobs, by job and uid."""
 
     def __init__(
         self, *, kept_for: float = KEPT_FOR, clock: Callable[[], float] = time.monotonic
@@ -48,7 +49,7 @@ class Departed:
         self._in_order: deque[_Gone] = deque()
 
     def changed(self, old: KubeObject | None, new: KubeObject | None) -> None:
-        """Hears of each change of a pod: as it was and as it is, None where it is not there."""
+        """Handle a change of a pod: ``old`` is None if it was created, ``new`` if deleted."""
         if new is not None:
             self._is_there(new)
         if old is not None and (new is None or _uid(old) != _uid(new)):
@@ -56,13 +57,13 @@ class Departed:
         self._forget()
 
     def of(self, job: Key, uid: str) -> frozenset[int]:
-        """Ids of a job's nodes whose pods are gone, whatever else has their ids by now."""
+        """Return the ids of a job's nodes whose pods were deleted, even if others have the ids."""
         self._forget()
         gone = self._by_job.get(job, {}).values()
         return frozenset(one.node_id for one in gone if owned_by(uid, one.pod))
 
     def _is_there(self, pod: KubeObject) -> None:
-        """It is back if it was gone: its label was, or the cluster's history goes another way."""
+        """Forget its deletion: its label was removed and added again, or etcd was restored."""
         if (job := job_of(pod)) is not None:
             self._drop(job, _uid(pod))
 
@@ -74,7 +75,7 @@ class Departed:
             self._in_order.append(gone)
 
     def _forget(self) -> None:
-        """What is no longer of use to anybody."""
+        """Drop entries that are older than ``kept_for``."""
         until = self._clock() - self._kept_for
         while self._in_order and self._in_order[0].at <= until:
             old = self._in_order.popleft()

@@ -1,12 +1,12 @@
-"""Which of several operators acts: the one that holds a Lease, and none when nobody surely does.
+"""Leader election among operators by a Lease: the holder is the leader.
 
-The holder writes the Lease every few seconds. The others watch whether it changes, each by its own
-monotonic clock, and take it when it has not changed for as long as it was given for. No machine's
-time is ever compared with another's; the times in the Lease are for people. A holder that cannot
-write gives up by itself after ``renew_deadline``, counted from when it sent its last good write.
-That is before anybody else can have started to count, and shorter than what they count to, so two
-never lead at once, unless a person deletes the Lease or a process sleeps through its own deadline.
-What is done then has to be harmless: idempotent, or refused because of its resourceVersion.
+The leader renews the Lease every few seconds. The others watch whether it changes, each by its own
+monotonic clock, and acquire it when it has not changed for its duration. Clocks of two machines are
+never compared; the times in the Lease are for people. A leader that cannot renew stops leading
+after ``renew_deadline``, counted from when it sent its last successful write. That is before anyone
+else can have started to count, and shorter than what they count to, so there are never two leaders,
+unless a person deletes the Lease or a process sleeps through its own deadline. Everything a leader
+does has to be harmless then: idempotent, or rejected because of its resourceVersion.
 """
 
 from __future__ import annotations
@@ -30,55 +30,56 @@ __all__ = ["LeaderElection", "LeaseTimes", "Sighting", "own_identity"]
 log = logging.getLogger("resile.operator")
 
 RELEASE_PATIENCE = 3.0
-"""That a successor waits for the lease's end is no harm; that an operator does not stop is."""
+"""Seconds. A successor that has to wait until the lease expires does no harm; an operator that does
+not stop does."""
 
 
 @dataclass(frozen=True)
 class LeaseTimes:
-    """In seconds; the defaults are those of Kubernetes' own components."""
+    """Durations in seconds; the defaults are those of Kubernetes' own components."""
 
     lease: float = 15.0
-    """Unchanged for so long, a lease is free."""
+    """A lease that has not changed for so long is free."""
 
     renew_deadline: float = 10.0
-    """A leader that could not renew for so long stops leading."""
+    """A leader that could not renew its lease for so long stops leading."""
 
     retry: float = 2.0
-    """Between two tries to get or to renew it."""
+    """The interval between two attempts to acquire or renew it."""
 
     def __post_init__(self) -> None:
         if not 0 < self.retry < self.renew_deadline < self.lease:
             raise ValueError(
-                f"retry ({self.retry:g} s) has to be shorter than the renew deadline "
+                f"retry ({self.retry:g} s) must be shorter than the renew deadline "
                 f"({self.renew_deadline:g} s), and that shorter than the lease ({self.lease:g} s)"
             )
 
 
 @dataclass(frozen=True)
 class Sighting:
-    """What a Lease said, and when, by our clock, it was first seen to say so."""
+    """The spec of a Lease, and when, by our clock, it was first observed."""
 
     spec: KubeObject
     at: float
 
     def updated(self, spec: KubeObject, *, now: float) -> Sighting:
-        """After another look."""
+        """Return the record after another observation; the time changes only with the spec."""
         return self if spec == self.spec else Sighting(spec, now)
 
     def free(self, identity: str, *, now: float) -> bool:
-        """Whether ``identity`` may write itself into the lease."""
+        """Return whether ``identity`` may acquire the lease."""
         holder = self.spec.get("holderIdentity")
         given_for = self.spec.get("leaseDurationSeconds") or 0
         return not holder or holder == identity or now >= self.at + given_for
 
 
 def own_identity() -> str:
-    """A name that no other process has, and neither has this one's successor."""
+    """A name that is unique to this process, across restarts."""
     return f"{socket.gethostname()}_{uuid.uuid4()}"
 
 
 class LeaderElection:
-    """One candidate."""
+    """One candidate for the leadership."""
 
     def __init__(
         self,
@@ -93,7 +94,7 @@ class LeaderElection:
         self.identity = identity or own_identity()
         self.leading = False
         self.leader = ""
-        """Who leads, as far as is known here; empty for nobody."""
+        """The identity of the leader, as far as is known here; empty if there is none."""
         self._client = client
         self._name = name
         self._namespace = namespace
@@ -102,23 +103,23 @@ class LeaderElection:
         self._held_until = 0.0
 
     async def run(self, lead: Callable[[], Awaitable[None]]) -> None:
-        """Have ``lead`` run while, and only while, the lease is held.
+        """Run ``lead`` while, and only while, the lease is held.
 
-        ``lead`` is cancelled when the lease is lost, has then to end at once, and is called again
-        when the lease is regained. Returns when ``lead`` does. Whatever the end, cancellation too,
-        the lease is given back.
+        ``lead`` is cancelled when the lease is lost, must then return at once, and is called again
+        when the lease is acquired again. Returns when ``lead`` does. The lease is released in any
+        case, cancellation included.
         """
         try:
             while not await self._lead(lead):
-                log.warning("%s leads no more", self.identity)
+                log.warning("lost leadership (%s)", self.identity)
         finally:
             await self._release()
 
     async def _lead(self, lead: Callable[[], Awaitable[None]]) -> bool:
-        """Once. Whether ``lead`` came to its end."""
+        """Wait for the lease and run ``lead`` once; return whether it completed."""
         while not await self._attempt():
             await asyncio.sleep(self._times.retry)
-        log.info("%s leads", self.identity)
+        log.info("became the leader (%s)", self.identity)
         self.leading = True
         work = asyncio.ensure_future(lead())
         keeping = asyncio.ensure_future(self._keep())
@@ -141,28 +142,28 @@ class LeaderElection:
             await asyncio.gather(work, keeping, return_exceptions=True)
 
     async def _keep(self) -> None:
-        """Renew again and again. Returns when somebody else holds the lease."""
+        """Renew the lease periodically. Returns when another candidate holds it."""
         while True:
             await asyncio.sleep(self._times.retry)
             if not await self._attempt() and self.leader != self.identity:
                 return
 
     async def _attempt(self) -> bool:
-        """Try to get or renew the lease once."""
+        """Try once to acquire or renew the lease."""
         sent = time.monotonic()
         try:
             taken = await self._take()
         except (Conflict, AlreadyExists):
             return False
         except KubeError as error:
-            log.warning("the lease %s cannot be had: %s", self._name, error)
+            log.warning("cannot acquire or renew the lease %s: %s", self._name, error)
             return False
         if taken:
             self._held_until = sent + self._times.renew_deadline
         return taken
 
     async def _take(self) -> bool:
-        """Look, and write if it is ours or free. A write over an unseen change is a Conflict."""
+        """Read the lease, and write it if it is ours or free. A concurrent change is a Conflict."""
         try:
             lease = await self._client.get(LEASES, self._name, self._namespace)
         except NotFound:
@@ -202,11 +203,11 @@ class LeaderElection:
         }
 
     async def _release(self) -> None:
-        """Let the next one lead at once."""
+        """Release the lease, so that another candidate can lead at once."""
         try:
             await asyncio.wait_for(self._give_back(), RELEASE_PATIENCE)
         except (KubeError, asyncio.TimeoutError) as error:
-            log.info("the lease %s was not given back: %s", self._name, error)
+            log.info("the lease %s was not released: %s", self._name, error)
 
     async def _give_back(self) -> None:
         lease = await self._client.get(LEASES, self._name, self._namespace)
@@ -216,5 +217,5 @@ class LeaderElection:
 
 
 def _micro_time() -> str:
-    """A Lease's times have exactly six digits after the point."""
+    """The time as a Lease has it: with exactly six digits after the point."""
     return datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%S.%fZ")

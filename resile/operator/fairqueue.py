@@ -1,8 +1,8 @@
-"""Items that wait to be handled, each under a key, with the keys taking turns.
+"""A queue of items by key in which the keys take turns.
 
-However many items one key has, others wait for at most one of them, and never lose one because of
-it: a key keeps a bounded number of items, and where all keys together have too many, the one with
-the most loses its newest. Items of one key are handled in order, one at a time.
+However many items one key has, other keys wait for at most one of them and never lose one because
+of it: each key has a bounded number of items, and when all keys together have too many, the longest
+queue loses its newest item. Items of one key are handled in order, one at a time.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ T = TypeVar("T")
 
 
 class FairQueue(Generic[K, T]):
-    """Lives in one event loop."""
+    """A bounded queue with round-robin between keys. Use it in one event loop only."""
 
     def __init__(self, *, each: int, total: int) -> None:
         """``each``: items that one key may have; ``total``: all keys together."""
@@ -28,10 +28,10 @@ class FairQueue(Generic[K, T]):
         self._length = 0
         self._items: dict[K, deque[T]] = {}
         self._turns: asyncio.Queue[K] = asyncio.Queue()
-        """Keys that have items, and none of them in hand or put off."""
+        """Keys that have items, none of which is being handled or delayed."""
 
     def put(self, key: K, item: T) -> int:
-        """Add an item. Returns how many were dropped because of it: 0 or 1."""
+        """Add an item. Returns how many items were dropped for it: 0 or 1."""
         items = self._items.get(key)
         if items is not None and len(items) >= self._each:
             return 1
@@ -43,7 +43,7 @@ class FairQueue(Generic[K, T]):
         return self._shorten() if self._length > self._total else 0
 
     async def take(self) -> tuple[K, T]:
-        """The next item. Its key has no other turn until :meth:`done` or :meth:`put_off`."""
+        """Return the next item. Its key is skipped until :meth:`done` or :meth:`put_off`."""
         while True:
             key = await self._turns.get()
             items = self._items[key]
@@ -53,14 +53,14 @@ class FairQueue(Generic[K, T]):
             del self._items[key]
 
     def done(self, key: K) -> None:
-        """The item that was taken of it is handled."""
+        """Mark the item that was taken from ``key`` as handled."""
         if self._items[key]:
             self._turns.put_nowait(key)
         else:
             del self._items[key]
 
     def put_off(self, key: K, item: T, seconds: float) -> None:
-        """The item that was taken is to come again, before the others of its key."""
+        """Requeue the item that was taken after a delay, ahead of the others of its key."""
         self._items[key].appendleft(item)
         self._length += 1
         asyncio.get_running_loop().call_later(seconds, self._turns.put_nowait, key)

@@ -1,9 +1,9 @@
-"""One look at one job: see, decide, write down, act, tell.
+"""One reconcile of one job: observe, decide, write the status, act, emit events.
 
-Level-triggered: it looks at everything there is of the job and never at what changed. The decisions
-are ``control/``'s, the same as on one machine. The status is written before it is acted on, and
-only over the version it was decided from, so that an operator that is killed, or believes that it
-leads when it does not any more, never makes a node twice or forgets one.
+Level-triggered: it observes the whole state of the job and never what changed. The decisions are
+made by ``control/``, the same as on one machine. The status is written before it is acted on, and
+only over the version it was computed from, so that an operator that is killed, or still believes
+that it is the leader, never creates a node twice or forgets one.
 """
 
 from __future__ import annotations
@@ -46,12 +46,12 @@ __all__ = ["Look"]
 log = logging.getLogger("resile.operator")
 
 PREEMPTIONS_AT_ONCE = 8
-"""Pods of which it is asked at one look whether they were preempted. Of more that go together, the
-others are told as deleted; neither costs anything."""
+"""Pods for which one reconcile looks up whether they were preempted. If more go together, the
+others are reported as deleted; neither costs a restart budget."""
 
 
 class Look:
-    """At one job whose manifest is sound."""
+    """One reconcile of a job whose manifest is valid."""
 
     def __init__(
         self,
@@ -75,24 +75,24 @@ class Look:
         self._addressing = Addressing(means, raw, job=job, memory=memory)
 
     async def carry_out(self) -> float | None:
-        """Returns in how many seconds to look again even if nothing happens."""
+        """Reconcile the job. Returns the seconds until the next reconcile if nothing happens."""
         await self._learn_of_preemptions()
         gone = self._means.world.departed.of(self._key, self._uid)
         nodes = self._observe(gone)
         if not self._has_heard_master(nodes):
-            return None  # and once more when it has answered, or was given time enough
+            return None  # requeued when it has answered, or after a timeout
         decision = self._decide(nodes, gone)
         status = self._completed(decision)
         orders = self._orders(status, nodes)
         if status != self._before or orders:
-            # Orders that were written down earlier count only if nothing was written since.
+            # Orders from an earlier status are valid only if nothing was written since.
             self._raw = await self._means.write(self._raw, status)
         if status != self._before:
             self._tell(decision, status)
         if decision.removable and status.finished:
             await self._remove(decision.removable)
             return None
-        # First what nodes cannot start without.
+        # Nodes cannot start without these.
         await self._attending.see_to(status, nodes)
         addresses = self._addressing.addresses(status)
         await self._addressing.see_to(status, addresses)
@@ -100,10 +100,10 @@ class Look:
         self._direct(status, addresses)
         return self._again(decision)
 
-    # --- seeing -----------------------------------------------------------------------------
+    # --- observe ----------------------------------------------------------------------------
 
     async def _learn_of_preemptions(self) -> None:
-        """Ask once of each pod that others delete."""
+        """Look up once, for each pod that somebody else deletes, whether it was preempted."""
         memory = self._memory
         told = {ask.node.id for ask in self._before.asks if ask.verb is AskVerb.STOP}
         pods = {
@@ -133,8 +133,8 @@ class Look:
         )
 
     def _has_heard_master(self, nodes: tuple[ObservedNode, ...]) -> bool:
-        """If a node has ended, ask at once why: its master knew before it did. Nobody waits for
-        the answer here, because a master that is slow must not keep other jobs waiting."""
+        """If a node has ended, ask the master at once why: it was told first. The answer is not
+        awaited here, because a slow master must not delay other jobs."""
         memory = self._memory
         live = {rank.id for rank in self._before.nodes if rank.phase in LIVE}
         ended = {one.node.id for one in nodes if not one.live and one.node.id in live}
@@ -147,7 +147,7 @@ class Look:
     def _look_again(self) -> None:
         self._means.look_again(self._key)
 
-    # --- deciding ---------------------------------------------------------------------------
+    # --- decide -----------------------------------------------------------------------------
 
     def _decide(self, nodes: tuple[ObservedNode, ...], gone: frozenset[int]) -> Decision:
         observed = Observed(
@@ -159,7 +159,7 @@ class Look:
         return reconcile(self._job, self._before, observed, _now(), policy=self._settings.policy)
 
     def _completed(self, decision: Decision) -> JobStatus:
-        """The status with what the master saw; how far the training is only now and then."""
+        """Add the master's view to the status; training progress is written only periodically."""
         picture = self._memory.picture
         status = with_training(
             decision.status,
@@ -181,10 +181,10 @@ class Look:
             )
         return compact(status)
 
-    # --- acting -----------------------------------------------------------------------------
+    # --- act --------------------------------------------------------------------------------
 
     def _orders(self, status: JobStatus, nodes: tuple[ObservedNode, ...]) -> tuple[StartNode, ...]:
-        """Nodes to be made now: those of which no effect was seen, and those refused earlier."""
+        """Nodes to create now: those without any effect so far, and those rejected earlier."""
         again = self._memory.offers(status, time.monotonic())
         policy = self._settings.policy
         return (
@@ -227,14 +227,14 @@ class Look:
             self._means.look_again(self._key)
 
     async def _remove(self, why: str) -> None:
-        log.info("%s/%s is deleted: %s", *self._key, why)
+        log.info("deleting %s/%s: %s", *self._key, why)
         namespace, name = self._key
         try:
             await self._means.client.delete(ELASTIC_JOBS, name, namespace, uid=self._uid)
         except NotFound:
             return
 
-    # --- telling ----------------------------------------------------------------------------
+    # --- emit events, inform the master -----------------------------------------------------
 
     def _tell(self, decision: Decision, status: JobStatus) -> None:
         notes = [*decision.notes, *told_by(self._before, status, now=_now())]
@@ -246,7 +246,7 @@ class Look:
                 self._means.teller.tell_job(self._raw, EventKind.INVALID_SPEC, refused.message)
 
     def _direct(self, status: JobStatus, addresses: Addresses | None) -> None:
-        """Have the master told whom to expect."""
+        """Tell the master which nodes to expect."""
         line = self._memory.line
         if line is None:
             return

@@ -1,8 +1,8 @@
-"""An operator's life: follow the cluster, stand by until it leads, then look after its jobs.
+"""Run an operator: start the informers, wait for leadership, reconcile all jobs.
 
-Everything is known before anything is done: the first look at a job comes after all three lists
-are complete, because a pod that is not known yet would look like one that was deleted. Whoever
-only stands by follows the cluster too, so it takes over warm.
+No job is reconciled before all three caches are synced, because a pod that is not in the cache yet
+would look like one that was deleted. A standby runs the informers too, so it takes over with warm
+caches.
 """
 
 from __future__ import annotations
@@ -12,58 +12,38 @@ import contextlib
 import logging
 import os
 import signal
-from dataclasses import dataclass
 
 import aiohttp
 
-from resile.operator.beside import beside
+from resile.operator.beside import running_alongside
 from resile.operator.election import LeaderElection
 from resile.operator.means import Means
 from resile.operator.metrics import OperatorMetrics
 from resile.operator.reconciler import Reconciler
 from resile.operator.recorder import EventRecorder
-from resile.operator.serving import serving
-from resile.operator.settings import OperatorSettings
+from resile.operator.serving import serve_health
+from resile.operator.settings import OperatorOptions
 from resile.operator.telling import Teller
 from resile.operator.workqueue import Retry, WorkQueue
 from resile.operator.world import Key, World
 from resile.platform.kubernetes.client import KubeClient
 from resile.platform.kubernetes.errors import KubeError
 from resile.platform.kubernetes.kinds import PODS
+from resile.platform.kubernetes.labels import job_key
 from resile.platform.kubernetes.names import OPERATOR_LEASE
-from resile.wire.endpoint import Endpoint
 from resile.wire.http_client import master_session
 
-__all__ = ["NoImage", "OperatorOptions", "own_pod", "run_operator"]
+__all__ = ["NoImage", "own_pod", "run_operator"]
 
 log = logging.getLogger("resile.operator")
 
 REST_PER_POD = 0.0001
-"""Seconds for which a job is left alone after a look, for each of its pods: half a second at 5,000.
-A look costs about half as much, so the largest job leaves most of the time to others."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class OperatorOptions:
-    """Which cluster, and how it is served."""
-
-    settings: OperatorSettings
-    listen: Endpoint
-    identity: str
-    image: str | None = None
-    """For masters; None: that of ``pod``."""
-
-    pod: Key | None = None
-    """The operator's own, if it runs in one."""
-
-    kubeconfig: str | None = None
-    context: str | None = None
-    elect: bool = True
-    lease_namespace: str | None = None
+"""Minimum seconds between two reconciles of a job, for each of its pods: half a second at 5,000. A
+reconcile costs about half as much, so the largest job leaves most of the time to others."""
 
 
 async def run_operator(options: OperatorOptions) -> None:
-    """Until SIGTERM or SIGINT. Raises KubeError if the cluster cannot be talked to at all."""
+    """Run until SIGTERM or SIGINT. Raises KubeError if the cluster cannot be used at all."""
     working = asyncio.ensure_future(_work(options))
     loop = asyncio.get_running_loop()
     for name in (signal.SIGTERM, signal.SIGINT):
@@ -80,18 +60,18 @@ async def _work(options: OperatorOptions) -> None:
 
 
 class NoImage(Exception):
-    """Nobody said which image masters run."""
+    """The image of masters is neither given nor known from the operator's own pod."""
 
 
 def own_pod() -> Key | None:
-    """The pod that this process runs in, if its manifest says so."""
+    """Return the pod that this process runs in, if its manifest sets the variables."""
     namespace, name = os.environ.get("POD_NAMESPACE"), os.environ.get("POD_NAME")
     return (namespace, name) if namespace and name else None
 
 
 async def _own_image(client: KubeClient, pod: Key | None) -> str:
     if pod is None:
-        raise NoImage("--image is missing: which image runs the masters of jobs that name none?")
+        raise NoImage("--image is required: it runs the masters of jobs that do not name an image")
     namespace, name = pod
     found = await client.get(PODS, name, namespace)
     image: str = found["spec"]["containers"][0]["image"]
@@ -99,7 +79,7 @@ async def _own_image(client: KubeClient, pod: Key | None) -> str:
 
 
 class _Operator:
-    """The parts, put together."""
+    """The parts of an operator, wired together."""
 
     def __init__(
         self,
@@ -112,7 +92,7 @@ class _Operator:
         self._options = options
         self._metrics = OperatorMetrics()
         self._queue: WorkQueue[Key] = WorkQueue(observer=self._metrics.queue)
-        self._recorder = EventRecorder(client)
+        self._recorder = EventRecorder(client, owner_of=job_key)
         self._world = World.watched(
             client, namespace=options.settings.namespace, changed=self._queue.add
         )
@@ -142,23 +122,23 @@ class _Operator:
         listen = self._options.listen
         ready = {f"{one.kind.plural} listed": one.synced.is_set for one in self._world.reflectors}
         async with (
-            serving(
+            serve_health(
                 self._metrics.text, ready, host=listen.listening_host, port=listen.port
             ) as port,
-            beside(one.run() for one in self._world.reflectors),
-            beside([self._recorder.run()]),
+            running_alongside(one.run() for one in self._world.reflectors),
+            running_alongside([self._recorder.run()]),
         ):
-            log.info("metrics and health at %s:%d", listen.host, port)
+            log.info("serving /metrics, /healthz and /readyz on %s:%d", listen.host, port)
             for reflector in self._world.reflectors:
                 await reflector.synced.wait()
-            log.info("%d jobs known", len(self._world.jobs.store))
+            log.info("caches are synced: %d jobs", len(self._world.jobs.store))
             if self._election is None:
                 await self._lead()
             else:
                 await self._election.run(self._lead)
 
     async def _lead(self) -> None:
-        """Look after all jobs, until cancelled."""
+        """Reconcile all jobs until cancelled."""
         reconciler = Reconciler(self._means)
 
         async def look(key: Key) -> None:

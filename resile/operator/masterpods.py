@@ -1,7 +1,7 @@
-"""The pods of a job's master, as they are found: which one counts, and what is wrong with it. Pure.
+"""The pods of a job's master: the current one, its address, its problem. Pure.
 
 A pod that is gone, ended or on a lost machine is replaced under a new name; one that merely crashed
-is started again in place by its kubelet, over the same store.
+is restarted in place by its kubelet, over the same store.
 """
 
 from __future__ import annotations
@@ -20,39 +20,39 @@ from resile.platform.kubernetes.machines import Machines
 from resile.wire.endpoint import DEFAULT_PORT, Endpoint
 
 __all__ = [
-    "answers",
+    "created_before",
     "current_master",
+    "is_ready",
+    "is_running",
     "master_address",
-    "master_trouble",
     "next_serial",
-    "older",
-    "runs",
+    "pod_problem",
 ]
 
 CRASH_LOOP = "CrashLoopBackOff"
-"""The kubelet's own words for it hold a delay that changes all the time."""
+"""The kubelet's own message contains a delay that changes all the time."""
 
 _LOST = frozenset({MachineState.UNKNOWN, MachineState.GONE})
 _ON_ITS_WAY = frozenset({"", "ContainerCreating", "PodInitializing"})
-"""What a pod that will be there in a moment waits for."""
+"""Waiting reasons of a pod that is just starting."""
 
 
 def current_master(
     job: ElasticJob, pods: Sequence[KubeObject], *, machines: Machines
 ) -> KubeObject | None:
-    """The master that lives, or is being started; of several the newest."""
+    """Return the master that runs or is being started; of several the newest."""
     usable = [pod for pod in pods if _usable(pod, machines)]
     return max(usable, key=lambda pod: _serial(job, pod), default=None)
 
 
 def next_serial(job: ElasticJob, pods: Iterable[KubeObject]) -> int:
-    """The number of the next master's pod: above all that are there, so that a name that a lost
-    machine still holds is not waited for."""
+    """Return the number of the next master's pod: above all existing ones, so that a name that a
+    lost machine still holds is not waited for."""
     return max((_serial(job, pod) for pod in pods), default=-1) + 1
 
 
 def master_address(pod: KubeObject | None) -> Endpoint | None:
-    """Where the operator reaches it, once it runs."""
+    """Return the address at which the operator reaches it, once it runs."""
     status = {} if pod is None else pod.get("status") or {}
     address = status.get("podIP")
     if not address or status.get("phase") != "Running":
@@ -60,8 +60,8 @@ def master_address(pod: KubeObject | None) -> Endpoint | None:
     return Endpoint(address, DEFAULT_PORT)
 
 
-def master_trouble(pod: KubeObject | None) -> str:
-    """Why the master does not work, for people; empty if nothing is wrong, or not yet."""
+def pod_problem(pod: KubeObject | None) -> str:
+    """Return why the master does not work, for people; empty if nothing is wrong, or not yet."""
     if pod is None:
         return ""
     name = pod["metadata"]["name"]
@@ -70,18 +70,18 @@ def master_trouble(pod: KubeObject | None) -> str:
     unplaced = scheduled is not None and scheduled.status == "False"
     if not unplaced and facts.waiting in _ON_ITS_WAY:
         return ""
-    why = "it keeps ending" if facts.waiting == CRASH_LOOP else why_pending(facts)[1]
+    why = "it keeps crashing" if facts.waiting == CRASH_LOOP else why_pending(facts)[1]
     return f"{name}: {why}{_last_words(pod)}"
 
 
-def answers(pod: KubeObject) -> bool:
-    """Whether a master's pod is Ready."""
+def is_ready(pod: KubeObject) -> bool:
+    """Return whether a master's pod is Ready."""
     conditions = (pod.get("status") or {}).get("conditions") or ()
     return any(one.get("type") == "Ready" and one.get("status") == "True" for one in conditions)
 
 
 def _last_words(pod: Mapping[str, Any]) -> str:
-    """What a master that keeps ending said last."""
+    """Return how a master that keeps crashing ended last, and the end of its log."""
     for one in (pod.get("status") or {}).get("containerStatuses") or ():
         ended = (one.get("lastState") or {}).get("terminated") or {}
         if ended:
@@ -92,17 +92,18 @@ def _last_words(pod: Mapping[str, Any]) -> str:
 
 
 _SAID_AT_MOST = 300
-"""The end of a log tells more than its beginning."""
+"""Characters, from the end: it says more than the beginning."""
 
 
-def runs(node: KubeObject, machines: Machines) -> bool:
-    """Whether a node's pod runs, be it on its way out: its agent may hold what a master lost."""
+def is_running(node: KubeObject, machines: Machines) -> bool:
+    """Return whether a node's pod is running, even if it is being deleted: its agent may hold what
+    a master lost."""
     running = (node.get("status") or {}).get("phase") == "Running"
-    return running and machines.below(node) not in _LOST
+    return running and machines.of(node) not in _LOST
 
 
-def older(node: KubeObject, master: KubeObject) -> bool:
-    """Whether a node's pod was made before a master's, by at least a second."""
+def created_before(node: KubeObject, master: KubeObject) -> bool:
+    """Return whether a node's pod was created before a master's, by at least a second."""
     first, then = (pod["metadata"]["creationTimestamp"] for pod in (node, master))
     return bool(first < then)
 
@@ -112,7 +113,7 @@ def _usable(pod: KubeObject, machines: Machines) -> bool:
         return False
     if (pod.get("status") or {}).get("phase") in ("Succeeded", "Failed"):
         return False
-    return machines.below(pod) not in _LOST
+    return machines.of(pod) not in _LOST
 
 
 def _serial(job: ElasticJob, pod: KubeObject) -> int:

@@ -1,4 +1,4 @@
-"""What everything that looks after jobs works with."""
+"""The dependencies that all reconcilers share: client, caches, events, settings."""
 
 from __future__ import annotations
 
@@ -22,34 +22,34 @@ __all__ = ["Means", "StatusRefused"]
 
 
 TOO_LARGE = "request is too large"
-"""In the words of etcd, which the API server passes on as a fault of its own."""
+"""etcd's message, which the API server passes on as an internal error."""
 
 
 class StatusRefused(KubeError):
-    """The API server does not take a job's status."""
+    """The API server rejects a job's status."""
 
 
 @dataclass(frozen=True)
 class Means:
-    """One operator's."""
+    """The shared dependencies of one operator."""
 
     client: KubeClient
     world: World
     session: aiohttp.ClientSession
-    """For the masters."""
+    """For requests to the masters."""
 
     teller: Teller
     settings: OperatorSettings
     image: str
-    """For the masters of jobs that do not name an image themselves."""
+    """The image of masters of jobs that do not name one."""
 
     look_again: Callable[[Key], None]
 
     async def write(self, job: KubeObject, status: JobStatus) -> KubeObject:
-        """Write a job's status over the version that was looked at; raises Conflict if somebody
-        wrote meanwhile. Returns the job as it is now."""
+        """Write a job's status over the version that was read; raises Conflict if it has changed
+        since. Returns the updated job."""
         metadata = job["metadata"]
-        # The phase also while it is the first of all: people look for it in a column.
+        # The phase even when it is the default: kubectl shows it in a column.
         wanted = {"phase": status.phase.value, **msgspec.to_builtins(packed(status))}
         patch = merge_patch(job.get("status") or {}, wanted)
         try:

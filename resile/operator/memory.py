@@ -1,5 +1,5 @@
-"""What an operator knows of a job beside its status. All of it may be lost at any time: the next
-operator finds out again."""
+"""The in-process state that an operator keeps for a job besides its status. All of it may be lost
+at any time: the next operator rebuilds it."""
 
 from __future__ import annotations
 
@@ -22,87 +22,88 @@ __all__ = ["Addressed", "JobMemory"]
 
 
 Addressed = tuple[Addresses | None, frozenset[Slot], int | None]
-"""Addresses of nodes, ranks that have a Service, and the generation of the spec."""
+"""The addresses of nodes, the ranks that have a Service, and the generation of the spec."""
 
 
 @dataclass
 class JobMemory:
-    """One job's."""
+    """The in-process state of one job. Times are on the monotonic clock."""
 
     uid: str
     line: MasterLine | None = None
     attended: int | None = None
-    """The generation of the spec for which services, token and group were last seen to."""
+    """The generation of the spec for which services, token and group were last ensured."""
 
     attended_at: float = float("-inf")
-    """When that was, on a clock that only goes forward."""
+    """When that was."""
 
     unattended: str = ""
-    """Why something that the nodes need beside them could not be had."""
+    """Why something that the nodes need besides themselves is unavailable."""
 
     attend_at: float = 0.0
-    """When that is tried again, on a clock that only goes forward."""
+    """When that is retried."""
 
     addressed: Addressed | None = None
-    """For what ConfigMap and Services were last seen to."""
+    """The state for which ConfigMap and Services were last ensured."""
 
     unaddressed: str = ""
-    """Why those could not be had."""
+    """Why those are unavailable."""
 
     address_at: float = float("-inf")
-    """When they are looked at again, on a clock that only goes forward."""
+    """When they are checked again."""
 
     refused: dict[int, PodRefusal] = field(default_factory=dict)
-    """Nodes whose pods the API server did not take, by id."""
+    """Nodes whose pods the API server rejected, by id."""
 
     refused_generation: int | None = None
     """The generation of the spec for which that was last tried."""
 
     master_refused: str = ""
-    """Why the API server will not take the master's pod as the spec is."""
+    """Why the API server rejects the master's pod for this spec."""
 
     master_refused_generation: int | None = None
 
     offer_again_at: float = 0.0
-    """When those are tried again, on a clock that only goes forward."""
+    """When rejected pods are retried."""
 
     reports: dict[str, GroupReport] = field(default_factory=dict)
-    """The master's verdicts on groups, kept with the moment at which each was first heard."""
+    """The outcomes of groups that the master reported, with the time of the first report."""
 
     preempted: dict[str, str] = field(default_factory=dict)
-    """What was learnt of pods that others delete, by uid: by whom they were preempted, if so."""
+    """For pods that somebody else deletes, by uid: the scheduler's message if it preempted them."""
 
     headway: Headway = field(default_factory=Headway)
-    """How far the training was when that was last written into the status."""
+    """The training progress that was last written into the status."""
 
     _heard_of: frozenset[int] = frozenset()
-    """Ids of nodes that have ended and of which the master was asked."""
+    """Ids of ended nodes about which the master was asked."""
 
     _asked_of: frozenset[int] = frozenset()
     _question: asyncio.Future[None] | None = None
-    """Put to the master because of those nodes, and not answered yet."""
+    """The pending request to the master about those nodes."""
 
     @property
     def picture(self) -> JobPicture | None:
-        """What the master saw last."""
+        """The latest view from the master."""
         return None if self.line is None else self.line.latest
 
     @property
     def in_touch(self) -> frozenset[str]:
-        """Names of the nodes whose agents the master hears from."""
+        """Names of the nodes whose agents are connected to the master."""
         training = None if self.picture is None else self.picture.training
         if training is None:
             return frozenset()
         return frozenset(node.name for node in training.nodes if node.connected)
 
     def were_made(self, ids: Set[int], status: JobStatus) -> None:
-        """Nodes whose pods are there, or were, have been taken after all: the answer got lost, or
-        another operator was luckier. They are not offered again."""
+        """Drop rejections of nodes whose pods exist, or existed: the response was lost, or another
+        operator succeeded. They are not created again."""
         made = ids | {rank.id for rank in status.nodes if rank.seen}
         self.refused = {number: one for number, one in self.refused.items() if number not in made}
 
     def offers(self, status: JobStatus, now: float) -> set[int]:
-        """Ids of nodes that are still wanted and may be tried again; the others are forgotten."""
+        """Return the ids of rejected nodes that may be retried now, and drop those that are no
+        longer wanted."""
         wanted = {rank.id for rank in status.nodes if rank.phase in LIVE}
         self.refused = {number: one for number, one in self.refused.items() if number in wanted}
         invalid = {number for number, one in self.refused.items() if one.outlook is Outlook.NEVER}
@@ -113,19 +114,19 @@ class JobMemory:
         return again | later
 
     def why_invalid(self, generation: int | None) -> str:
-        """What the API server has against the pods of this generation of the spec, if anything."""
+        """Return why the API server rejects the pods of this generation of the spec, if it does."""
         if self.refused_generation == generation:
             for one in self.refused.values():
                 if one.outlook is Outlook.NEVER:
-                    what = f"spec.roles.{one.node.role}: the API server refuses its pods"
+                    what = f"spec.roles.{one.node.role}: the API server rejects its pods"
                     return f"{what}: {one_line(one.message)}"
         if self.master_refused and self.master_refused_generation == generation:
-            return f"spec.master: the API server refuses its pod: {one_line(self.master_refused)}"
+            return f"spec.master: the API server rejects its pod: {one_line(self.master_refused)}"
         return ""
 
     def heard_of(self, ended: Set[int], patience: float, again: Callable[[], None]) -> bool:
-        """Whether the master was asked since these nodes have ended, and has answered or had
-        ``patience`` seconds to. If not it is asked; ``again`` is called when that is over."""
+        """Return whether the master was asked since these nodes have ended, and has answered or
+        timed out after ``patience`` seconds. If not, ask it; ``again`` is called when done."""
         self._heard_of &= ended
         if self._question is not None and self._question.done():
             self._heard_of |= self._asked_of & ended
@@ -139,7 +140,7 @@ class JobMemory:
         return False
 
     async def close(self) -> None:
-        """The line is not needed any more."""
+        """Close the connection to the master."""
         if self._question is not None:
             self._question.cancel()
             self._question = None

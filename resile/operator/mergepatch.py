@@ -9,7 +9,8 @@ __all__ = ["merge_patch"]
 
 
 def merge_patch(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, Any]:
-    """Empty if the two are the same. Lists are replaced as a whole; what went is None."""
+    """Return the patch from ``old`` to ``new``; empty if they are equal. Lists are replaced as a
+    whole; removed keys are None."""
     patch: dict[str, Any] = {key: None for key in old if key not in new}
     for key, value in new.items():
         before = old.get(key)

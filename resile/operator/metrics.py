@@ -1,8 +1,8 @@
-"""What an operator tells Prometheus about itself.
+"""The operator's Prometheus metrics.
 
-Durations are counted as they happen; everything else is read off the living parts when it is asked
-for, so nothing has to be kept in step. A registry of its own: none of the process' defaults, and
-several operators fit into one process.
+Durations are observed as they happen; everything else is read from the running parts on each
+scrape, so nothing has to be kept in sync. It uses a registry of its own: without the process'
+defaults, and several operators fit into one process.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from resile.operator.workqueue import WorkQueue
 __all__ = ["OperatorMetrics", "QueueMetrics"]
 
 SECONDS = (0.001, 0.005, 0.02, 0.1, 0.5, 2.0, 10.0, 60.0)
-"""From a look that finds nothing to do, to one that waits for an API server that is away."""
+"""From a reconcile with nothing to do, to one that waits for an API server that is unavailable."""
 
 
 class QueueMetrics:
@@ -29,37 +29,37 @@ class QueueMetrics:
     def __init__(self, registry: CollectorRegistry) -> None:
         self._waited = Histogram(
             "resile_operator_queue_wait_seconds",
-            "How long a job waited to be looked at",
+            "Time that a job waited in the queue",
             registry=registry,
             buckets=SECONDS,
         )
         self._handled = Histogram(
             "resile_operator_reconcile_seconds",
-            "How long a look at a job took",
+            "Duration of a reconcile of a job",
             registry=registry,
             buckets=SECONDS,
         )
         self._failed = Counter(
             "resile_operator_reconcile_errors",
-            "Looks at a job that have to be repeated",
+            "Reconciles that failed and are retried",
             registry=registry,
         )
 
     def waited(self, seconds: float) -> None:
-        """A key is about to be handled."""
+        """Observe the time in the queue of a key that is about to be handled."""
         self._waited.observe(seconds)
 
     def handled(self, seconds: float) -> None:
-        """A handler is through."""
+        """Observe the duration of a handler."""
         self._handled.observe(seconds)
 
     def failed(self) -> None:
-        """A handler did not get through."""
+        """Count a handler that failed."""
         self._failed.inc()
 
 
 class OperatorMetrics:
-    """All of one operator's. Give ``queue`` to its work queue, and then ``follow`` its parts."""
+    """All metrics of one operator. Pass ``queue`` to its work queue, then ``follow`` its parts."""
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
@@ -73,11 +73,11 @@ class OperatorMetrics:
         recorder: EventRecorder,
         election: LeaderElection | None,
     ) -> None:
-        """Tell from now on how these are, too. ``election``: None where nobody else could lead."""
+        """Expose the state of these parts, too. ``election``: None without leader election."""
         self.registry.register(_Parts(queue, reflectors, recorder, election))
 
     def text(self) -> bytes:
-        """All there is now, in Prometheus' text format."""
+        """Return all metrics in Prometheus' text format."""
         return generate_latest(self.registry)
 
 
@@ -97,11 +97,15 @@ class _Parts:
         self._election = election
 
     def collect(self) -> Iterator[Metric]:
-        """One metric after the other."""
+        """Yield all metrics."""
         leading = float(self._election is None or self._election.leading)
-        yield GaugeMetricFamily("resile_operator_leading", "1 while it acts", value=leading)
         yield GaugeMetricFamily(
-            "resile_operator_queue_depth", "Jobs that wait to be looked at", value=self._queue.depth
+            "resile_operator_leading", "1 while it is the leader", value=leading
+        )
+        yield GaugeMetricFamily(
+            "resile_operator_queue_depth",
+            "Jobs that wait to be reconciled",
+            value=self._queue.depth,
         )
         yield CounterMetricFamily(
             "resile_operator_events_dropped",
@@ -112,7 +116,7 @@ class _Parts:
 
     def _watches(self) -> Iterator[Metric]:
         objects = GaugeMetricFamily(
-            "resile_operator_objects", "Objects known, by kind", labels=["kind"]
+            "resile_operator_objects", "Objects in the cache, by kind", labels=["kind"]
         )
         lists = CounterMetricFamily(
             "resile_operator_lists",

@@ -1,6 +1,6 @@
-"""Which jobs are looked after, and how one is begun with and let go.
+"""The handler of the work queue: reconciles the job with a given key.
 
-Called for one job at a time whenever something of it may have changed; never told what.
+Called for one job at a time whenever something of it may have changed, without saying what.
 """
 
 from __future__ import annotations
@@ -31,24 +31,24 @@ __all__ = ["Reconciler"]
 log = logging.getLogger("resile.operator")
 
 AFTER_A_CONFLICT = 0.5
-"""Somebody wrote to the job meanwhile. The watch brings that, and wakes us; should it be late, we
-look by ourselves."""
+"""Seconds. The job was changed concurrently: the watch delivers the change and requeues the job;
+this is in case the watch is late."""
 
 
 STATUS_AGAIN = 60.0
-"""A status that the API server would not take, because the object is too large perhaps, is offered
-again: it may have become smaller."""
+"""Seconds until a status that the API server rejected, for example because the object is too large,
+is written again: it may have become smaller."""
 
 
 class Reconciler:
-    """Looks after jobs, one look at a time for each."""
+    """Reconciles jobs, each at most once at a time."""
 
     def __init__(self, means: Means) -> None:
         self._means = means
         self._memories: dict[Key, JobMemory] = {}
 
     async def look_after(self, key: Key) -> float | None:
-        """Look at a job. Returns in how many seconds to look again even if nothing happens."""
+        """Reconcile a job. Returns the seconds until the next reconcile if nothing happens."""
         raw = self._means.world.jobs.store.get(key)
         if raw is None or "deletionTimestamp" in raw["metadata"]:
             await self._forget(key)
@@ -72,7 +72,7 @@ class Reconciler:
             return STATUS_AGAIN
 
     async def close(self) -> None:
-        """Stop looking after anything; everything stays as it is."""
+        """Close all connections to masters; jobs and pods stay as they are."""
         await asyncio.gather(*(memory.close() for memory in self._memories.values()))
         self._memories.clear()
 
@@ -97,7 +97,7 @@ class Reconciler:
 
 
 def _sound_job(raw: KubeObject) -> ElasticJob:
-    """The job, if its manifest can be run as pods; raises ManifestError with all problems."""
+    """Return the job if its manifest can be run as pods; raise ManifestError with all problems."""
     job = job_from_data(raw)
     if problems := kubernetes_problems(job):
         raise ManifestError(problems)
@@ -105,16 +105,17 @@ def _sound_job(raw: KubeObject) -> ElasticJob:
 
 
 def status_of(raw: KubeObject) -> JobStatus:
-    """What was written down last.
+    """Return the status that was written last.
 
-    Of one that cannot be read, because a newer operator wrote it perhaps, each part that can be
-    still counts: pods say who is there, but nothing else says that a job is over.
+    If it cannot be decoded, for example because a newer operator wrote it, each field that can be
+    is still used: pods show which nodes exist, but only the status says that a job is over.
     """
     written: KubeObject = raw.get("status") or {}
     try:
         return unpacked(convert(written, JobStatus))
     except DecodeError as error:
-        log.warning("the status of %s is read in part: %s", raw["metadata"]["name"], error)
+        name = raw["metadata"]["name"]
+        log.warning("fields of the status of %s were ignored: %s", name, error)
     return unpacked(convert({k: v for k, v in written.items() if _readable({k: v})}, JobStatus))
 
 

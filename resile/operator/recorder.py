@@ -1,9 +1,8 @@
-"""Tells people what happens to an object, as Kubernetes Events (``kubectl describe`` shows them).
+"""Record Kubernetes Events about objects (``kubectl describe`` shows them).
 
-Whoever has something to tell neither waits nor fails: ``correlation`` decides which notes become
-events, those go into a bounded queue, and tasks in the background write them. Jobs take turns, so
-a noisy one costs no other an event. What cannot be written is counted and dropped; an event is
-worth nothing to the one that it is about.
+Recording neither blocks nor fails: ``correlation`` decides which notes become Events, those go into
+a bounded queue, and background tasks write them. Jobs take turns, so a noisy one costs no other an
+Event. Events that cannot be written are counted and dropped: nothing depends on them.
 """
 
 from __future__ import annotations
@@ -13,10 +12,10 @@ import contextlib
 import hashlib
 import logging
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime, timezone
 
-from resile.job.spec import KIND
 from resile.operator.backoff import Backoff
 from resile.operator.correlation import Correlator, EventLimits, Note, Recent
 from resile.operator.fairqueue import FairQueue
@@ -29,28 +28,27 @@ from resile.platform.kubernetes.errors import (
     Unreachable,
 )
 from resile.platform.kubernetes.kinds import EVENTS, Key, KubeObject, key_of
-from resile.platform.kubernetes.labels import job_of
 
 __all__ = ["EventRecorder"]
 
 log = logging.getLogger("resile.operator")
 
 WAITING = 200
-"""Notes of one job that may wait to be written: two bursts of an object."""
+"""Queued notes of one job: two bursts of an object."""
 
 WAITING_IN_ALL = 20_000
-"""Notes of all jobs together, some 20 MB."""
+"""Queued notes of all jobs together, some 20 MB."""
 
 JOBS_REMEMBERED = 4096
-"""Jobs of which it is remembered what was told lately; the longest silent go first."""
+"""Jobs whose recent Events are remembered; the least recently used are dropped."""
 
 WRITERS = 4
-"""Notes that are written at the same time, of as many jobs: an API server that is slow in one
-namespace, because of a webhook perhaps, does not keep others from being told."""
+"""Concurrent writes, of as many jobs: an API server that is slow in one namespace, for example
+because of a webhook, does not delay the Events of others."""
 
 TRIES = 8
 RETRY = Backoff(first=0.5, most=10.0)
-"""Together about half a minute: an API server that is restarted does not cost events."""
+"""Together about half a minute: a restart of the API server does not cost Events."""
 
 LONGEST_REASON = 128
 LONGEST_MESSAGE = 1024
@@ -60,7 +58,7 @@ LONGEST_NAME = 253
 
 @dataclass
 class _Told:
-    """A note on its way."""
+    """A note in the queue."""
 
     note: Note
     correlator: Correlator
@@ -68,7 +66,7 @@ class _Told:
 
 
 class EventRecorder:
-    """Takes notes, and writes them while ``run`` runs."""
+    """Queues notes, and writes them while ``run`` runs."""
 
     def __init__(
         self,
@@ -77,13 +75,16 @@ class EventRecorder:
         component: str = "resile-operator",
         limits: EventLimits | None = None,
         waiting: int = WAITING,
+        owner_of: Callable[[KubeObject], Key] = key_of,
     ) -> None:
-        """``component``: who tells; ``waiting``: notes of one job that may wait."""
+        """``component``: the source of the Events; ``waiting``: queued notes of one owner;
+        ``owner_of``: the job that an object belongs to, by which limits and turns are counted."""
         self.dropped = 0
-        """How many notes did not become, or count on, an event."""
+        """How many notes were lost."""
         self._client = client
         self._component = component
         self._limits = limits or EventLimits()
+        self._owner_of = owner_of
         self._correlators: Recent[Key, Correlator] = Recent(JOBS_REMEMBERED)
         self._notes: FairQueue[Key, _Told] = FairQueue(each=waiting, total=WAITING_IN_ALL)
 
@@ -96,11 +97,11 @@ class EventRecorder:
         warning: bool = False,
         at: float | None = None,
     ) -> bool:
-        """Tell something about ``obj``, which needs its ``apiVersion`` and ``kind``. Returns
-        whether it is going to be told.
+        """Record an Event about ``obj``, which needs its ``apiVersion`` and ``kind``. Returns
+        whether it was queued.
 
-        ``at``: when it happened, if not now. What happened at one moment is told once, also by
-        another recorder that hears of it later.
+        ``at``: when it happened, if not now. The same note with the same time is one Event, even
+        if another recorder writes it later.
         """
         now = time.time()
         told = Note(
@@ -110,7 +111,7 @@ class EventRecorder:
             warning,
             at=now if at is None else at,
         )
-        job = (obj.get("kind") != KIND and job_of(obj)) or key_of(obj)
+        job = self._owner_of(obj)
         correlator = self._correlators.get(job, lambda: Correlator(self._limits))
         note = correlator.admit(told, now=now)
         dropped = 1 if note is None else self._notes.put(job, _Told(note, correlator))
@@ -118,7 +119,7 @@ class EventRecorder:
         return not dropped
 
     async def run(self) -> None:
-        """Write what is told, until cancelled."""
+        """Write queued notes until cancelled."""
         writers = [asyncio.ensure_future(self._tell_all()) for _ in range(WRITERS)]
         try:
             await asyncio.gather(*writers)
@@ -137,7 +138,7 @@ class EventRecorder:
                 self._notes.put_off(job, told, delay)
 
     async def _tell(self, told: _Told) -> float | None:
-        """Returns in how many seconds to try again; None if that is not needed, or in vain."""
+        """Write a note. Returns the seconds until a retry; None if it is written or dropped."""
         try:
             await self._write(told)
         except KubeError as error:
@@ -145,14 +146,14 @@ class EventRecorder:
             if _may_pass(error) and told.failures < TRIES:
                 return RETRY.delay(told.failures)
             self.dropped += 1
-            log.info("an event of %s was not written: %s", told.note.involved.get("name"), error)
+            log.info("dropped an event about %s: %s", told.note.involved.get("name"), error)
         except Exception:
             self.dropped += 1
-            log.exception("an event of %s was not written", told.note.involved.get("name"))
+            log.exception("dropped an event about %s", told.note.involved.get("name"))
         return None
 
     async def _write(self, told: _Told) -> None:
-        """Count it on the event there is, or make one."""
+        """Increment the existing Event's count or create one."""
         note, correlator = told.note, told.correlator
         running = correlator.running(note, name=_event_name(note))
         if running.count:
@@ -163,7 +164,7 @@ class EventRecorder:
                 correlator.forget(note)
                 running = correlator.running(note, name=_event_name(note))
         if not running.count:
-            # It is there already if our answer was lost, or an operator before us told it.
+            # It exists already if the response was lost, or a previous operator wrote it.
             with contextlib.suppress(AlreadyExists):
                 await self._client.create(EVENTS, self._event(note, running.name))
         running.count += 1
@@ -187,7 +188,7 @@ class EventRecorder:
 
 
 def _may_pass(error: KubeError) -> bool:
-    """Whether the API server may take it later."""
+    """Return whether a retry may succeed."""
     if isinstance(error, ApiError):
         return error.status >= 500 or error.status == 429
     return isinstance(error, Unreachable)
@@ -201,13 +202,13 @@ def _reference(obj: KubeObject) -> KubeObject:
 
 
 def _namespace(note: Note) -> str:
-    """Events live beside their object; those of objects without a namespace, in ``default``."""
+    """The namespace of the object; ``default`` for objects without one."""
     namespace: str = note.involved.get("namespace", "default")
     return namespace
 
 
 def _event_name(note: Note) -> str:
-    """One of what happened: whoever tells the same again finds it told."""
+    """A name derived from the content: recording the same again finds the Event."""
     told = (note.involved.get("uid"), note.reason, note.message, note.at)
     unique = hashlib.sha256(repr(told).encode()).hexdigest()[:16]
     return f"{note.involved['name'][: LONGEST_NAME - len(unique) - 1]}.{unique}"

@@ -1,10 +1,10 @@
-"""All objects of one kind, kept up to date here: list once, then watch from there on.
+"""Keep a cache of all objects of one kind up to date: list once, then watch from there.
 
-A watch that the server ends is begun anew where it stopped; bookmarks move that point on even
-when nothing of ours happens, so that it is seldom compacted away. After any failure everything is
-listed again, which also finds what was deleted meanwhile. A server that stays silent past the end
-of a watch is not there any more, whatever its connection says; the client reports that as a failure
-too. Nothing that the API server does ends :meth:`Reflector.run`.
+A watch that the server ends is resumed where it stopped; bookmarks advance that point even when
+nothing of ours happens, so that it is seldom compacted away. After any failure everything is
+relisted, which also finds what was deleted meanwhile. A server that stays silent past the end of a
+watch is gone, whatever the state of its connection; the client reports that as a failure too.
+Nothing that the API server does ends :meth:`Reflector.run`.
 """
 
 from __future__ import annotations
@@ -27,17 +27,17 @@ __all__ = ["Reflector"]
 log = logging.getLogger("resile.operator")
 
 WATCH_SECONDS = 60
-"""How long one watch lasts. It bounds for how long a dead connection can go unnoticed."""
+"""Duration of one watch. It bounds for how long a dead connection can go unnoticed."""
 
 RETRY = Backoff(first=0.2, most=5.0)
 """A restarted API server is back in seconds, and pods that died meanwhile should not wait long."""
 
 SHORTEST = 1.0
-"""A watch that ends sooner, and without a word, was not one: beginning it anew would spin."""
+"""Seconds. A watch that ends sooner without an event is a failure: resuming it would spin."""
 
 
 class Reflector:
-    """Keeps one :class:`Store` up to date."""
+    """Keeps one :class:`Store` up to date with the API server."""
 
     def __init__(
         self,
@@ -54,13 +54,13 @@ class Reflector:
         silence_margin: float = SILENCE_MARGIN,
         retry: Backoff = RETRY,
     ) -> None:
-        """``namespace``: None for all. ``changed`` is called from within and must not take long."""
+        """``namespace``: None for all. ``changed`` is called synchronously and must be fast."""
         self.kind = kind
         self.store = Store(changed=changed, index=index, kept=kept)
         self.synced = asyncio.Event()
-        """Set once everything was listed."""
+        """Set after the first complete list."""
         self.lists = 0
-        """How often everything was listed: once, and again after every failure."""
+        """Number of complete lists: one at the start, and one after every failure."""
         self._client = client
         self._namespace = namespace
         self._labels = labels
@@ -71,15 +71,15 @@ class Reflector:
         self._failures = 0
 
     def put(self, obj: KubeObject) -> None:
-        """Take in the answer to a write of ours, without waiting for the watch to tell it."""
+        """Update the cache with the response to our own write, ahead of the watch."""
         self.store.wrote(obj)
 
     def by_index(self, found: Hashable) -> tuple[KubeObject, ...]:
-        """All objects that the index function gives this value for."""
+        """Return all objects for which the index function returns this value."""
         return self.store.by_index(found)
 
     async def run(self) -> None:
-        """Until cancelled."""
+        """List and watch until cancelled."""
         while True:
             try:
                 await self._list()
@@ -89,7 +89,7 @@ class Reflector:
                 self._failures += 1
                 delay = self._retry.delay(self._failures)
                 level = logging.INFO if isinstance(error, Gone) else logging.WARNING
-                log.log(level, "listing %s again in %.1f s: %s", self.kind.plural, delay, error)
+                log.log(level, "relisting %s in %.1f s: %s", self.kind.plural, delay, error)
                 await asyncio.sleep(delay)
 
     async def _list(self) -> None:
@@ -101,7 +101,7 @@ class Reflector:
         self.synced.set()
 
     async def _watch(self) -> None:
-        """One watch, until the server ends it."""
+        """Follow one watch until the server ends it."""
         began = time.monotonic()
         events = self._client.watch(
             self.kind,
@@ -109,7 +109,7 @@ class Reflector:
             labels=self._labels,
             fields=self._fields,
             resource_version=self.store.resource_version,
-            # Not all reflectors at the same moment.
+            # Jitter: not all reflectors at the same moment.
             timeout_seconds=round(self._watch_seconds * random.uniform(1.0, 1.3)),
             silence_margin=self._silence_margin,
         )

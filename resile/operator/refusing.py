@@ -1,4 +1,4 @@
-"""A manifest that the API server took and that cannot be run: said in the job's status. Pure."""
+"""The InvalidSpec condition: the API server accepted a manifest that cannot be run. Pure."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ def refused_status(
     now: datetime,
     before: JobStatus | None = None,
 ) -> JobStatus:
-    """The status of a job whose manifest has problems. ``before``: as it is written, if that is
-    another.
+    """Return the status of a job whose manifest has problems. ``before``: the status as written, if
+    that is another.
 
-    Nothing else changes: nodes that run go on as they were, and a corrected manifest is taken up.
+    Nothing else changes: running nodes continue, and a corrected manifest takes effect.
     """
     known = (before or status).condition(ConditionType.CREATED)
     same = known is not None and known.status is ConditionStatus.FALSE

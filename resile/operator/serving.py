@@ -1,8 +1,9 @@
-"""What others ask an operator over HTTP: its metrics, whether it lives, whether it is ready.
+"""The operator's HTTP server: /metrics, /healthz, /readyz.
 
-Alive is who answers at all: the event loop turns. Ready is who knows the cluster and leads or
-stands by; a kubelet restarts what is not alive, and a rollout waits for what is not ready. Only
-loopback listens unless another address is given, because nobody is asked who they are.
+/healthz answers while the event loop runs; /readyz when all caches are synced, whether this
+operator is the leader or stands by. A kubelet restarts what is not healthy, and a rollout waits for
+what is not ready. It listens on loopback unless another address is given, because there is no
+authentication.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from dataclasses import dataclass
 from aiohttp import web
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
 
-__all__ = ["Check", "serving"]
+__all__ = ["Check", "serve_health"]
 
 Check = Callable[[], bool]
 Text = Callable[[], bytes]
@@ -23,25 +24,25 @@ LOOPBACK = "127.0.0.1"
 
 
 @dataclass(frozen=True)
-class _Told:
+class _Sources:
     metrics: Text
     ready: Mapping[str, Check]
 
 
-TOLD = web.AppKey("told", _Told)
+SOURCES = web.AppKey("sources", _Sources)
 
 
 @asynccontextmanager
-async def serving(
+async def serve_health(
     metrics: Text, ready: Mapping[str, Check], *, host: str | None = LOOPBACK, port: int = 0
 ) -> AsyncIterator[int]:
-    """Answer while the block runs. Gives the port: the one asked for, or a free one for 0.
+    """Serve while the block runs. Yields the port: the given one, or a free one for 0.
 
-    ``host``: None for every address. ``ready``: what has to be true, each under the name that is
-    shown while it is not.
+    ``host``: None for every address. ``ready``: the readiness checks, by the name that is shown
+    while one fails.
     """
     app = web.Application()
-    app[TOLD] = _Told(metrics, ready)
+    app[SOURCES] = _Sources(metrics, ready)
     app.router.add_get("/metrics", _metrics)
     app.router.add_get("/healthz", _alive)
     app.router.add_get("/readyz", _ready)
@@ -56,7 +57,7 @@ async def serving(
 
 async def _metrics(request: web.Request) -> web.Response:
     headers = {"Content-Type": CONTENT_TYPE_LATEST}
-    return web.Response(body=request.app[TOLD].metrics(), headers=headers)
+    return web.Response(body=request.app[SOURCES].metrics(), headers=headers)
 
 
 async def _alive(_request: web.Request) -> web.Response:
@@ -64,7 +65,7 @@ async def _alive(_request: web.Request) -> web.Response:
 
 
 async def _ready(request: web.Request) -> web.Response:
-    missing = [name for name, check in request.app[TOLD].ready.items() if not check()]
+    missing = [name for name, check in request.app[SOURCES].ready.items() if not check()]
     if missing:
         return web.Response(status=503, text=f"not ready: {', '.join(missing)}\n")
     return web.Response(text="ok\n")

@@ -1,12 +1,11 @@
-"""What is known of all objects of one kind, and which of two stories about one is the newer.
+"""The informer cache: the latest known version of all objects of one kind.
 
-Three things write here, and none waits for another: a list, a watch, and the answers to our own
-writes, which are taken in at once so that the next decision knows of them. A story that is older
-than what is known must not undo it: a watch runs late, and a list that was asked for before a pod
-was created does not have that pod.
+Three sources update it independently: a list, a watch, and the responses to our own writes, which
+are applied at once so that the next decision sees them. An older version must not replace a newer
+one: a watch lags behind, and a list that was requested before a pod was created lacks that pod.
 
-Stories are ordered by their resourceVersion (``versions``). Where nothing can be said about their
-age, what comes last counts.
+Versions are ordered by resourceVersion (``versions``). Where two cannot be compared, the last one
+to arrive is used.
 """
 
 from __future__ import annotations
@@ -19,24 +18,23 @@ from resile.platform.kubernetes.versions import is_older
 __all__ = ["Changed", "Index", "Kept", "Store"]
 
 Changed = Callable[[KubeObject | None, KubeObject | None], None]
-"""Told of each change: the object before it and after it, None where it was not or is no more."""
+"""Called for each change with the object before and after; None if it was created or deleted."""
 
 Index = Callable[[KubeObject], Hashable | None]
-"""Under what an object is to be found besides its name; None for not at all."""
-
+"""The value under which an object is indexed besides its name; None for no entry."""
 
 Kept = Callable[[KubeObject], KubeObject]
-"""What is remembered of an object."""
+"""Returns the part of an object that is cached."""
 
 
 def _without_managed_fields(obj: KubeObject) -> KubeObject:
-    """Who wrote which field is often longer than the object, and nobody here asks for it."""
+    """Drop the managed fields: they are often longer than the object, and never used here."""
     metadata = {key: value for key, value in obj["metadata"].items() if key != "managedFields"}
     return {**obj, "metadata": metadata}
 
 
 class Store(Mapping[Key, KubeObject]):
-    """The latest of each object. They are shared: whoever reads one must not change it."""
+    """The latest version of each object. Objects are shared: readers must not modify them."""
 
     def __init__(
         self,
@@ -51,7 +49,7 @@ class Store(Mapping[Key, KubeObject]):
         self._objects: dict[Key, KubeObject] = {}
         self._found: dict[Hashable, dict[Key, KubeObject]] = {}
         self.resource_version = ""
-        """How far the cluster's history has been read."""
+        """The resourceVersion up to which the cluster's history has been read."""
 
     def __getitem__(self, key: Key) -> KubeObject:
         return self._objects[key]
@@ -63,13 +61,13 @@ class Store(Mapping[Key, KubeObject]):
         return len(self._objects)
 
     def by_index(self, found: Hashable) -> tuple[KubeObject, ...]:
-        """All objects that the index function gives this value for."""
+        """Return all objects for which the index function returns this value."""
         return tuple(self._found.get(found, {}).values())
 
     def replace(self, items: Sequence[KubeObject], resource_version: str) -> None:
-        """All there was at ``resource_version``; only what is known from later is kept besides."""
+        """Replace the content by a list at ``resource_version``; newer objects are kept."""
         listed = {key_of(item) for item in items}
-        # Never seen but after etcd was restored from a backup: then the list is all there is.
+        # Only after etcd was restored from a backup: then the list is authoritative.
         restored = is_older(resource_version, self.resource_version)
         for key, known in list(self._objects.items()):
             if restored or (key not in listed and not is_older(resource_version, _version(known))):
@@ -79,22 +77,22 @@ class Store(Mapping[Key, KubeObject]):
         self.resource_version = resource_version
 
     def saw(self, obj: KubeObject) -> None:
-        """A watch told that the object is so."""
+        """Apply an ADDED or MODIFIED event of a watch."""
         self._take(obj)
         self.resource_version = _version(obj)
 
     def saw_end(self, obj: KubeObject) -> None:
-        """A watch told that the object is gone; ``obj`` is the last that was known of it."""
+        """Apply a DELETED event of a watch; ``obj`` is the object's last state."""
         known = self._objects.get(key_of(obj))
         if known is not None and not is_older(_version(obj), _version(known)):
             self._forget(key_of(obj))
         self.resource_version = _version(obj)
 
     def wrote(self, obj: KubeObject) -> None:
-        """The API server's answer to a write of ours.
+        """Apply the API server's response to our own write.
 
-        One that is not known, though the history was read past it, has been deleted meanwhile. Its
-        end is told, because nobody may have been told that it was there.
+        An object that is not in the cache, although the history was read past it, was deleted in
+        the meantime. Its deletion is reported, because its creation may never have been.
         """
         if key_of(obj) in self._objects or not is_older(_version(obj), self.resource_version):
             self._take(obj)

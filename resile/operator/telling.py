@@ -1,4 +1,4 @@
-"""What happened to a job, as Kubernetes Events on it and on its pods, and as lines of the log."""
+"""Report what happens to jobs: as Kubernetes Events on jobs and pods, and in the log."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ log = logging.getLogger("resile.operator")
 
 
 class Teller:
-    """Tells people."""
+    """Emits the Events and log lines of all jobs."""
 
     def __init__(self, recorder: EventRecorder, world: World) -> None:
         self._recorder = recorder
         self._world = world
 
     def tell_job(self, job: KubeObject, kind: EventKind, text: str) -> None:
-        """Something about a job as a whole."""
+        """Report something about a job as a whole."""
         self._tell(job, kind.value, text)
 
     def tell_notes(self, job: KubeObject, notes: Iterable[DecisionNote]) -> None:
-        """What was decided; also on the pod that it concerns."""
+        """Report decisions, on the job and on the pod that each concerns."""
         namespace = job["metadata"]["namespace"]
         for note in notes:
             self._tell(job, note.reason, note.sentence)
@@ -41,7 +41,7 @@ class Teller:
                 )
 
     def tell_training(self, key: Key, events: Iterable[EventView]) -> None:
-        """What the master tells of the training; one of another version may have other kinds."""
+        """Report a master's training events; one of another version may have other kinds."""
         job = self._world.jobs.store.get(key)
         if job is not None:
             for event in events:

@@ -1,9 +1,9 @@
-"""Keys to look at, one handler per key at a time.
+"""A work queue of keys, with at most one handler per key at a time.
 
-A key stands for an object; what happened to it does not matter, because its handler looks at
-everything. So a key that is added twice before it is handled is handled once, and one that is added
-while it is being handled is handled again afterwards: what its handler saw may have been old. A
-handler that fails has its key come back later, and later still the more often it failed.
+A key stands for an object; what happened to it does not matter, because its handler observes its
+whole state. So a key that is added twice before it is handled is handled once, and one that is
+added while it is being handled is handled again afterwards: its handler may have seen an old state.
+The key of a handler that fails is requeued, with a delay that grows with the number of failures.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ WORKERS = 8
 """Handlers wait for the API server most of the time; more would only wait for each other."""
 
 RETRY = Backoff(first=0.05, most=60.0)
-"""A conflict is over at once; a quota that is used up is not over for minutes."""
+"""A conflict resolves at once; an exhausted quota takes minutes."""
 
 K = TypeVar("K", bound=Hashable)
 
 
 class Retry(Exception):
-    """Raised by a handler that cannot go on now, for a reason that is no fault."""
+    """Raised by a handler that has to be retried, for a reason that is not an error of ours."""
 
     def __init__(self, reason: str, *, after: float | None = None) -> None:
         """``after``: seconds, where the handler knows better than the back-off."""
@@ -39,20 +39,20 @@ class Retry(Exception):
 
 
 class QueueObserver(Protocol):
-    """Whom a queue tells what it does, in seconds."""
+    """Receives a queue's measurements, in seconds."""
 
     def waited(self, seconds: float) -> None:
-        """A key is about to be handled, this long after it was ready to be."""
+        """A key is about to be handled, this long after it was queued."""
 
     def handled(self, seconds: float) -> None:
-        """A handler is through, well or not."""
+        """A handler returned or failed."""
 
     def failed(self) -> None:
-        """A handler did not get through."""
+        """A handler failed."""
 
 
-class _Nobody:
-    """Looks away."""
+class _NullObserver:
+    """Ignores all measurements."""
 
     def waited(self, seconds: float) -> None: ...
 
@@ -62,33 +62,33 @@ class _Nobody:
 
 
 class WorkQueue(Generic[K]):
-    """Lives in one event loop. Keys may be added before ``run`` and between two of them."""
+    """A deduplicating queue in one event loop. Keys may be added before and between runs."""
 
     def __init__(self, *, retry: Backoff = RETRY, observer: QueueObserver | None = None) -> None:
         self._retry = retry
-        self._observer: QueueObserver = observer or _Nobody()
+        self._observer: QueueObserver = observer or _NullObserver()
         self._ready: asyncio.Queue[K] = asyncio.Queue()
         self._wanted: dict[K, float] = {}
-        """Keys to be handled, those in ``_ready`` and those in hand, and since when."""
+        """Queued keys, those in ``_ready`` and those being handled again, and since when."""
         self._in_hand: set[K] = set()
-        self._alarms: dict[K, asyncio.TimerHandle] = {}
+        self._timers: dict[K, asyncio.TimerHandle] = {}
         self._failures: dict[K, int] = {}
         self._rests_until: dict[K, float] = {}
 
     @property
     def depth(self) -> int:
-        """How many keys wait to be handled."""
+        """The number of keys that wait to be handled."""
         return len(self._wanted)
 
     def rest(self, key: K, seconds: float) -> None:
-        """Have it not handled before so many seconds are over, whoever adds it meanwhile: one
-        that takes much must not take all."""
+        """Delay the next handling of a key by at least so many seconds, even if it is added
+        meanwhile: an expensive key must not starve the others."""
         if seconds > 0.0:
             self._rests_until[key] = time.monotonic() + seconds
 
     def add(self, key: K) -> None:
-        """Have it handled, as soon as it has rested, a worker is free and its last handler is
-        through."""
+        """Queue a key: it is handled once its rest is over, a worker is free and its current
+        handler has returned."""
         if key in self._wanted:
             return
         left = self._rests_until.get(key, 0.0) - time.monotonic()
@@ -101,17 +101,18 @@ class WorkQueue(Generic[K]):
             self._ready.put_nowait(key)
 
     def add_after(self, key: K, seconds: float) -> None:
-        """Have it handled in so many seconds; of two such wishes the earlier counts."""
+        """Queue a key after a delay; of two delays the one that ends first counts."""
         loop = asyncio.get_running_loop()
-        alarm = self._alarms.get(key)
-        if alarm is not None:
-            if alarm.when() <= loop.time() + seconds:
+        timer = self._timers.get(key)
+        if timer is not None:
+            if timer.when() <= loop.time() + seconds:
                 return
-            alarm.cancel()
-        self._alarms[key] = loop.call_later(seconds, self._ring, key)
+            timer.cancel()
+        self._timers[key] = loop.call_later(seconds, self._on_timer, key)
 
     async def run(self, handler: Callable[[K], Awaitable[None]], *, workers: int = WORKERS) -> None:
-        """Handle keys until cancelled. A key that was in hand then is the next run's to handle."""
+        """Handle keys until cancelled. Keys being handled at that time are requeued for the next
+        run."""
         tasks = [asyncio.ensure_future(self._work(handler)) for _ in range(workers)]
         try:
             await asyncio.gather(*tasks)
@@ -139,25 +140,25 @@ class WorkQueue(Generic[K]):
         began = time.monotonic()
         try:
             await handler(key)
-        except Retry as wish:
-            self._come_back(key, str(wish), after=wish.after)
+        except Retry as retry:
+            self._requeue(key, str(retry), after=retry.after)
         except Exception as error:
-            self._come_back(key, f"{type(error).__name__}: {error}", fault=error)
+            self._requeue(key, f"{type(error).__name__}: {error}", fault=error)
         else:
             self._failures.pop(key, None)
         finally:
             self._observer.handled(time.monotonic() - began)
 
-    def _come_back(
+    def _requeue(
         self, key: K, reason: str, *, after: float | None = None, fault: Exception | None = None
     ) -> None:
         failures = self._failures[key] = self._failures.get(key, 0) + 1
         delay = self._retry.delay(failures) if after is None else after
         self._observer.failed()
         level = logging.INFO if fault is None else logging.WARNING
-        log.log(level, "%s: again in %.2f s: %s", key, delay, reason, exc_info=fault)
+        log.log(level, "%s: retrying in %.2f s: %s", key, delay, reason, exc_info=fault)
         self.add_after(key, delay)
 
-    def _ring(self, key: K) -> None:
-        del self._alarms[key]
+    def _on_timer(self, key: K) -> None:
+        del self._timers[key]
         self.add(key)

@@ -1,6 +1,6 @@
-"""The cluster as the operator knows it: jobs, their pods, the machines below them.
+"""The operator's informers: the caches of jobs, their pods, and the Kubernetes nodes.
 
-Three lists that follow the API server (``reflector``), and what is asked of them.
+Three reflectors, with the indexes and queries that reconcilers need.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ __all__ = ["Key", "World"]
 
 @dataclass(frozen=True)
 class World:
-    """What there is."""
+    """The caches of one operator."""
 
     jobs: Reflector
     pods: Reflector
@@ -33,7 +33,7 @@ class World:
     def watched(
         cls, client: KubeClient, *, namespace: str | None, changed: Callable[[Key], None]
     ) -> World:
-        """``changed`` hears of each job of which something may have changed."""
+        """Create the informers. ``changed`` is called for each job that may have changed."""
         departed = Departed()
 
         def pod_changed(old: KubeObject | None, new: KubeObject | None) -> None:
@@ -68,20 +68,20 @@ class World:
 
     @property
     def reflectors(self) -> tuple[Reflector, ...]:
-        """All of them."""
+        """All reflectors."""
         return (self.jobs, self.pods, self.hosts)
 
     @property
     def machines(self) -> Machines:
-        """The Kubernetes nodes."""
+        """The states of the Kubernetes nodes."""
         return Machines(self.hosts.store, read_until=self.hosts.store.resource_version)
 
     def nodes_of(self, key: Key, uid: str) -> list[KubeObject]:
-        """The pods of a job's nodes."""
+        """Return the pods of a job's nodes."""
         return self._pods_of(key, uid, NODE)
 
     def masters_of(self, key: Key, uid: str) -> list[KubeObject]:
-        """The pods of a job's master: one, unless it is being replaced."""
+        """Return the pods of a job's master: one, unless it is being replaced."""
         return self._pods_of(key, uid, MASTER)
 
     def _pods_of(self, key: Key, uid: str, component: str) -> list[KubeObject]:
@@ -107,7 +107,8 @@ def _host_changed(
     pods: Reflector,
     changed: Callable[[Key], None],
 ) -> None:
-    """A machine's heartbeat changes it several times a minute: only its readiness matters."""
+    """Handle a change of a Kubernetes node. Heartbeats change it several times a minute: only its
+    readiness matters."""
     if old is not None and new is not None and machine_state(old) is machine_state(new):
         return
     name = (new or old or {})["metadata"]["name"]

@@ -1,1 +1,1 @@
-"""Where nodes run. A platform carries actions out and reports what it sees."""
+"""The platforms that run nodes. A platform executes actions and reports what it observes."""

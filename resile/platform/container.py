@@ -1,8 +1,9 @@
-"""What a node in a container of its own uses: read from the container's cgroup.
+"""The resource usage of a node in its own container, read from the container's cgroup.
 
-On one machine the platform measures its nodes' processes; on a cluster nobody but the node can be
-asked by everyone, so its agent tells. Memory is what counts against the container's limit, without
-the file pages that the kernel would give back first: the kubelet's working set.
+On one machine the platform measures the processes of its nodes; on a cluster there is no source
+that everyone can read, so the node's agent reports it. Memory is what counts against the
+container's limit, without the file pages that the kernel would reclaim first: the kubelet's working
+set.
 """
 
 from __future__ import annotations
@@ -19,13 +20,13 @@ IN_A_POD = "KUBERNETES_SERVICE_HOST"
 """The variable that a kubelet gives every container."""
 
 INTERVAL = 2.0
-"""Seconds between two readings: as often as one machine's platform takes them."""
+"""Seconds between two readings: the same interval as on one machine."""
 
 _MICRO, _NANO = 1e6, 1e9
 
 
 class ContainerMeter:
-    """Compares each reading with the one before. ``cpu``, ``memory``: the cgroup's folders."""
+    """Computes usage from successive readings. ``cpu``, ``memory``: the cgroup's folders."""
 
     def __init__(
         self, cpu: tuple[Version, Path] | None, memory: tuple[Version, Path] | None
@@ -38,11 +39,11 @@ class ContainerMeter:
 
     @classmethod
     def of_this_process(cls) -> ContainerMeter:
-        """Of the cgroup that this process is in; without what cannot be seen."""
+        """Return a meter for the cgroup of this process; what cannot be read is left out."""
         return cls(_own_folder("cpuacct") or _own_folder("cpu"), _own_folder("memory"))
 
     def read(self, now: float) -> Usage | None:
-        """Cores, from the second reading on, and bytes; None where nothing can be read."""
+        """Return cores, from the second reading on, and bytes; None if nothing can be read."""
         if now < self._at + INTERVAL:
             return self._last
         seconds, memory, elapsed = self._cpu_seconds(), self._bytes(), now - self._at
@@ -83,9 +84,9 @@ def _own_folder(controller: str) -> tuple[Version, Path] | None:
 
 
 def is_the_machines(version: Version, folder: Path) -> bool:
-    """Whether a cgroup is the root of all, which counts what others use: not a container's.
+    """Return whether a cgroup is the root of its hierarchy, which counts what others use.
 
-    Only the root of version 1 names a release agent, and only that of version 2 has no events.
+    Only the root of version 1 has a release agent, and only that of version 2 has no events.
     """
     if version is Version.V1:
         return (folder / "release_agent").exists()

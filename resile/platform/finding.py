@@ -10,7 +10,7 @@ __all__ = ["Finding", "Level"]
 
 
 class Level(Enum):
-    """How much a finding matters."""
+    """The severity of a finding."""
 
     OK = "ok"
     NOTE = "note"

@@ -1,10 +1,9 @@
-"""Where a job's nodes meet, as the environment variables their agents read, and where they write
-down what they train. Pure.
+"""The environment variables that tell a job's nodes where their master and their ledger are. Pure.
 
-All nodes meet at the job's master, each in its group (see :class:`~resile.control.actions
-.StartNode`): the rounds of one group know nothing of another's. A plain command finds the master
-too, should it want it. Only the main group writes the job's ledger: an evaluator's epochs are not
-the training's.
+All nodes connect to the job's master, each in its group (see :class:`~resile.control.actions
+.StartNode`): the rounds of different groups are independent. A plain command gets the master's
+address too, in case it needs it. Only the main group writes the job's ledger: an evaluator's epochs
+are not part of the training.
 """
 
 from __future__ import annotations
@@ -22,8 +21,8 @@ __all__ = ["node_environments"]
 def node_environments(
     job: str, spec: JobSpec, *, master: Endpoint, ledger: Path | None = None
 ) -> dict[str, dict[str, str]]:
-    """The variables of the nodes of each role. ``ledger``: None leaves it to the environment that
-    `up` was started in."""
+    """Return the variables of the nodes of each role. ``ledger``: None leaves it to the environment
+    that `up` was started in."""
     meeting = {"PET_RDZV_ENDPOINT": str(master), "PET_RDZV_ID": job, KEPT_VARIABLE: "1"}
     writing = {} if ledger is None else {FOLDER_VARIABLE: str(ledger)}
     return {
@@ -37,7 +36,7 @@ def node_environments(
 
 
 def _timeouts(spec: JobSpec, role: str) -> dict[str, str]:
-    """What a node is to agree on with the others of its group; a plain command does not."""
+    """The rendezvous settings that all nodes of a group share; a plain command has none."""
     group = spec.group_of(role)
     if group is None and not (spec.roles[role].script or spec.roles[role].module):
         return {}

@@ -1,4 +1,4 @@
-"""What a job's controller hears from its master and tells it, on every platform. Pure."""
+"""What a job's controller reads from its master and sends to it, on every platform. Pure."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _OUTCOMES = frozenset(outcome.value for outcome in Outcome)
 
 
 def reports_in(seen: JobPicture, spec: JobSpec) -> dict[str, GroupReport]:
-    """The master's verdicts on the groups whose training is over."""
+    """Return the outcomes that the master reports for groups whose training is over."""
     trainings = {name: seen.groups[name] for name in spec.worlds() if name in seen.groups}
     if seen.training is not None:
         trainings[spec.main_group] = seen.training
@@ -42,12 +42,12 @@ _NOT_SOON = frozenset({UNSCHEDULABLE, INVALID_SPEC})
 
 
 def nodes_to_come(job: ElasticJob, status: JobStatus, *, group: str | None = None) -> int | None:
-    """How many nodes the rendezvous of a group may count on: those that run or are being
+    """Return how many nodes the rendezvous of a group can expect: those that run or are being
     started.
 
-    A node that finds no room, or waits for another manifest, may not come for hours, so nobody
-    should wait for it. None where nobody is to meet, or not now: the wait for too few nodes must
-    not begin.
+    A node that is unschedulable, or waits for a corrected manifest, may take hours, so the others
+    should not wait for it. None if there is no rendezvous, or not now: the timeout for too few
+    nodes must not start.
     """
     training = job.spec.worlds().get(job.spec.main_group if group is None else group, ())
     if not training or job.spec.suspend:
@@ -81,10 +81,10 @@ def directive_for(
 
 
 def group_directives(job: ElasticJob, status: JobStatus) -> dict[str, GroupDirective]:
-    """What the master is told of every group but the main one, by the group's name on the wire.
+    """Return the directives for every group but the main one, by the group's name on the wire.
 
-    Of nodes with a world each only those that are not to come back: nobody need wait for them. The
-    agents of the others say all there is to say.
+    Nodes that each have a world of their own are included only once they will not come back:
+    nothing needs to wait for them. The agents of the others report everything else.
     """
     spec = job.spec
     shared = {
@@ -107,6 +107,6 @@ def group_directives(job: ElasticJob, status: JobStatus) -> dict[str, GroupDirec
 
 
 def _works_alone(spec: JobSpec, role: str) -> bool:
-    """Whether agents of the role meet the master in a world of their own."""
+    """Return whether each agent of the role is in a world of its own."""
     described = spec.roles[role]
     return spec.group_of(role) is None and bool(described.script or described.module)

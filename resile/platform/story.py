@@ -1,7 +1,7 @@
-"""What a change of status tells besides the decisions in it: nodes that wait, nodes that run. Pure.
+"""Events derived from a change of status: nodes that became pending or running. Pure.
 
-The controller notes why it replaces or stops a node. That a node found no room, or has been
-started, is the platform's doing; people want to read it in the same story.
+The controller records why it replaces or stops a node. That a node is unschedulable, or was
+started, is an observation of the platform; people want to read it in the same history.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ __all__ = ["told_by"]
 
 
 def told_by(before: JobStatus, after: JobStatus, *, now: datetime) -> tuple[DecisionNote, ...]:
-    """A note for each node that came to wait for room, or to run, between two statuses."""
+    """Return a note for each node that became unschedulable or running between two statuses."""
     known = {(rank.role, rank.rank): rank for rank in before.nodes}
     notes = []
     for rank in after.nodes:

@@ -1,5 +1,5 @@
-"""What the operating system tells, in Python: how a process ended, since when it runs, its cgroups.
+"""Facts from the operating system: exit status, start time and cgroups of processes, file locks.
 
-These modules lie below all others, import none of them, and may be imported by each. They import
-the standard library alone, because agents and supervisors load them as they start.
+These modules are the bottom layer: they import no other module of Resile and may be imported by
+every one. They import only the standard library, because agents and supervisors load them at start.
 """

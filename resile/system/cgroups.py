@@ -1,8 +1,8 @@
-"""Where a process is in the machine's cgroup hierarchies, from what the kernel shows in /proc.
+"""The position of a process in the machine's cgroup hierarchies, as shown in /proc.
 
 Version 1 has a hierarchy for each controller, version 2 one for all, and a machine may have both
 (memory under version 1, the rest under version 2). A container often sees only a part of a
-hierarchy: its mount then starts at the container's own cgroup, and paths have to be cut
+hierarchy: its mount then starts at the container's own cgroup, and paths are shortened
 accordingly.
 """
 
@@ -17,7 +17,7 @@ __all__ = ["Hierarchy", "Version", "locate", "locate_visible"]
 
 
 class Version(Enum):
-    """The two kinds of hierarchy."""
+    """The cgroup version of a hierarchy."""
 
     V1 = 1
     V2 = 2
@@ -25,15 +25,15 @@ class Version(Enum):
 
 @dataclass(frozen=True)
 class Hierarchy:
-    """One hierarchy, and the place of a process in it."""
+    """A hierarchy, and the position of a process in it."""
 
     version: Version
     mount: Path
     own: Path
-    """The folder of the cgroup that the process is in."""
+    """The folder of the process's cgroup."""
 
     def upwards(self) -> Iterator[Path]:
-        """The own folder, then those above it that can be seen."""
+        """The process's own folder, then the visible ones above it."""
         folder = self.own
         yield folder
         while folder != self.mount:
@@ -43,7 +43,7 @@ class Hierarchy:
 
 def locate(controller: str, *, mountinfo: str, membership: str) -> Hierarchy | None:
     """The hierarchy of ``controller``, from the texts of /proc/PID/mountinfo and /proc/PID/cgroup;
-    None if the process's own cgroup cannot be seen in any."""
+    None if the process's own cgroup is not visible in any."""
     for version, mount, own in _candidates(controller, mountinfo, membership):
         if own is not None:
             return Hierarchy(version, mount, own)
@@ -51,8 +51,8 @@ def locate(controller: str, *, mountinfo: str, membership: str) -> Hierarchy | N
 
 
 def locate_visible(controller: str, *, mountinfo: str, membership: str) -> Hierarchy | None:
-    """The same, but a process whose own cgroup cannot be seen is taken to be at the top of what
-    can: whatever limits that is above it, or is its own under another name."""
+    """The same, but a process whose own cgroup is not visible is assumed to be at the top of the
+    visible ones: that cgroup is above its own, or its own under another name."""
     for version, mount, own in _candidates(controller, mountinfo, membership):
         return Hierarchy(version, mount, mount if own is None else own)
     return None
@@ -84,7 +84,7 @@ def _mounts(mountinfo: str, kind: str) -> Iterator[tuple[str, Path, set[str]]]:
 
 
 def _below(mount: Path, *, root: str, path: str) -> Path | None:
-    """The folder that stands for ``path`` where only what is below ``root`` can be seen."""
+    """The folder of ``path`` in a mount that shows only what is below ``root``."""
     try:
         return mount / PurePosixPath(path).relative_to(root)
     except ValueError:

@@ -1,4 +1,4 @@
-"""Locks on files (flock), by which a process shows that it lives: they end with it."""
+"""File locks (flock) as a sign of life: the kernel releases them when their process ends."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["is_locked"]
 def is_locked(file: Path) -> bool:
     """Whether a process holds the lock; False if there is no such file.
 
-    It is tried shared: two that look at once do not take each other for the holder.
+    It tries a shared lock, so that two concurrent checks do not mistake each other for the holder.
     """
     try:
         descriptor = os.open(file, os.O_RDWR)

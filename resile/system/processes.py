@@ -1,4 +1,4 @@
-"""Processes as /proc shows them, and what tells one from a later one of the same number."""
+"""Processes as shown in /proc, with the start time that tells apart processes of the same pid."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _ENDED = (b"Z", b"X")
 
 def stat_fields(pid: int) -> list[bytes] | None:
     """The fields of /proc/PID/stat from the state on, which is field 3 in proc(5); None if there
-    is no such process. The name before them may hold anything, so it is cut off."""
+    is no such process. The name before them may contain anything, so it is skipped."""
     try:
         with open(f"/proc/{pid}/stat", "rb") as file:
             text = file.read()
@@ -21,8 +21,8 @@ def stat_fields(pid: int) -> list[bytes] | None:
 
 
 def start_time(pid: int) -> int | None:
-    """When a process started, in clock ticks since boot; None if it is gone or a zombie. With the
-    pid and the boot it names a process for good."""
+    """The start time of a process in clock ticks since boot; None if it is gone or a zombie. With
+    the pid and the boot id it identifies a process uniquely."""
     fields = stat_fields(pid)
     if fields is None or fields[_STATE] in _ENDED:
         return None
@@ -30,6 +30,6 @@ def start_time(pid: int) -> int | None:
 
 
 def boot_id() -> str:
-    """Different after every reboot."""
+    """The boot id, which is different after every reboot."""
     with open("/proc/sys/kernel/random/boot_id") as file:
         return file.read().strip()

@@ -1,7 +1,8 @@
-"""The nursery: starts a node's workers, warm where possible, and hosts the stores of rounds.
+"""The warm fork server (the nursery): starts a node's workers and hosts the stores of rounds.
 
-`Nursery` is the way in. Each module of this package says what it is for; the code in `inside` and
-`hook` runs in the nursery's own process and imports nothing but the standard library.
+A nursery process has already imported what the script imports, and workers are forked from it;
+where that is not possible they are started cold. `Nursery` is the entry point. The code in `inside`
+and `hook` runs in the nursery process itself and imports nothing but the standard library.
 """
 
 from .check import CheckFailed, CheckResult, check_preload

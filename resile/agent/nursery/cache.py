@@ -1,9 +1,9 @@
-"""What was learnt about a script's imports, kept from one launch to the next.
+"""The cache of what was learned about a script's imports, for the next launch.
 
-One small JSON file a script, in `$XDG_CACHE_HOME/resile/preload` (`~/.cache` by default), named by
-a hash of the script's path, its import statements and settings, and the interpreter. It holds a
-fingerprint of the installed packages: what was learnt before an installation is forgotten after
-it. A cache that cannot be read or written costs a log line at debug level and nothing else.
+There is one small JSON file per script, in `$XDG_CACHE_HOME/resile/preload` (`~/.cache` by
+default), named by a hash of the script's path, its import statements and settings, and the
+interpreter. It holds a fingerprint of the installed packages, and is ignored after a package was
+installed. A cache that cannot be read or written only causes a log line at debug level.
 """
 
 import contextlib
@@ -27,19 +27,19 @@ from .scan import Scan
 _log = logging.getLogger(__name__)
 
 _LARGEST = 16 << 20
-"""Bytes: a hundred times what the largest project's names need."""
+"""Bytes: a hundred times the size for the largest project."""
 
 
 @dataclass(frozen=True)
 class Learnt:
-    """What is known about a script's imports.
+    """The facts learned about a script's imports.
 
     Attributes:
-        modules: what workers imported and a nursery could import ahead of them.
-        passed_over: what workers asked for that is not there or not a library's.
+        modules: modules that workers imported and a nursery could preload.
+        passed_over: names that workers imported that are missing or not part of a library.
         unfit: modules that must not be preloaded, each with what it did.
-        approved: modules that a nursery has imported without any effect.
-        changed: the variables that a worker had changed when it imported a package first.
+        approved: modules that a nursery has imported without side effects.
+        changed: the variables that a worker had changed when it first imported a package.
         mentions: whether the files of a package mention a variable.
         needs: packages that a module imports, where that has mattered.
     """
@@ -54,7 +54,7 @@ class Learnt:
 
 
 class PreloadCache:
-    """The file that belongs to one command."""
+    """The cache file of one command."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -63,7 +63,7 @@ class PreloadCache:
     def of(
         cls, command: WorkerCommand, scan: Scan, *, cwd: str, env: Mapping[str, str]
     ) -> "PreloadCache | None":
-        """Return the cache for a command, with or without a file yet; `None` if it has no home."""
+        """Return the cache of a command; `None` if there is no home directory."""
         if not env.get("XDG_CACHE_HOME") and not env.get("HOME"):
             return None
         home = Path(env.get("XDG_CACHE_HOME") or Path(env["HOME"]) / ".cache")
@@ -79,7 +79,7 @@ class PreloadCache:
         return cls(home / "resile" / "preload" / f"{name}.json")
 
     def read(self) -> Learnt | None:
-        """Return what was learnt, `None` if nothing was or it no longer applies."""
+        """Return the content, `None` if there is none or it no longer applies."""
         try:
             content = decode_python_json(read_regular_file(self.path, limit=_LARGEST))
             if content["installed"] != _installed():
@@ -109,7 +109,7 @@ class PreloadCache:
             return None
 
     def write(self, learnt: Learnt) -> None:
-        """Keep what was learnt, replacing the file as a whole."""
+        """Write the content, replacing the file atomically."""
         content = {
             "installed": _installed(),
             "modules": learnt.modules,

@@ -1,4 +1,4 @@
-"""The agent's end of the line to a nursery process, on the event loop."""
+"""The agent's end of the connection to a nursery process, on the event loop."""
 
 import asyncio
 import socket
@@ -10,7 +10,7 @@ from .inside.messages import Message
 
 
 class Channel:
-    """Sends without waiting and calls back for each message, and once at the end."""
+    """Sends without blocking; calls back for each message, and once at the end."""
 
     def __init__(
         self,
@@ -35,7 +35,7 @@ class Channel:
     def send(self, message: Message, descriptors: Sequence[int] = ()) -> None:
         """Queue a message. The descriptors must stay open until it was answered.
 
-        After the end messages go nowhere.
+        After the end messages are dropped.
         """
         if self.has_ended:
             return
@@ -44,15 +44,15 @@ class Channel:
             self._flush()
 
     def finish(self) -> None:
-        """Tell the nursery that nothing more will come; it ends its children and itself."""
+        """Close the sending side; the nursery then kills its children and exits."""
         try:
             self._socket.shutdown(socket.SHUT_WR)
         except OSError:
-            # It is gone already, and the end of the stream will be seen in its turn.
+            # It is gone already; the end of the stream will be read in its turn.
             return
 
     def close(self) -> None:
-        """Hang up, if the other side has not done so."""
+        """Close the connection, if the other side has not done so."""
         if self.has_ended:
             return
         self._stop_writing()

@@ -1,9 +1,9 @@
-"""`--preload check`: run a script in cold and in warm workers and compare what became of them.
+"""`--preload check`: run a script in cold and in warm workers and compare the results.
 
 Two cold runs show what differs between any two processes: times, unseeded generators. Two warm runs
-follow, the second from a nursery that has learnt from the first. Reported is what both cold runs
-have in common and a warm one has not, and what differs between the cold ones and is the same in
-both warm ones: something that workers share and should not.
+follow, the second from a nursery that has learned from the first. A difference is reported if both
+cold runs agree and a warm one does not, or if random generators differ between the cold runs and
+are the same in both warm ones: state that workers share and should not.
 """
 
 import asyncio
@@ -29,16 +29,16 @@ from .preload import Preload, PreloadMode
 
 _MISSING = "(nothing)"
 _LARGEST = 64 * 1024 * 1024
-"""Bytes of a report: a thousand times what a large script's is."""
+"""Bytes of a report: a thousand times that of a large script."""
 
 
 class CheckFailed(NurseryError):
-    """The script does not come to its end by itself, so there is nothing to compare."""
+    """Raised if the script does not run to its end, so that there is nothing to compare."""
 
 
 @dataclass(frozen=True)
 class Difference:
-    """Something that a warm worker has and a fresh process has not, or the other way."""
+    """A value that is different in a warm worker and in a fresh process."""
 
     where: str
     cold: str
@@ -50,7 +50,7 @@ class Difference:
 
 @dataclass(frozen=True)
 class CheckResult:
-    """How it went.
+    """The result of a check.
 
     Attributes:
         why_cold: why the warm workers were not warm; empty if they were.
@@ -63,7 +63,7 @@ class CheckResult:
 async def check_preload(
     command: WorkerCommand, *, env: Mapping[str, str], cwd: str, port: int
 ) -> CheckResult:
-    """Run a command four times as the only worker of a job, and compare."""
+    """Run a command four times as the only worker of a job, and compare the runs."""
     place = {
         "RANK": "0",
         "LOCAL_RANK": "0",
@@ -103,7 +103,7 @@ class _Check:
             await nursery.close()
 
     async def run(self, nursery: Nursery) -> dict[str, Any]:
-        """Run one worker to its end and return what it reports."""
+        """Run one worker to its end and return its report."""
         run = Path(tempfile.mkdtemp(dir=self._folder))
         streams = [os.open(os.devnull, os.O_RDONLY)]
         streams += [os.open(run / name, os.O_WRONLY | os.O_CREAT) for name in ("out", "err")]
@@ -133,13 +133,13 @@ def _read(run: Path, returncode: int) -> dict[str, Any]:
     except FileNotFoundError:
         last = errors[-1] if errors else "it printed no error"
         raise CheckFailed(
-            f"the script {describe_exit(returncode)} before it could be looked at: {last}"
+            f"the script {describe_exit(returncode)} before it wrote its report: {last}"
         ) from None
     return {**report, "exit code": returncode, "output": output, "errors": errors}
 
 
 def compare(cold: list[dict[str, Any]], warm: list[dict[str, Any]]) -> list[Difference]:
-    """Return what is not between warm runs, or between them and cold ones, as between cold ones."""
+    """Return the differences that only warm runs show, and generators that only they share."""
     first, second = (_flat(run) for run in cold)
     warm_first, warm_second = (_flat(run) for run in warm)
     differences = []
@@ -156,20 +156,22 @@ def compare(cold: list[dict[str, Any]], warm: list[dict[str, Any]]) -> list[Diff
 
 
 def _flat(report: Mapping[str, Any]) -> dict[str, str]:
-    """Return a report as one value a line, each under a name that says where it belongs."""
+    """Flatten a report to one value per name, prefixed with its section."""
     flat = {}
     for section, content in report.items():
         if isinstance(content, dict):
-            told = {name: value for name, value in content.items() if _is_told(section, name)}
-            flat.update({f"{section}: {name}": str(value) for name, value in told.items()})
+            compared = {
+                name: value for name, value in content.items() if _is_compared(section, name)
+            }
+            flat.update({f"{section}: {name}": str(value) for name, value in compared.items()})
         else:
             flat[section] = str(content)
     return flat
 
 
-def _is_told(section: str, name: str) -> bool:
-    """Whether a value can mean anything: a place is given, and of Python's own modules both kinds
-    of workers have some for reasons of ours."""
+def _is_compared(section: str, name: str) -> bool:
+    """Whether a value is compared. Variables of a worker's place differ on purpose, and some of
+    Python's own modules are loaded by our code in both kinds of workers."""
     if section == "modules":
         return name.partition(".")[0] not in {*sys.stdlib_module_names, "_resile_nursery"}
     return section != "environment" or not is_place(name)

@@ -1,4 +1,4 @@
-"""What a worker runs, and with what around it."""
+"""The command of a worker, and the specification of one worker to start."""
 
 import os
 import sys
@@ -8,7 +8,7 @@ from enum import Enum, auto
 
 
 class CommandKind(Enum):
-    """How the target of a command is to be understood."""
+    """The kind of a command's target."""
 
     SCRIPT = auto()
     MODULE = auto()
@@ -18,17 +18,17 @@ class CommandKind(Enum):
 _NO_HOOK = {
     "E": "it ignores the environment",
     "I": "it ignores the environment",
-    "S": "it does without site",
+    "S": "it does not import site",
     "i": "it becomes interactive",
 }
-"""Interpreter flags under which the nursery's hook would not be found, or must not be."""
+"""Interpreter flags under which the nursery's hook is not found, or must not be."""
 
 _FLAGS_WITH_VALUE = "WX"
 
 
 @dataclass(frozen=True, kw_only=True)
 class WorkerCommand:
-    """A Python script, a Python module (`-m`) or any program, with its arguments.
+    """A Python script, a Python module (`-m`) or any other program, with its arguments.
 
     Attributes:
         flags: the interpreter's own flags. Unbuffered by default, as under torchrun.
@@ -42,7 +42,7 @@ class WorkerCommand:
     python: str = field(default_factory=lambda: sys.executable)
 
     def argv(self) -> list[str]:
-        """Return the command as the operating system takes it."""
+        """Return the command as a list of arguments."""
         if self.kind is CommandKind.EXECUTABLE:
             return [self.target, *self.args]
         module = ["-m"] if self.kind is CommandKind.MODULE else []
@@ -76,7 +76,7 @@ class WorkerSpec:
 
     Attributes:
         env: the complete environment of the process.
-        stdin, stdout, stderr: descriptors; the caller keeps its own and closes them when it likes.
+        stdin, stdout, stderr: descriptors; the worker gets copies, and the caller closes its own.
     """
 
     command: WorkerCommand

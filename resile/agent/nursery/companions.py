@@ -1,7 +1,7 @@
-"""Modules that a library imports only when it is used, by what the script's text gives away.
+"""Implicit imports: modules that a library imports only when it is used.
 
-Used at the very first start of a script; afterwards the list is learnt. A wrong guess costs some
-memory and time in the nursery and does no harm.
+They are predicted from the script's text at its very first start; afterwards the list is learned. A
+wrong guess costs some memory and time in the nursery and does no harm.
 """
 
 from collections.abc import Iterable
@@ -15,9 +15,9 @@ from .scan import Scan
 
 @dataclass(frozen=True)
 class Companion:
-    """If `library` is imported and one of `words` occurs in the text, `modules` will follow.
+    """If `library` is imported and one of `words` occurs in the text, `modules` are imported too.
 
-    No words: they always follow.
+    Without `words` they always are.
     """
 
     library: str
@@ -42,7 +42,7 @@ COMPANIONS = (
 )
 
 
-def companions(scan: Scan, table: Iterable[Companion] = COMPANIONS) -> list[str]:
+def implicit_imports(scan: Scan, table: Iterable[Companion] = COMPANIONS) -> list[str]:
     """Return the modules that the table adds to a scan, in its order."""
     top_levels = {name.partition(".")[0] for name in scan.libraries}
     words = scan.words | {part for name in scan.libraries for part in name.split(".")}

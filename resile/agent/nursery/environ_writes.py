@@ -1,4 +1,4 @@
-"""Which variables a text sets in the process's environment, read off its syntax."""
+"""Finds the environment variables that a program sets, from its syntax tree."""
 
 import ast
 from collections.abc import Iterator
@@ -10,7 +10,7 @@ _ANYTHING = frozenset({"load_dotenv", "clear", "popitem"})
 
 
 def environ_writes(node: ast.AST) -> Iterator[str]:
-    """Yield the variables that a statement or expression sets or takes away; `ANY` if unknown."""
+    """Yield the variables that a statement or expression sets or removes; `ANY` if unknown."""
     if isinstance(node, ast.Subscript) and isinstance(node.ctx, (ast.Store, ast.Del)):
         if _is_environ(node.value):
             yield _constant(node.slice)
@@ -19,7 +19,7 @@ def environ_writes(node: ast.AST) -> Iterator[str]:
     elif isinstance(node, ast.AugAssign) and _is_environ(node.target):
         yield from _keys(node.value)
     elif isinstance(node, (ast.Assign, ast.AnnAssign, ast.NamedExpr)) and _is_environ(node.value):
-        # Under another name it can be written to without our seeing it.
+        # Writes through another name cannot be seen.
         yield ANY
 
 

@@ -1,9 +1,9 @@
-"""Which environment variables may differ between the nursery and the workers forked from it.
+"""Compares the environment of the nursery with that of a worker to be forked from it.
 
 Libraries read many variables while they are imported (thread counts, allocators, log levels), so
-importing must happen with the values that the workers have. The variables that tell a worker its
-place in the job are different for each; those may differ, and what reads one of them when it is
-imported is not preloaded. A worker with any other difference starts cold.
+the nursery must import with the values that the workers have. The variables that tell a worker its
+place in the job are different for each; those may differ, and a module that reads one of them at
+import time is not preloaded. A worker with any other difference starts cold.
 """
 
 from collections.abc import Mapping
@@ -19,6 +19,6 @@ def without_place(env: Mapping[str, str]) -> dict[str, str]:
 
 
 def differences(nursery: Mapping[str, str], worker: Mapping[str, str]) -> list[str]:
-    """Return the variables, in order of their names, that keep a worker from being warm."""
+    """Return the variables, sorted by name, that keep a worker from being warm."""
     names = {name for name in (*nursery, *worker) if not is_place(name)}
     return sorted(name for name in names if nursery.get(name) != worker.get(name))

@@ -1,17 +1,17 @@
-"""What can go wrong with a nursery.
+"""Errors of the nursery.
 
 NurseryError
-├── PreloadSyntaxError   the user's mistake: `--preload` cannot be understood
-├── CheckFailed          a script cannot be compared, since it does not come to its end (`check`)
+├── PreloadSyntaxError   the user's mistake: `--preload` cannot be parsed
+├── CheckFailed          a script cannot be compared, since it does not run to its end (`check`)
 ├── SpawnFailed          the machine's fault: no process could be started
-├── StoreUnavailable     a store was asked for where torch cannot be imported, or cannot listen
-├── NurseryDied          a nursery process ended in the middle of a request
-└── NurseryClosed        our bug: something was asked of a nursery after `close`
+├── StoreUnavailable     a store was requested where torch cannot be imported, or cannot listen
+├── NurseryDied          a nursery process died during a request
+└── NurseryClosed        our bug: a request was made after `close`
 """
 
 
 class NurseryError(Exception):
-    """Anything this room raises on purpose."""
+    """Base class of all errors that this package raises on purpose."""
 
 
 class PreloadSyntaxError(NurseryError, ValueError):
@@ -19,16 +19,16 @@ class PreloadSyntaxError(NurseryError, ValueError):
 
 
 class SpawnFailed(NurseryError):
-    """A worker could not be started; those already started for the same request were killed."""
+    """Raised if a worker cannot be started; others of the same request were killed."""
 
 
 class StoreUnavailable(NurseryError):
-    """No store can be hosted here, and the message says why."""
+    """Raised if no store can be hosted here; the message says why."""
 
 
 class NurseryDied(NurseryError):
-    """The nursery process ended before it answered. The next request starts a new one."""
+    """Raised if the nursery process dies before it answers. The next request starts a new one."""
 
 
 class NurseryClosed(NurseryError):
-    """`close` was called before."""
+    """Raised for a request after `close`."""

@@ -1,16 +1,17 @@
-"""What is known about a script's imports, and therefore what to preload.
+"""The list of modules to preload, from everything that is known about a script's imports.
 
-Three sources, in the order in which they become available: the script's text with the companions
-of what it imports, the cache of an earlier launch, and the reports of running workers.
+There are three sources, in the order in which they become available: the script's text with the
+implicit imports of its libraries, the cache of an earlier launch, and the reports of running
+workers.
 
-Two lists come of it. What is *certain* may be preloaded at once: packages that are trusted, and
-what an earlier nursery imported without any effect. What is *wanted* is everything that workers
-import; a nursery that is brought up in the background tries it and finds out.
+They yield two lists. *Certain* modules may be preloaded at once: packages that are trusted, and
+those that an earlier nursery imported without side effects. *Wanted* modules are all that workers
+import; a nursery that is started in the background tries them.
 
 A package must not be preloaded if the script sets a variable that the package may read before it
-imports it. Whether that is so is observed in running workers. Until it was, the script's text
-decides: a trusted package is certain if everything that the text imports before it is trusted too
-and the text sets no variable that the package mentions.
+imports it. Running workers show whether that is so. Until then the script's text decides: a trusted
+package is certain if everything that the text imports before it is trusted too and the text sets no
+variable that the package mentions.
 """
 
 import sys
@@ -19,7 +20,7 @@ from typing import Protocol
 
 from .cache import Learnt, PreloadCache
 from .command import WorkerCommand
-from .companions import companions
+from .companions import implicit_imports
 from .inside.importers import with_parents
 from .inside.messages import Ready
 from .inside.place import is_place
@@ -30,7 +31,7 @@ from .settings import is_installed, mentioned
 
 
 class Memory(Protocol):
-    """Where knowledge outlives a launch."""
+    """Storage of a preload list between launches."""
 
     def read(self) -> Learnt | None: ...
 
@@ -42,23 +43,23 @@ _READ_LATER = frozenset(
         # Intel's OpenMP reads them at the first parallel region. scikit-learn sets both.
         "KMP_DUPLICATE_LIB_OK",
         "KMP_INIT_AT_FORK",
-        # torch reads it when it is asked for devices. Lightning sets it.
+        # torch reads it on the first query for devices. Lightning sets it.
         "PYTORCH_NVML_BASED_CUDA_CHECK",
     }
 )
-"""Variables that the packages which mention them do not read when they are imported."""
+"""Variables that packages mention but do not read at import time."""
 
 Mentioned = Callable[[str, Collection[str]], list[str]]
 
 
 class Knowledge:
-    """A growing list of modules, and those that must stay off it.
+    """A growing list of modules, and those that must not be on it.
 
     Args:
-        modules: what the text imports, in its order, with the companions at the end.
+        modules: what the text imports, in its order, followed by implicit imports.
         own: names of the user's own modules.
         settings: variables that the text sets.
-        every: preload all of `modules`, because the user has listed them.
+        every: preload all of `modules`, because the user listed them.
     """
 
     def __init__(
@@ -76,7 +77,7 @@ class Knowledge:
         self._every = every
         learnt = (memory.read() if memory else None) or Learnt()
         self._text = list(modules)
-        # The text may never come to what it imports; to try a stranger a worker must have.
+        # An import in the text may never run; untrusted modules wait until a worker imports them.
         at_once = [name for name in self._text if every or is_trusted(name)]
         self._modules = dict.fromkeys((*learnt.modules, *at_once))
         self._own = frozenset(own)
@@ -93,7 +94,7 @@ class Knowledge:
     def gather(
         cls, command: WorkerCommand, preload: Preload, *, cwd: str, env: Mapping[str, str]
     ) -> "Knowledge":
-        """Read the script's text and the cache, as far as the user wants that."""
+        """Read the script's text and the cache, if the user's mode is `auto`."""
         if preload.mode is not PreloadMode.AUTO:
             return cls(modules=preload.modules, every=True)
         text = scan(command, cwd=cwd, env=env)
@@ -106,7 +107,7 @@ class Knowledge:
 
     @property
     def wanted(self) -> list[str]:
-        """What to try to preload, in this order."""
+        """The modules to try to preload, in this order."""
         uncertain = self._awaited | self._doubtful
         return [
             name
@@ -116,12 +117,12 @@ class Knowledge:
 
     @property
     def awaited(self) -> set[str]:
-        """The packages that may depend on a variable that the script sets before."""
+        """The packages that may depend on a variable that the script sets before their import."""
         return set(self._awaited)
 
     @property
     def certain(self) -> list[str]:
-        """What is known to be fit to preload, in this order."""
+        """The modules that are known to be safe to preload, in this order."""
         if self._every:
             return self.wanted
         return [
@@ -133,7 +134,7 @@ class Knowledge:
         return "torch" in {name.partition(".")[0] for name in self._modules}
 
     def learn(self, names: Iterable[str]) -> int:
-        """Take in what workers imported; return how many more modules are worth a try."""
+        """Add modules that workers imported; return by how many the wanted list has grown."""
         before = len(self.wanted)
         self._modules.update(dict.fromkeys(name for name in names if not self._is_own(name)))
         gained = len(self.wanted) - before
@@ -142,7 +143,7 @@ class Knowledge:
         return gained
 
     def note_changed(self, package: str, variables: Iterable[str]) -> None:
-        """Take in which variables a worker had changed when it came to import a package."""
+        """Record which variables a worker had changed when it first imported a package."""
         names = _of_interest(variables)
         known = self._changed.get(package)
         if known is None or not names <= known:
@@ -152,8 +153,8 @@ class Knowledge:
     def judge(self, package: str) -> list[str]:
         """Return the variables that the script sets before it imports a package that mentions them.
 
-        If there are any the package is not preloaded any more. Reads the package's files where that
-        was not done before, which may take a second or two.
+        If there are any, the package is no longer preloaded. Reads the package's files on the first
+        call, which may take a second or two.
         """
         guilty = self._mentions_of(package, self._changed.get(package, set()))
         self._awaited, self._doubtful = self._find_uncertain()
@@ -161,18 +162,18 @@ class Knowledge:
         return guilty
 
     def confirm(self, ready: Ready) -> None:
-        """Take in what a fit nursery could import and what not, and remember it."""
+        """Record which modules a usable nursery imported and which it skipped."""
         self._passed_over.update(ready.passed_over)
         self._approved.update(ready.loaded)
         self._remember()
 
     def blame(self, module: str, reason: str) -> None:
-        """Keep a module that made a nursery unfit, and all below it, off the list from now on."""
+        """Exclude a module that made a nursery unfit to fork, with its submodules, from now on."""
         self._unfit[module] = reason
         self._remember()
 
     def hold_back(self, awaiting: Mapping[str, str]) -> None:
-        """Keep modules off the list for as long as the packages that they import are awaited."""
+        """Exclude modules for as long as the packages that they import are awaited."""
         for module, package in awaiting.items():
             self._needs.setdefault(module, set()).add(package)
         if awaiting:
@@ -186,7 +187,7 @@ class Knowledge:
         ]
 
     def _is_blocked(self, name: str) -> bool:
-        """Whether a module or one of its parents must not be imported ahead."""
+        """Whether a module or one of its parents must not be preloaded."""
         return any(each in self._unfit for each in with_parents(name))
 
     def _is_held_back(self, name: str) -> bool:
@@ -198,7 +199,7 @@ class Knowledge:
 
     def _find_uncertain(self) -> tuple[set[str], set[str]]:
         """Return the packages that may depend on a variable that the script sets before, and those
-        that the text imports after something that may set any."""
+        that the text imports after an untrusted package, which may set any."""
         awaited, doubtful = set(), set()
         after_strangers = self._imported_after_strangers()
         for package in dict.fromkeys(name.partition(".")[0] for name in self._modules):
@@ -217,7 +218,7 @@ class Knowledge:
         return awaited, doubtful
 
     def _imported_after_strangers(self) -> set[str]:
-        """Return the packages that the text imports after one that may do anything."""
+        """Return the packages that the text imports after an untrusted one."""
         packages = list(dict.fromkeys(name.partition(".")[0] for name in self._text))
         for at, package in enumerate(packages):
             if not is_trusted(package) and is_installed(package):
@@ -225,7 +226,7 @@ class Knowledge:
         return set()
 
     def _mentions_of(self, package: str, variables: Collection[str]) -> list[str]:
-        """Return the variables that a package mentions, out of memory where it was asked before."""
+        """Return the variables that a package mentions, from earlier results where possible."""
         known = self._mentions.setdefault(package, {})
         unknown = [name for name in variables if name not in known]
         found = self._mentioned(package, unknown) if unknown else []
@@ -233,7 +234,7 @@ class Knowledge:
         return sorted(name for name in variables if known[name])
 
     def _unresolved(self) -> set[str]:
-        """Return the variables that the text sets and no worker was seen to set."""
+        """Return the variables that the text sets and that no worker has reported."""
         seen = {name for names in self._changed.values() for name in names}
         return {name for name in self._settings if name not in seen and name != "*"}
 
@@ -252,15 +253,15 @@ class Knowledge:
 
 
 def _candidates(command: WorkerCommand, text: Scan) -> list[str]:
-    """Return what the text suggests, without the module that is itself to be run.
+    """Return the modules that the text suggests, without the one that the command runs.
 
-    Run after it was imported, a module exists twice, and the interpreter warns of that.
+    A module that is run after it was imported exists twice, and the interpreter warns about that.
     """
     target = command.target
-    names = [*text.libraries, *companions(text)]
+    names = [*text.libraries, *implicit_imports(text)]
     return [name for name in names if name not in (target, f"{target}.__main__")]
 
 
 def _of_interest(variables: Iterable[str]) -> set[str]:
-    """Return the variables that may matter to a package at the time of its import."""
+    """Return the variables that packages may read at import time."""
     return {name for name in variables if not is_place(name) and name not in _READ_LATER}

@@ -1,7 +1,7 @@
-"""How a nursery process is started, and the trial that shows whether a warm one can be.
+"""Starts a nursery process, after a trial that shows whether it can be warm.
 
 A warm nursery is the workers' own command, `python script.py ...`, with a folder of ours at the
-front of PYTHONPATH in which the interpreter finds our `sitecustomize` (see there). Were it not
+front of PYTHONPATH in which the interpreter finds our `sitecustomize` (see there). If it were not
 found, the user's script would run; so a harmless command is tried first.
 """
 
@@ -20,11 +20,11 @@ _TRIAL_PASSED = 17
 _TRIAL_LIMIT = 60.0
 
 COLD_ARGV = [sys.executable, "-I", "-S", str(_HOOK / "sitecustomize.py")]
-"""A nursery that imports nothing: started in a hundredth of a second, for cold workers only."""
+"""A nursery that imports nothing, for cold workers only: it starts in a hundredth of a second."""
 
 
 def hooked(env: Mapping[str, str], task: str) -> dict[str, str]:
-    """Return the environment in which a starting interpreter comes upon the hook."""
+    """Return the environment in which a starting interpreter finds the hook."""
     path = [str(_HOOK), *([env["PYTHONPATH"]] if env.get("PYTHONPATH") else [])]
     return {**env, "PYTHONPATH": os.pathsep.join(path), _TASK: task}
 
@@ -50,7 +50,7 @@ def hook_is_found(command: WorkerCommand, *, env: Mapping[str, str], cwd: str) -
 def launch(
     argv: Sequence[str], *, env: Mapping[str, str], cwd: str, keep: Sequence[int]
 ) -> tuple[subprocess.Popen[bytes], socket.socket]:
-    """Start a nursery process in a session of its own; return it and our end of the line.
+    """Start a nursery process in a session of its own; return it and our end of the socket.
 
     `keep` are further descriptors that it inherits under the same numbers.
     """

@@ -1,8 +1,8 @@
-"""Collects what workers import beyond what they were born with, and says when they seem done.
+"""Collects the names of modules that workers import beyond the preloaded ones.
 
-Warm workers write lines (see `inside.reports`) to a pipe that the agent reads. Names of modules
-that are known already are dropped; when nothing new has come for a while the new ones are handed
-on. Anything else is handed on at once, the first time it is said.
+Warm workers write lines (see `inside.reports`) to a pipe that the agent reads. Names of known
+modules are dropped; when no new name has arrived for a while, the new ones are passed on. All other
+reports are passed on at once, the first time they arrive.
 """
 
 import asyncio
@@ -39,11 +39,11 @@ class ImportReports:
         self._timer: asyncio.TimerHandle | None = None
 
     def know(self, names: Iterable[str]) -> None:
-        """Take note of names that need not be learnt any more."""
+        """Add names to the known ones."""
         self._known.update(names)
 
     def take(self) -> list[str]:
-        """Return the names that were not handed on yet, and consider them handed on."""
+        """Return the names that were not passed on yet, and mark them as passed on."""
         self._receive()
         if self._timer is not None:
             self._timer.cancel()
@@ -52,7 +52,7 @@ class ImportReports:
         return names
 
     def close(self) -> list[str]:
-        """Read no more; return the names that were not handed on yet."""
+        """Stop reading; return the names that were not passed on yet."""
         names = self.take()
         self._loop.remove_reader(self._read)
         os.close(self._read)

@@ -1,12 +1,13 @@
-"""The succession of nursery processes: which one serves now, and what comes after it.
+"""The generations of nursery processes: the active one, and its successors.
 
-The first process imports what is known about the script and serves as soon as that is done. If
-workers then import more, or a module made the first one unfit, a successor is brought up gently
-beside the running job and takes over; the former stays as the parent of the workers it has and
-ends with the last of them. Where nothing can be preloaded the process that serves imports nothing
-and starts cold workers: starting, reaping and killing happen in one way only.
+The first process imports the modules that the script is known to import and becomes active when
+that is done. If workers then import more, or a module made the process unfit to fork, a successor
+is started beside the running job with a small share of the CPU and takes over; the former process
+stays as the parent of its workers and exits with the last of them. Where nothing can be preloaded
+the active process imports nothing and starts cold workers, so there is only one way to start, reap
+and kill workers.
 
-A process that dies is replaced at once, but only if it was of use before: a machine that kills
+A process that dies is replaced at once, but only if it has been used: a machine that kills
 nurseries for their memory must not be kept busy with new ones.
 """
 
@@ -31,12 +32,12 @@ from .process import NurseryProcess
 _log = logging.getLogger(__name__)
 
 _OURS = str(Path(__file__).parents[2])
-"""Our own package: it does not change while its agent runs, wherever it lies."""
+"""Our own package: it does not change while its agent runs, wherever it is installed."""
 
 
 @dataclass(frozen=True)
 class Reign:
-    """A process that serves, and what it has.
+    """The active process.
 
     Attributes:
         why_cold: why its workers start cold; empty if they are warm.
@@ -48,7 +49,7 @@ class Reign:
 
 
 class Lineage:
-    """Brings nursery processes up, one after the other."""
+    """Starts nursery processes, one generation after the other."""
 
     def __init__(
         self,
@@ -64,11 +65,11 @@ class Lineage:
         self._cwd = cwd
         self._preload = preload
         self._policy = policy
-        self.knowledge = Knowledge(modules=())
+        self.preload_list = Knowledge(modules=())
         self._reports: ImportReports | None = None
-        self._living: set[NurseryProcess] = set()
-        self._reign: asyncio.Task[Reign] | None = None
-        self._succession: asyncio.Task[None] | None = None
+        self._processes: set[NurseryProcess] = set()
+        self._active: asyncio.Task[Reign] | None = None
+        self._successor: asyncio.Task[None] | None = None
         self._why_never_warm = command.why_cold()
         if sys.platform != "linux":
             self._why_never_warm = "only Linux tells whether a library has started threads"
@@ -80,50 +81,50 @@ class Lineage:
         self._closed = False
 
     def start(self) -> None:
-        """Begin to bring the first process up."""
-        self._reign = asyncio.create_task(self._begin())
+        """Start the first process."""
+        self._active = asyncio.create_task(self._begin())
 
     async def reign(self) -> Reign:
-        """Return the process that serves now, once it is ready."""
-        if self._closed or self._reign is None:
+        """Return the active process, once it is ready."""
+        if self._closed or self._active is None:
             raise NurseryClosed("the nursery is not running")
         if self._is_vacant():
-            self._reign = asyncio.create_task(self._bring_up())
+            self._active = asyncio.create_task(self._start_active())
         self._was_of_use = True
-        return await asyncio.shield(self._reign)
+        return await asyncio.shield(self._active)
 
     async def learn_now(self) -> None:
-        """Bring up a successor with everything that was reported, and wait until it serves."""
+        """Start a successor with everything that was reported, and wait until it is active."""
         if self._reports is None:
             return
-        self.knowledge.learn(self._reports.take())
+        self.preload_list.learn(self._reports.take())
         await asyncio.gather(*self._judging)
-        if self._succession is not None:
-            await asyncio.wait([self._succession])
-        if set(self.knowledge.wanted) - set(self.knowledge.certain):
-            self._bring_up_successor()
-            assert self._succession is not None
-            await asyncio.wait([self._succession])
+        if self._successor is not None:
+            await asyncio.wait([self._successor])
+        if set(self.preload_list.wanted) - set(self.preload_list.certain):
+            self._request_successor()
+            assert self._successor is not None
+            await asyncio.wait([self._successor])
 
     async def close(self) -> None:
-        """End every process and all that they started."""
+        """Stop all processes and everything that they started."""
         self._closed = True
-        under_way = (self._reign, self._succession, *self._judging)
+        under_way = (self._active, self._successor, *self._judging)
         tasks = [task for task in under_way if task is not None]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
         limit = self._policy.group_grace + self._policy.close_limit
-        await asyncio.gather(*(process.close(limit) for process in self._living))
+        await asyncio.gather(*(process.close(limit) for process in self._processes))
         if self._reports is not None:
-            self.knowledge.learn(self._reports.close())
+            self.preload_list.learn(self._reports.close())
 
     async def _begin(self) -> Reign:
-        """Find out what can be preloaded, if anything, and bring the first process up."""
+        """Find out what can be preloaded, if anything, and start the first process."""
         if self._preload.mode is PreloadMode.NONE:
             self._why_never_warm = "--preload none"
         if not self._why_never_warm:
-            found, self.knowledge = await asyncio.gather(
+            found, self.preload_list = await asyncio.gather(
                 asyncio.to_thread(hook_is_found, self._command, env=self._env, cwd=self._cwd),
                 asyncio.to_thread(
                     Knowledge.gather, self._command, self._preload, cwd=self._cwd, env=self._env
@@ -135,22 +136,22 @@ class Lineage:
             self._reports = ImportReports(
                 quiet=self._policy.quiet, on_quiet=self._on_learnt, on_remark=self._on_remark
             )
-        return await self._bring_up()
+        return await self._start_active()
 
-    async def _bring_up(self) -> Reign:
-        """Bring up a process that serves in any case, warm if it can be."""
+    async def _start_active(self) -> Reign:
+        """Start a process and make it active, warm if possible, cold otherwise."""
         why_cold = self._why_never_warm
         for attempts_left in (1, 0) if not why_cold else ():
-            process, ready = await self._warm(self.knowledge.certain, share=1.0)
+            process, ready = await self._warm(self.preload_list.certain, share=1.0)
             if not ready.unfit:
                 return Reign(process, "", ready.has_torch)
             why_cold = _blame(ready)
             if attempts_left and (ready.culprits or ready.awaiting):
-                # To import the rest once more takes no longer than a cold worker would.
+                # A retry without it takes no longer than the start of a cold worker.
                 _log.info("%s; workers import it themselves", why_cold)
                 continue
             if ready.culprits or ready.awaiting:
-                self._succession = asyncio.create_task(self._succeed())
+                self._successor = asyncio.create_task(self._start_successor())
             break
         _log.info("workers start cold: %s", why_cold)
         process = self._launch(COLD_ARGV, preload=None, share=1.0)
@@ -158,56 +159,56 @@ class Lineage:
         return Reign(process, why_cold, False)
 
     async def _warm(self, modules: list[str], *, share: float) -> tuple[NurseryProcess, Ready]:
-        """Start a process that preloads these modules, and wait for the outcome."""
+        """Start a process that preloads these modules, and wait until it is ready."""
         process = self._launch(self._command.argv(), preload=modules, share=share)
         ready = await process.ready(self._policy.warm_up_limit / share)
         if ready.unfit:
             for culprit, reason in ready.culprits.items():
-                self.knowledge.blame(culprit, reason)
-            self.knowledge.hold_back(ready.awaiting)
+                self.preload_list.blame(culprit, reason)
+            self.preload_list.hold_back(ready.awaiting)
             await process.close(0.0)
         else:
-            self.knowledge.confirm(ready)
+            self.preload_list.confirm(ready)
             self._preloaded = {name.partition(".")[0] for name in ready.loaded}
             if self._reports is not None:
                 self._reports.know((*ready.loaded, *ready.passed_over))
         return process, ready
 
-    async def _succeed(self) -> None:
-        """Bring up a successor beside what serves now, and let it take over."""
+    async def _start_successor(self) -> None:
+        """Start a successor beside the active process, and let it take over."""
         for _ in range(self._policy.successor_attempts):
             try:
                 process, ready = await self._warm(
-                    self.knowledge.wanted, share=self._policy.successor_share
+                    self.preload_list.wanted, share=self._policy.successor_share
                 )
             except SpawnFailed as error:
-                _log.info("no second nursery: %s", error)
+                _log.info("cannot start a second nursery: %s", error)
                 return
             if not ready.unfit:
                 await self._take_over(Reign(process, "", ready.has_torch))
                 return
-            _log.debug("a nursery could not serve: %s", _blame(ready))
+            _log.debug("a nursery cannot be used: %s", _blame(ready))
             if not (ready.culprits or ready.awaiting):
                 return
 
     async def _take_over(self, reign: Reign) -> None:
-        former = self._reign
-        self._reign = asyncio.create_task(_already(reign))
+        former = self._active
+        self._active = asyncio.create_task(_already(reign))
         if former is not None:
             (await former).process.retire()
-        _log.info("another nursery takes over: workers start warm from now on")
+        _log.info("a new nursery took over: workers start warm from now on")
 
     def _on_learnt(self, names: list[str]) -> None:
-        self._gained += self.knowledge.learn(names)
+        self._gained += self.preload_list.learn(names)
         if self._gained >= self._policy.worthwhile:
-            self._bring_up_successor()
+            self._request_successor()
 
     def _on_remark(self, remark: Changed | UnfitPackage) -> None:
         if isinstance(remark, UnfitPackage):
-            self.knowledge.blame(remark.package, f"it {remark.reason}")
+            self.preload_list.blame(remark.package, f"it {remark.reason}")
             self._give_up(remark.package, remark.reason)
             return
-        self.knowledge.note_changed(remark.package, remark.variables)
+        self.preload_list.note_changed(remark.package, remark.variables)
         if remark.package not in sys.stdlib_module_names:
             task = asyncio.create_task(self._judge(remark.package))
             self._judging.add(task)
@@ -215,30 +216,30 @@ class Lineage:
 
     async def _judge(self, package: str) -> None:
         async with self._judgement:
-            guilty = await asyncio.to_thread(self.knowledge.judge, package)
+            guilty = await asyncio.to_thread(self.preload_list.judge, package)
         if guilty:
             self._give_up(package, f"may depend on ${guilty[0]}, which the script sets before")
 
     def _give_up(self, package: str, reason: str) -> None:
-        """Say that a package was preloaded and should not have been, and bring up another."""
+        """Log that a package should not have been preloaded, and start a successor without it."""
         if package not in self._preloaded:
             return
         self._preloaded.discard(package)
         _log.warning(
             "%s was imported ahead of the script, but it %s; "
-            "workers that are started later import it themselves",
+            "workers started from now on import it themselves",
             package,
             reason,
         )
-        self._bring_up_successor()
+        self._request_successor()
 
-    def _bring_up_successor(self) -> None:
-        if self._succession is None or self._succession.done():
+    def _request_successor(self) -> None:
+        if self._successor is None or self._successor.done():
             self._gained = 0
-            self._succession = asyncio.create_task(self._succeed())
+            self._successor = asyncio.create_task(self._start_successor())
 
     def _is_vacant(self) -> bool:
-        reign = self._reign
+        reign = self._active
         if reign is None or not reign.done():
             return False
         return (
@@ -254,7 +255,7 @@ class Lineage:
             preload=preload,
             libraries_only=self._preload.mode is PreloadMode.AUTO,
             trusted=[_OURS],
-            awaited=sorted(self.knowledge.awaited),
+            awaited=sorted(self.preload_list.awaited),
             first_path=self._command.first_path(cwd=self._cwd, env=self._env),
             report_fd=report_fd,
             share=share,
@@ -266,16 +267,16 @@ class Lineage:
         except OSError as error:
             raise SpawnFailed(f"cannot start a nursery: {error}") from error
         process = NurseryProcess(child, line, prepare)
-        self._living.add(process)
+        self._processes.add(process)
         process.on_end(self._on_end)
         return process
 
     def _on_end(self, process: NurseryProcess) -> None:
-        self._living.discard(process)
+        self._processes.discard(process)
         if self._is_vacant() and self._was_of_use and not self._closed:
-            _log.warning("the nursery (process %d) died; starting another", process.pid)
+            _log.warning("the nursery (process %d) died; starting a new one", process.pid)
             self._was_of_use = False
-            self._reign = asyncio.create_task(self._bring_up())
+            self._active = asyncio.create_task(self._start_active())
 
 
 async def _already(reign: Reign) -> Reign:

@@ -1,4 +1,4 @@
-"""The nursery as the agent knows it: start workers, warm where possible, and host stores."""
+"""The nursery as the agent uses it: starts workers, warm where possible, and hosts stores."""
 
 import asyncio
 import importlib.util
@@ -25,10 +25,11 @@ class Nursery:
     """Starts all workers of a node, and the stores of the rounds it hosts.
 
     Args:
-        command: what workers run. One with another command, folder or environment starts cold.
+        command: the workers' command. A worker with another command, folder or environment starts
+            cold.
         env: the environment that workers have in common. Variables that tell a worker its place
-            in the job are left out of it by themselves.
-        address: where stores listen.
+            in the job are removed from it.
+        address: the address on which stores listen.
     """
 
     def __init__(
@@ -45,7 +46,7 @@ class Nursery:
         self._env = without_place(env)
         self._cwd = cwd
         self._address = address
-        self._lineage = Lineage(
+        self._servers = Lineage(
             command=command,
             env=self._env,
             cwd=cwd,
@@ -55,55 +56,55 @@ class Nursery:
         self._said: set[str] = set()
 
     async def start(self) -> None:
-        """Begin to bring a nursery process up; importing goes on in the background."""
-        self._lineage.start()
+        """Start a nursery process; it imports in the background."""
+        self._servers.start()
 
     async def ready(self) -> None:
-        """Wait until workers can be started without waiting for imports."""
-        await self._lineage.reign()
+        """Wait until workers can be started without a delay by imports."""
+        await self._servers.reign()
 
     async def spawn(self, specs: Sequence[WorkerSpec]) -> list[Worker]:
-        """Start workers, all or none, as soon as the nursery is ready.
+        """Start all of these workers or none, as soon as the nursery is ready.
 
         Raises `SpawnFailed` if the machine cannot start a process.
         """
         return await self._with_reign(lambda reign: self._spawn(reign, specs))
 
     async def wants_torch(self) -> bool:
-        """Whether workers will use torch, and so a store, as far as can be told.
+        """Whether workers are expected to use torch, and so a store.
 
         Warm: whether torch was preloaded or the script's text mentions it. Cold: whether torch is
-        there at all, since nothing more is known.
+        installed at all, since nothing more is known.
         """
-        reign = await self._lineage.reign()
+        reign = await self._servers.reign()
         if reign.why_cold:
             return _torch_is_installed()
-        return reign.has_torch or self._lineage.knowledge.mentions_torch
+        return reign.has_torch or self._servers.preload_list.mentions_torch
 
     async def open_store(self, host: str | None = None, port: int = 0) -> StoreHost:
         """Start a fresh store for one round, at the node's address and on a free port by default.
 
-        Raises `StoreUnavailable` if torch is not installed, the address is not ours or the port is
-        in use.
+        Raises `StoreUnavailable` if torch is not installed, the address is not this machine's or
+        the port is in use.
         """
         where = host or self._address
         return await self._with_reign(lambda reign: self._open_store(reign, where, port))
 
     async def learn(self) -> None:
-        """Have what workers imported so far preloaded for the next ones, and wait for that."""
-        await self._lineage.learn_now()
+        """Preload what workers have imported so far for the next ones, and wait for that."""
+        await self._servers.learn_now()
 
     async def close(self) -> None:
-        """End the nursery. Everything that is left of what it started dies."""
-        await self._lineage.close()
+        """Stop the nursery and kill everything that it started."""
+        await self._servers.close()
 
     async def _with_reign(self, request: Callable[[Reign], Awaitable[Answer]]) -> Answer:
-        """Make a request of the process that serves, and once more if it dies over it."""
+        """Send a request to the active process, and retry once if the process dies."""
         try:
-            return await request(await self._lineage.reign())
+            return await request(await self._servers.reign())
         except NurseryDied:
-            # What it had started died with it, so nothing is started twice.
-            return await request(await self._lineage.reign())
+            # All that it had started died with it, so nothing is started twice.
+            return await request(await self._servers.reign())
 
     async def _open_store(self, reign: Reign, host: str, port: int) -> StoreHost:
         if not reign.has_torch and not _torch_is_installed():
@@ -113,8 +114,8 @@ class Nursery:
         return await reign.process.open_store(host, port)
 
     async def _spawn(self, reign: Reign, specs: Sequence[WorkerSpec]) -> list[Worker]:
-        births = [asyncio.ensure_future(self._spawn_one(reign, spec)) for spec in specs]
-        outcomes = await asyncio.gather(*births, return_exceptions=True)
+        starting = [asyncio.ensure_future(self._spawn_one(reign, spec)) for spec in specs]
+        outcomes = await asyncio.gather(*starting, return_exceptions=True)
         workers = [outcome for outcome in outcomes if isinstance(outcome, Worker)]
         failures = [outcome for outcome in outcomes if isinstance(outcome, BaseException)]
         if failures:
@@ -140,7 +141,7 @@ class Nursery:
         return worker
 
     def _why_cold(self, spec: WorkerSpec) -> str:
-        """Return why this worker cannot be forked from a nursery that is warm for others."""
+        """Return why this worker cannot be forked from a warm nursery; empty if it can."""
         if spec.command != self._command:
             return "it runs another command than the nursery was started for"
         if spec.cwd != self._cwd:
@@ -151,7 +152,7 @@ class Nursery:
         return ""
 
     def _say_why_cold(self, reign: Reign, worker: Worker) -> None:
-        """Log a worker's own reason to be cold, once; the reign's was said when it began."""
+        """Log each reason for a cold worker once; that of the process was logged at its start."""
         if worker.reason and not reign.why_cold and worker.reason not in self._said:
             self._said.add(worker.reason)
             _log.info("a worker starts cold: %s", worker.reason)

@@ -1,4 +1,4 @@
-"""What a nursery process prints: kept while it imports, logged afterwards."""
+"""The output of a nursery process: kept while it imports, logged afterwards."""
 
 import asyncio
 import contextlib
@@ -12,7 +12,7 @@ _READ_BYTES = 1 << 16
 
 
 class Output:
-    """Reads one of the process's streams as it comes, so that the process never has to wait."""
+    """Reads one of the process's streams at once, so that the process never blocks on it."""
 
     def __init__(self, pipe: IO[bytes]) -> None:
         self._loop = asyncio.get_running_loop()
@@ -23,7 +23,7 @@ class Output:
         self._loop.add_reader(pipe, self._read)
 
     def release(self) -> str:
-        """Return what was printed so far and keep no more."""
+        """Return the output so far and keep no more."""
         self._read_all()
         self._keeping = False
         text = self._kept.decode(errors="replace")
@@ -31,7 +31,7 @@ class Output:
         return text
 
     def last_line(self) -> str:
-        """Return the last line that was kept."""
+        """Return the last line of the kept output."""
         self._read_all()
         lines = self._kept.decode(errors="replace").strip().splitlines()
         return lines[-1].strip() if lines else ""
@@ -46,7 +46,7 @@ class Output:
             pass
 
     def _read(self) -> bool:
-        """Take what is there and return whether there was anything."""
+        """Read what is available; return whether there was anything."""
         data = b""
         with contextlib.suppress(BlockingIOError):
             data = os.read(self._pipe.fileno(), _READ_BYTES)

@@ -1,4 +1,4 @@
-"""The numbers a nursery lives by, each with its reason. All can be set by the user."""
+"""The timeouts and limits of a nursery, each with its reason. All can be set by the user."""
 
 from dataclasses import dataclass
 
@@ -9,20 +9,20 @@ class NurseryPolicy:
 
     Attributes:
         warm_up_limit: how long importing may take before the nursery is given up and workers start
-            cold; longer in proportion for one that takes its time. Far above any honest import,
+            cold; longer in proportion for one with a share of a core. Far above any real import,
             since a script that imports for a minute also does so when cold.
         quiet: how long no worker must have imported anything new before the list counts as
-            learnt. Scripts import in bursts; two seconds tell the end of one from a pause.
-        worthwhile: how many modules must have been learnt for a second nursery to be brought up in
-            the middle of a job; fewer are kept for the next launch. Each takes about a millisecond
-            to import, and a second nursery as long as the first.
-        successor_share: the part of one core that a second nursery may take while it imports
-            beside a training job. A quarter is ready in some ten seconds and hardly felt.
-        successor_attempts: how often a nursery is tried again without the module that made the
-            last one unfit. Each attempt finds one such module, and few scripts have several.
-        group_grace: how long processes that a dead worker left behind may take to end.
+            complete. Scripts import in bursts; two seconds tell the end of one from a pause.
+        worthwhile: how many modules must have been learned for a second nursery to be started
+            during a job; fewer are kept for the next launch. Each takes about a millisecond to
+            import, and a second nursery takes as long as the first.
+        successor_share: the share of one core that a second nursery may use while it imports
+            beside a training job. With a quarter it is ready in some ten seconds and hardly felt.
+        successor_attempts: how often a nursery is retried without the module that made the last
+            one unfit to fork. Each attempt finds one such module, and few scripts have several.
+        group_grace: how long processes that a dead worker left behind may take to exit.
             multiprocessing's resource tracker needs milliseconds.
-        close_limit: how long `close` waits for a nursery process to end by itself, beyond the
+        close_limit: how long `close` waits for a nursery process to exit by itself, beyond the
             group grace, before it is killed.
     """
 

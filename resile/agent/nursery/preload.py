@@ -1,4 +1,4 @@
-"""The meaning of `--preload`: what a nursery imports ahead of the workers."""
+"""The option `--preload`: the modules that a nursery imports ahead of the workers."""
 
 from dataclasses import dataclass
 from enum import Enum
@@ -7,7 +7,7 @@ from .errors import PreloadSyntaxError
 
 
 class PreloadMode(Enum):
-    """Who decides what is preloaded."""
+    """How the modules to preload are chosen."""
 
     AUTO = "auto"
     NONE = "none"
@@ -17,15 +17,16 @@ class PreloadMode(Enum):
 
 @dataclass(frozen=True)
 class Preload:
-    """`auto`: what the script imports, found and learnt; `none`: nothing, all workers start cold;
-    `check`: compare the two (see `check`); or exactly the listed modules."""
+    """The choice of modules. `auto`: those that the script imports, found in its text and learned
+    from its workers; `none`: nothing, all workers start cold; `check`: compare the two (see
+    `check`); or exactly the listed modules."""
 
     mode: PreloadMode = PreloadMode.AUTO
     modules: tuple[str, ...] = ()
 
     @classmethod
     def parse(cls, text: str) -> "Preload":
-        """Read the value of the flag."""
+        """Parse the value of the flag."""
         text = text.strip()
         if text in (mode.value for mode in PreloadMode if mode is not PreloadMode.LISTED):
             return cls(PreloadMode(text))

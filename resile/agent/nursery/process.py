@@ -1,4 +1,4 @@
-"""The agent's handle to one nursery process: requests out, answers and exits in."""
+"""The agent's handle of one nursery process: sends requests, receives answers and exits."""
 
 import asyncio
 import contextlib
@@ -33,13 +33,13 @@ from .worker import StoreHost, Worker
 Exit = asyncio.Future[int]
 
 _LOOK_EVERY = 0.02
-"""Seconds between two looks at processes that are ending."""
+"""Poll interval, in seconds, for processes that are exiting."""
 
 
 class NurseryProcess:
-    """One nursery process and the children it has.
+    """One nursery process and its children.
 
-    If it dies, its workers die with it (the kernel sees to that), and their handles say so.
+    If it dies, the kernel kills its workers, and their handles report that.
     """
 
     def __init__(
@@ -66,7 +66,7 @@ class NurseryProcess:
 
     @property
     def has_ended(self) -> bool:
-        """Whether nothing can be asked of it any more."""
+        """Whether the process can no longer take requests."""
         return self._channel.has_ended
 
     def on_end(self, callback: Callable[["NurseryProcess"], None]) -> None:
@@ -74,7 +74,7 @@ class NurseryProcess:
         self._ended.add_done_callback(lambda _: callback(self))
 
     async def ready(self, limit: float) -> Ready:
-        """Wait until it has imported what it could; an end or a delay makes it unfit."""
+        """Wait until it has imported its modules; an exit or a timeout makes it unfit to fork."""
         try:
             return await asyncio.wait_for(asyncio.shield(self._ready), limit)
         except asyncio.TimeoutError:
@@ -101,25 +101,25 @@ class NurseryProcess:
         )
 
     def retire(self) -> None:
-        """End the process as soon as it has no children left."""
+        """Stop the process as soon as it has no children left."""
         self._retiring = True
         if not self._exits and not self._requests:
             self._channel.finish()
 
     async def close(self, limit: float) -> None:
-        """End the process and everything it started; by force if it takes longer than `limit`."""
+        """Stop the process and everything it started; kill it after `limit` seconds."""
         if self._ready.done():
             self._channel.finish()
             with contextlib.suppress(asyncio.TimeoutError):
                 await asyncio.wait_for(asyncio.shield(self._ended), limit)
-        # One that still imports hears nothing, and has no children to look after.
+        # One that is still importing reads no messages, and has no children yet.
         self._channel.close()
         await asyncio.shield(self._ended)
 
     async def _ask(
         self, number: int, message: Message, descriptors: Sequence[int] = ()
     ) -> tuple[Message, Exit]:
-        """Send a request; return its answer and the exit of the child that it started."""
+        """Send a request; return its answer and the future exit of the child that it started."""
         if self.has_ended:
             raise NurseryDied("the nursery is dead")
         answer: asyncio.Future[tuple[Message, Exit]] = self._loop.create_future()
@@ -155,7 +155,7 @@ class NurseryProcess:
             answer.set_result((message, exit))
 
     def _on_end(self) -> None:
-        """Settle everything that waits, and kill what the process may have left behind."""
+        """Settle all pending futures, and kill what the process may have left behind."""
         self._groups = [self.pid, *self._exits]
         for pid in self._groups:
             with contextlib.suppress(ProcessLookupError, PermissionError):
@@ -181,8 +181,8 @@ class NurseryProcess:
         self._ending = self._loop.create_task(self._end_groups())
 
     async def _end_groups(self) -> None:
-        """End what was left behind. multiprocessing's resource tracker, which frees what a library
-        has made in shared memory, needs a moment for that and must not be killed at once."""
+        """Stop process groups that were left behind. multiprocessing's resource tracker, which
+        frees shared memory of a library, needs a moment and must not be killed at once."""
         deadline = self._loop.time() + self._grace
         number = int(signal.SIGTERM)
         while self._groups and self._loop.time() < deadline:

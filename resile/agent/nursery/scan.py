@@ -1,11 +1,11 @@
-"""What a script will import, read off its text without running any of it.
+"""Finds out what a script will import by parsing its text, without running any of it.
 
-The scan parses the script and, from there, every module of the user's own that it can find in the
-script's folder or on PYTHONPATH. What remains are names of libraries, in the order in which the
-text mentions them, the variables that it sets, and all identifiers, by which `companions` guesses
-at imports that libraries will make later. A name may turn out not to be a module at all (`from
-torch.nn import Linear` yields `torch.nn.Linear`); the nursery finds out and passes it over. A file
-that cannot be read or parsed is no error here: the worker will say so much better.
+The scan parses the script and, from there, all of the user's own modules that it finds in the
+script's folder or on PYTHONPATH. The result has the names of libraries, in the order of the text,
+the variables that the text sets, and all identifiers, which predict implicit imports of libraries.
+A name may turn out not to be a module (`from torch.nn import Linear` yields `torch.nn.Linear`); the
+nursery then skips it. A file that cannot be read or parsed is not an error here: the worker will
+report it better.
 """
 
 import ast
@@ -23,12 +23,12 @@ from .inside.origins import holds_packages
 
 _MOST_FILES = 300
 _MOST_BYTES = 2_000_000
-"""Beyond these a file is data or generated, and a project is found out by learning instead."""
+"""A larger file is data or generated; the imports of a larger project are learned instead."""
 
 
 @dataclass(frozen=True)
 class Scan:
-    """What a script's text says.
+    """The result of a scan.
 
     Attributes:
         libraries: candidates for preloading, in order of appearance.
@@ -129,7 +129,7 @@ class _Scanner:
             self._follow(root, candidate)
 
     def _follow(self, root: Path, module: str) -> None:
-        """Read a module of the user's own and the packages it lies in."""
+        """Read one of the user's own modules and the packages that contain it."""
         parts = module.split(".")
         for length in range(1, len(parts) + 1):
             base = root.joinpath(*parts[:length])
@@ -142,10 +142,10 @@ class _Scanner:
 
 
 def _has_module(root: Path, top_level: str) -> bool:
-    """Whether a folder of the user's has a module or package of that name.
+    """Whether one of the user's folders has a module or package of that name.
 
-    A folder without any Python file is no package, whatever it is called: libraries like to name
-    the folders of their output after themselves.
+    A folder without a Python file does not count as a package: libraries often name their output
+    folders after themselves.
     """
     if os.path.isfile(root / f"{top_level}.py"):
         return True
@@ -167,7 +167,7 @@ def _absolute(node: ast.ImportFrom, package: str) -> str:
 
 
 def _nodes(path: Path) -> list[ast.AST]:
-    """Return a file's nodes in the order of the text, without what only type checkers look at."""
+    """Return a file's nodes in the order of the text, without blocks for type checkers only."""
     try:
         if path.stat().st_size > _MOST_BYTES:
             return []
@@ -187,10 +187,10 @@ def _nodes(path: Path) -> list[ast.AST]:
 
 
 def _parse(path: Path) -> ast.Module:
-    """Parse a file, and once more if the interpreter stumbles.
+    """Parse a file, and retry after a SystemError.
 
     Python 3.11 counts the depth of a syntax tree for all threads together, and raises SystemError
-    when another thread makes one at the same time.
+    if another thread parses at the same time.
     """
     text = path.read_bytes()
     try:

@@ -1,8 +1,9 @@
-"""Whether a package's import can depend on a variable that the script sets.
+"""Finds packages whose import may depend on an environment variable that the script sets.
 
-What Python code reads from `os.environ` is observed in the nursery, but compiled code asks the C
-library. Its names stand in its files, so a package whose files do not mention a variable does not
-read it. A mention proves nothing; the package is then imported by the script itself, to be safe.
+Reads of `os.environ` by Python code are observed in the nursery, but compiled code reads variables
+through the C library. It has their names in its files, so a package whose files do not mention a
+variable does not read it. A mention proves nothing; to be safe, the package is then imported by the
+script itself.
 """
 
 import importlib.util
@@ -20,7 +21,7 @@ _WORD = re.compile(rb"[A-Za-z0-9_]")
 
 
 def mentioned(package: str, variables: Collection[str]) -> list[str]:
-    """Return those variables that occur in a package's files, in order of their names."""
+    """Return the variables that occur in a package's files, sorted by name."""
     found = {name for name in variables if name == ANY}
     sought = {name for name in variables if name != ANY}
     for path in _files(package) if sought else ():
@@ -31,7 +32,7 @@ def mentioned(package: str, variables: Collection[str]) -> list[str]:
 
 
 def is_installed(package: str) -> bool:
-    """Whether a top-level module can be found at all."""
+    """Whether a top-level module is installed."""
     try:
         return importlib.util.find_spec(package) is not None
     except (ImportError, ValueError):
@@ -39,7 +40,7 @@ def is_installed(package: str) -> bool:
 
 
 def _files(package: str) -> Iterator[Path]:
-    """Yield the files with code of a package, and of the libraries that came with it."""
+    """Yield the code files of a package and of the libraries bundled with it."""
     try:
         spec = importlib.util.find_spec(package)
     except (ImportError, ValueError):
@@ -59,7 +60,7 @@ def _mentioned_in(path: Path, names: list[str]) -> set[str]:
         with open(path, "rb") as file, mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ) as text:
             return {name for name in names if _has_word(text, os.fsencode(name))}
     except (OSError, ValueError):
-        # Empty, or not ours to read.
+        # Empty, or not readable.
         return set()
 
 

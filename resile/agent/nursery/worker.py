@@ -1,4 +1,4 @@
-"""Handles to what a nursery started: workers and store hosts."""
+"""Handles of the processes that a nursery started: workers and store hosts."""
 
 import asyncio
 import signal
@@ -10,12 +10,12 @@ Send = Callable[[Message], None]
 
 
 class Worker:
-    """A running worker, or one that has ended.
+    """A worker, running or exited.
 
     Attributes:
-        pid: the process, which also leads a session and a process group of that number.
+        pid: the process id, also that of its session and process group.
         warm: whether it was forked with its imports done.
-        reason: why it is cold, if it is.
+        reason: why it is cold; empty if it is warm.
     """
 
     def __init__(
@@ -36,14 +36,14 @@ class Worker:
         return self._exit.result() if self._exit.done() else None
 
     async def wait(self) -> int:
-        """Return the return code once the worker has ended."""
+        """Wait for the worker's exit and return its return code."""
         return await asyncio.shield(self._exit)
 
     def signal(self, number: int) -> None:
-        """Send a signal to the worker; nothing happens once it has ended.
+        """Send a signal to the worker, unless it has exited.
 
-        What a terminal sends (SIGINT, SIGQUIT, SIGHUP) goes to its whole process group. Processes
-        that are left in the group at the worker's end have a short grace.
+        The signals of a terminal (SIGINT, SIGQUIT, SIGHUP) go to its whole process group. Processes
+        that are left in the group after the worker's exit have a short grace period.
         """
         if not self._exit.done():
             self._send(Signal(self.pid, int(number)))
@@ -62,11 +62,11 @@ class StoreHost:
         self._send = send
 
     async def wait(self) -> int:
-        """Return when the host has ended, which by itself it never does."""
+        """Wait for the host's exit, which never happens by itself."""
         return await asyncio.shield(self._exit)
 
     async def close(self) -> None:
-        """End the store and free its port."""
+        """Stop the store and free its port."""
         if not self._exit.done():
             self._send(Signal(self.pid, int(signal.SIGKILL)))
         await self.wait()

@@ -1,7 +1,8 @@
-"""The agent as the keeper of its node's snapshots.
+"""The snapshots of this node, held in the agent's memory.
 
-The memory is the agent's, so it outlives workers and rounds and is gone with the agent, however
-that ends. Everything runs in threads and in a process of its own: the agent's loop never waits.
+The memory belongs to the agent, so it outlives workers and rounds and is freed with the agent,
+however that ends. All work is done in threads and in a process of its own: the agent's event loop
+never blocks.
 """
 
 from resile.agent.snapshots.snapshots import Snapshots

@@ -1,4 +1,4 @@
-"""One node's keeper, from the agent's start to its end."""
+"""The snapshot server of one node, from the agent's start to its end."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ __all__ = ["Snapshots"]
 log = logging.getLogger("resile.agent")
 
 _LOOK = 0.02
-"""Seconds between two looks whether everything is written."""
+"""Poll interval, in seconds, while waiting until everything is written."""
 
 _HELD_LOOK = 0.005
-"""The same while workers hold still for a planned change: every moment counts."""
+"""The same while workers are paused for a handover: every millisecond counts."""
 
 _SAY_AFTER = 1.0
-"""Waiting for longer is worth a line."""
+"""Seconds of waiting after which a line is logged."""
 
 
 class Snapshots:
-    """Keeps the node's snapshots. ``address``: where the other nodes' keepers reach this one."""
+    """Holds the node's snapshots. ``address``: where other nodes' agents reach this one."""
 
     def __init__(self, address: str, *, token: str, limit: int | None = None) -> None:
         holdings, self._carrier = Holdings(limit=limit), Carrier()
@@ -43,62 +43,62 @@ class Snapshots:
 
     @property
     def name(self) -> str:
-        """For RESILE_SNAPSHOTS."""
+        """The value of RESILE_SNAPSHOTS."""
         return self._server.name
 
     @property
     def door(self) -> str:
-        """Where other nodes' agents reach this one's; empty if they do not."""
+        """Where other nodes' agents reach this one; empty if they cannot."""
         return self._keeper.neighbours.address
 
     def new_round(self, number: int) -> None:
-        """Workers of older rounds are not heard any more."""
+        """Ignore workers of older rounds from now on."""
         self._keeper.new_round(number)
 
     @property
     def can_hand_over(self) -> bool:
-        """Whether all workers would save before a planned change."""
+        """Whether all workers can save before a planned change."""
         return self._keeper.can_hand_over
 
     def ask_handover(self, number: int, *, round: int, patience: float) -> bool:
-        """Ask the workers to save before a planned change; whether all of them can."""
+        """Ask the workers to save before a planned change; return whether all of them can."""
         return self._keeper.ask_handover(number, round=round, patience=patience)
 
     def let_choose(self, number: int, *, round: int) -> None:
-        """Everybody was asked: the worker of rank 0 may choose the step."""
+        """Let the worker of rank 0 choose the step: the workers of all nodes were asked."""
         self._keeper.let_choose(number, round=round)
 
     def call_off_handover(self) -> None:
-        """The planned change does not happen: workers that hold go on."""
+        """Cancel the handover: paused workers resume."""
         self._keeper.call_off_handover()
 
     async def handed_over(self) -> int:
-        """Wait until all workers hold a step; returns it."""
+        """Wait until all workers hold a step; return it."""
         while (step := self._keeper.held) is None:
             await asyncio.sleep(_HELD_LOOK)
         return step
 
     async def copied(self, step: int, *, patience: float = math.inf) -> None:
         """Wait until the next node has copies of all parts of a step, if there is a node that takes
-        them, or until the patience is over."""
+        them, at most ``patience`` seconds."""
         give_up = time.monotonic() + patience
         while not self._keeper.is_copied(step) and time.monotonic() < give_up:
             await asyncio.sleep(_HELD_LOOK)
 
     @property
     def newest_copied(self) -> int | None:
-        """The newest step of which the next node has copies of all parts of this one."""
+        """The newest step of which the next node has copies of all parts of this node."""
         return self._keeper.newest_copied
 
     @property
     def newest_stored(self) -> int | None:
-        """The newest step of which this node's parts are in storage; if it publishes, the newest
-        whole checkpoint."""
+        """The newest step of which this node's parts are in storage; on the node that publishes,
+        the newest complete checkpoint."""
         return self._keeper.newest_stored
 
     async def secured(self, *, patience: float) -> None:
-        """Wait until what this node holds is copied to the next, or else is in storage; for each of
-        the two at most ``patience`` seconds."""
+        """Wait until what this node holds is copied to the next, or else is in storage, at most
+        ``patience`` seconds for each of the two."""
         give_up = time.monotonic() + patience
         while self._keeper.copies_pending and time.monotonic() < give_up:
             await asyncio.sleep(_LOOK)
@@ -106,9 +106,9 @@ class Snapshots:
             await self.flush(patience, grace=patience)
 
     async def flush(self, timeout: float, *, grace: float) -> None:
-        """Wait until everything that was to be written is written, or the time is over.
+        """Wait until all requested checkpoints are written, at most ``timeout`` seconds.
 
-        ``grace``: how long other nodes' parts are waited for when this node's are written.
+        ``grace``: how long to wait for other nodes' parts once this node's are written.
         """
         started = written = time.monotonic()
         said = False
@@ -121,11 +121,11 @@ class Snapshots:
                 return
             if now - started > _SAY_AFTER and not said:
                 said = True
-                log.info("waiting until the last checkpoint is written")
+                log.info("waiting for the last checkpoint to be written")
             await asyncio.sleep(_LOOK)
 
     def close(self) -> None:
-        """Give all memory back and end the writer."""
+        """Free all memory and stop the writer process."""
         self._server.close()
         self._keeper.close()
 

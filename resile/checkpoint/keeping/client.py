@@ -1,8 +1,8 @@
-"""A worker's line to the keeper in its agent.
+"""A worker's client of the snapshot server in its agent.
 
-Plain blocking requests, a few microseconds each. A forked child connects anew: it must not speak on
-its parent's line. When the agent is dead every request raises :class:`KeeperGone`; memory that was
-being filled stays valid, for what that is worth.
+Plain blocking requests, a few microseconds each. A forked child opens a connection of its own: it
+must not use its parent's. When the agent is dead every request raises :class:`KeeperGone`; memory
+that was being filled stays valid.
 """
 
 from __future__ import annotations
@@ -15,19 +15,25 @@ from collections.abc import Mapping, Sequence
 from resile.checkpoint import packets
 from resile.checkpoint.keeping.errors import KeeperGone
 from resile.checkpoint.keeping.memory import SnapshotMemory
-from resile.checkpoint.keeping.messages import Answer, Hello, Refused, Request, Welcome
+from resile.checkpoint.keeping.messages import (
+    Answer,
+    Request,
+    RequestRefused,
+    WorkerHello,
+    WorkerWelcome,
+)
 from resile.decoding import MsgpackDecoder
 
 __all__ = ["SNAPSHOTS_VARIABLE", "KeeperClient"]
 
 SNAPSHOTS_VARIABLE = "RESILE_SNAPSHOTS"
-"""The keeper's socket, as the agent tells its workers; ``@`` stands for the abstract namespace."""
+"""The server's socket, set by the agent for its workers; ``@`` means the abstract namespace."""
 
 
 class KeeperClient(SnapshotMemory):
-    """The keeper at ``name``. Raises :class:`KeeperGone` if nobody is there."""
+    """A client of the server at ``name``. Raises :class:`KeeperGone` if there is none."""
 
-    def __init__(self, name: str, worker: Hello) -> None:
+    def __init__(self, name: str, worker: WorkerHello) -> None:
         super().__init__(worker)
         self._name = name
         self._line: socket.socket | None = None
@@ -39,14 +45,14 @@ class KeeperClient(SnapshotMemory):
 
     @classmethod
     def from_environment(
-        cls, worker: Hello, environment: Mapping[str, str] = os.environ
+        cls, worker: WorkerHello, environment: Mapping[str, str] = os.environ
     ) -> KeeperClient | None:
-        """The agent's keeper, if an agent says that there is one."""
+        """Connect to the agent's server, if the environment names one."""
         name = environment.get(SNAPSHOTS_VARIABLE)
         return cls(name, worker) if name else None
 
     def close(self) -> None:
-        """Hang up; the keeper keeps what it has."""
+        """Disconnect; the server keeps its snapshots."""
         self._close_pairs()
         if self._line is not None:
             self._line.close()
@@ -54,7 +60,7 @@ class KeeperClient(SnapshotMemory):
 
     def _ask(self, request: Request) -> tuple[Answer, Sequence[int]]:
         if self._owner != os.getpid():
-            # A forked child: its parent's lock may be held for ever here.
+            # A forked child: a lock held by its parent would never be released here.
             self._asking = threading.Lock()
         with self._asking:
             return self._exchange(self._connected(), request)
@@ -70,17 +76,19 @@ class KeeperClient(SnapshotMemory):
         except OSError as error:
             line.close()
             self._line = None
-            raise KeeperGone(f"the agent's keeper does not answer: {error.strerror}") from None
+            raise KeeperGone(
+                f"the agent's snapshot server does not answer: {error.strerror}"
+            ) from None
         self._line, self._owner = line, os.getpid()
         answer, _ = self._exchange(line, self.worker)
-        if isinstance(answer, Refused):
-            raise KeeperGone(f"the agent's keeper refuses this worker: {answer.reason}")
-        assert isinstance(answer, Welcome)
+        if isinstance(answer, RequestRefused):
+            raise KeeperGone(f"the agent's snapshot server refuses this worker: {answer.reason}")
+        assert isinstance(answer, WorkerWelcome)
         self.address = answer.address
         return line
 
     def _exchange(self, line: socket.socket, request: Request) -> tuple[Answer, Sequence[int]]:
-        why = "it hung up"
+        why = "connection closed"
         try:
             packets.send(line, request)
             received = packets.receive(line, self._decoder)
@@ -90,4 +98,4 @@ class KeeperClient(SnapshotMemory):
             why = error.strerror or str(error)
         line.close()
         self._line = None
-        raise KeeperGone(f"the agent's keeper is gone: {why}")
+        raise KeeperGone(f"lost the agent's snapshot server: {why}")

@@ -1,10 +1,10 @@
-"""What can go wrong between a worker and its keeper, and between keepers.
+"""Errors of a snapshot server, to a worker or to another node's server.
 
 CheckpointError
 └── KeeperError
-    ├── KeeperGone        the keeper does not answer: it is dead or was never there
-    ├── KeeperRefused     it answered that it will not: late, unknown part, no peer
-    └── PeerTrouble       another node's keeper: gone, wrong token, no room, torn
+    ├── KeeperGone        the server does not answer: it is dead or was never started
+    ├── KeeperRefused     the server refused a request: old round, unknown part, no peer
+    └── PeerTrouble       another node's server: gone, wrong token, no room, torn transfer
 """
 
 from __future__ import annotations
@@ -15,16 +15,16 @@ __all__ = ["KeeperError", "KeeperGone", "KeeperRefused", "PeerTrouble"]
 
 
 class KeeperError(CheckpointError):
-    """Base of all."""
+    """Base class."""
 
 
 class KeeperGone(KeeperError):
-    """The keeper does not answer; snapshots in its memory are lost to this worker."""
+    """The snapshot server does not answer; this worker cannot reach the snapshots it holds."""
 
 
 class KeeperRefused(KeeperError):
-    """The keeper says no; the text says why."""
+    """The snapshot server refused a request; the text gives the reason."""
 
 
 class PeerTrouble(KeeperError):
-    """Another node's keeper could not be reached, refused, or sent less than it promised."""
+    """Another node's server could not be reached, refused, or sent less than announced."""

@@ -1,7 +1,7 @@
-"""Headers of parts without their bytes: what one is, and how several reach a worker.
+"""Headers of parts without their data, and how several of them are passed to a worker.
 
-A header can be larger than a packet and there can be many, so a keeper hands them to a worker in a
-memory file, one after the other.
+A header can be larger than a packet and there can be many, so the server passes them to a worker in
+a memory file, one after the other.
 """
 
 from __future__ import annotations
@@ -13,22 +13,23 @@ from resile.checkpoint import memory
 from resile.checkpoint.part import LARGEST_HEADER
 from resile.checkpoint.slots import BEGIN
 
-__all__ = ["LARGEST", "LEAST", "header_in", "pack", "unpack"]
+__all__ = ["LARGEST_WITH_LENGTH", "LENGTH_FIELD", "header_in", "pack_headers", "unpack_headers"]
 
-LEAST = 8
-"""Bytes in front of a header that say how long it is; they belong to it here."""
+LENGTH_FIELD = 8
+"""Bytes of the length field in front of a header; here they count as part of it."""
 
-LARGEST = LEAST + LARGEST_HEADER
+LARGEST_WITH_LENGTH = LENGTH_FIELD + LARGEST_HEADER
+"""Maximum bytes of a header including its length field."""
 
 
 def header_in(slot: int, size: int) -> bytes | None:
-    """Of the part of ``size`` bytes in a slot; None if it cannot be as long as it says."""
-    length = LEAST + int.from_bytes(os.pread(slot, LEAST, BEGIN), "little")
-    return os.pread(slot, length, BEGIN) if length <= min(size, LARGEST) else None
+    """Read the header of the part of ``size`` bytes in a slot; None if its length is invalid."""
+    length = LENGTH_FIELD + int.from_bytes(os.pread(slot, LENGTH_FIELD, BEGIN), "little")
+    return os.pread(slot, length, BEGIN) if length <= min(size, LARGEST_WITH_LENGTH) else None
 
 
-def pack(headers: Sequence[bytes]) -> int:
-    """A descriptor of memory that has them; raises :class:`NoRoom`."""
+def pack_headers(headers: Sequence[bytes]) -> int:
+    """Write headers to a memory file; returns its descriptor. Raises :class:`NoRoom`."""
     descriptor = memory.create()
     try:
         memory.grow(descriptor, sum(map(len, headers)))
@@ -42,8 +43,8 @@ def pack(headers: Sequence[bytes]) -> int:
     return descriptor
 
 
-def unpack(descriptor: int, lengths: Sequence[int]) -> list[bytes]:
-    """What was packed; closes the descriptor."""
+def unpack_headers(descriptor: int, lengths: Sequence[int]) -> list[bytes]:
+    """Read the headers from a memory file, and close it."""
     try:
         offset, headers = 0, []
         for length in lengths:

@@ -1,10 +1,10 @@
-"""The memory itself: a pair of slots for every part that is or was this node's to keep.
+"""The table of slots: a pair for every part that this node holds or held.
 
-A pair belongs to a place (which part of a snapshot), whoever fills it: a worker of this node, or a
-copy that comes from another. So when ranks move between nodes the memory is there already, and what
-lies in it stays until something newer is whole.
+A pair belongs to a place (the identity of a part), whether it is filled by a worker of this node or
+with a copy from another. So when ranks move between nodes the memory is already allocated, and its
+content stays until something newer is complete.
 
-Thread-safe. Allocating takes as long as filling memory does; everything else is quick.
+Thread-safe. Allocating takes as long as filling the memory does; everything else is fast.
 """
 
 from __future__ import annotations
@@ -18,22 +18,22 @@ from dataclasses import dataclass
 from resile.checkpoint import memory, slots
 from resile.checkpoint.errors import NoRoom
 from resile.checkpoint.keeping.errors import KeeperRefused
-from resile.checkpoint.keeping.messages import Held
+from resile.checkpoint.keeping.messages import HeldPartInfo
 from resile.checkpoint.room import Room, check_room, find_room
-from resile.checkpoint.slots import BEGIN, Control, Label, Place, SlotState
+from resile.checkpoint.slots import BEGIN, Control, Label, PartPlace, SlotState
 
 __all__ = ["Filling", "Holdings", "Reservation", "outdated"]
 
 GRAIN = 256 * 1024
-"""Slots grow by so much at least: a part whose values grow a little fits again."""
+"""Slot sizes are multiples of this, so that a part whose values grow a little still fits."""
 
 
 @dataclass(frozen=True)
 class Reservation:
-    """A pair of slots with room for a part."""
+    """A pair of slots large enough for a part."""
 
     descriptors: list[int]
-    """The caller's to close."""
+    """To be closed by the caller."""
 
     grown: bool
     """Whether some of the memory is new."""
@@ -41,45 +41,45 @@ class Reservation:
 
 @dataclass(frozen=True)
 class Filling:
-    """A slot that is ours alone, to be filled from elsewhere."""
+    """An exclusively locked slot, to be filled from another node."""
 
     descriptor: int
     control: Control
 
     def complete(self) -> None:
-        """All bytes are there."""
+        """All bytes are here: mark the part as complete."""
         slots.write_control(self.descriptor, slots.completed(self.control))
         os.close(self.descriptor)
 
     def abandon(self) -> None:
-        """They are not: the slot holds nothing."""
+        """Release the slot without a complete part."""
         os.close(self.descriptor)
 
 
 class Holdings:
-    """All slots of one keeper. ``limit``: bytes they may take in all, beside what is free."""
+    """All slots of a node. ``limit``: maximum bytes of all of them, besides the free memory."""
 
     def __init__(self, *, limit: int | None = None) -> None:
         self._limit = limit
-        self._pairs: dict[Place, tuple[int, int]] = {}
+        self._pairs: dict[PartPlace, tuple[int, int]] = {}
         self._received: set[int] = set()
         self._closed = False
         self._table = threading.Lock()
-        """Taken for moments: nobody closes a descriptor that another thread has just looked up."""
+        """Held briefly: no descriptor is closed that another thread has just looked up."""
         self._allocating = threading.Lock()
-        """Taken first, for as long as allocating takes: what is free is not promised twice."""
+        """Taken first, and held while allocating: free memory is not promised twice."""
 
-    def reserve(self, place: Place, size: int) -> Reservation:
-        """Both slots, for who fills them; raises :class:`NoRoom`."""
+    def reserve(self, place: PartPlace, size: int) -> Reservation:
+        """Reserve both slots for a part of ``size`` bytes; raises :class:`NoRoom`."""
         with self._allocating:
             pair = self._pair(place)
             grown = self._grow(pair, size)
             return Reservation([memory.same_memory(slot) for slot in pair], grown=grown)
 
     def fill(self, label: Label, size: int) -> Filling | None:
-        """A slot for a part from elsewhere, marked as being written; None if it is in use.
+        """A slot for a part from another node, marked as being written; None if it is in use.
 
-        Raises :class:`NoRoom`. Only the one slot is given memory.
+        Raises :class:`NoRoom`. Memory is allocated only for this slot.
         """
         with self._allocating:
             pair = self._pair(label.place)
@@ -102,17 +102,17 @@ class Holdings:
                 self._received = (self._received & present) | {control.generation}
         return Filling(own, control)
 
-    def inventory(self) -> list[Held]:
-        """All whole parts."""
+    def inventory(self) -> list[HeldPartInfo]:
+        """All complete parts."""
         with self._table:
             return [
-                Held(label=label, size=one.length, is_copy=one.generation in self._received)
+                HeldPartInfo(label=label, size=one.length, is_copy=one.generation in self._received)
                 for _, one in self._slots()
                 if (label := _whole(one)) is not None
             ]
 
     def hold(self, label: Label) -> tuple[int, int] | None:
-        """A descriptor that holds this part's slot, and the part's size; None if it is not here."""
+        """Lock a part for reading: a descriptor and the part's size; None if it is not here."""
         with self._table:
             for slot, control in self._slots_of(label.place):
                 own = slots.hold(slot) if _whole(control) == label else None
@@ -124,8 +124,8 @@ class Holdings:
         return None
 
     def hold_all(self, labels: Iterable[Label]) -> list[tuple[int, int]]:
-        """The same for several parts; raises :class:`KeeperRefused`, with none held, if one is not
-        here."""
+        """The same for several parts; raises :class:`KeeperRefused`, with none locked, if one is
+        not here."""
         with ExitStack() as undo:
             holds = []
             for label in labels:
@@ -138,12 +138,12 @@ class Holdings:
         return holds
 
     def afford(self, size: int) -> None:
-        """Raise :class:`NoRoom` unless so many bytes more fit."""
+        """Raise :class:`NoRoom` unless ``size`` more bytes fit."""
         with self._allocating:
             check_room(size, size, room=self._room())
 
     def discard_after(self, step: int) -> None:
-        """Forget whole parts of later steps. Who still reads one keeps its bytes."""
+        """Discard complete parts of later steps. A process that still reads one keeps its bytes."""
         with self._table:
             for slot, control in self._slots():
                 label = _whole(control)
@@ -152,10 +152,11 @@ class Holdings:
                     slots.clear_control(own)
                     os.close(own)
 
-    def forget(self, current: Collection[Place], *, round: int) -> None:
-        """Give back what no newer complete step needs. ``current``: places of this round.
+    def forget(self, current: Collection[PartPlace], *, round: int) -> None:
+        """Release what newer complete steps make obsolete. ``current``: places of this round.
 
-        Not while memory is being allocated: a worker waits for this, and the next step will do.
+        Skipped while memory is being allocated: a worker waits for this call, and the next step can
+        do it.
         """
         if not self._allocating.acquire(blocking=False):
             return
@@ -171,27 +172,27 @@ class Holdings:
             self._allocating.release()
 
     def close(self) -> None:
-        """Give everything back, as far as nobody else has it open."""
+        """Release all slots; memory that other processes have open stays until they close it."""
         with self._allocating, self._table:
             self._closed = True
             for place in list(self._pairs):
                 self._give_back(place)
 
-    def _give_back(self, place: Place) -> None:
+    def _give_back(self, place: PartPlace) -> None:
         for slot in self._pairs.pop(place):
             os.close(slot)
 
     def _slots(self) -> list[tuple[int, Control]]:
         return [found for place in self._pairs for found in self._slots_of(place)]
 
-    def _slots_of(self, place: Place) -> list[tuple[int, Control]]:
-        """What was filled last comes first: a step may have been saved twice."""
+    def _slots_of(self, place: PartPlace) -> list[tuple[int, Control]]:
+        """The slots of a place, the last filled first: a step may have been saved twice."""
         found = [(slot, slots.read_control(slot)) for slot in self._pairs.get(place, ())]
         return sorted(found, key=lambda one: one[1].generation, reverse=True)
 
-    def _pair(self, place: Place) -> tuple[int, int]:
+    def _pair(self, place: PartPlace) -> tuple[int, int]:
         if self._closed:
-            raise NoRoom("the job is ending: no more snapshots are kept")
+            raise NoRoom("the job is ending: no more snapshots are taken")
         if place not in self._pairs:
             pair = (memory.create(), memory.create())
             with self._table:
@@ -201,7 +202,7 @@ class Holdings:
     def _grow(
         self, pair: Sequence[int], size: int, *, how: Callable[[int, int], None] = memory.grow
     ) -> bool:
-        """Give slots room for a part of ``size`` bytes; whether they had too little."""
+        """Grow slots for a part of ``size`` bytes; returns whether any was too small."""
         wanted = BEGIN + -(-size // GRAIN) * GRAIN
         growth = sum(max(0, wanted - os.fstat(slot).st_size) for slot in pair)
         if growth:
@@ -215,21 +216,21 @@ class Holdings:
         if self._limit is None:
             return room
         used = sum(os.fstat(slot).st_size for pair in self._pairs.values() for slot in pair)
-        left = Room(max(0, self._limit - used), "of what snapshots may take in all")
+        left = Room(max(0, self._limit - used), "limit of all snapshots")
         return min(room, left, key=lambda one: one.free)
 
 
 def outdated(
-    pairs: Mapping[Place, Sequence[Control]], current: Collection[Place], *, round: int
-) -> set[Place]:
-    """Places whose parts nobody will ask for again.
+    pairs: Mapping[PartPlace, Sequence[Control]], current: Collection[PartPlace], *, round: int
+) -> set[PartPlace]:
+    """Places whose parts will not be needed again.
 
-    Those of another group are nobody's here: only the nodes of that group ask each other. They come
-    when a port that one of them listened on has become this node's.
+    Parts of another group are never needed here: only the nodes of that group exchange them. They
+    arrive when this node listens on a port that a node of that group used before.
 
-    When both slots of every current place are whole and of this round, all workers everywhere have
-    the older of the two steps: none begins the second before all have ended the first. What was
-    taken before this round and before that step is then of no use.
+    When both slots of every current place are complete and of this round, all workers of the group
+    have the older of the two steps: none begins the second before all have finished the first. What
+    was taken before this round and before that step is then obsolete.
     """
     steps = []
     for place in current:

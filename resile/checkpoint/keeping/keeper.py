@@ -1,12 +1,12 @@
-"""The keeper: answers workers, and gives the carrier its orders.
+"""The snapshot server: answers workers' requests, and sends orders to the writer process.
 
-It is the same under an agent and in a worker of its own; what differs is how requests arrive.
-Requests of workers of an older round are refused: their memory belongs to others by now. So are
-those of another group than the first worker's, because a node is in one group for its life; a
-process that a worker started has its environment, and may well say that it is in another.
+It is the same in an agent and in a worker without one; only the transport of requests differs.
+Requests from workers of an older round are refused: their memory belongs to others by now. So are
+those of another group than the first worker's, because a node is in one group for its lifetime; a
+process that a worker started inherits its environment, and may name another group.
 
-Nothing that goes wrong with storage or with other nodes is an error to who asked; it is in the
-status, and told once to ``news`` in words for a log.
+Failures of storage or of other nodes are not errors of the request; they appear in the status, and
+are reported once to ``news`` as a log line.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from dataclasses import dataclass, field
 
 from resile.checkpoint.errors import NoRoom
 from resile.checkpoint.handover import HandoverDesk
-from resile.checkpoint.keeping import headers
 from resile.checkpoint.keeping.errors import KeeperRefused, PeerTrouble
+from resile.checkpoint.keeping.headers import pack_headers
 from resile.checkpoint.keeping.holdings import Holdings
 from resile.checkpoint.keeping.messages import (
     AT_ONCE,
@@ -35,43 +35,43 @@ from resile.checkpoint.keeping.messages import (
     Fetch,
     FetchHeaders,
     Headers,
-    Hello,
-    Holding,
+    HoldingStep,
     Inventory,
     List,
     NotEnoughRoom,
     Open,
     Opened,
     Persist,
-    Refused,
     Request,
+    RequestRefused,
     Reserve,
     Reserved,
-    Resumed,
     Status,
     StatusWanted,
+    TrainingResumed,
     Waiting,
     Watched,
-    Welcome,
+    WorkerHello,
+    WorkerWelcome,
 )
 from resile.checkpoint.keeping.neighbourhood import Neighbourhood, NoNeighbours
 from resile.checkpoint.keeping.writings import Writings
 from resile.checkpoint.memory import same_memory
-from resile.checkpoint.slots import Label, Place
-from resile.checkpoint.writing import Carrier, Gather, Write
+from resile.checkpoint.slots import Label, PartPlace
+from resile.checkpoint.writing import Carrier, CollapsePages, Write
 from resile.groupname import told_group
 
 __all__ = ["Keeper", "News"]
 
 News = Callable[[int, str], None]
-"""A level of the logging module, and a line."""
+"""Called with a logging level and a log line."""
 
 Reply = tuple[Answer, list[int]]
 
 
 @dataclass
 class Keeper:
-    """Holds a node's snapshots."""
+    """Holds a node's snapshots, and answers its workers."""
 
     holdings: Holdings
     carrier: Carrier
@@ -81,14 +81,14 @@ class Keeper:
     def __post_init__(self) -> None:
         self._round = 0
         self._group: str | None = None
-        """The group whose workers are heard; None before the first."""
-        self._current: set[Place] = set()
+        """The group of this node's workers; None before the first request."""
+        self._current: set[PartPlace] = set()
         self._lock = threading.Lock()
         self._writings = Writings(self.news)
         self._desk = HandoverDesk()
 
     def new_round(self, number: int) -> None:
-        """From now on only workers of this round are heard."""
+        """Start a round: requests of older rounds' workers are refused from now on."""
         with self._lock:
             if number > self._round:
                 self._round, self._current = number, set()
@@ -96,14 +96,14 @@ class Keeper:
                 self.neighbours.settle()
                 self.neighbours.workers_hold(False)
 
-    def answer(self, worker: Hello, request: Request) -> Reply:
-        """The answer and its descriptors, which are the caller's to send and to close."""
+    def answer(self, worker: WorkerHello, request: Request) -> Reply:
+        """Answer a request; returns the answer and its descriptors, which the caller must close."""
         if refusal := self._refusal(worker):
             return _refused(refusal), []
         match request:
-            case Hello():
+            case WorkerHello():
                 self.new_round(request.round)
-                return Welcome(address=self.neighbours.address), []
+                return WorkerWelcome(address=self.neighbours.address), []
             case Reserve():
                 return self._reserve(worker, request)
             case List():
@@ -128,35 +128,35 @@ class Keeper:
             case Waiting(kind=kind, step=step):
                 self.neighbours.wanted(worker.place(kind), step)
                 return Done(), []
-            case Holding(step=step, handover=number):
+            case HoldingStep(step=step, handover=number):
                 with self._lock:
                     self._desk.holds(worker.local_rank, step, handover=number)
                 return Done(), []
-            case Resumed():
+            case TrainingResumed():
                 return self._resumed(worker, request)
 
-    def _refusal(self, worker: Hello) -> str:
-        """Why a worker is not heard; empty if it is."""
+    def _refusal(self, worker: WorkerHello) -> str:
+        """The reason to refuse a worker's requests; empty to accept them."""
         with self._lock:
             if worker.round < self._round:
-                return f"round {worker.round} is over: round {self._round} runs"
+                return f"round {worker.round} is over: round {self._round} is running"
             if self._group is None:
                 self._group = worker.group
             if worker.group != self._group:
                 own = told_group(self._group)
-                return f"{own} keeps its snapshots here, and not {told_group(worker.group)}"
+                return f"this node holds snapshots of {own}, not of {told_group(worker.group)}"
         return ""
 
     @property
     def can_hand_over(self) -> bool:
-        """Whether all workers of the round look at the page."""
+        """Whether all workers of the round watch the handover page."""
         with self._lock:
             return self._desk.able
 
     def ask_handover(self, number: int, *, round: int, patience: float) -> bool:
-        """Ask the workers to save before a planned change; whether all of them can.
+        """Ask the workers to save for a handover (phase PREPARE); returns whether all of them can.
 
-        Workers hold for ``patience`` seconds from now on at most, whatever happens.
+        Workers hold until at most ``patience`` seconds from now, whatever happens.
         """
         with self._lock:
             if round != self._round or not self._desk.able:
@@ -166,45 +166,47 @@ class Keeper:
         return True
 
     def let_choose(self, number: int, *, round: int) -> None:
-        """All workers of the job were asked: rank 0, if it is here, may choose the step."""
+        """Allow rank 0, if it is here, to choose the step (phase CHOOSE): all workers were
+        asked."""
         with self._lock:
             if round == self._round:
                 self._desk.page.let_choose(number)
 
     def call_off_handover(self) -> None:
-        """The planned change does not happen: workers that hold go on."""
+        """Cancel the handover: holding workers continue."""
         with self._lock:
             self._desk.call_off()
         self.neighbours.workers_hold(False)
 
     @property
     def held(self) -> int | None:
-        """The step that all workers of this node saved for the planned change and hold."""
+        """The step that all workers of this node saved for the handover and hold; None if not
+        yet."""
         with self._lock:
             return self._desk.held
 
     def is_copied(self, step: int) -> bool:
-        """Whether the next node has a copy of a step, if there is one that takes copies."""
+        """Whether the next node has copies of a step; True if there is no next node."""
         copied = self.neighbours.copied
         return not self.neighbours.next or (copied is not None and copied >= step)
 
     @property
     def copies_pending(self) -> bool:
-        """Whether parts of this node are still to be copied to the next one."""
+        """Whether parts of this node remain to be copied to the next one."""
         return self.neighbours.pending
 
     @property
     def newest_copied(self) -> int | None:
-        """The newest step of which the next node has copies of all parts of this one."""
+        """The newest step of which the next node has copies of all parts of this node."""
         return self.neighbours.copied
 
     @property
     def newest_stored(self) -> int | None:
         """The newest step of which this node's parts are in storage; if it publishes, the newest
-        whole checkpoint."""
+        complete checkpoint."""
         return self._writings.stored
 
-    def _resumed(self, worker: Hello, request: Resumed) -> Reply:
+    def _resumed(self, worker: WorkerHello, request: TrainingResumed) -> Reply:
         self.neighbours.settle()
         self.neighbours.forget_after(request.step)
         self.holdings.discard_after(request.step)
@@ -215,13 +217,13 @@ class Keeper:
             return Watched(), [same_memory(self._desk.page.descriptor)]
 
     def close(self) -> None:
-        """Give all memory back."""
+        """Release all memory."""
         self.neighbours.close()
         self.carrier.close()
         self.holdings.close()
         self._desk.page.close()
 
-    def _reserve(self, worker: Hello, request: Reserve) -> Reply:
+    def _reserve(self, worker: WorkerHello, request: Reserve) -> Reply:
         place = worker.place(request.kind)
         with self._lock:
             self._current.add(place)
@@ -236,13 +238,13 @@ class Keeper:
         return Reserved(), reservation.descriptors
 
     def _gather(self, slots: list[int]) -> None:
-        """New memory is given out at once in small pages, and put together in large ones later:
-        then workers that restore from it map it for next to nothing."""
-        self.carrier.submit(Gather(), [os.dup(slot) for slot in slots], lambda _: None)
+        """Collapse new memory into large pages, in the background after it was handed out in small
+        ones: workers that restore from it then map it at almost no cost."""
+        self.carrier.submit(CollapsePages(), [os.dup(slot) for slot in slots], lambda _: None)
 
     def _open(self, labels: tuple[Label, ...]) -> Reply:
         if len(labels) > AT_ONCE:
-            return _refused(f"{len(labels)} parts at once; at most {AT_ONCE} are opened"), []
+            return _refused(f"cannot open {len(labels)} parts at once; at most {AT_ONCE}"), []
         try:
             holds = self.holdings.hold_all(labels)
         except KeeperRefused as error:
@@ -253,7 +255,7 @@ class Keeper:
         copied, trouble = self.neighbours.copied, self.neighbours.trouble
         return self._writings.status(copied=copied, copy_trouble=trouble)
 
-    def _completed(self, worker: Hello, labels: Iterable[Label]) -> None:
+    def _completed(self, worker: WorkerHello, labels: Iterable[Label]) -> None:
         with self._lock:
             current, number = frozenset(self._current), self._round
             holding = bool(self._desk.page.asked(number))
@@ -262,7 +264,7 @@ class Keeper:
             self.neighbours.send(label, parts=worker.nproc)
         self.holdings.forget(current, round=number)
 
-    def _persist(self, worker: Hello, request: Persist) -> Answer:
+    def _persist(self, worker: WorkerHello, request: Persist) -> Answer:
         step = request.target.step
         labels = [
             Label(place=worker.place(kind), step=step, round=worker.round, world=worker.world)
@@ -306,15 +308,15 @@ class Keeper:
 
     def _fetch_headers(self, address: str, labels: tuple[Label, ...]) -> Reply:
         if len(labels) > AT_ONCE:
-            return _refused(f"{len(labels)} headers at once; at most {AT_ONCE} are fetched"), []
+            return _refused(f"cannot fetch {len(labels)} headers at once; at most {AT_ONCE}"), []
         try:
             found = self.neighbours.headers(address, labels)
-            return Headers(lengths=tuple(map(len, found))), [headers.pack(found)]
+            return Headers(lengths=tuple(map(len, found))), [pack_headers(found)]
         except NoRoom as error:
             return NotEnoughRoom(reason=str(error)), []
         except PeerTrouble as error:
             return _refused(str(error)), []
 
 
-def _refused(reason: str) -> Refused:
-    return Refused(reason=reason)
+def _refused(reason: str) -> RequestRefused:
+    return RequestRefused(reason=reason)

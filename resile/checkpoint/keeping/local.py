@@ -1,8 +1,8 @@
-"""A keeper without an agent: this worker keeps its own snapshots, and has its own writer.
+"""Snapshots without an agent: the worker holds its own, and has its own writer process.
 
-The memory dies with the worker, so there is nothing to restore from after a crash but storage; what
-is gained is that saving costs one copy, and that a checkpoint on its way is written to its end by a
-process that outlives the worker.
+The memory dies with the worker, so after a crash only storage is left to restore from. The benefit:
+saving costs one copy, and a checkpoint in progress is finished by a process that outlives the
+worker.
 """
 
 from __future__ import annotations
@@ -12,22 +12,22 @@ from collections.abc import Sequence
 from resile.checkpoint.keeping.holdings import Holdings
 from resile.checkpoint.keeping.keeper import Keeper
 from resile.checkpoint.keeping.memory import SnapshotMemory
-from resile.checkpoint.keeping.messages import Answer, Hello, Request
+from resile.checkpoint.keeping.messages import Answer, Request, WorkerHello
 from resile.checkpoint.writing import Carrier
 
 __all__ = ["LocalKeeper"]
 
 
 class LocalKeeper(SnapshotMemory):
-    """Snapshots of one worker, in its own process. ``limit``: bytes they may take in all."""
+    """Snapshots of one worker, in its own process. ``limit``: maximum bytes of all of them."""
 
-    def __init__(self, worker: Hello, *, limit: int | None = None) -> None:
+    def __init__(self, worker: WorkerHello, *, limit: int | None = None) -> None:
         super().__init__(worker)
         self._keeper = Keeper(Holdings(limit=limit), Carrier(outlives=True))
         self._keeper.new_round(worker.round)
 
     def close(self) -> None:
-        """Give the memory back. The writer finishes alone."""
+        """Release the memory. The writer process finishes alone."""
         self._close_pairs()
         self._keeper.close()
 

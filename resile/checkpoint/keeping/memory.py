@@ -1,9 +1,9 @@
-"""A worker's view of its node's snapshots, whoever keeps them.
+"""A worker's client for its node's snapshots, in the agent or in its own process.
 
-`SnapshotMemory` is what a checkpointer uses: fill memory in turn (``begin``, ``complete``), see
-what is held here (``inventory``, ``open_all``) and elsewhere (``headers``, ``fetch``), have it
-written (``persist``, ``status``). The two kinds of it differ in one method: how a request reaches
-the keeper.
+A checkpointer uses `SnapshotMemory` to fill memory (``begin``, ``complete``), to find and open
+parts on this node (``inventory``, ``open_all``) and on others (``headers``, ``fetch``), and to have
+them written (``persist``, ``status``). Its two subclasses differ in one method: how a request
+reaches the server.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from typing import Any, TypeVar
 
 from resile.checkpoint.errors import CheckpointError, NoRoom
 from resile.checkpoint.handover import HandoverPage
-from resile.checkpoint.keeping import headers
 from resile.checkpoint.keeping.errors import KeeperRefused
+from resile.checkpoint.keeping.headers import unpack_headers
 from resile.checkpoint.keeping.messages import (
     AT_ONCE,
     Accepted,
@@ -29,32 +29,32 @@ from resile.checkpoint.keeping.messages import (
     Arriving,
     Await,
     Busy,
+    CheckpointPublication,
     Come,
     Completed,
     Done,
     Fetch,
     FetchHeaders,
     Headers,
-    Held,
-    Hello,
-    Holding,
+    HeldPartInfo,
+    HoldingStep,
     Inventory,
     List,
     NotEnoughRoom,
     Open,
     Opened,
     Persist,
-    Publication,
-    Refused,
     Request,
+    RequestRefused,
     Reserve,
     Reserved,
-    Resumed,
     Status,
     StatusWanted,
     Target,
+    TrainingResumed,
     Waiting,
     Watched,
+    WorkerHello,
 )
 from resile.checkpoint.keeping.opened import ArrivingPart, HeldPart, opened_parts, received
 from resile.checkpoint.pair import Begun, SlotPair
@@ -69,17 +69,17 @@ A = TypeVar("A")
 class SnapshotMemory(ABC):
     """The snapshots of this worker's node.
 
-    Methods raise :class:`~resile.checkpoint.keeping.errors.KeeperGone` when the keeper is dead.
+    Methods raise :class:`~resile.checkpoint.keeping.errors.KeeperGone` when the server is dead.
     """
 
     address: str = ""
-    """Where other nodes' keepers reach this node's; empty if they cannot."""
+    """The address at which other nodes' servers reach this node's; empty if they cannot."""
 
     trouble: str = ""
-    """What the last completed part was told of storage's trouble, with the step; empty if there is
+    """The storage error reported when the last part was completed, with the step; empty for
     none."""
 
-    def __init__(self, worker: Hello) -> None:
+    def __init__(self, worker: WorkerHello) -> None:
         self.worker = worker
         self._pairs: dict[PartKind, SlotPair] = {}
         self._ahead: threading.Thread | None = None
@@ -88,18 +88,18 @@ class SnapshotMemory(ABC):
 
     @abstractmethod
     def _ask(self, request: Request) -> tuple[Answer, Sequence[int]]:
-        """The keeper's answer; its descriptors are ours to close."""
+        """Send a request; returns the answer and its descriptors, which the caller must close."""
 
     @abstractmethod
     def close(self) -> None:
-        """Let the keeper go; what it was told to write is written."""
+        """Disconnect from the server; accepted writes are still carried out."""
 
     # --- filling ----------------------------------------------------------------------------
 
     def reserve(self, kind: PartKind, size: int) -> None:
-        """Have memory for parts of up to ``size`` bytes; raises :class:`NoRoom`.
+        """Reserve memory for parts of up to ``size`` bytes; raises :class:`NoRoom`.
 
-        ``begin`` calls it if need be.
+        ``begin`` calls it if needed.
         """
         pair = self._pairs.get(kind)
         if pair is not None and pair.capacity >= size:
@@ -110,9 +110,9 @@ class SnapshotMemory(ABC):
         self._pairs[kind] = SlotPair(descriptors)
 
     def reserve_ahead(self, sizes: Mapping[PartKind, int]) -> None:
-        """The same without waiting for it, so that the first snapshot costs what the later ones do.
+        """The same in the background, so that the first snapshot costs no more than later ones.
 
-        Trouble is not told here: ``begin`` will meet it again. Other requests wait meanwhile.
+        Errors are not reported here: ``begin`` will meet them again. Other requests wait meanwhile.
         """
         reserved = self._reserved_ahead = threading.Event()
 
@@ -142,8 +142,8 @@ class SnapshotMemory(ABC):
         self._expect(Done, Waiting(kind=kind, step=step))
 
     def complete(self, *kinds: PartKind) -> tuple[Label, ...]:
-        """These parts are all there: from here on they survive this worker, and are copied to a
-        peer. What storage has trouble with is known afterwards."""
+        """Mark these parts as complete: from here on they survive this worker, and are copied to a
+        peer. Updates ``trouble``."""
         labels = tuple(self._pairs[kind].complete() for kind in kinds)
         status, _ = self._expect(Status, Completed(labels=labels))
         self.trouble = status.trouble_line
@@ -151,14 +151,14 @@ class SnapshotMemory(ABC):
 
     # --- what is held -----------------------------------------------------------------------
 
-    def inventory(self) -> tuple[Held, ...]:
-        """All whole parts of the group on this node, its own and copies of others'."""
+    def inventory(self) -> tuple[HeldPartInfo, ...]:
+        """All complete parts of the group on this node, its own and copies from other nodes."""
         answer, _ = self._expect(Inventory, List())
         return answer.parts
 
     def open_all(self, labels: Sequence[Label]) -> list[HeldPart]:
-        """Parts on this node, all or none, with as few requests as can be; raises
-        :class:`KeeperRefused` if one is not there (any more)."""
+        """Open parts on this node, all or none, with as few requests as possible; raises
+        :class:`KeeperRefused` if one is missing."""
         with ExitStack() as undo:
             parts = []
             for some in _batches(labels):
@@ -169,16 +169,16 @@ class SnapshotMemory(ABC):
         return parts
 
     def fetch(self, address: str, label: Label) -> HeldPart:
-        """A part from another node's keeper, by way of this node's memory. Its bytes may still
-        be coming: :meth:`HeldPart.need` waits for them.
+        """Fetch a part from another node's server into this node's memory. Its bytes may still be
+        on their way: :meth:`HeldPart.need` waits for them.
 
-        Raises :class:`KeeperRefused` with the reason, or :class:`NoRoom`. Fetched once a node,
-        however many of its workers ask.
+        Raises :class:`KeeperRefused` with the reason, or :class:`NoRoom`. Each part is fetched once
+        per node, however many of its workers ask.
         """
         answer, descriptors = self._answer(Fetch(address=address, label=label))
         if isinstance(answer, Opened):
             return opened_parts((label,), answer.sizes, descriptors=descriptors)[0]
-        assert isinstance(answer, Arriving), f"{answer} is no answer to a fetch"
+        assert isinstance(answer, Arriving), f"{answer} is not an answer to a fetch"
         received(descriptors, 1)
         wait = partial(self._wait, answer.arrival)
         return ArrivingPart(label, descriptors[0], size=answer.size, wait=wait)
@@ -188,34 +188,34 @@ class SnapshotMemory(ABC):
         return come.count
 
     def headers(self, address: str, labels: Sequence[Label]) -> list[bytes]:
-        """What parts at another node's keeper say of themselves, without their bytes: a part's
-        first bytes as far as its header goes, nothing for a part that is not there (any more).
+        """Get the headers of parts held by another node's server, without their data: the bytes of
+        each part up to the end of its header, empty for a missing part.
 
-        Raises :class:`KeeperRefused` with the reason, or :class:`NoRoom`. Asked for once a node.
+        Raises :class:`KeeperRefused` with the reason, or :class:`NoRoom`. Fetched once per node.
         """
         found: list[bytes] = []
         for some in _batches(labels):
             request = FetchHeaders(address=address, labels=some)
             answer, descriptors = self._expect(Headers, request)
             received(descriptors, 1)
-            found += headers.unpack(descriptors[0], answer.lengths)
+            found += unpack_headers(descriptors[0], answer.lengths)
         return found
 
     def resumed(self, step: int, *, next: str | None = None) -> HandoverPage:
-        """Training goes on from ``step``: later parts on this node are forgotten. ``next``: the
-        address of the keeper that this node's parts are copied to, empty for no copies; None to
+        """Training continues from ``step``: later parts on this node are discarded. ``next``: the
+        address of the server that this node's parts are copied to, empty for no copies; None to
         leave that to another worker.
 
-        Returns the page on which this worker is asked to save; looking at it costs nothing.
+        Returns the page through which this worker is asked to save; reading it costs nothing.
         """
-        _, (descriptor,) = self._expect(Watched, Resumed(step=step, next=next))
+        _, (descriptor,) = self._expect(Watched, TrainingResumed(step=step, next=next))
         return HandoverPage(descriptor)
 
-    # --- planned changes --------------------------------------------------------------------
+    # --- handover ---------------------------------------------------------------------------
 
     def hold(self, step: int, *, handover: int) -> None:
-        """Say that ``step`` is saved for the planned change, and that this worker waits."""
-        self._expect(Done, Holding(step=step, handover=handover))
+        """Report that ``step`` is saved for the handover, and that this worker holds."""
+        self._expect(Done, HoldingStep(step=step, handover=handover))
 
     # --- storage ----------------------------------------------------------------------------
 
@@ -226,15 +226,15 @@ class SnapshotMemory(ABC):
         step: int,
         kinds: Sequence[PartKind],
         attempt: str,
-        publication: Publication | None = None,
+        publication: CheckpointPublication | None = None,
         options: Mapping[str, Any] | None = None,
         patience: float = 300.0,
     ) -> Accepted | Busy:
-        """Have this worker's parts of ``step`` written, in the background.
+        """Write this worker's parts of ``step`` to storage, in the background.
 
-        ``publication`` for the one worker of the job whose writer waits for all parts and makes the
-        checkpoint exist. :class:`Busy` if an earlier step of these parts is not written yet.
-        Raises :class:`KeeperRefused` if ``step`` is not in memory.
+        ``publication``: for the one worker of the group whose writer waits for all parts and
+        publishes the checkpoint. :class:`Busy` if an earlier step of these parts is not written
+        yet. Raises :class:`KeeperRefused` if ``step`` is not in memory.
         """
         target = Target(
             url=_absolute(os.fspath(url)),
@@ -251,7 +251,7 @@ class SnapshotMemory(ABC):
         return answer
 
     def status(self) -> Status:
-        """How the writing is going."""
+        """The status of writes and copies."""
         answer, _ = self._expect(Status, StatusWanted())
         return answer
 
@@ -259,14 +259,14 @@ class SnapshotMemory(ABC):
 
     def _expect(self, kind: type[A], request: Request) -> tuple[A, Sequence[int]]:
         answer, descriptors = self._answer(request)
-        assert isinstance(answer, kind), f"{answer} is no answer to {request}"
+        assert isinstance(answer, kind), f"{answer} is not an answer to {request}"
         return answer, descriptors
 
     def _answer(self, request: Request) -> tuple[Answer, Sequence[int]]:
         answer, descriptors = self._ask(request)
         if isinstance(answer, NotEnoughRoom):
             raise NoRoom(answer.reason)
-        if isinstance(answer, Refused):
+        if isinstance(answer, RequestRefused):
             raise KeeperRefused(answer.reason)
         return answer, descriptors
 
@@ -284,5 +284,5 @@ def _batches(labels: Sequence[Label]) -> Iterator[tuple[Label, ...]]:
 
 
 def _absolute(url: str) -> str:
-    """The process that writes may have another working folder."""
+    """Make a path absolute: the writer process may have another working folder."""
     return url if "://" in url else str(Path(url).expanduser().absolute())

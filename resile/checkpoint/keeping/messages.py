@@ -1,6 +1,6 @@
-"""What workers ask of a keeper, and what it answers.
+"""Requests of workers to the snapshot server, and its answers.
 
-One packet each way, in turn. Descriptors travel with the answers that say so.
+One packet each way, in turn. Some answers carry file descriptors, as noted.
 """
 
 from __future__ import annotations
@@ -8,8 +8,8 @@ from __future__ import annotations
 import msgspec
 
 from resile.checkpoint.part import PartKind
-from resile.checkpoint.slots import Label, Place
-from resile.checkpoint.writing.messages import Publication, Target
+from resile.checkpoint.slots import Label, PartPlace
+from resile.checkpoint.writing.messages import CheckpointPublication, Target
 from resile.groupname import MAIN_GROUP
 
 __all__ = [
@@ -22,35 +22,35 @@ __all__ = [
     "Fetch",
     "FetchHeaders",
     "Headers",
-    "Held",
-    "Hello",
-    "Holding",
+    "HeldPartInfo",
+    "WorkerHello",
+    "HoldingStep",
     "Inventory",
     "List",
     "NotEnoughRoom",
     "Open",
     "Opened",
     "Persist",
-    "Publication",
-    "Refused",
+    "CheckpointPublication",
+    "RequestRefused",
     "Request",
     "Reserve",
     "Reserved",
-    "Resumed",
+    "TrainingResumed",
     "Status",
     "StatusWanted",
     "Target",
     "Waiting",
     "Watched",
-    "Welcome",
+    "WorkerWelcome",
 ]
 
 AT_ONCE = 200
-"""Parts in one request: their descriptors come in one packet, and the kernel takes 253."""
+"""Maximum parts in one request: their descriptors come in one packet, and the kernel allows 253."""
 
 
-class Held(msgspec.Struct, frozen=True, kw_only=True):
-    """A whole part in a keeper's memory."""
+class HeldPartInfo(msgspec.Struct, frozen=True, kw_only=True):
+    """A complete part in a server's memory."""
 
     label: Label
     size: int
@@ -61,52 +61,52 @@ class Held(msgspec.Struct, frozen=True, kw_only=True):
 # --- requests -----------------------------------------------------------------------------------
 
 
-class Hello(msgspec.Struct, frozen=True, kw_only=True, tag=True):
-    """Who asks; the first request of a connection."""
+class WorkerHello(msgspec.Struct, frozen=True, kw_only=True, tag="Hello"):
+    """Identifies the worker; the first request of a connection."""
 
     rank: int
     local_rank: int
     world: int
     nproc: int
-    """Workers of this node."""
+    """The number of workers on this node."""
 
     round: int = 0
     group: str = MAIN_GROUP
 
-    def place(self, kind: PartKind) -> Place:
-        """Where this worker's part of a kind belongs."""
+    def place(self, kind: PartKind) -> PartPlace:
+        """The place of this worker's part of a kind."""
         if kind is PartKind.RANK:
-            return Place(kind=kind, index=self.rank, count=self.world, group=self.group)
-        return Place(kind=kind, index=self.local_rank, count=self.nproc, group=self.group)
+            return PartPlace(kind=kind, index=self.rank, count=self.world, group=self.group)
+        return PartPlace(kind=kind, index=self.local_rank, count=self.nproc, group=self.group)
 
 
 class Reserve(msgspec.Struct, frozen=True, kw_only=True, tag=True):
-    """Memory for this worker's part of a kind, ``size`` bytes twice."""
+    """Reserve memory for this worker's part of a kind: two slots of ``size`` bytes."""
 
     kind: PartKind
     size: int
 
 
 class Waiting(msgspec.Struct, frozen=True, kw_only=True, tag=True):
-    """The memory for this worker's part of ``step`` is held by somebody: who copies it may
-    hurry."""
+    """The worker waits for the locked memory of its part of ``step``: a copy in progress should be
+    hurried."""
 
     kind: PartKind
     step: int
 
 
 class List(msgspec.Struct, frozen=True, tag=True):
-    """What is held here of this worker's group?"""
+    """List the parts of this worker's group held here."""
 
 
 class Open(msgspec.Struct, frozen=True, kw_only=True, tag=True):
-    """The memory of parts, to read; all of them or none."""
+    """Open parts for reading; all of them or none."""
 
     labels: tuple[Label, ...]
 
 
 class Completed(msgspec.Struct, frozen=True, kw_only=True, tag=True):
-    """These parts of this worker's are all there; they may be copied to the next node."""
+    """These parts of this worker are complete; they may be copied to the next node."""
 
     labels: tuple[Label, ...]
 
@@ -116,55 +116,55 @@ class Persist(msgspec.Struct, frozen=True, kw_only=True, tag=True):
 
     target: Target
     kinds: tuple[PartKind, ...]
-    publication: Publication | None = None
-    """For the one worker whose writer publishes."""
+    publication: CheckpointPublication | None = None
+    """Set for the one worker whose writer publishes."""
 
 
 class StatusWanted(msgspec.Struct, frozen=True, tag=True):
-    """How is the writing going?"""
+    """Request the :class:`Status`."""
 
 
 class Fetch(msgspec.Struct, frozen=True, kw_only=True, tag=True):
-    """Have a part come from the keeper at ``address`` into this one's memory, and open it."""
+    """Fetch a part from the server at ``address`` into this node's memory, and open it."""
 
     address: str
     label: Label
 
 
 class Await(msgspec.Struct, frozen=True, kw_only=True, tag=True):
-    """Answer when so many bytes of what is on its way are here."""
+    """Wait until ``until`` bytes of a part that is being received are here."""
 
     arrival: int
     until: int
 
 
 class FetchHeaders(msgspec.Struct, frozen=True, kw_only=True, tag=True):
-    """What parts in the memory of the keeper at ``address`` say of themselves."""
+    """Get the headers of parts held by the server at ``address``."""
 
     address: str
     labels: tuple[Label, ...]
 
 
-class Resumed(msgspec.Struct, frozen=True, kw_only=True, tag=True):
-    """Training goes on from ``step``: whatever is later belongs to a life that is over. From now
-    on this worker looks after every step whether it is asked to save before a planned change."""
+class TrainingResumed(msgspec.Struct, frozen=True, kw_only=True, tag="Resumed"):
+    """Training continues from ``step``: later snapshots are obsolete. From now on this worker
+    checks after every step whether it is asked to save for a handover."""
 
     step: int
     next: str | None = None
-    """Where the keeper is that this node's parts are copied to, as host:port; empty for no copies.
-    None from all but the worker that speaks for its node."""
+    """The address (host:port) of the server that this node's parts are copied to; empty for no
+    copies. None from all but one worker of the node."""
 
 
-class Holding(msgspec.Struct, frozen=True, kw_only=True, tag=True):
-    """This worker saved a step for a planned change, and waits."""
+class HoldingStep(msgspec.Struct, frozen=True, kw_only=True, tag="Holding"):
+    """This worker saved a step for a handover, and holds."""
 
     step: int
     handover: int
 
 
 Request = (
-    Holding
-    | Hello
+    HoldingStep
+    | WorkerHello
     | Reserve
     | List
     | Open
@@ -174,7 +174,7 @@ Request = (
     | Fetch
     | Await
     | FetchHeaders
-    | Resumed
+    | TrainingResumed
     | Waiting
 )
 
@@ -182,79 +182,79 @@ Request = (
 # --- answers ------------------------------------------------------------------------------------
 
 
-class Welcome(msgspec.Struct, frozen=True, kw_only=True, tag=True):
-    """The keeper is here."""
+class WorkerWelcome(msgspec.Struct, frozen=True, kw_only=True, tag="Welcome"):
+    """The server accepts the worker."""
 
     address: str = ""
-    """Where other nodes' keepers reach it; empty if they do not."""
+    """The address at which other nodes' servers reach it; empty if they cannot."""
 
 
 class Reserved(msgspec.Struct, frozen=True, tag=True):
-    """Comes with two descriptors."""
+    """Memory was reserved; carries the descriptors of both slots."""
 
 
 class NotEnoughRoom(msgspec.Struct, frozen=True, kw_only=True, tag=True):
-    """It does not fit."""
+    """The snapshot does not fit into memory."""
 
     reason: str
 
 
 class Inventory(msgspec.Struct, frozen=True, kw_only=True, tag=True):
-    """All whole parts of the group."""
+    """All complete parts of the group."""
 
-    parts: tuple[Held, ...]
+    parts: tuple[HeldPartInfo, ...]
 
 
 class Opened(msgspec.Struct, frozen=True, kw_only=True, tag=True):
-    """Comes with a descriptor a part, which holds its slot until it is closed."""
+    """Carries a descriptor for each part, which locks its slot until it is closed."""
 
     sizes: tuple[int, ...]
 
 
 class Arriving(msgspec.Struct, frozen=True, kw_only=True, tag=True):
-    """Comes with a descriptor of the memory that the part's bytes come into from now on. Nobody
-    else writes there until training goes on."""
+    """Carries a descriptor of the memory that the part is being received into. Nothing else is
+    written there until training continues."""
 
     arrival: int
     size: int
 
 
 class Come(msgspec.Struct, frozen=True, kw_only=True, tag=True):
-    """So many bytes are here."""
+    """The number of bytes that are here."""
 
     count: int
 
 
 class Headers(msgspec.Struct, frozen=True, kw_only=True, tag=True):
-    """Comes with one descriptor: memory in which the headers lie one after the other."""
+    """Carries one descriptor: memory with the headers, one after the other."""
 
     lengths: tuple[int, ...]
-    """0 for a part that is not held there."""
+    """Length of each header; 0 for a part that is not held there."""
 
 
 class Watched(msgspec.Struct, frozen=True, tag=True):
-    """Comes with one descriptor, of the page to look at."""
+    """Carries one descriptor, of the handover page."""
 
 
 class Done(msgspec.Struct, frozen=True, tag=True):
-    """So be it."""
+    """The request was carried out."""
 
 
 class Accepted(msgspec.Struct, frozen=True, tag=True):
-    """It will be written."""
+    """The parts will be written."""
 
 
 class Busy(msgspec.Struct, frozen=True, kw_only=True, tag=True):
-    """An earlier step of the same part is still being written; ask again later."""
+    """An earlier step of the same part is still being written; retry later."""
 
     step: int
 
 
 class Status(msgspec.Struct, frozen=True, kw_only=True, tag=True):
-    """How the writing is going."""
+    """The status of writes and copies."""
 
     writing: tuple[int, ...] = ()
-    """Steps of which something here is still to be written or published."""
+    """Steps that this node has not finished writing or publishing."""
 
     written: int | None = None
     """The latest step of which this node's parts are on storage."""
@@ -263,10 +263,10 @@ class Status(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     """The latest step that a writer of this node has published."""
 
     trouble: str = ""
-    """What went wrong last; empty once something later went well."""
+    """The last storage error; empty once a later write succeeded."""
 
     troubled_step: int | None = None
-    """The step that the trouble was about."""
+    """The step that the error belongs to."""
 
     copied: int | None = None
     """The newest step of which the next node has acknowledged copies of all this node's parts."""
@@ -275,18 +275,18 @@ class Status(msgspec.Struct, frozen=True, kw_only=True, tag=True):
 
     @property
     def trouble_line(self) -> str:
-        """The trouble and its step, for people; empty if there is none."""
+        """The error with its step, for messages; empty if there is none."""
         return f"step {self.troubled_step}: {self.trouble}" if self.trouble else ""
 
 
-class Refused(msgspec.Struct, frozen=True, kw_only=True, tag=True):
-    """No, and why."""
+class RequestRefused(msgspec.Struct, frozen=True, kw_only=True, tag="Refused"):
+    """The request was refused, with the reason."""
 
     reason: str
 
 
 Answer = (
-    Welcome
+    WorkerWelcome
     | Reserved
     | NotEnoughRoom
     | Inventory
@@ -299,5 +299,5 @@ Answer = (
     | Accepted
     | Busy
     | Status
-    | Refused
+    | RequestRefused
 )

@@ -1,6 +1,6 @@
-"""What a keeper wants of other nodes' keepers, and the answer of one that has none.
+"""The interface between a snapshot server and those of other nodes, and its null implementation.
 
-The seam between a keeper and the network: `peers` is what lies behind it under an agent.
+This is the seam between the server and the network: under an agent, `peers` implements it.
 """
 
 from __future__ import annotations
@@ -8,88 +8,88 @@ from __future__ import annotations
 from typing import Protocol
 
 from resile.checkpoint.keeping.errors import PeerTrouble
-from resile.checkpoint.slots import Label, Place
+from resile.checkpoint.slots import Label, PartPlace
 
 __all__ = ["Coming", "Neighbourhood", "NoNeighbours"]
 
 
 class Coming(Protocol):
-    """A part on its way."""
+    """A part that is being received."""
 
     @property
     def number(self) -> int:
-        """To ask how far it is."""
+        """Identifies it in :meth:`Neighbourhood.arrived`."""
         ...
 
     def opened(self) -> tuple[int, int]:
-        """A descriptor of its memory, the caller's to close, and its size; raises
-        :class:`PeerTrouble` or :class:`NoRoom` if it does not come."""
+        """A descriptor of its memory, which the caller must close, and its size; raises
+        :class:`PeerTrouble` or :class:`NoRoom` if it cannot be fetched."""
         ...
 
 
 class Neighbourhood(Protocol):
-    """Other nodes' keepers."""
+    """The snapshot servers of other nodes."""
 
     @property
     def address(self) -> str:
-        """Where they reach this one; empty if they do not."""
+        """The address at which they reach this one; empty if they cannot."""
         ...
 
     @property
     def next(self) -> str:
-        """Where copies go; empty for nowhere."""
+        """The address that copies go to; empty for none."""
         ...
 
     @property
     def copied(self) -> int | None:
-        """The newest step of which every part of this node was copied."""
+        """The newest step of which every part of this node has been copied."""
         ...
 
     @property
     def pending(self) -> bool:
-        """Whether parts of this node are still to be copied."""
+        """Whether parts of this node remain to be copied."""
         ...
 
     @property
     def trouble(self) -> str:
-        """Why the latest copy did not come about; empty if it did."""
+        """The error of the latest copy; empty if it succeeded."""
         ...
 
     def turn_to(self, address: str) -> None:
-        """Send copies there from now on; empty for nowhere."""
+        """Send copies to this address from now on; empty for none."""
         ...
 
     def send(self, label: Label, *, parts: int) -> None:
         """Copy a part to the next node in the background; it is one of ``parts`` of this node."""
         ...
 
-    def wanted(self, place: Place, step: int) -> None:
-        """A worker waits for the memory of a part, to save ``step`` there."""
+    def wanted(self, place: PartPlace, step: int) -> None:
+        """A worker waits for the memory of a part, to save ``step`` in it."""
         ...
 
     def workers_hold(self, holding: bool) -> None:
-        """Whether workers hold still for a planned change, and wait for what is moved."""
+        """Whether workers hold for a handover, and so wait for transfers."""
         ...
 
     def forget_after(self, step: int) -> None:
-        """Training goes on from ``step``: copy no later one."""
+        """Training continues from ``step``: do not copy later ones."""
         ...
 
     def fetch(self, address: str, label: Label) -> Coming | None:
-        """Have a part come into this node's memory; None if it is here already."""
+        """Start to fetch a part into this node's memory; None if it is here already."""
         ...
 
     def arrived(self, number: int, until: int) -> int:
-        """How many bytes of what comes are here, once at least ``until`` are; raises the same as
-        :meth:`Coming.opened`."""
+        """Wait until at least ``until`` bytes of a fetched part are here, and return their number;
+        raises the same as :meth:`Coming.opened`."""
         ...
 
     def headers(self, address: str, labels: tuple[Label, ...]) -> tuple[bytes, ...]:
-        """The headers of parts held there, empty for one that is not; raises the same."""
+        """The headers of parts held there, empty for missing ones; raises the same."""
         ...
 
     def settle(self) -> None:
-        """Nobody restores any more: what was only looked up for that may be forgotten."""
+        """Restoring is over: drop what was cached for it."""
         ...
 
     def close(self) -> None:
@@ -98,7 +98,7 @@ class Neighbourhood(Protocol):
 
 
 class NoNeighbours:
-    """A keeper that is alone."""
+    """A :class:`Neighbourhood` without other nodes."""
 
     address = ""
     next = ""
@@ -107,36 +107,36 @@ class NoNeighbours:
     trouble = ""
 
     def turn_to(self, address: str) -> None:
-        """There is nobody to send to."""
+        """There is no node to send to."""
 
     def send(self, label: Label, *, parts: int) -> None:
-        """There is nobody to send to."""
+        """There is no node to send to."""
 
-    def wanted(self, place: Place, step: int) -> None:
+    def wanted(self, place: PartPlace, step: int) -> None:
         """Nothing is being copied."""
 
     def workers_hold(self, holding: bool) -> None:
-        """Nothing is being moved."""
+        """Nothing is being transferred."""
 
     def forget_after(self, step: int) -> None:
         """Nothing is copied."""
 
     def fetch(self, address: str, label: Label) -> Coming | None:
-        """Nothing can be had."""
+        """There is no node to fetch from."""
         raise PeerTrouble(f"{label.name} is at {address}, and this node has no agent to fetch it")
 
     def arrived(self, number: int, until: int) -> int:
-        """Nothing comes."""
-        raise PeerTrouble(f"nothing was fetched as number {number}, {until} bytes or less")
+        """Nothing is being received."""
+        raise PeerTrouble(f"no fetch has number {number} ({until} bytes were requested)")
 
     def headers(self, address: str, labels: tuple[Label, ...]) -> tuple[bytes, ...]:
-        """Nothing can be had."""
+        """There is no node to fetch from."""
         raise PeerTrouble(
-            f"{len(labels)} parts are at {address}, and this node has no agent to look at them"
+            f"{len(labels)} parts are at {address}, and this node has no agent to fetch headers"
         )
 
     def settle(self) -> None:
-        """Nothing was looked up."""
+        """Nothing was cached."""
 
     def close(self) -> None:
-        """There is nothing to end."""
+        """There is nothing to close."""

@@ -1,4 +1,4 @@
-"""Parts in a node's memory, opened to read: what comes of a keeper's descriptors."""
+"""Parts in a node's memory, opened for reading from the descriptors that the server sends."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ __all__ = ["ArrivingPart", "HeldPart", "opened_parts", "received"]
 
 
 class HeldPart:
-    """A part in memory, to read. It cannot be overwritten until it is closed."""
+    """A part in memory, opened for reading. It cannot be overwritten until it is closed."""
 
     def __init__(self, label: Label, descriptor: int, *, size: int) -> None:
         self.label = label
         self.size = size
         self._descriptor = descriptor
         self.buffer = map_memory(descriptor, writable=False)[BEGIN : BEGIN + size]
-        """Valid as long as somebody holds it, whole until this part is closed."""
+        """Valid as long as it is referenced; not overwritten until this part is closed."""
 
     def need(self, end: int) -> None:
-        """Return when the bytes up to ``end`` are there: all of them are."""
+        """Wait for the bytes up to ``end``: all of them are here."""
 
     def close(self) -> None:
-        """Let the slot go."""
+        """Release the slot."""
         if self._descriptor >= 0:
             os.close(self._descriptor)
             self._descriptor = -1
@@ -40,7 +40,8 @@ class HeldPart:
 
 
 class ArrivingPart(HeldPart):
-    """A part whose bytes are still coming; ``wait`` says how many are there, once enough are."""
+    """A part that is still being received; ``wait`` blocks until enough bytes are here and returns
+    their number."""
 
     def __init__(
         self, label: Label, descriptor: int, *, size: int, wait: Callable[[int], int]
@@ -50,8 +51,8 @@ class ArrivingPart(HeldPart):
         self._come = 0
 
     def need(self, end: int) -> None:
-        """Return when the bytes up to ``end`` are there; raises :class:`KeeperRefused` if they
-        will not come."""
+        """Wait for the bytes up to ``end``; raises :class:`KeeperRefused` if they cannot be
+        received."""
         if end > self._come:
             self._come = self._wait(min(end, self.size))
 
@@ -59,7 +60,7 @@ class ArrivingPart(HeldPart):
 def opened_parts(
     labels: Sequence[Label], sizes: Sequence[int], *, descriptors: Sequence[int]
 ) -> list[HeldPart]:
-    """The parts that came with these descriptors, which are theirs from here on."""
+    """Open the parts of these descriptors, and take ownership of them."""
     received(descriptors, len(labels))
     with ExitStack() as undo:
         for descriptor in descriptors:
@@ -73,8 +74,8 @@ def opened_parts(
 
 
 def received(descriptors: Sequence[int], count: int) -> None:
-    """Raise :class:`KeeperRefused`, with all of them closed, if fewer came than were sent: the
-    kernel leaves out those that would be too many for this process, and says nothing."""
+    """Close all descriptors and raise :class:`KeeperRefused` if fewer came than were sent: the
+    kernel silently drops those above the process's limit."""
     if len(descriptors) < count:
         for descriptor in descriptors:
             os.close(descriptor)

@@ -1,8 +1,8 @@
-"""The keeper's door for the workers of its node: an abstract Unix socket, a thread a worker.
+"""The socket of a snapshot server for its node's workers: an abstract Unix socket, a thread each.
 
-No file is left behind, however the process ends. An abstract socket has no permissions, so each
-caller's user is asked of the kernel: only the keeper's own user (or root) is heard. A worker that
-sends what is no request is hung up on; that is a bug, and harms nobody else.
+No file is left behind, however the process ends. An abstract socket has no permissions, so the
+kernel is asked for each client's user: only the server's own user (or root) is accepted. A worker
+that sends an invalid request is disconnected; that is a bug, and affects no other worker.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import threading
 
 from resile.checkpoint import packets
 from resile.checkpoint.keeping.keeper import Keeper
-from resile.checkpoint.keeping.messages import Hello, Refused, Request
+from resile.checkpoint.keeping.messages import Request, RequestRefused, WorkerHello
 from resile.decoding import DecodeError, MsgpackDecoder
 
 __all__ = ["KeeperServer"]
@@ -28,11 +28,11 @@ _CREDENTIALS = struct.Struct("3i")
 
 
 class KeeperServer:
-    """Serves a keeper until closed."""
+    """Accepts workers' connections and passes their requests to a snapshot server."""
 
     def __init__(self, keeper: Keeper) -> None:
         self.name = f"@resile-{secrets.token_hex(8)}"
-        """For RESILE_SNAPSHOTS."""
+        """The socket's name, for RESILE_SNAPSHOTS."""
         self._keeper = keeper
         self._door = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._door.bind("\0" + self.name[1:])
@@ -42,7 +42,7 @@ class KeeperServer:
         threading.Thread(target=self._accept, name="resile-keeper", daemon=True).start()
 
     def close(self) -> None:
-        """Hang up on everybody."""
+        """Close the socket and all connections."""
         with self._lock:
             lines = [self._door, *self._lines]
         for line in lines:
@@ -65,9 +65,9 @@ class KeeperServer:
             if _is_ours(line):
                 self._converse(line)
         except (OSError, DecodeError) as error:
-            log.debug("a worker's line to the keeper broke: %s", error)
+            log.debug("a worker's connection to the snapshot server broke: %s", error)
         except Exception:
-            log.exception("a worker's request to the keeper failed")
+            log.exception("a worker's request to the snapshot server failed")
         finally:
             with self._lock:
                 self._lines.discard(line)
@@ -75,14 +75,14 @@ class KeeperServer:
 
     def _converse(self, line: socket.socket) -> None:
         decoder = MsgpackDecoder[Request](Request)
-        worker: Hello | None = None
+        worker: WorkerHello | None = None
         while (received := packets.receive(line, decoder)) is not None:
             request, surplus = received
             _close_all(surplus)
-            if isinstance(request, Hello):
+            if isinstance(request, WorkerHello):
                 worker = request
             if worker is None:
-                packets.send(line, Refused(reason="say hello first"))
+                packets.send(line, RequestRefused(reason="the first request must be Hello"))
                 return
             answer, descriptors = self._keeper.answer(worker, request)
             try:

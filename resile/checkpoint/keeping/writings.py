@@ -1,4 +1,4 @@
-"""What is being written, and how it went: the keeper's memory of the carrier's words."""
+"""Tracks what the writer process is writing, and the outcomes."""
 
 from __future__ import annotations
 
@@ -9,41 +9,42 @@ from collections.abc import Callable
 
 from resile.checkpoint.keeping.messages import Status
 from resile.checkpoint.room import gibibytes
-from resile.checkpoint.slots import Place
+from resile.checkpoint.slots import PartPlace
 from resile.checkpoint.writing import (
     Failed,
     Finished,
     Moved,
-    Progress,
+    PartsWritten,
     Published,
     Target,
     Write,
-    Written,
+    WriteProgress,
 )
 
 __all__ = ["Writings"]
 
 
 class Writings:
-    """Thread-safe. ``news`` gets one line, with its level, for each thing worth knowing."""
+    """Tracks writes. Thread-safe. ``news`` is called with a level and a line for the log."""
 
     def __init__(self, news: Callable[[int, str], None]) -> None:
         self._news = news
         self._lock = threading.Lock()
-        self._places: dict[Place, int] = {}
+        self._places: dict[PartPlace, int] = {}
         self._steps: Counter[int] = Counter()
         self._written: int | None = None
         self._committed: int | None = None
         self._orders = 0
         self._committed_order = 0
         self._to_publish: int | None = None
-        """The latest step that is published here."""
+        """The latest step that this node's writer is to publish."""
         self._trouble = ""
-        self._troubled: tuple[Target, tuple[Place, ...]] | None = None
-        """What the trouble was about."""
+        self._troubled: tuple[Target, tuple[PartPlace, ...]] | None = None
+        """The target and places that the error belongs to."""
 
-    def begin(self, places: tuple[Place, ...], step: int) -> int | None:
-        """Note that these parts are being written; the step that still is, if one is."""
+    def begin(self, places: tuple[PartPlace, ...], step: int) -> int | None:
+        """Note that these parts are being written; returns the step of an unfinished write, if
+        any."""
         with self._lock:
             for place in places:
                 if place in self._places:
@@ -52,16 +53,16 @@ class Writings:
             self._steps[step] += 1
         return None
 
-    def give_up(self, places: tuple[Place, ...], step: int) -> None:
-        """It did not even begin."""
+    def give_up(self, places: tuple[PartPlace, ...], step: int) -> None:
+        """Undo ``begin``: the write was not started."""
         with self._lock:
             self._free(places, step)
             self._end(step)
 
     def hear(
-        self, places: tuple[Place, ...], order: Write
-    ) -> Callable[[Finished | Progress], None]:
-        """Who takes the carrier's words on an order."""
+        self, places: tuple[PartPlace, ...], order: Write
+    ) -> Callable[[Finished | WriteProgress], None]:
+        """The callback for the writer's answers to an order."""
         with self._lock:
             self._orders += 1
             number = self._orders
@@ -71,8 +72,8 @@ class Writings:
 
     @property
     def stored(self) -> int | None:
-        """The newest step of which what was written here is on storage, and published if that was
-        to be done here."""
+        """The newest step that this node has written to storage, and published if that is its
+        task."""
         with self._lock:
             if self._to_publish == self._written:
                 return self._committed
@@ -81,7 +82,7 @@ class Writings:
             return None if unfinished or failed else self._written
 
     def status(self, *, copied: int | None, copy_trouble: str) -> Status:
-        """All of it, for who asks."""
+        """The status for workers."""
         with self._lock:
             return Status(
                 writing=tuple(sorted(self._steps)),
@@ -94,11 +95,15 @@ class Writings:
             )
 
     def _hear(
-        self, number: int, places: tuple[Place, ...], order: Write, word: Finished | Progress
+        self,
+        number: int,
+        places: tuple[PartPlace, ...],
+        order: Write,
+        word: Finished | WriteProgress,
     ) -> None:
         step, url = order.target.step, order.target.url
         match word:
-            case Progress(text=text):
+            case WriteProgress(text=text):
                 self._news(logging.WARNING, f"checkpoint of step {step}: {text}")
             case Failed(reason=reason):
                 with self._lock:
@@ -110,7 +115,7 @@ class Writings:
                     self._end(step)
                 level = logging.INFO if overtaken else logging.ERROR
                 self._news(level, f"checkpoint of step {step} was not written: {reason}")
-            case Written():
+            case PartsWritten():
                 with self._lock:
                     self._written = step
                     if not self._lacks_others(order.target, places):
@@ -131,7 +136,7 @@ class Writings:
             case Moved():
                 raise AssertionError("a write does not move bytes between nodes")
 
-    def _lacks_others(self, target: Target, places: tuple[Place, ...]) -> bool:
+    def _lacks_others(self, target: Target, places: tuple[PartPlace, ...]) -> bool:
         """Whether other parts of the same checkpoint could not be written."""
         if self._troubled is None:
             return False
@@ -142,7 +147,7 @@ class Writings:
     def _forget_trouble(self) -> None:
         self._trouble, self._troubled = "", None
 
-    def _free(self, places: tuple[Place, ...], step: int) -> None:
+    def _free(self, places: tuple[PartPlace, ...], step: int) -> None:
         for place in places:
             if self._places.get(place) == step:
                 del self._places[place]

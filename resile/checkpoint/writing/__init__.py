@@ -1,44 +1,43 @@
-"""The process that carries a node's snapshots away: to storage, and to other nodes.
+"""The writer process: writes a node's snapshots to storage and sends them to other nodes.
 
-It is a process of its own at the lowest priority, so that training feels as little of it as can be,
-and storage that hangs hangs nothing else. `Carrier` is its owner's handle; `__main__` is the
-process itself.
+It runs at the lowest priority, so that it slows training down as little as possible, and storage
+that hangs blocks nothing else. `Carrier` is its owner's handle; `__main__` is the process itself.
 """
 
 from resile.checkpoint.writing.carrier import Carrier
 from resile.checkpoint.writing.messages import (
+    CheckpointPublication,
+    CollapsePages,
     Failed,
     Finished,
-    Gather,
     Moved,
     Order,
-    Progress,
-    Publication,
+    PartsWritten,
     Published,
     Receive,
     Send,
-    Stop,
     Stopped,
+    StopTransfer,
     Target,
     Write,
-    Written,
+    WriteProgress,
 )
 
 __all__ = [
     "Carrier",
     "Failed",
     "Finished",
-    "Gather",
+    "CollapsePages",
     "Moved",
     "Order",
-    "Progress",
-    "Publication",
+    "WriteProgress",
+    "CheckpointPublication",
     "Published",
     "Receive",
     "Send",
-    "Stop",
+    "StopTransfer",
     "Stopped",
     "Target",
     "Write",
-    "Written",
+    "PartsWritten",
 ]

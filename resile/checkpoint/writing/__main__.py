@@ -1,9 +1,9 @@
-"""The carrier's process: ``python -m resile.checkpoint.writing DESCRIPTOR die|finish``.
+"""The writer process: ``python -m resile.checkpoint.writing DESCRIPTOR die|finish``.
 
-It is told what to do on a socket and ends with its owner, whose end of the socket closes however
-it dies: at once, or (``finish``) when everything it was told to write is written. A kill signal
-tied to the parent would be simpler, but the kernel sends it at the end of the parent's *thread*.
-A forked child of the owner may keep the socket open, so the parent's number is watched as well.
+It receives orders on a socket and ends with its owner, whose end of the socket closes however the
+owner dies: at once, or (``finish``) when all its write orders are done. A parent-death signal would
+be simpler, but the kernel sends it at the end of the parent's *thread*. A forked child of the owner
+may keep the socket open, so the parent's pid is checked as well.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from resile.checkpoint.writing.work import Work
 from resile.decoding import MsgpackDecoder
 
 PARENT_INTERVAL = 1.0
-"""How often it is looked whether the owner lives; the socket's end is noticed at once."""
+"""Seconds between two checks of the parent's pid; the end of the socket is noticed at once."""
 
 
 def main() -> None:
-    """Work until the owner is gone."""
+    """Carry out orders until the owner is gone."""
     descriptor, end = sys.argv[1:]
     for number in (signal.SIGINT, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
@@ -34,7 +34,7 @@ def main() -> None:
     _listen(line, work)
     if end == "finish":
         work.finish()
-    os._exit(0)  # whatever else still runs has nobody left to work for
+    os._exit(0)  # whatever else still runs has no owner left
 
 
 def _listen(line: socket.socket, work: Work) -> None:

@@ -1,10 +1,10 @@
-"""The owner's handle to the carrier's process: orders out, words back, started again if it dies.
+"""The owner's handle to the writer process: sends orders, receives answers, restarts it if it dies.
 
-The process is started with the first order. If it is killed, the next one takes over what it was
-told to write (a part is on storage whole or not at all, so writing it twice does no harm); bytes
-that were on their way to or from a peer are given up: nobody knows how many of them arrived.
+The process is started with the first order. If it is killed, the next process takes over its write
+orders (a part appears on storage complete or not at all, so writing it twice does no harm);
+transfers to or from a peer fail, since it is unknown how many bytes arrived.
 
-Everything here may be called from any thread. Words are delivered on a thread of the handle.
+Everything here may be called from any thread. Answers are delivered on a thread of the handle.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ from resile.checkpoint.writing.messages import (
     Finished,
     Numbered,
     Order,
-    Progress,
-    Stop,
-    Told,
+    PartsWritten,
+    StopTransfer,
     Write,
-    Written,
+    WriteProgress,
+    WriterAnswer,
 )
 from resile.decoding import MsgpackDecoder
 from resile.system.exit_status import describe_exit
@@ -39,12 +39,12 @@ from resile.system.exit_status import describe_exit
 __all__ = ["Carrier"]
 
 MOST_DEATHS = 3
-"""Of the process over the same order: then it is the order that kills it."""
+"""Deaths of the process during the same order, after which the order is failed as their cause."""
 
 END_LIMIT = 5.0
-"""Seconds that a killed process may take to go; one that hangs in the kernel never does."""
+"""Seconds to wait for a killed process to exit; one that hangs in the kernel never does."""
 
-Hear = Callable[[Finished | Progress], None]
+Hear = Callable[[Finished | WriteProgress], None]
 
 
 @dataclass
@@ -55,7 +55,7 @@ class _Pending:
     deaths: int = 0
 
     def settle(self) -> None:
-        """The process has what it needs no more: let the slots go."""
+        """Release the slots: the process no longer needs them."""
         for descriptor in self.descriptors:
             os.close(descriptor)
         self.descriptors = []
@@ -69,7 +69,7 @@ class _Process:
 
 
 class Carrier:
-    """One carrier. ``outlives``: it finishes what it was told to write when its owner is dead."""
+    """A writer process. ``outlives``: it finishes its write orders after its owner's death."""
 
     def __init__(self, *, outlives: bool = False) -> None:
         self._outlives = outlives
@@ -82,12 +82,12 @@ class Carrier:
 
     @property
     def pid(self) -> int | None:
-        """Of the process, if there is one."""
+        """The pid of the process; None if it is not running."""
         process = self._process
         return process.child.pid if process else None
 
     def submit(self, order: Order, descriptors: Sequence[int], hear: Hear) -> int:
-        """Give an order. The descriptors are the carrier's now; ``hear`` gets every word on it.
+        """Send an order. Takes ownership of the descriptors; ``hear`` is called with every answer.
 
         Returns the order's number.
         """
@@ -106,25 +106,25 @@ class Carrier:
         return number
 
     def stop(self, number: int) -> None:
-        """Have bytes that are being moved stop where they are; see :class:`Stop`."""
+        """Stop a transfer; see :class:`StopTransfer`."""
         with self._lock, contextlib.suppress(OSError):
             if self._process is not None and number in self._pending:
-                packets.send(self._process.line, Numbered(number, Stop()))
+                packets.send(self._process.line, Numbered(number, StopTransfer()))
 
     @property
     def writes(self) -> bool:
-        """Whether parts are still to be written."""
+        """Whether parts remain to be written."""
         with self._lock:
             return any(not _only_publishes(one.order) for one in self._orders())
 
     @property
     def publishes(self) -> bool:
-        """Whether checkpoints are still to be published, or parts of them to be written."""
+        """Whether checkpoints remain to be published, or parts to be written."""
         with self._lock:
             return bool(self._orders())
 
     def close(self) -> None:
-        """End. A carrier that outlives its owner finishes first, but nobody waits for it."""
+        """End the process. With ``outlives`` it finishes first, without being waited for."""
         with self._lock:
             self._closed = True
             process, self._process = self._process, None
@@ -137,7 +137,7 @@ class Carrier:
             _part(process) if self._outlives else _end(process)
 
     def let_go(self) -> None:
-        """For a forked child: close everything, since it can have no use for it."""
+        """In a forked child: close everything inherited from the parent."""
         pending, self._pending = list(self._pending.values()), {}
         process, self._process = self._process, None
         self._closed = True
@@ -156,10 +156,10 @@ class Carrier:
                 self._process = self._start()
             packets.send(self._process.line, Numbered(number, pending.order), pending.descriptors)
         except BrokenPipeError:
-            return None  # it is dead, and the thread that reads from it will see to the rest
+            return None  # it is dead; the reading thread handles the rest
         except OSError as error:
             del self._pending[number]
-            return Failed(reason=f"the process that writes cannot be started: {error.strerror}")
+            return Failed(reason=f"cannot start the writer process: {error.strerror}")
         return None
 
     def _start(self) -> _Process:
@@ -185,34 +185,34 @@ class Carrier:
         return process
 
     def _read(self, process: _Process) -> None:
-        decoder = MsgpackDecoder[Told](Told)
+        decoder = MsgpackDecoder[WriterAnswer](WriterAnswer)
         with contextlib.suppress(OSError):
             while (received := packets.receive(process.line, decoder)) is not None:
                 self._heard(received[0])
         code = process.child.wait()
         process.gone.set()
         self._died(process, code)
-        process.line.close()  # not before: until then an order may still be sent on it in vain
+        process.line.close()  # not earlier: an order may still be sent on it in vain
 
-    def _heard(self, told: Told) -> None:
+    def _heard(self, told: WriterAnswer) -> None:
         with self._lock:
             pending = self._pending.get(told.number)
             if pending is None or _is_told(pending.order, told.word):
                 return
-            if not isinstance(told.word, Progress):
+            if not isinstance(told.word, WriteProgress):
                 self._advance(told.number, pending, told.word)
         pending.hear(told.word)
 
     def _advance(self, number: int, pending: _Pending, word: Finished) -> None:
         pending.settle()
         order = pending.order
-        if isinstance(word, Written) and isinstance(order, Write) and order.publication:
+        if isinstance(word, PartsWritten) and isinstance(order, Write) and order.publication:
             pending.order = msgspec.structs.replace(order, lengths=())
         else:
             del self._pending[number]
 
     def _died(self, process: _Process, code: int) -> None:
-        """Go on with another process, where there is something to go on with."""
+        """Start another process for the pending write orders; fail the other orders."""
         lost: list[tuple[_Pending, Failed]] = []
         with self._lock:
             if self._process is not process:
@@ -220,9 +220,7 @@ class Carrier:
             self._process = None
             for number, pending in list(self._pending.items()):
                 pending.deaths += 1
-                failure: Failed | None = Failed(
-                    reason=f"the process that writes {describe_exit(code)}"
-                )
+                failure: Failed | None = Failed(reason=f"the writer process {describe_exit(code)}")
                 if isinstance(pending.order, Write) and pending.deaths < MOST_DEATHS:
                     failure = self._send(number)
                 if failure is not None:
@@ -237,8 +235,8 @@ _carriers: weakref.WeakSet[Carrier] = weakref.WeakSet()
 
 
 def _let_go_in_child() -> None:
-    """A forked child must not keep slots locked that its parent has let go: without an agent the
-    trainer itself has a carrier, and its data loaders fork."""
+    """A forked child must not keep slots locked that its parent has released: without an agent the
+    training script itself owns a writer process, and its data loaders fork."""
     for carrier in list(_carriers):
         carrier.let_go()
 
@@ -247,7 +245,7 @@ os.register_at_fork(after_in_child=_let_go_in_child)
 
 
 def _part(process: _Process) -> None:
-    """Let it finish alone. Closing would not do: the thread that reads keeps the socket alive."""
+    """Let it finish alone. Closing is not enough: the reading thread keeps the socket open."""
     with contextlib.suppress(OSError):
         process.line.shutdown(socket.SHUT_WR)
 
@@ -260,9 +258,9 @@ def _end(process: _Process) -> None:
     process.gone.wait(END_LIMIT)
 
 
-def _is_told(order: Order, word: Finished | Progress) -> bool:
-    """Whether an earlier process has already said that this order's parts are written."""
-    return isinstance(word, Written) and _only_publishes(order)
+def _is_told(order: Order, word: Finished | WriteProgress) -> bool:
+    """Whether an earlier process already reported this order's parts as written."""
+    return isinstance(word, PartsWritten) and _only_publishes(order)
 
 
 def _only_publishes(order: Order) -> bool:

@@ -1,4 +1,4 @@
-"""What a keeper orders of the carrier, and what it hears back."""
+"""Orders to the writer process, and its answers."""
 
 from __future__ import annotations
 
@@ -12,101 +12,101 @@ from resile.groupname import MAIN_GROUP
 __all__ = [
     "Failed",
     "Finished",
-    "Gather",
-    "Gathered",
+    "CollapsePages",
+    "PagesCollapsed",
     "Moved",
     "Numbered",
     "Order",
-    "Progress",
-    "Publication",
+    "WriteProgress",
+    "CheckpointPublication",
     "Published",
     "Receive",
     "Send",
-    "Stop",
+    "StopTransfer",
     "Stopped",
     "Target",
-    "Told",
+    "WriterAnswer",
     "Write",
-    "Written",
+    "PartsWritten",
 ]
 
 
 class Target(msgspec.Struct, frozen=True, kw_only=True):
-    """Where a checkpoint goes, and which one it is."""
+    """The destination and identity of a checkpoint."""
 
     url: str
     step: int
     attempt: str
-    """The name of this try to write it: the same for all its writers and for no other."""
+    """The name of this try to write it: the same for all its writers, and unique."""
 
     group: str = MAIN_GROUP
-    """Whose it is; the parts say it as well."""
+    """The group it belongs to; also in the header of each part."""
 
     options: dict[str, Any] = {}
-    """For storage that is not a plain folder."""
+    """Options for the storage's fsspec driver."""
 
     patience: float = 300.0
-    """For how many seconds storage that fails is tried again, and missing parts are waited for."""
+    """Timeout in seconds for retries of failing storage, and for missing parts."""
 
 
-class Publication(msgspec.Struct, frozen=True, kw_only=True):
-    """What the one writer has to know that makes the checkpoint exist, and prunes old ones."""
+class CheckpointPublication(msgspec.Struct, frozen=True, kw_only=True):
+    """Instructions for the one writer that publishes the checkpoint and prunes old ones."""
 
     world: int
     replicas: int
     job: str = ""
     round: int = 0
     keep: int = 0
-    """How many of the newest to leave; 0 for all."""
+    """The number of newest checkpoints to keep; 0 for all."""
 
     claim: Claim | None = None
-    """That the round trains in the folder."""
+    """The round's claim to the folder."""
 
 
 class Write(msgspec.Struct, frozen=True, kw_only=True, tag=True):
-    """Write the parts in slots; comes with the slots' descriptors, which hold them.
+    """Write the parts in slots; carries the slots' descriptors, which hold their locks.
 
-    With a publication the carrier then waits for the parts of all other writers and publishes.
+    With a publication the process then waits for the parts of all other writers and publishes.
     """
 
     target: Target
     lengths: tuple[int, ...]
-    publication: Publication | None = None
+    publication: CheckpointPublication | None = None
 
 
 class Send(msgspec.Struct, frozen=True, kw_only=True, tag=True):
-    """Send a slot's bytes; comes with the slot's and the connection's descriptors."""
+    """Send a slot's bytes; carries the descriptors of slot and connection."""
 
     length: int
 
 
 class Receive(msgspec.Struct, frozen=True, kw_only=True, tag=True):
-    """Fill a slot; comes with the slot's and the connection's descriptors."""
+    """Fill a slot; carries the descriptors of slot and connection."""
 
     length: int
 
 
-class Gather(msgspec.Struct, frozen=True, kw_only=True, tag=True):
-    """Put the pages of slots together into large ones; comes with the slots' descriptors."""
+class CollapsePages(msgspec.Struct, frozen=True, kw_only=True, tag="Gather"):
+    """Collapse the pages of slots into large ones; carries the slots' descriptors."""
 
 
-class Stop(msgspec.Struct, frozen=True, tag=True):
-    """Stop the sending or receiving of this number after the piece it is at; answered for that with
-    :class:`Stopped`, unless it is done by then."""
+class StopTransfer(msgspec.Struct, frozen=True, tag="Stop"):
+    """Stop the transfer of this number after the current piece; answered with :class:`Stopped`,
+    unless it is done by then."""
 
 
-Order = Write | Send | Receive | Gather
+Order = Write | Send | Receive | CollapsePages
 
 
 class Numbered(msgspec.Struct, frozen=True):
-    """An order on its way."""
+    """An order with its number."""
 
     number: int
-    order: Order | Stop
+    order: Order | StopTransfer
 
 
-class Written(msgspec.Struct, frozen=True, kw_only=True, tag=True):
-    """The parts are on storage; their slots are free again."""
+class PartsWritten(msgspec.Struct, frozen=True, kw_only=True, tag="Written"):
+    """The parts are on storage; their slots are released."""
 
     size: int
     seconds: float
@@ -118,40 +118,40 @@ class Published(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     step: int
     size: int
     seconds: float
-    """From the order on, waiting for other nodes included."""
+    """Since the order, including the wait for other nodes."""
 
 
 class Moved(msgspec.Struct, frozen=True, kw_only=True, tag=True):
-    """All bytes went from or to another node."""
+    """All bytes were sent to or received from another node."""
 
 
 class Stopped(msgspec.Struct, frozen=True, kw_only=True, tag=True):
-    """It was stopped; so many bytes from the part's beginning went, and none of the others."""
+    """The transfer was stopped after ``moved`` bytes from the start of the part."""
 
     moved: int
 
 
 class Failed(msgspec.Struct, frozen=True, kw_only=True, tag=True):
-    """It did not work, and why."""
+    """The order failed, with the reason."""
 
     reason: str
 
 
-class Gathered(msgspec.Struct, frozen=True, kw_only=True, tag=True):
-    """The pages are as large as they can be."""
+class PagesCollapsed(msgspec.Struct, frozen=True, kw_only=True, tag="Gathered"):
+    """The pages were collapsed as far as possible."""
 
 
-Finished = Written | Published | Moved | Stopped | Gathered | Failed
+Finished = PartsWritten | Published | Moved | Stopped | PagesCollapsed | Failed
 
 
-class Progress(msgspec.Struct, frozen=True, kw_only=True, tag=True):
-    """A word on what is going on: storage is in trouble and is tried again."""
+class WriteProgress(msgspec.Struct, frozen=True, kw_only=True, tag="Progress"):
+    """A message while an order is in progress: storage fails and is retried."""
 
     text: str
 
 
-class Told(msgspec.Struct, frozen=True):
-    """A word from the carrier about an order."""
+class WriterAnswer(msgspec.Struct, frozen=True):
+    """An answer of the writer process to an order."""
 
     number: int
-    word: Finished | Progress
+    word: Finished | WriteProgress

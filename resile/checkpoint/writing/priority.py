@@ -1,11 +1,11 @@
-"""Be last in every queue: what this process does can wait for training, and never the reverse.
+"""Lower the priority of the writer process below that of training.
 
-Where the kernel groups processes by session (autogroups, usual on machines with a desktop's
-kernel), nice values count within a session only, and this process is alone in its own: there the
-group has to be nice.
+Where the kernel groups processes by session (autogroups, the default of desktop kernels), nice
+values count only within a session, and this process is alone in its own: there the group's nice
+value is set as well.
 
-Not the scheduler's idle class: on a node whose cores are all busy that may mean never, and then no
-copy of a snapshot would leave it. At nice 19 it gets about a hundredth of a busy core.
+The scheduler's idle class is not used: on a node whose cores are all busy it may never run, and no
+copy of a snapshot would leave the node. At nice 19 it gets about a hundredth of a busy core.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ __all__ = ["be_last"]
 
 
 def be_last() -> None:
-    """The lowest ordinary priority for the CPU, the idle one for the disk; threads inherit both."""
+    """Set nice 19 for the CPU and the idle class for the disk; threads inherit both."""
     with contextlib.suppress(OSError):
         os.nice(19)
     with contextlib.suppress(OSError):

@@ -1,9 +1,8 @@
-"""What the carrier's process does with its orders.
+"""The main loop of the writer process: carries out orders.
 
-Parts are written one order after the other: storage is rarely faster for being asked twice at once.
-Publishing waits for other nodes and moving bytes for other machines, so each has its own thread.
-Whatever goes wrong with an order is told to the owner and ends there; the next one goes on. When
-the owner is gone nobody hears it, so what could not be written in the end is printed.
+Parts are written one order at a time: parallel writes are rarely faster. Publishing waits for other
+nodes and transfers wait for the network, so each runs in its own thread. A failure is reported to
+the owner and affects only its order. When the owner is gone, failed writes are printed instead.
 """
 
 from __future__ import annotations
@@ -30,38 +29,38 @@ from resile.checkpoint.shelf import Shelf
 from resile.checkpoint.slots import BEGIN
 from resile.checkpoint.storage import Storage, open_storage
 from resile.checkpoint.writing.messages import (
+    CheckpointPublication,
+    CollapsePages,
     Failed,
     Finished,
-    Gather,
-    Gathered,
     Moved,
     Order,
-    Progress,
-    Publication,
+    PagesCollapsed,
+    PartsWritten,
     Published,
     Receive,
     Send,
-    Stop,
     Stopped,
+    StopTransfer,
     Target,
-    Told,
     Write,
-    Written,
+    WriteProgress,
+    WriterAnswer,
 )
 
 __all__ = ["Work"]
 
 _FOREVER = 1e9
-"""Seconds: added to the clock of who waits, it is late whatever its patience was."""
+"""Seconds: added to the clock of a waiting publication, they end any timeout."""
 
-Tell = Callable[[Finished | Progress], None]
+Tell = Callable[[Finished | WriteProgress], None]
 
 Series = tuple[str, str]
-"""A storage and a group: checkpoints that follow each other."""
+"""A storage and a group: a sequence of checkpoints."""
 
 
 class Work:
-    """Carries out orders and tells the owner about each."""
+    """Carries out orders and reports each to the owner."""
 
     def __init__(self, line: socket.socket) -> None:
         self._line = line
@@ -69,34 +68,34 @@ class Work:
         self._writes: queue.Queue[Callable[[], None]] = queue.Queue()
         self._publishing: dict[threading.Event, Target] = {}
         self._lacking: dict[Series, tuple[int, str]] = {}
-        """For each series the step that could not be written, and why, if none after it was."""
+        """For each series the step that could not be written, and why, unless a later one was."""
         self._reached: dict[Series, int] = {}
         self._said: set[str] = set()
-        """What was told about old checkpoints."""
+        """Messages already reported about old checkpoints."""
         self._moving: dict[int, threading.Event] = {}
-        """For each order to move bytes: whether to stop."""
+        """For each transfer: whether to stop."""
         self._unfinished = 0
         self._changed = threading.Condition()
         threading.Thread(target=self._write_all, name="write", daemon=True).start()
 
-    def begin(self, number: int, order: Order | Stop, descriptors: list[int]) -> None:
+    def begin(self, number: int, order: Order | StopTransfer, descriptors: list[int]) -> None:
         """Start on an order, or stop one; returns at once."""
 
-        def tell(word: Finished | Progress) -> None:
+        def tell(word: Finished | WriteProgress) -> None:
             with self._telling, contextlib.suppress(OSError):
-                packets.send(self._line, Told(number, word))
+                packets.send(self._line, WriterAnswer(number, word))
 
         if isinstance(order, Write):
             self._count(1)
 
-            def tell_and_note(word: Finished | Progress) -> None:
+            def tell_and_note(word: Finished | WriteProgress) -> None:
                 self._note(order, word)
                 tell(word)
 
             self._writes.put(lambda: self._write(order, descriptors, tell_and_note))
-        elif isinstance(order, Gather):
+        elif isinstance(order, CollapsePages):
             self._in_thread(lambda: _told(tell, lambda: _gather(descriptors)))
-        elif isinstance(order, Stop):
+        elif isinstance(order, StopTransfer):
             if stop := self._moving.get(number):
                 stop.set()
         else:
@@ -104,8 +103,8 @@ class Work:
             self._in_thread(lambda: self._move(number, order, descriptors, tell))
 
     def finish(self) -> None:
-        """Without the owner: return when everything that was to be written is written, or could
-        not be, which is printed. If the owner had still heard it, it is said twice."""
+        """After the owner's death: wait until all write orders are done, and print failed ones.
+        If the owner received the failure as well, it is reported twice."""
         with self._changed:
             self._changed.wait_for(lambda: self._unfinished == 0)
         with contextlib.suppress(OSError):
@@ -115,11 +114,11 @@ class Work:
                 )
             sys.stderr.flush()
 
-    def _note(self, order: Write, word: Finished | Progress) -> None:
+    def _note(self, order: Write, word: Finished | WriteProgress) -> None:
         series, step = _series(order.target), order.target.step
         if isinstance(word, Failed) and step >= self._reached.get(series, 0):
             self._lacking[series] = step, word.reason
-        elif isinstance(word, Written if order.publication is None else Published):
+        elif isinstance(word, PartsWritten if order.publication is None else Published):
             self._reached[series] = step
             if self._lacking.get(series, (step, ""))[0] <= step:
                 self._lacking.pop(series, None)
@@ -152,9 +151,9 @@ class Work:
         _told(tell, lambda: _move(order, descriptors, stop))
         del self._moving[number]
 
-    def _publish(self, target: Target, publication: Publication, tell: Tell) -> None:
-        """A checkpoint whose parts do not come is given up once a later one exists, or a later try
-        of the same: a node that was lost meanwhile will never write them."""
+    def _publish(self, target: Target, publication: CheckpointPublication, tell: Tell) -> None:
+        """Publish. A checkpoint with missing parts is given up once a later one, or a later try of
+        the same step, exists: a node that was lost meanwhile will never write them."""
         overtaken = threading.Event()
         self._publishing[overtaken] = target
         try:
@@ -167,7 +166,11 @@ class Work:
             self._count(-1)
 
     def _published(
-        self, target: Target, publication: Publication, tell: Tell, overtaken: threading.Event
+        self,
+        target: Target,
+        publication: CheckpointPublication,
+        tell: Tell,
+        overtaken: threading.Event,
     ) -> Published:
         shelf = _shelf(target)
         try:
@@ -179,7 +182,7 @@ class Work:
             shelf,
             keep=publication.keep,
             said=self._said,
-            tell=lambda text: tell(Progress(text=text)),
+            tell=lambda text: tell(WriteProgress(text=text)),
         )
         return published
 
@@ -193,13 +196,13 @@ def _shelf(target: Target) -> Shelf:
 
 
 def _told(tell: Tell, action: Callable[[], Finished]) -> bool:
-    """Do it and tell how it ended; returns whether it went well."""
+    """Run an action and report its outcome; returns whether it succeeded."""
     try:
         tell(action())
     except (CheckpointError, OSError) as error:
         tell(Failed(reason=str(error)))
     except Exception as error:
-        # A bug, or a storage library's own idea of an error: the next order goes on all the same.
+        # A bug, or an unexpected exception of a storage library: other orders are not affected.
         tell(Failed(reason=f"{type(error).__name__}: {error}"))
         sys.excepthook(type(error), error, error.__traceback__)
     else:
@@ -207,12 +210,12 @@ def _told(tell: Tell, action: Callable[[], Finished]) -> bool:
     return False
 
 
-def _write_parts(order: Write, descriptors: list[int], tell: Tell) -> Written:
+def _write_parts(order: Write, descriptors: list[int], tell: Tell) -> PartsWritten:
     started = time.monotonic()
     target = order.target
 
     def say(text: str) -> None:
-        tell(Progress(text=text))
+        tell(WriteProgress(text=text))
 
     try:
         shelf = _shelf(target)
@@ -236,11 +239,11 @@ def _write_parts(order: Write, descriptors: list[int], tell: Tell) -> Written:
     finally:
         for descriptor in descriptors:
             os.close(descriptor)
-    return Written(size=sum(order.lengths), seconds=time.monotonic() - started)
+    return PartsWritten(size=sum(order.lengths), seconds=time.monotonic() - started)
 
 
 def _discard(target: Target) -> None:
-    """The parts of a checkpoint that will not be published: nobody else would."""
+    """Remove the parts of a checkpoint that will not be published: no other writer would."""
     with contextlib.suppress(CheckpointError):
         discard_attempt(_shelf(target), step=target.step, attempt=target.attempt)
 
@@ -248,7 +251,7 @@ def _discard(target: Target) -> None:
 def _publish(
     storage: Storage,
     target: Target,
-    publication: Publication,
+    publication: CheckpointPublication,
     tell: Tell,
     overtaken: threading.Event,
 ) -> Published:
@@ -266,19 +269,19 @@ def _publish(
         patience=Patience(
             target.patience, clock=lambda: time.monotonic() + _FOREVER * overtaken.is_set()
         ),
-        tell=lambda text: tell(Progress(text=text)),
+        tell=lambda text: tell(WriteProgress(text=text)),
     )
     return Published(step=manifest.step, size=manifest.size, seconds=time.monotonic() - started)
 
 
-def _gather(descriptors: list[int]) -> Gathered:
+def _gather(descriptors: list[int]) -> PagesCollapsed:
     try:
         for descriptor in descriptors:
             gather(descriptor)
     finally:
         for descriptor in descriptors:
             os.close(descriptor)
-    return Gathered()
+    return PagesCollapsed()
 
 
 def _move(order: Send | Receive, descriptors: list[int], stop: threading.Event) -> Moved | Stopped:

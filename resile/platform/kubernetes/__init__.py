@@ -1,1 +1,1 @@
-"""A Kubernetes cluster as a platform: the API server's objects, and how to reach them."""
+"""Kubernetes as Resile needs it: the API client, and the machinery of controllers."""

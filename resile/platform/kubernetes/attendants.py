@@ -1,9 +1,9 @@
-"""What a job has on a cluster beside its nodes: the master's pod and service, the token, names for
-nodes. Pure: the objects as they are to be created.
+"""Build the objects that a job has besides its nodes: the master's pod and Service, the Secret,
+Services and addresses of the nodes. Pure.
 
-The master runs as nobody in particular, without privileges and without a service account: it asks
-nothing of the cluster. Its store lies on the volume the user names, or in the pod, where it
-survives the process but not the pod; then a new master goes on from what the agents hold.
+The master runs as an unprivileged user without a service account: it does not use the API server.
+Its store is on the volume that the user names, or in the pod, where it survives the process but not
+the pod; then a new master recovers from what the agents hold.
 """
 
 from __future__ import annotations
@@ -61,12 +61,12 @@ __all__ = [
 CONTAINER = "master"
 _NOBODY = 65532
 _GRACE_SECONDS = 5
-"""Beside the time that nodes which leave together with their master have to save."""
+"""Added to the time that nodes which leave together with their master have to save."""
 
 
 def job_secret(job: ElasticJob, *, uid: str, secret: JobSecret) -> dict[str, Any]:
-    """The job's token and the master's certificate: only its own pods, and whoever may read
-    secrets, can talk to its master."""
+    """Return the Secret with the job's token and the master's certificate: only the job's pods, and
+    those who may read Secrets, can talk to its master."""
     name = token_secret_name(job)
     return {
         **_object("v1", "Secret", job, name=name, uid=uid),
@@ -76,31 +76,32 @@ def job_secret(job: ElasticJob, *, uid: str, secret: JobSecret) -> dict[str, Any
 
 
 def token_variable(job: ElasticJob) -> dict[str, Any]:
-    """How a pod is given the token."""
+    """Return the variable that gives a pod the token."""
     source = {"name": token_secret_name(job), "key": TOKEN_KEY}
     return {"name": TOKEN_VARIABLE, "valueFrom": {"secretKeyRef": source}}
 
 
 def authority_variable(job: ElasticJob) -> dict[str, Any]:
-    """How a pod is told whom to trust as its master; without a certificate, nothing."""
+    """Return the variable with the authority that a pod trusts; unset without TLS."""
     source = {"name": token_secret_name(job), "key": AUTHORITY_KEY, "optional": True}
     return {"name": AUTHORITY_VARIABLE, "valueFrom": {"secretKeyRef": source}}
 
 
 def master_hosts(job: ElasticJob) -> tuple[str, ...]:
-    """The names of the master's service, for its certificate."""
+    """Return the names of the master's service, for its certificate."""
     service = master_service_name(job)
     spaced = f"{service}.{job.metadata.namespace}"
     return (f"{spaced}.svc", f"{spaced}.svc.cluster.local", spaced, service)
 
 
 def master_endpoint(job: ElasticJob) -> Endpoint:
-    """Where agents find the master."""
+    """Return the address at which agents reach the master."""
     return Endpoint(master_hosts(job)[0], DEFAULT_PORT)
 
 
 def master_service(job: ElasticJob, *, uid: str) -> dict[str, Any]:
-    """A stable address for the master, once it answers; agents try until then."""
+    """Return the Service of the master: a stable address once it is ready; agents retry until
+    then."""
     return {
         **_object("v1", "Service", job, name=master_service_name(job), uid=uid),
         "spec": {
@@ -111,7 +112,8 @@ def master_service(job: ElasticJob, *, uid: str) -> dict[str, Any]:
 
 
 def nodes_service(job: ElasticJob, *, uid: str) -> dict[str, Any]:
-    """Names for the nodes, also before they are ready: they meet before they train."""
+    """Return the Service with names for the nodes, even before they are ready: they have a
+    rendezvous before they train."""
     return {
         **_object("v1", "Service", job, name=nodes_service_name(job), uid=uid),
         "spec": {
@@ -124,7 +126,7 @@ def nodes_service(job: ElasticJob, *, uid: str) -> dict[str, Any]:
 
 
 def rank_service(job: ElasticJob, *, name: str, role: str, rank: int, uid: str) -> dict[str, Any]:
-    """A name for one rank, whichever pod has it."""
+    """Return the Service of one rank, whichever pod has it."""
     labels = rank_labels(job.metadata.name, role, rank)
     made = _object("v1", "Service", job, name=name, uid=uid)
     made["metadata"]["labels"] |= {ROLE: role, RANK: str(rank)}
@@ -141,7 +143,7 @@ def rank_service(job: ElasticJob, *, name: str, role: str, rank: int, uid: str) 
 
 
 def addresses_map(job: ElasticJob, addresses: Addresses, *, uid: str) -> dict[str, Any]:
-    """The addresses of all nodes, which each of them has as a file."""
+    """Return the ConfigMap with the addresses of all nodes, which each node mounts as a file."""
     return {
         **_object("v1", "ConfigMap", job, name=addresses_map_name(job), uid=uid),
         "data": {ADDRESSES_KEY: encode_addresses(addresses).decode()},
@@ -151,14 +153,14 @@ def addresses_map(job: ElasticJob, addresses: Addresses, *, uid: str) -> dict[st
 def master_pod(
     job: ElasticJob, *, uid: str, image: str, serial: int, tls: bool, after_round: int = 0
 ) -> dict[str, Any]:
-    """The master. ``image`` unless the manifest names one, itself or in its template; ``tls``:
-    whether the job's Secret has a certificate for it; ``after_round``: where nodes that are still
-    there had come to under an earlier one."""
+    """Return the master's pod. ``image``: used unless the manifest or its template names one;
+    ``tls``: whether the job's Secret has a certificate; ``after_round``: the last round of nodes
+    that are still running from an earlier master."""
     template = copy.deepcopy(job.spec.master.template)
     spec = _master_spec(job, template.get("spec") or {}, image=image)
     main = spec["containers"][0]
     if after_round:
-        # Not a flag: the manifest may name an older image, whose master would not know it.
+        # Not a flag: the manifest may name an older image, whose master would reject it.
         main["env"].append({"name": AFTER_ROUND_VARIABLE, "value": str(after_round)})
     if tls:
         _serve_tls(job, spec, main)
@@ -194,7 +196,7 @@ def _master_spec(job: ElasticJob, spec: dict[str, Any], *, image: str) -> dict[s
 
 
 def _serve_tls(job: ElasticJob, spec: dict[str, Any], main: dict[str, Any]) -> None:
-    """Give the master, and it alone, the key."""
+    """Mount certificate and key into the master, and only there."""
     place = MASTER_VOLUMES["tls"]
     items = [{"key": key, "path": key} for key in (CERTIFICATE_KEY, KEY_KEY)]
     secret = {"secretName": token_secret_name(job), "items": items}
@@ -229,7 +231,7 @@ def _master_container(job: ElasticJob, main: dict[str, Any], *, image: str) -> d
     main.setdefault("ports", [{"name": "master", "containerPort": DEFAULT_PORT}])
     main.setdefault("readinessProbe", _readiness())
     main.setdefault("securityContext", _without_privileges())
-    main.setdefault("terminationMessagePolicy", "FallbackToLogsOnError")  # people are told
+    main.setdefault("terminationMessagePolicy", "FallbackToLogsOnError")  # shown to users
     main["volumeMounts"] = [
         *(main.get("volumeMounts") or []),
         *({"name": name, "mountPath": MASTER_VOLUMES[name]} for name in ("store", "tmp")),
@@ -243,8 +245,8 @@ def _port(name: str, number: int = DEFAULT_PORT) -> dict[str, Any]:
 
 
 def _node_ports(job: ElasticJob) -> list[dict[str, Any]]:
-    """The ports of all roles. A Service has each number and each name once; roles may use one name
-    for several numbers."""
+    """The ports of all roles. In a Service numbers and names are unique; roles may use one name for
+    several numbers."""
     known = {DEFAULT_PORT: "rendezvous"}
     for role in job.spec.roles.values():
         for name, number in role.ports.items():
@@ -258,7 +260,7 @@ def _readiness() -> dict[str, Any]:
 
 
 def _as_nobody() -> dict[str, Any]:
-    """As namespaces whose pods are `restricted` want it; the group is for the volume's sake."""
+    """The security context that `restricted` namespaces require; the group is for the volume."""
     return {
         "runAsNonRoot": True,
         "runAsUser": _NOBODY,

@@ -1,6 +1,6 @@
-"""How requests say whose they are: a token, a token in a file, a password, or a plugin's answer.
+"""Authentication of requests: by a token, a token in a file, a password, or a credential plugin.
 
-A client certificate is no part of this: it belongs to the connection (``tls``).
+A client certificate is not part of this: it belongs to the connection (``tls``).
 """
 
 from __future__ import annotations
@@ -19,51 +19,51 @@ __all__ = ["Authentication", "Credential", "authentication_of"]
 
 
 class Credential(Protocol):
-    """What a request is sent with. Those that are equal say the same."""
+    """The credential of a request."""
 
     @property
     def authorization(self) -> str | None:
-        """The value of the Authorization header, if there is to be one."""
+        """The value of the Authorization header; None for no header."""
 
 
 class Authentication(Protocol):
-    """Where credentials come from."""
+    """A source of credentials."""
 
     async def credential(self, *, refused: Credential | None = None) -> Credential:
-        """The credential to use now; ``refused``: the one that the server did not take.
+        """Return the credential to use now; ``refused``: the one that the server rejected.
 
-        An equal one comes back where there is no other. Raises ConfigError if there is none.
+        Returns an equal one if there is no other. Raises ConfigError if there is none at all.
         """
 
 
 @dataclass(frozen=True)
 class Header:
-    """A credential that is a header, and nothing but that header."""
+    """A credential that consists of a header."""
 
     authorization: str | None
 
 
 class FixedAuth:
-    """One credential for ever."""
+    """A credential that never changes."""
 
     def __init__(self, authorization: str | None = None) -> None:
         self._header = Header(authorization)
 
     async def credential(self, *, refused: Credential | None = None) -> Credential:  # noqa: ARG002
-        """The only one."""
+        """Return the only credential."""
         return self._header
 
 
 class TokenFileAuth:
-    """A token in a file. The kubelet writes a new one there before the old one expires, so the
-    file is read again when a token is refused."""
+    """A token in a file. The kubelet writes a new one before the old one expires, so the file is
+    read again when a token is rejected."""
 
     def __init__(self, path: str) -> None:
         self._path = Path(path)
         self._known: Header | None = None
 
     async def credential(self, *, refused: Credential | None = None) -> Credential:
-        """The token last read, unless it is the one that was refused."""
+        """Return the token that was read last, unless it is the one that was rejected."""
         if self._known is None or self._known is refused:
             self._known = Header(f"Bearer {self._read()}")
         return self._known
@@ -77,9 +77,9 @@ class TokenFileAuth:
 
 
 def authentication_of(user: UserEntry, *, tls: ssl.SSLContext) -> Authentication:
-    """As kubectl has it: a token goes first, and a plugin is asked where there is none.
+    """Choose the credentials as kubectl does: a token first, and a plugin if there is none.
 
-    ``tls``: the settings of all connections; a plugin may add a certificate to them.
+    ``tls``: the settings of all connections; a plugin may add a client certificate to them.
     """
     if user.token_file:
         return TokenFileAuth(user.token_file)

@@ -1,7 +1,7 @@
-"""A certificate for one job's master, signed by an authority that signs nothing else.
+"""Issue the certificate of one job's master, signed by an authority that signs nothing else.
 
-The authority's key is thrown away once it has signed. So whoever trusts the authority trusts this
-one certificate, under whichever address the master is found.
+The authority's key is discarded once it has signed. So trusting the authority means trusting this
+one certificate, at whatever address the master is.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 __all__ = ["Issued", "issue_certificate"]
 
 LIFETIME = timedelta(days=3650)
-"""Longer than any job: a certificate that expires would end one that trains."""
+"""Longer than any job: an expired certificate would end a running one."""
 
 CLOCKS_DIFFER = timedelta(days=1)
-"""A machine whose clock is behind still takes a new certificate."""
+"""A machine whose clock is behind still accepts a new certificate."""
 
 
 @dataclass(frozen=True)
 class Issued:
-    """All in PEM."""
+    """A certificate with its authority and key, all in PEM."""
 
     authority: str
     certificate: str
@@ -34,7 +34,7 @@ class Issued:
 
 
 def issue_certificate(hosts: Sequence[str], *, now: datetime | None = None) -> Issued:
-    """For a server that is reached by any of the names ``hosts``."""
+    """Issue a certificate for a server with any of the names ``hosts``."""
     begin = (now or datetime.now(timezone.utc)) - CLOCKS_DIFFER
     signing, serving = (ec.generate_private_key(ec.SECP256R1()) for _ in range(2))
     issuer = _name("Resile job authority")

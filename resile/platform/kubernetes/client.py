@@ -1,8 +1,8 @@
-"""What can be asked of a Kubernetes API server, with objects as plain dicts.
+"""The requests to a Kubernetes API server, with objects as plain dicts.
 
-Paths and bodies are written here, and what comes back is what the server sent, decoded and
-otherwise untouched. The generated types of client libraries forget fields that are newer than they
-are, and would break the pods of users who set them.
+Objects are returned as the server sent them, decoded and otherwise unchanged. The generated types
+of client libraries drop fields that are newer than they are, and would break the pods of users who
+set them.
 
 Nothing is retried here, because only the caller knows whether that is safe and how long it may
 take. Every failure is one of :mod:`resile.platform.kubernetes.errors`.
@@ -25,13 +25,13 @@ from resile.platform.kubernetes.kubeconfig import find_cluster
 __all__ = ["FIELD_OWNER", "KubeClient", "Listed", "PatchType", "Propagation"]
 
 FIELD_OWNER = "resile"
-"""In whose name fields are written. One for all, so that what we stop applying is removed."""
+"""The field manager of our writes. One for all, so that fields we stop applying are removed."""
 
 PAGE = 500
-"""Objects to a page of a list, as kubectl has it: a page of pods stays below a few MB."""
+"""Objects in a page of a list, as in kubectl: a page of pods stays below a few MB."""
 
 SILENCE_MARGIN = 10.0
-"""The server ends a watch by itself at its timeout. Past that and this, the connection is dead."""
+"""Seconds after a watch's timeout, at which the server ends it, until its connection is dead."""
 
 PatchType = Literal["merge", "strategic", "json"]
 Propagation = Literal["Background", "Foreground", "Orphan"]
@@ -47,17 +47,17 @@ APPLY = "application/apply-patch+yaml"
 
 @dataclass(frozen=True)
 class Listed:
-    """All objects of a list, and the moment of the cluster's history at which they were so."""
+    """All objects of a list, and the resourceVersion of the list."""
 
     items: list[KubeObject]
     resource_version: str
 
 
 class KubeClient:
-    """Talks to one API server as one user. Use as an async context manager, or ``aclose`` it.
+    """A client of one API server as one user. Use it as an async context manager, or ``aclose`` it.
 
-    A namespace that is not given means the context's, except in ``list`` and ``watch``, where it
-    means all of them.
+    The default namespace is that of the context, except in ``list`` and ``watch``, where it is all
+    namespaces.
     """
 
     def __init__(self, config: ClusterConfig, *, namespace: str | None = None) -> None:
@@ -72,7 +72,7 @@ class KubeClient:
         context: str | None = None,
         namespace: str | None = None,
     ) -> KubeClient:
-        """A client for the cluster kubectl would talk to. Nothing is sent yet."""
+        """Return a client for the cluster that kubectl would use. Nothing is sent yet."""
         return cls(find_cluster(kubeconfig=kubeconfig, context=context), namespace=namespace)
 
     @property
@@ -82,7 +82,7 @@ class KubeClient:
 
     @property
     def awaited(self) -> str:
-        """Who has to answer a request that is under way, in words."""
+        """What a pending request waits for, in words."""
         return self._connection.awaited
 
     async def __aenter__(self) -> KubeClient:
@@ -97,11 +97,11 @@ class KubeClient:
         await self.aclose()
 
     async def aclose(self) -> None:
-        """Hang up all connections."""
+        """Close all connections."""
         await self._connection.aclose()
 
     async def version(self) -> str:
-        """The API server's, such as v1.30.2."""
+        """Return the API server's version, such as v1.30.2."""
         return str((await self._connection.ask("GET", "/version")).get("gitVersion", "unknown"))
 
     async def list(
@@ -113,10 +113,10 @@ class KubeClient:
         fields: str = "",
         page: int = PAGE,
     ) -> Listed:
-        """All objects that match both selectors, read in pages of at most ``page``.
+        """Return all objects that match both selectors, read in pages of at most ``page``.
 
-        The server leaves ``apiVersion`` and ``kind`` out of a list's items; they are put back, so
-        that an object looks the same wherever it came from.
+        The server omits ``apiVersion`` and ``kind`` from the items of a list; they are added here,
+        so that an object looks the same wherever it came from.
         """
         path = kind.collection(namespace)
         query = {"labelSelector": labels, "fieldSelector": fields, "limit": str(page)}
@@ -127,7 +127,7 @@ class KubeClient:
                 query["continue"] = token
                 answer = await self._connection.ask("GET", path, query=query)
             except Gone:
-                # The snapshot was compacted away between two pages: only a whole list is one.
+                # The list was compacted away between two pages: read it again in one piece.
                 answer = await self._connection.ask(
                     "GET", path, query={**query, "continue": "", "limit": ""}
                 )
@@ -138,11 +138,11 @@ class KubeClient:
         return Listed(items, answer["metadata"]["resourceVersion"])
 
     async def get(self, kind: Kind, name: str, namespace: str | None = None) -> KubeObject:
-        """One object."""
+        """Get one object."""
         return await self._connection.ask("GET", self._path(kind, name, namespace))
 
     async def create(self, kind: Kind, obj: KubeObject, *, dry_run: bool = False) -> KubeObject:
-        """Make an object that must not exist yet; ``dry_run``: only ask whether it could be."""
+        """Create an object that must not exist yet; ``dry_run``: only validate it."""
         path = kind.collection(self._namespace_of(obj))
         query = {"fieldManager": FIELD_OWNER, "dryRun": "All" if dry_run else ""}
         return await self._connection.ask("POST", path, query=query, body=_named(kind, obj))
@@ -156,10 +156,10 @@ class KubeClient:
         force: bool = True,
         dry_run: bool = False,
     ) -> KubeObject:
-        """Server-side apply: make it, or make the fields in ``obj`` so, as the field owner.
+        """Server-side apply: create the object, or set the fields in ``obj``, as field owner.
 
-        Fields that ``owner`` applied before and that are not in ``obj`` any more are removed.
-        Without ``force`` a field that another owner holds at another value is a Conflict.
+        Fields that ``owner`` applied before and that are no longer in ``obj`` are removed. Without
+        ``force`` a field that another owner holds at another value is a Conflict.
         """
         path = self._path(kind, obj["metadata"]["name"], self._namespace_of(obj))
         query = {
@@ -180,7 +180,7 @@ class KubeClient:
         subresource: str = "",
         type: PatchType = "merge",
     ) -> KubeObject:
-        """Change parts of an object that is there."""
+        """Change parts of an existing object."""
         return await self._connection.ask(
             "PATCH",
             self._path(kind, name, namespace, subresource=subresource),
@@ -198,10 +198,10 @@ class KubeClient:
         status: KubeObject,
         resource_version: str | None = None,
     ) -> KubeObject:
-        """Change an object's status; Conflict if it is not at ``resource_version`` any more.
+        """Change an object's status; Conflict if it is no longer at ``resource_version``.
 
-        A merge patch: lists are replaced, a key that is absent stays as it is, and one that is
-        to go has to be there as None.
+        A merge patch: lists are replaced, an absent key is unchanged, and a key with the value None
+        is removed.
         """
         body: KubeObject = {"status": status}
         if resource_version is not None:
@@ -218,7 +218,7 @@ class KubeClient:
         uid: str | None = None,
         propagation: Propagation = "Background",
     ) -> None:
-        """Ask for an object's end. With ``uid``: Conflict if another now has that name."""
+        """Delete an object. With ``uid``: Conflict if another object now has that name."""
         options: KubeObject = {"propagationPolicy": propagation}
         if grace_seconds is not None:
             options["gracePeriodSeconds"] = grace_seconds
@@ -237,12 +237,12 @@ class KubeClient:
         timeout_seconds: int,
         silence_margin: float = SILENCE_MARGIN,
     ) -> AsyncGenerator[tuple[str, KubeObject], None]:
-        """What happens after ``resource_version``: ADDED, MODIFIED, DELETED or BOOKMARK.
+        """Yield the events after ``resource_version``: ADDED, MODIFIED, DELETED or BOOKMARK.
 
-        Ends when the server ends it, at the latest after ``timeout_seconds``. Raises Gone when
-        the history asked for is compacted away, and Unreachable when the server stays silent for
-        ``silence_margin`` longer than it should have kept the watch open. Who leaves earlier has
-        to close it (``contextlib.aclosing``): a connection hangs on it.
+        Ends when the server ends it, at the latest after ``timeout_seconds``. Raises Gone when the
+        requested history is compacted away, and Unreachable when the server stays silent for
+        ``silence_margin`` longer than it should have kept the watch open. A caller that stops
+        earlier must close the generator (``contextlib.aclosing``): it holds a connection.
         """
         query = {
             "watch": "true",
@@ -273,11 +273,11 @@ class KubeClient:
         timestamps: bool = False,
         previous: bool = False,
     ) -> AsyncGenerator[bytes, None]:
-        """What a container wrote, in pieces as they come; with ``follow`` until it ends.
+        """Yield the output of a container in chunks as they arrive; with ``follow`` until it ends.
 
-        ``since``: only lines of that second and later, as RFC 3339 has it. ``timestamps``: each
-        line after the time at which it was written.
-        Has to be closed by who leaves earlier, as a watch.
+        ``since``: only lines of that second (RFC 3339) and later. ``timestamps``: each line is
+        preceded by the time at which it was written. A caller that stops earlier must close the
+        generator, as for a watch.
         """
         query = {
             "container": container or "",

@@ -1,11 +1,11 @@
-"""The HTTP underneath: a request in, a decoded answer or one of our errors out.
+"""The HTTP transport of the client: a request in, a decoded response or one of our errors out.
 
-On aiohttp, as everything else here that speaks HTTP; no error of it leaves this module. One pool of
-connections is shared by all requests and made with the first of them, because it belongs to the
-event loop that runs then.
+It uses aiohttp, as everything else here that speaks HTTP; none of its errors leave this module. One
+connection pool is shared by all requests and created with the first of them, because it belongs to
+the event loop that runs then.
 
-A GET or DELETE goes out a second time, by aiohttp itself, if the kept connection that it was sent
-on turns out to be closed. Anything else is sent once.
+aiohttp itself sends a GET or DELETE a second time if the pooled connection that it was sent on
+turns out to be closed. Anything else is sent once.
 """
 
 from __future__ import annotations
@@ -34,19 +34,19 @@ from resile.platform.kubernetes.tls import tls_context
 __all__ = ["REQUEST_TIMEOUT", "Connection"]
 
 REQUEST_TIMEOUT = 10.0
-"""An API server under load answers within seconds; one that takes longer is as good as away."""
+"""Seconds. An API server under load answers faster; one that takes longer is as good as gone."""
 
 CONNECTIONS = 100
-"""At the same time. All jobs of an operator share them; watches and followed logs hold one each."""
+"""Concurrent connections, shared by all jobs; each watch and each followed log holds one."""
 
 IN_A_HEADER = "!#$&'*+.^_`|~"
-"""What may stand in a header's name, beside what never needs quoting."""
+"""Characters allowed in a header's name, besides those that never need quoting."""
 
 UNAUTHORIZED = 401
 
 
 class Connection:
-    """The way to one API server, as one user. Nothing is sent before the first request."""
+    """A connection pool to one API server as one user. Nothing is sent before a request."""
 
     def __init__(self, config: ClusterConfig, *, agent: str) -> None:
         self.server: str = config.cluster.server
@@ -64,13 +64,13 @@ class Connection:
 
     @property
     def awaited(self) -> str:
-        """Who has to answer at the moment, in words: a plugin is asked before the server is."""
+        """What a pending request waits for, in words: the server, or first a credential plugin."""
         if isinstance(self._auth, PluginAuth) and self._auth.asking:
             return str(self._auth)
         return f"the API server at {self.server}"
 
     async def aclose(self) -> None:
-        """Hang up."""
+        """Close all connections."""
         if self._session is not None:
             await self._session.close()
 
@@ -83,7 +83,7 @@ class Connection:
         body: object = None,
         content: str = "application/json",
     ) -> KubeObject:
-        """The answer to one request. Values of ``query`` that are empty are left out."""
+        """Send one request and return the response. Empty values of ``query`` are left out."""
         request = _Request(
             method,
             self._url(path, query or {}),
@@ -101,7 +101,7 @@ class Connection:
     async def stream(
         self, path: str, *, query: Mapping[str, str], silence: float | None
     ) -> AsyncGenerator[bytes, None]:
-        """An answer that goes on and on, in pieces; Unreachable after ``silence`` seconds of it."""
+        """Yield the chunks of a response; Unreachable after ``silence`` seconds without one."""
         answer = await self._send(_Request("GET", self._url(path, query), silence=silence))
         with self._plain_errors():
             async with answer:
@@ -113,7 +113,8 @@ class Connection:
     async def lines(
         self, path: str, *, query: Mapping[str, str], silence: float | None
     ) -> AsyncGenerator[bytes, None]:
-        """The same by lines. A line ends at a line feed only: JSON strings may hold other ends."""
+        """Yield the lines of a streamed response. A line ends at a line feed only: JSON strings may
+        contain other line breaks."""
         rest = b""
         async with aclosing(self.stream(path, query=query, silence=silence)) as chunks:
             async for chunk in chunks:
@@ -122,26 +123,26 @@ class Connection:
                     yield line
 
     def decoded(self, content: bytes) -> KubeObject:
-        """The object in an answer."""
+        """Decode the object in a response."""
         try:
             return decode_json(content, KubeObject)
         except DecodeError as error:
             raise Unreachable(
-                f"what answers at {self.server} is no Kubernetes API server: {error}"
+                f"the server at {self.server} is not a Kubernetes API server: {error}"
             ) from None
 
     def _url(self, path: str, query: Mapping[str, str]) -> URL:
-        """Of a path that is quoted; a server's own address may have a path, too."""
+        """The URL of a quoted path; a server's own address may have a path, too."""
         url = URL(self.server.rstrip("/") + path, encoded=True)
         return url.with_query({name: value for name, value in query.items() if value})
 
     async def _send(self, request: _Request) -> aiohttp.ClientResponse:
-        """The beginning of the answer. Credentials that are refused are renewed, once."""
+        """Send a request and return the response's head. Rejected credentials are renewed once."""
         credential = await self._auth.credential()
         answer = await self._send_as(credential, request)
         if answer.status == UNAUTHORIZED:
             with self._plain_errors():
-                await answer.read()  # which gives the connection back
+                await answer.read()  # returns the connection to the pool
             renewed = await self._auth.credential(refused=credential)
             if renewed != credential:
                 answer = await self._send_as(renewed, request)
@@ -176,7 +177,7 @@ class Connection:
 
     @contextmanager
     def _plain_errors(self) -> Iterator[None]:
-        """Say the library's errors in ours."""
+        """Turn the library's errors into ours."""
         try:
             yield
         except (aiohttp.ClientError, asyncio.TimeoutError, OSError) as error:
@@ -186,7 +187,7 @@ class Connection:
 
 
 class _Request(msgspec.Struct, frozen=True):
-    """A request; it may have to be sent twice. ``silence``: seconds without a byte of answer."""
+    """A request; it may have to be sent twice. ``silence``: timeout without a byte of response."""
 
     method: str
     url: URL
@@ -196,7 +197,7 @@ class _Request(msgspec.Struct, frozen=True):
 
 
 def _headers(user: UserEntry, *, agent: str) -> CIMultiDict[str]:
-    """The headers of all requests: among them those that make requests another's."""
+    """The headers of all requests, impersonation included."""
     told = [("Impersonate-User", user.as_user), ("Impersonate-Uid", user.as_uid)]
     told += [("Impersonate-Group", group) for group in user.as_groups or ()]
     for key, values in (user.as_user_extra or {}).items():
@@ -211,12 +212,12 @@ def _headers(user: UserEntry, *, agent: str) -> CIMultiDict[str]:
 
 def _sendable(header: str, text: str) -> str:
     if any(end in text for end in "\r\n\0"):
-        raise ConfigError(f"the credentials hold a line break, which no {header} header can")
+        raise ConfigError(f"the credentials hold a line break, which a {header} header cannot have")
     return text
 
 
 def _encoded(body: object) -> bytes:
-    """The request's body; what cannot even be sent is refused as the API server would."""
+    """Encode a request's body; what cannot be encoded is Invalid, as if the API server said so."""
     try:
         return msgspec.json.encode(body)
     except (TypeError, ValueError, OverflowError, RecursionError) as error:
@@ -228,25 +229,26 @@ def _is_success(answer: aiohttp.ClientResponse) -> bool:
 
 
 def _why(error: Exception) -> str:
-    """aiohttp's sentences name its own objects, and several causes of one failure."""
+    """Describe an error. aiohttp's own messages name its objects, and several causes at once."""
     if isinstance(error, asyncio.TimeoutError):
-        return "it took too long"
+        return "timed out"
     if isinstance(error, aiohttp.ClientHttpProxyError):
-        return f"the proxy says {error.status} {error.message}"
+        return f"the proxy answered {error.status} {error.message}"
     if isinstance(error, aiohttp.ClientResponseError):
-        return "its answer is no HTTP"
+        return "its response is not HTTP"
     if isinstance(error, aiohttp.ClientConnectorCertificateError):
         cause = error.certificate_error
         return f"its certificate is not trusted: {getattr(cause, 'verify_message', cause)}"
     if isinstance(error, aiohttp.ServerDisconnectedError | aiohttp.ClientPayloadError):
-        return "it hung up"
+        return "it closed the connection"
     if isinstance(error, aiohttp.ClientConnectorError):
         whom = "the proxy: " if isinstance(error, aiohttp.ClientProxyConnectionError) else ""
         return whom + _in_words(error.os_error)
-    return _in_words(error) if isinstance(error, OSError) else str(error) or "it hung up"
+    closed = "it closed the connection"
+    return _in_words(error) if isinstance(error, OSError) else str(error) or closed
 
 
 def _in_words(error: OSError) -> str:
     if isinstance(error, ssl.SSLError) or not error.errno or error.errno < 0:
-        return error.strerror or str(error) or "it hung up"
+        return error.strerror or str(error) or "it closed the connection"
     return os.strerror(error.errno)

@@ -1,7 +1,7 @@
-"""Credential plugins: programs that a kubeconfig names to be asked who somebody is.
+"""Credential plugins (``exec`` in a kubeconfig): programs that print credentials.
 
-They have a time limit, and their complaints and questions are seen: a plugin may open a browser, or
-want a code typed in.
+They have a timeout, and their stderr and prompts reach the user: a plugin may open a browser, or
+ask for a code.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from resile.platform.kubernetes.tls import show_certificate
 __all__ = ["PluginAuth"]
 
 PLUGIN_TIMEOUT = 180.0
-"""A credential plugin may open a browser to log in; kubelogin, a common one, waits so long."""
+"""Seconds. A plugin may open a browser to log in; kubelogin, a common one, waits so long."""
 
 PLUGIN_APIS = frozenset(
     f"client.authentication.k8s.io/{version}" for version in ("v1", "v1beta1", "v1alpha1")
@@ -56,17 +56,17 @@ class _PluginAnswer(msgspec.Struct):
 
 
 class PluginAuth:
-    """Asks a program for credentials: at first, when they have expired, and when they are refused.
+    """Runs a program for credentials: at first, when they have expired, and when they are rejected.
 
-    It writes to our stderr, and where a person sits at the terminal it may ask them.
+    It writes to our stderr, and on a terminal it may prompt the user.
     """
 
     def __init__(self, plugin: PluginEntry, *, tls: ssl.SSLContext) -> None:
-        """``tls``: the settings of all connections; a certificate is added to them."""
+        """``tls``: the settings of all connections; a client certificate is added to them."""
         if plugin.api_version not in PLUGIN_APIS:
             raise ConfigError(
-                f"the credential plugin {plugin.command!r} speaks {plugin.api_version!r}; "
-                f"known are: {', '.join(sorted(PLUGIN_APIS))}"
+                f"the credential plugin {plugin.command!r} uses {plugin.api_version!r}; "
+                f"supported are: {', '.join(sorted(PLUGIN_APIS))}"
             )
         self._plugin = plugin
         self._tls = tls
@@ -74,16 +74,16 @@ class PluginAuth:
         self._asking = asyncio.Lock()
 
     def __str__(self) -> str:
-        """For a person."""
+        """Return its name for messages."""
         return f"the credential plugin {self._plugin.command!r}"
 
     @property
     def asking(self) -> bool:
-        """Whether requests wait for the program."""
+        """True while requests wait for the program."""
         return self._asking.locked()
 
     async def credential(self, *, refused: object = None) -> _Credential:
-        """The last answer, unless it has expired or is the one that was ``refused``."""
+        """Return the last credential, unless it has expired or is the ``refused`` one."""
         async with self._asking:
             known = self._credential
             if known is None or known is refused or not known.usable:
@@ -102,15 +102,15 @@ class PluginAuth:
         told["KUBERNETES_EXEC_INFO"] = msgspec.json.encode(info).decode()
         environment = {**os.environ, **told}
         try:
-            # A file and no pipe: what the plugin leaves running may keep that open for ever.
+            # A file, not a pipe: processes that the plugin leaves behind could keep a pipe open.
             with tempfile.TemporaryFile() as printed:
                 code = await self._run(environment, printed, interactive=interactive)
                 if code:
-                    raise self._failed(f"ended with code {code}")
+                    raise self._failed(f"exited with code {code}")
                 printed.seek(0)
                 return printed.read()
         except OSError as error:
-            raise self._failed(f"cannot be asked: {error}") from None
+            raise self._failed(f"failed: {error}") from None
 
     async def _run(
         self, environment: Mapping[str, str], printed: IO[bytes], *, interactive: bool
@@ -131,7 +131,7 @@ class PluginAuth:
         except asyncio.TimeoutError:
             raise self._failed(f"has not answered for {PLUGIN_TIMEOUT:g} s") from None
         finally:
-            # Also when nobody waits for the answer any more.
+            # Also after a timeout or a cancellation.
             if process.returncode is None:
                 with suppress(ProcessLookupError):
                     process.kill()
@@ -141,7 +141,7 @@ class PluginAuth:
         try:
             credential = decode_json(printed, _PluginAnswer).status
         except DecodeError as error:
-            raise self._failed(f"printed no ExecCredential: {error}") from None
+            raise self._failed(f"did not print an ExecCredential: {error}") from None
         certificate, key = credential.client_certificate_data, credential.client_key_data
         if certificate and key:
             self._present(certificate, key)
@@ -150,7 +150,7 @@ class PluginAuth:
         return credential
 
     def _present(self, certificate: str, key: str) -> None:
-        """From now on to every server."""
+        """Use a client certificate from now on."""
         try:
             show_certificate(self._tls, certificate.encode(), key.encode())
         except OSError as error:

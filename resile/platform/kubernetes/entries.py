@@ -1,7 +1,7 @@
-"""Entries of a kubeconfig, and the cluster and user that a context joins.
+"""The entries of a kubeconfig, and the cluster and user that a context combines.
 
-Only what a client needs of them: unknown keys are skipped, as kubectl does it. Paths are absolute
-once :mod:`resile.platform.kubernetes.kubeconfig` has read them.
+Only what a client needs: unknown keys are ignored, as in kubectl. Paths are absolute once
+:mod:`resile.platform.kubernetes.kubeconfig` has read them.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class ContextEntry(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ClusterEntry(msgspec.Struct, frozen=True, kw_only=True, rename="kebab"):
-    """A cluster: where its API server is, and how to know it."""
+    """A cluster: the address of its API server, and how to verify it."""
 
     server: str = ""
     certificate_authority: str | None = None
@@ -63,7 +63,7 @@ class PluginEntry(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class UserEntry(msgspec.Struct, frozen=True, kw_only=True, rename="kebab"):
-    """A user: their credentials, and whom they impersonate."""
+    """A user: their credentials, and the user they impersonate."""
 
     token: str | None = None
     token_file: str | None = msgspec.field(name="tokenFile", default=None)
@@ -90,4 +90,4 @@ class ClusterConfig:
     user: UserEntry
     namespace: str = DEFAULT_NAMESPACE
     file: Path | None = None
-    """The kubeconfig that has the cluster; None in a pod."""
+    """The kubeconfig that defines the cluster; None in a pod."""

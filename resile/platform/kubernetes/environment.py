@@ -1,4 +1,4 @@
-"""What a job's nodes are told on a cluster besides the manifest's variables. Pure."""
+"""The environment variables of a job's nodes on a cluster besides the manifest's. Pure."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["node_variables"]
 
 
 def node_variables(job: ElasticJob) -> dict[str, list[dict[str, Any]]]:
-    """For the nodes of each role, in Kubernetes' notation."""
+    """Return the variables of the nodes of each role, in Kubernetes' notation."""
     told = node_environments(job.metadata.name, job.spec, master=master_endpoint(job))
     secret = [token_variable(job), authority_variable(job)]
     return {

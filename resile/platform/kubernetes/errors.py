@@ -1,17 +1,17 @@
-"""What can go wrong between us and a Kubernetes API server.
+"""The errors of the Kubernetes client.
 
 KubeError
-├── ConfigError        the kubeconfig is not right; the sentence says what would be
+├── ConfigError        the kubeconfig is wrong; the message says what would be right
 ├── Unreachable        no answer from the API server (yet)
-└── ApiError           it answered, and said no
+└── ApiError           the API server rejected the request
     ├── NotFound       404: no such object, or no such kind of object
-    ├── AlreadyExists  409: an object of that name is there
-    ├── Conflict       409: somebody else changed it meanwhile, or owns the field
+    ├── AlreadyExists  409: an object of that name exists
+    ├── Conflict       409: the object was changed concurrently, or another owner has the field
     ├── Gone           410: that resourceVersion is compacted away; list again
-    ├── Forbidden      403: we may not
-    └── Invalid        422: the object is not acceptable; the message names the field
+    ├── Forbidden      403: not permitted
+    └── Invalid        422: the object is invalid; the message names the field
 
-Nothing of the libraries underneath is ever raised.
+Errors of the libraries underneath are never raised.
 """
 
 from __future__ import annotations
@@ -43,15 +43,15 @@ class KubeError(Exception):
 
 
 class ConfigError(KubeError):
-    """How to reach the cluster is not, or wrongly, configured."""
+    """The configuration of the cluster is missing or wrong."""
 
 
 class Unreachable(KubeError):
-    """The API server did not answer, or hung up in the middle."""
+    """The API server did not answer, or closed the connection."""
 
 
 class ApiError(KubeError):
-    """The API server answered with a refusal: its HTTP status, reason, sentence and details."""
+    """The API server rejected a request: HTTP status, reason, message and details."""
 
     def __init__(
         self, status: int, reason: str, *, message: str, details: Mapping[str, Any] | None = None
@@ -64,31 +64,31 @@ class ApiError(KubeError):
 
 
 class NotFound(ApiError):
-    """There is no such object. For a custom kind: or nobody defined the kind."""
+    """There is no such object; for a custom kind, perhaps no such CustomResourceDefinition."""
 
 
 class AlreadyExists(ApiError):
-    """An object of that name is there already."""
+    """An object of that name exists already."""
 
 
 class Conflict(ApiError):
-    """The object is not any more what the writer thought, or another owner holds the field."""
+    """The object has changed since it was read, or another owner holds the field."""
 
 
 class Gone(ApiError):
-    """The history asked for is compacted away."""
+    """The requested history is compacted away."""
 
 
 class Forbidden(ApiError):
-    """The permissions of this account do not allow it, or an admission check refused it."""
+    """The permissions of this account do not allow it, or an admission check rejected it."""
 
 
 class Invalid(ApiError):
-    """The object breaks a rule of its kind."""
+    """The object violates a rule of its kind."""
 
     @property
     def fields(self) -> tuple[str, ...]:
-        """The paths of the fields that are wrong, as far as the server tells them apart."""
+        """The paths of the invalid fields, as far as the server reports them."""
         return tuple(cause["field"] for cause in self.details.get("causes", ()) if "field" in cause)
 
 
@@ -97,8 +97,8 @@ _WEBHOOK = "admission webhook"
 
 
 def refuses_the_object(error: Exception) -> bool:
-    """Whether the API server will never take the object as it is: it cannot be read, is too large
-    or breaks a rule of its kind. What a webhook says may change with the webhook."""
+    """Return whether the API server will never accept the object as it is: it cannot be decoded, is
+    too large or violates a rule of its kind. A webhook's verdict may change with the webhook."""
     final = isinstance(error, ApiError) and error.status in _THE_OBJECTS_FAULT
     return final and _WEBHOOK not in str(error)
 
@@ -113,7 +113,7 @@ _BY_STATUS: Mapping[int, type[ApiError]] = {
 
 
 def refusal(status: int, body: bytes) -> ApiError:
-    """What a refusing answer means. Whatever stands between may answer with other than JSON."""
+    """Return the error for a response. A proxy in between may answer with something but JSON."""
     try:
         told = decode_json(body, dict[str, Any])
     except DecodeError:
@@ -122,7 +122,7 @@ def refusal(status: int, body: bytes) -> ApiError:
 
 
 def refusal_of(told: Mapping[str, Any]) -> ApiError:
-    """The error that a ``Status`` object stands for."""
+    """Return the error that a ``Status`` object stands for."""
     status = int(told.get("code") or 500)
     reason = str(told.get("reason") or "")
     kind = AlreadyExists if reason == "AlreadyExists" else _BY_STATUS.get(status, ApiError)

@@ -1,6 +1,6 @@
-"""What a pod's object says, taken out of the API server's JSON. Pure.
+"""Extract the fields of a pod that matter from the API server's JSON. Pure.
 
-Only picks fields; what they mean is ``control/pods``'s.
+``control/pods`` interprets them.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _CONTAINERS = ("containers", "initContainers")
 
 
 def kept_of_pod(pod: Mapping[str, Any]) -> dict[str, Any]:
-    """All that is ever asked of a pod. Its spec is as long as its author likes, and there may be
+    """Return the part of a pod that is cached. Its spec may be of any length, and there may be
     thousands of pods."""
     metadata, spec = pod["metadata"], pod.get("spec") or {}
     main = (metadata.get("annotations") or {}).get(DEFAULT_CONTAINER)
@@ -59,9 +59,8 @@ def pod_facts(
     machine: MachineState = MachineState.READY,
     preempted: str = "",
 ) -> PodFacts:
-    """The facts on a node's pod. ``machine``: the state of the one it was placed on;
-    ``preempted``: what an Event says of its preemption, on clusters whose pods do not say it
-    themselves."""
+    """Return the facts about a node's pod. ``machine``: the state of its machine; ``preempted``:
+    the message of the Event about its preemption, on clusters whose pods have no such condition."""
     status = pod.get("status") or {}
     conditions = _conditions(status.get("conditions") or ())
     if preempted:
@@ -93,15 +92,15 @@ def pod_facts(
 
 
 def parse_time(text: str | None) -> datetime | None:
-    """A time as Kubernetes writes it; None for the zero time of a container that never ran."""
+    """Parse a time of Kubernetes; None for the zero time of a container that never ran."""
     if not text or text.startswith("0001-"):
         return None
     return datetime.fromisoformat(text.replace("Z", "+00:00"))
 
 
 def _main_state(pod: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The state of the container that trains. Init containers that wait or have failed speak for
-    it until it has one of its own."""
+    """The state of the container that trains. Until it has one, the state of an init container that
+    waits or has failed."""
     status, name = pod.get("status") or {}, main_container_of(pod)
     for one in status.get("containerStatuses") or ():
         if one.get("name") == name:
@@ -118,21 +117,21 @@ def _main_state(pod: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _restarted_in_place(pod: Mapping[str, Any]) -> set[str]:
-    """Sidecars among the init containers: the kubelet starts them again when they end."""
+    """Sidecars among the init containers: the kubelet restarts them when they end."""
     listed = (pod.get("spec") or {}).get("initContainers") or ()
     return {one["name"] for one in listed if one.get("restartPolicy") == "Always"}
 
 
 def _accompanied(pod: Mapping[str, Any]) -> bool:
-    """Whether a container beside the one that trains has not ended. Sidecars among the init
-    containers do not count: the kubelet ends them by itself."""
+    """Return whether another container than the one that trains has not ended. Sidecars among the
+    init containers do not count: the kubelet ends them by itself."""
     listed, main = (pod.get("status") or {}).get("containerStatuses") or (), main_container_of(pod)
     others = (one.get("state") or {} for one in listed if one.get("name") != main)
     return any(not state.get("terminated") for state in others)
 
 
 def _deletion_asked_at(metadata: Mapping[str, Any]) -> datetime | None:
-    """The deletionTimestamp lies ahead of it by the grace period."""
+    """When deletion was requested: the deletionTimestamp minus the grace period."""
     due = parse_time(metadata.get("deletionTimestamp"))
     grace = timedelta(seconds=metadata.get("deletionGracePeriodSeconds") or 0)
     return None if due is None else due - grace

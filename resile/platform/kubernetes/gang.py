@@ -1,13 +1,13 @@
-"""Placing a job's nodes together: by gates that hold pods back from the scheduler, or by a PodGroup
-for a scheduler that knows them. Pure.
+"""Gang scheduling of a job's nodes: by scheduling gates, or by a PodGroup for a scheduler that
+supports it. Pure.
 
-A job that could train with some of its nodes still needs ``min`` of them; two jobs that each got
-half of that would wait for each other for ever. Gates promise less than a PodGroup: when they are
-lifted all pods have passed quota and admission, but whether they fit at the same time only a
-scheduler can tell.
+A job can train with some of its nodes, but needs at least ``min``; two jobs that each got half of
+that would wait for each other forever. Gates guarantee less than a PodGroup: when they are lifted
+all pods have passed quota and admission, but whether they fit at the same time only a scheduler can
+tell.
 
-What must exist together is what can: a role that waits for another (``dependsOn``) has no pods
-before that one's are placed, so to wait for it would be to wait for ever.
+Only pods that can exist together have to: a role that waits for another (``dependsOn``) has no pods
+before the pods of that role are scheduled, so waiting for it would never end.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from resile.platform.kubernetes.labels import JOB, node_of, owner
 __all__ = ["GATE", "POD_GROUPS", "GATED", "gates_to_lift", "group_labels", "pod_group"]
 
 GATE = "resile.dev/gang"
-"""Holds a pod back until all that the job needs exist."""
+"""Holds a pod back until all pods that the job needs exist."""
 
 GATED: dict[str, Any] = {"name": GATE}
 
@@ -38,7 +38,8 @@ _ENDED = ("Succeeded", "Failed")
 def gates_to_lift(
     job: ElasticJob, status: JobStatus, pods: Iterable[KubeObject]
 ) -> dict[str, list[dict[str, Any]]]:
-    """The gates that are left of each pod that may go, by its name; nothing while too few exist."""
+    """Return the remaining gates of each pod that may be scheduled, by name; empty while there are
+    too few pods."""
     counts = count_nodes(status.nodes)
     due = {name for name in job.spec.roles if not what_it_waits_for(job.spec, name, counts=counts)}
     live = {node: pod for pod in pods if _lives(pod) and (node := node_of(pod)) is not None}
@@ -57,8 +58,8 @@ def gates_to_lift(
 
 
 def _short(job: ElasticJob, status: JobStatus, role: str, *, made: Collection[Node]) -> bool:
-    """Whether fewer nodes of a role exist than the job needs of it. One that has succeeded has done
-    its part; one that was given up may leave the role smaller."""
+    """Return whether a role has fewer nodes than the job needs. Nodes that have succeeded count;
+    ranks that were given up may make the role smaller."""
     ranks = [rank for rank in status.nodes if rank.role == role]
     done = sum(rank.phase is NodePhase.SUCCEEDED for rank in ranks)
     there = sum(rank.phase in LIVE and rank.node in made for rank in ranks)
@@ -68,8 +69,8 @@ def _short(job: ElasticJob, status: JobStatus, role: str, *, made: Collection[No
 
 
 def pod_group(job: ElasticJob, *, uid: str) -> KubeObject | None:
-    """The group to have, if the job wants one. It counts the roles that need no other first; a
-    group of none is not allowed."""
+    """Return the PodGroup, if the job wants one. It counts the roles that depend on no other; a
+    group without members is not allowed."""
     if job.spec.gang_scheduling is not GangPolicy.POD_GROUP:
         return None
     least = sum(role.size.min for role in job.spec.roles.values() if not role.depends_on)
@@ -85,7 +86,7 @@ def pod_group(job: ElasticJob, *, uid: str) -> KubeObject | None:
 
 
 def group_labels(job: ElasticJob) -> dict[str, str]:
-    """How a pod says that it belongs to the group."""
+    """Return the labels that make a pod a member of the group."""
     wanted = job.spec.gang_scheduling is GangPolicy.POD_GROUP
     return {_GROUP_LABEL: job.metadata.name} if wanted else {}
 

@@ -1,8 +1,8 @@
-"""What a job's pods and the operator know each other by: the token, and the master's certificate.
+"""The content of a job's Secret: the token, and the master's certificate and key.
 
-It lies in one Secret. Nodes are given the token and the authority's certificate, the master alone
-the key. A job whose Secret has no certificate runs without TLS: ``spec.master.tls`` says so, or the
-Secret was made by a version that knew none.
+Nodes get the token and the authority's certificate, only the master gets the key. A job whose
+Secret has no certificate runs without TLS: ``spec.master.tls`` is false, or the Secret was created
+by a version without TLS.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ KEY_KEY = "tls.key"
 
 @dataclass(frozen=True)
 class JobSecret:
-    """The certificates and the key are PEM texts, and empty without TLS."""
+    """A job's credentials. Certificates and key are PEM texts, and empty without TLS."""
 
     token: str
     authority: str = ""
@@ -45,12 +45,12 @@ class JobSecret:
 
     @property
     def has_tls(self) -> bool:
-        """Whether the master serves TLS."""
+        """True if the master serves TLS."""
         return bool(self.certificate)
 
     @property
     def data(self) -> dict[str, str]:
-        """As the Secret holds it."""
+        """The data of the Secret."""
         held = {
             TOKEN_KEY: self.token,
             READ_TOKEN_KEY: read_token_of(self.token),
@@ -61,8 +61,8 @@ class JobSecret:
         return {key: text for key, text in held.items() if text}
 
     def client_context(self) -> ssl.SSLContext | None:
-        """TLS towards the master at whichever address: the authority signed its certificate alone,
-        so names need not be compared. Raises :class:`ValueError` if it is no certificate."""
+        """Return the TLS settings for the master at any address: the authority signed only its
+        certificate, so names need not be compared. Raises :class:`ValueError` if it is invalid."""
         context = client_tls(self.authority or None)
         if context is not None:
             context.check_hostname = False
@@ -70,12 +70,12 @@ class JobSecret:
 
 
 def read_secret(secret: Mapping[str, Any]) -> JobSecret:
-    """Of a Secret as the API server gives it; raises :class:`ValueError` with what is wrong."""
+    """Read a Secret as the API server returns it; raises :class:`ValueError` if it is invalid."""
     data = secret.get("data") or {}
     try:
         held = {key: base64.b64decode(text, validate=True).decode() for key, text in data.items()}
     except (TypeError, binascii.Error, UnicodeDecodeError):
-        raise ValueError("it holds what is no text") from None
+        raise ValueError("its data is not text") from None
     if not held.get(TOKEN_KEY):
         raise ValueError(f"it has no {TOKEN_KEY}")
     found = JobSecret(
@@ -85,9 +85,9 @@ def read_secret(secret: Mapping[str, Any]) -> JobSecret:
         key=held.get(KEY_KEY, ""),
     )
     if len({bool(found.authority), bool(found.certificate), bool(found.key)}) > 1:
-        raise ValueError(f"it has some of {AUTHORITY_KEY}, {CERTIFICATE_KEY}, {KEY_KEY}, not all")
+        raise ValueError(f"it needs all of {AUTHORITY_KEY}, {CERTIFICATE_KEY}, {KEY_KEY}, or none")
     try:
         found.client_context()
     except AuthError:
-        raise ValueError(f"its {AUTHORITY_KEY} is no certificate") from None
+        raise ValueError(f"its {AUTHORITY_KEY} is not a certificate") from None
     return found

@@ -1,8 +1,8 @@
-"""The kinds of objects we read and write: what each is called, and under which path it is served.
+"""The API resources that are read and written here: group, version, kind and path of each.
 
-Objects themselves are plain dicts, exactly as the API server gives them. A user's pod template may
-hold fields that no model of ours knows, and a model that drops them breaks the user's pods in
-silence. Every kind here is served alike by Kubernetes 1.20 and by current releases.
+Objects themselves are plain dicts, exactly as the API server sends them. A user's pod template may
+contain fields that a model of ours would not know, and dropping them would silently break the
+user's pods. Every version here is served by Kubernetes 1.20 and by current releases.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ Key = tuple[str, str]
 
 @dataclass(frozen=True)
 class Kind:
-    """One kind of object; ``group`` is empty for the core API."""
+    """One API resource; ``group`` is empty for the core API."""
 
     group: str
     version: str
@@ -48,18 +48,18 @@ class Kind:
 
     @property
     def api_version(self) -> str:
-        """As an object's ``apiVersion`` says it."""
+        """The value of an object's ``apiVersion``."""
         return f"{self.group}/{self.version}" if self.group else self.version
 
     def collection(self, namespace: str | None = None) -> str:
-        """The path of all objects: of one namespace, or of all where none is given."""
+        """Return the path of all objects of one namespace, or of all namespaces."""
         root = f"/apis/{self.api_version}" if self.group else f"/api/{self.version}"
         if self.namespaced and namespace:
             return f"{root}/namespaces/{quote(namespace, safe='')}/{self.plural}"
         return f"{root}/{self.plural}"
 
     def path(self, name: str, *, namespace: str | None = None, subresource: str = "") -> str:
-        """The path of one object, or of a subresource of it."""
+        """Return the path of one object, or of a subresource of it."""
         path = f"{self.collection(namespace)}/{quote(name, safe='')}"
         return f"{path}/{subresource}" if subresource else path
 
@@ -93,6 +93,6 @@ ELASTIC_JOBS = Kind("resile.dev", "v1alpha1", "ElasticJob", "elasticjobs")
 
 
 def key_of(obj: KubeObject) -> Key:
-    """Which object of its kind this is."""
+    """Return namespace and name of an object."""
     metadata = obj["metadata"]
     return metadata.get("namespace", ""), metadata["name"]

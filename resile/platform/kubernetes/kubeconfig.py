@@ -1,21 +1,21 @@
-"""Which cluster, and as whom: the kubeconfig, found and read as kubectl does it.
+"""Find and read the kubeconfig as kubectl does: the cluster and the user of a context.
 
-kubectl merges all files that ``$KUBECONFIG`` names, then tries ``~/.kube/config``, and takes the
-pod's service account last. An entry is understood only when its context is chosen: what is wrong
-with the others is nobody's trouble yet. Whatever is wrong with the configuration is a
-:class:`ConfigError` whose sentence says what would be right.
+kubectl merges all files in ``$KUBECONFIG``, or else reads ``~/.kube/config``; in a pod without
+either the service account is used. Only the entries of the chosen context are validated: errors in
+others do not matter yet. Whatever is wrong is a :class:`ConfigError` whose message says what would
+be right.
 
-The loader of kubernetes_asyncio (36.1) was the alternative. It does less, or other than kubectl:
+The loader of kubernetes_asyncio (36.1) was the alternative. It does less than kubectl, or differs:
 
-- of several files the last one's ``current-context`` counts, where kubectl takes the first's;
-- ``as``, ``as-uid``, ``as-groups`` and ``as-user-extra`` are ignored: requests go out as the user
+- of several files the last one's ``current-context`` is used, in kubectl the first's;
+- ``as``, ``as-uid``, ``as-groups`` and ``as-user-extra`` are ignored: requests are sent as the user
   themselves, with all their permissions;
-- a plugin has no time limit and is asked even where there is a token, its questions and complaints
-  are not shown, and nobody asks it again when its token is refused;
-- a ``tokenFile`` is read once, however often it is written anew;
-- users' keys lie in temporary files until the process ends;
-- a user that a context names and the file lacks is nobody, without a word;
-- it comes with a module for each of Kubernetes' types, 859 of them, and a second to import them.
+- a plugin has no timeout and runs even if there is a token, its prompts and errors are not shown,
+  and it is not run again when its token is rejected;
+- a ``tokenFile`` is read once, even if it changes later;
+- users' keys are in temporary files until the process ends;
+- a user that a context names and the file lacks is silently ignored;
+- it has a module for each of Kubernetes' types, 859 of them, and takes a second to import them.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def find_cluster(
     context: str | None = None,
     service_account: str = SERVICE_ACCOUNT,
 ) -> ClusterConfig:
-    """The cluster that kubectl would talk to if it were given the same file and context."""
+    """Return the cluster that kubectl would use with the same file and context."""
     if kubeconfig is not None:
         return _chosen(_read(_expanded(kubeconfig)), context, where=kubeconfig)
     candidates = usual_files()
@@ -67,16 +67,16 @@ def find_cluster(
 
 
 def usual_files() -> Sequence[Path]:
-    """Where kubectl would look; raises ConfigError for what cannot be a path."""
+    """Return the files that kubectl would try; raises ConfigError for an invalid path."""
     named = [path for path in os.environ.get("KUBECONFIG", "").split(os.pathsep) if path]
     return [_expanded(path) for path in named or ["~/.kube/config"]]
 
 
 def that_are_there(paths: Iterable[Path]) -> Sequence[Path]:
-    """Those to be read; raises ConfigError where that cannot be told.
+    """Return the paths that exist; raises ConfigError for those that cannot be checked.
 
-    A folder is among them, as a mistake that reading tells; a device (/dev/null) is not: who
-    names it wants no file.
+    A folder counts, so that reading it reports the mistake; a device (/dev/null) does not: it
+    stands for no file.
     """
     return [path for path in paths if _is_there(path)]
 
@@ -86,7 +86,7 @@ def _expanded(path: str) -> Path:
         return Path(path).expanduser()
     except RuntimeError:
         raise ConfigError(
-            f"the kubeconfig {path} cannot be found: there is no user with such a home folder"
+            f"the kubeconfig {path} cannot be found: there is no user with that home folder"
         ) from None
 
 
@@ -113,7 +113,7 @@ def _inside_the_cluster(service_account: str, candidates: Sequence[Path]) -> Clu
         if not (host and port and token.is_file()):
             raise ConfigError(
                 f"no cluster is configured: there is no kubeconfig at {_or(candidates)}, and this "
-                "is no pod with a service account; set $KUBECONFIG to the file of your cluster"
+                "is not a pod with a service account; set $KUBECONFIG to the file of your cluster"
             )
         file = folder / "namespace"
         namespace = file.read_text().strip() if file.exists() else ""
@@ -130,12 +130,12 @@ def _inside_the_cluster(service_account: str, candidates: Sequence[Path]) -> Clu
     )
 
 
-# --- what is written ------------------------------------------------------------------------
+# --- the files ------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class _Entry:
-    """One of a file's clusters, users or contexts, as it stands there."""
+    """One of a file's clusters, users or contexts, not validated yet."""
 
     file: Path
     kind: str
@@ -143,7 +143,7 @@ class _Entry:
     written: Mapping[str, Any]
 
     def read(self, type_: type[T]) -> T:
-        """What it says; an empty one says nothing."""
+        """Validate and convert the entry; an empty one has all defaults."""
         if self.kind not in self.written:
             raise self.mistake(f"lacks {self.kind!r}")
         try:
@@ -152,16 +152,17 @@ class _Entry:
             raise self.mistake(f"is wrong: {error}") from None
 
     def mistake(self, what: str) -> ConfigError:
-        return ConfigError(f"{self.file} is no kubeconfig: its {self.kind} {self.name!r} {what}")
+        where = f"its {self.kind} {self.name!r}"
+        return ConfigError(f"{self.file} is not a valid kubeconfig: {where} {what}")
 
     def anchored(self, path: str | None) -> str | None:
-        """Paths in a file are relative to it, wherever the process stands."""
+        """Make a path absolute: paths in a file are relative to its folder."""
         return str(self.file.absolute().parent / path) if path else None
 
 
 @dataclass(frozen=True)
 class _Written:
-    """One file, or several as one."""
+    """The content of one file, or of several merged ones."""
 
     current: str
     clusters: Mapping[str, _Entry]
@@ -178,12 +179,12 @@ def _read(path: Path) -> _Written:
         raise _unreadable(path, error) from None
     except (yaml.YAMLError, ValueError, RecursionError) as error:
         why = " ".join(str(error).split())
-        raise ConfigError(f"{path} is no kubeconfig: {why}") from None
+        raise ConfigError(f"{path} is not a valid kubeconfig: {why}") from None
     if content is None:
         content = {}
     if not isinstance(content, Mapping):
         raise ConfigError(
-            f"{path} is no kubeconfig: there should be clusters, users and contexts, "
+            f"{path} is not a valid kubeconfig: there should be clusters, users and contexts, "
             f"and there is {'a text' if isinstance(content, str) else 'something else'}"
         )
     return _Written(
@@ -196,18 +197,20 @@ def _read(path: Path) -> _Written:
 
 def _entries(path: Path, listed: Any, *, kind: str) -> Mapping[str, _Entry]:
     if not isinstance(listed or [], list):
-        raise ConfigError(f"{path} is no kubeconfig: its {kind}s are no list")
+        raise ConfigError(f"{path} is not a valid kubeconfig: its {kind}s are not a list")
     found: dict[str, _Entry] = {}
     for number, written in enumerate(listed or [], start=1):
         if not isinstance(written, Mapping) or not written.get("name"):
-            raise ConfigError(f"{path} is no kubeconfig: its {kind} number {number} has no name")
+            raise ConfigError(
+                f"{path} is not a valid kubeconfig: its {kind} number {number} has no name"
+            )
         name = str(written["name"])
         found[name] = _Entry(path, kind, name, written)
     return found
 
 
 def _merged(files: Sequence[_Written]) -> _Written:
-    """All files as one: of two entries with one name the earlier file's counts."""
+    """Merge files: of two entries with one name the earlier file's is used."""
     later_first = files[::-1]
     return _Written(
         next((file.current for file in files if file.current), ""),
@@ -217,16 +220,16 @@ def _merged(files: Sequence[_Written]) -> _Written:
     )
 
 
-# --- what is meant --------------------------------------------------------------------------
+# --- the chosen context ---------------------------------------------------------------------
 
 
 def _chosen(written: _Written, context: str | None, *, where: str) -> ClusterConfig:
     name = context or written.current
-    known = ", ".join(sorted(written.contexts)) or "none at all"
+    known = ", ".join(sorted(written.contexts)) or "none"
     if not name:
         raise ConfigError(
-            f"{where} has no current context; name one of these: {known} "
-            "(`kubectl config use-context` sets it for good)"
+            f"{where} has no current context; choose one of these: {known} "
+            "(`kubectl config use-context` makes it permanent)"
         )
     if name not in written.contexts:
         raise ConfigError(f"{where} has no context {name!r}; it has: {known}")
@@ -251,7 +254,7 @@ def _cluster(entry: _Entry) -> ClusterEntry:
         raise entry.mistake("lacks 'server', the address of its API server")
     if not _is_address(cluster.server):
         raise entry.mistake(
-            f"has the 'server' {cluster.server!r}, which is no address such as https://host:6443"
+            f"has the 'server' {cluster.server!r}, which is not a URL such as https://host:6443"
         )
     return msgspec.structs.replace(
         cluster, certificate_authority=entry.anchored(cluster.certificate_authority)
@@ -275,7 +278,7 @@ def _user(entry: _Entry) -> UserEntry:
     if certificate and not key:
         raise entry.mistake("has a client certificate and lacks its 'client-key'")
     if not user.as_user and (user.as_uid or user.as_groups or user.as_user_extra):
-        raise entry.mistake("lacks 'as', whom to impersonate, and has more of the kind")
+        raise entry.mistake("lacks 'as', the user to impersonate, but has other 'as-' fields")
     others = (user.token, user.token_file, user.exec, user.username and user.password)
     if user.auth_provider and not any(others):
         raise ConfigError(

@@ -1,6 +1,6 @@
-"""How objects on a cluster are told to belong to a job: labels, names, owners.
+"""The labels and owner references that tie objects to a job.
 
-Selections go by labels alone, never by names, because people give names too.
+Objects are selected by labels, never by names, because users choose names too.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from typing import Any
 from resile.job.limits import MOST_NODES
 from resile.job.node import Node
 from resile.job.spec import API_VERSION, KIND, ElasticJob
+from resile.platform.kubernetes.kinds import Key, KubeObject, key_of
 
 __all__ = [
     "COMPONENT",
@@ -21,6 +22,7 @@ __all__ = [
     "NODE",
     "RANK",
     "ROLE",
+    "job_key",
     "job_of",
     "main_container_of",
     "master_labels",
@@ -39,41 +41,46 @@ COMPONENT = "resile.dev/component"
 MASTER, NODE = "master", "node"
 
 LARGEST_ID = 2**53
-"""Of a node: what a pod's labels say may have been written by anybody who can make pods."""
+"""Bound for node ids: a pod's labels may have been written by anyone who can create pods."""
 
 DEFAULT_CONTAINER = "kubectl.kubernetes.io/default-container"
-"""An annotation: the container that kubectl's logs and exec mean, and that the pod is judged by."""
+"""An annotation: the default container of kubectl logs and exec, whose state is the node's."""
 
 
 def node_labels(job: str, node: Node) -> dict[str, str]:
-    """What a node's pod says of itself; :func:`node_of` reads it again."""
+    """Return the labels of a node's pod; :func:`node_of` reads them."""
     return {**rank_labels(job, node.role, node.rank), ID: str(node.id)}
 
 
 def rank_labels(job: str, role: str, rank: int) -> dict[str, str]:
-    """What the pods of all nodes that ever have a rank say of themselves."""
+    """Return the labels that all pods of a rank have in common."""
     return {JOB: job, COMPONENT: NODE, ROLE: role, RANK: str(rank)}
 
 
 def master_labels(job: str) -> dict[str, str]:
-    """What a master's pod says of itself."""
+    """Return the labels of a master's pod."""
     return {JOB: job, COMPONENT: MASTER}
 
 
 def role_selector(job: str, role: str) -> str:
-    """All pods of a role, for an autoscaler that looks at their load."""
+    """Return the selector of all pods of a role, for autoscalers."""
     return f"{JOB}={job},{ROLE}={role}"
 
 
 def job_of(pod: dict[str, Any]) -> tuple[str, str] | None:
-    """Namespace and name of the job that a pod belongs to, if to one of ours."""
+    """Return namespace and name of the job that a pod belongs to, if any."""
     metadata = pod["metadata"]
     name = metadata.get("labels", {}).get(JOB)
     return None if name is None else (metadata.get("namespace", ""), name)
 
 
+def job_key(obj: KubeObject) -> Key:
+    """Return the key of the job that an object is or belongs to; else the object's own key."""
+    return (obj.get("kind") != KIND and job_of(obj)) or key_of(obj)
+
+
 def node_of(pod: dict[str, Any]) -> Node | None:
-    """Which node a pod is; None for a master's, or one that only looks like ours."""
+    """Return the node that a pod is; None for a master's pod, or if the labels are not ours."""
     metadata = pod["metadata"]
     labels = metadata.get("labels", {})
     if labels.get(COMPONENT) != NODE:
@@ -88,15 +95,15 @@ def node_of(pod: dict[str, Any]) -> Node | None:
 
 
 def main_container_of(pod: Mapping[str, Any]) -> str:
-    """The container that a node or a master runs in: not always the first, because a cluster's
-    admission may put others before it."""
+    """Return the container that a node or a master runs in: not always the first, because admission
+    webhooks may insert others before it."""
     named = (pod["metadata"].get("annotations") or {}).get(DEFAULT_CONTAINER)
     name: str = named or pod["spec"]["containers"][0]["name"]
     return name
 
 
 def owner(job: ElasticJob, uid: str) -> dict[str, Any]:
-    """With it, whatever we make goes when the job is deleted, without anyone's doing."""
+    """Return the owner reference: Kubernetes deletes our objects together with the job."""
     return {
         "apiVersion": API_VERSION,
         "kind": KIND,

@@ -1,4 +1,4 @@
-"""The machines below pods: the cluster's Node objects, as far as they are known. Pure."""
+"""The states of the machines that pods run on, from the cluster's Node objects. Pure."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ __all__ = ["Machines", "machine_state", "readiness_alone"]
 
 
 class Machines:
-    """Asked for the machine of a pod."""
+    """The known machines, looked up by pod."""
 
     def __init__(self, known: Mapping[Key, KubeObject], *, read_until: str = "") -> None:
         """``read_until``: the resourceVersion up to which the history of machines was read."""
         self._known = known
         self._read_until = read_until
 
-    def below(self, pod: Mapping[str, Any]) -> MachineState:
-        """The state of the machine that a pod was placed on.
+    def of(self, pod: Mapping[str, Any]) -> MachineState:
+        """Return the state of the machine that a pod was scheduled on.
 
-        One that is not known is gone, unless the pod's story is newer than the machines': a pod may
-        be placed on a machine that has just joined the cluster, and be heard of first.
+        An unknown machine is gone, unless the pod is newer than the cache of machines: a pod may be
+        scheduled on a machine that has just joined the cluster, and its event may arrive first.
         """
         host = (pod.get("spec") or {}).get("nodeName")
         if not host:
@@ -37,7 +37,7 @@ class Machines:
 
 
 def machine_state(machine: Mapping[str, Any]) -> MachineState:
-    """What a machine's object says of it."""
+    """Return the state of a machine from its Ready condition."""
     ready = next((one for one in _conditions(machine) if one["type"] == "Ready"), None)
     if ready is None or ready["status"] == "Unknown":
         return MachineState.UNKNOWN
@@ -45,7 +45,7 @@ def machine_state(machine: Mapping[str, Any]) -> MachineState:
 
 
 def readiness_alone(machine: KubeObject) -> KubeObject:
-    """All that is asked of a machine: its object lists every image on it, and there may be
+    """Return only the readiness of a machine: its object lists every image on it, and there may be
     thousands of machines."""
     metadata = {key: machine["metadata"].get(key) for key in ("name", "uid", "resourceVersion")}
     ready = [

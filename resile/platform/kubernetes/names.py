@@ -1,4 +1,4 @@
-"""Names that are the same for all jobs."""
+"""Names of objects that do not belong to a job."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""All nodes of a job as a cluster shows them: its pods, and those that it would not take. Pure."""
+"""The observed nodes of a job: its pods, and those that the API server rejected. Pure."""
 
 from __future__ import annotations
 
@@ -21,21 +21,21 @@ __all__ = ["Outlook", "PodRefusal", "observe_nodes", "owned_by", "owned_by_job"]
 
 
 class Outlook(Enum):
-    """What can be done about a pod that was not taken."""
+    """Whether and how a rejected pod can be retried."""
 
     LATER = "later"
-    """The moment was wrong: it may be taken when it is offered again."""
+    """The same pod may be accepted on a retry."""
 
     OTHERWISE = "otherwise"
-    """The name was wrong: somebody else has it."""
+    """The name is taken: a pod with another name may be accepted."""
 
     NEVER = "never"
-    """The pod itself is wrong: another is made once the manifest has changed."""
+    """The pod is invalid: it is retried once the manifest has changed."""
 
 
 @dataclass(frozen=True)
 class PodRefusal:
-    """A node whose pod the API server did not take."""
+    """A node whose pod the API server rejected."""
 
     node: Node
     reason: str
@@ -52,24 +52,24 @@ def observe_nodes(
     in_touch: Collection[str],
     preempted: Mapping[str, str],
 ) -> tuple[ObservedNode, ...]:
-    """``in_touch``: names of nodes whose agents the job's master hears from. ``preempted``: what is
-    said of pods that were preempted, by uid."""
+    """Return all nodes of a job. ``in_touch``: names of nodes whose agents are connected to the
+    master. ``preempted``: the scheduler's messages about preempted pods, by uid."""
     told = {ask.node.id for ask in status.asks if ask.verb is AskVerb.STOP}
     seen: dict[int, ObservedNode] = {}
     for pod in pods:
         node = node_of(dict(pod))
         if node is not None:
             told_of = preempted.get(pod["metadata"].get("uid", ""), "")
-            facts = pod_facts(node, pod, machine=machines.below(pod), preempted=told_of)
+            facts = pod_facts(node, pod, machine=machines.of(pod), preempted=told_of)
             seen[node.id] = observe_pod(
                 facts, told_to_stop=node.id in told, in_touch=node.name in in_touch
             )
     for number, refusal in refused.items():
-        seen.setdefault(number, _unmade(refusal))
+        seen.setdefault(number, _rejected_node(refusal))
     return tuple(seen.values())
 
 
-def _unmade(refusal: PodRefusal) -> ObservedNode:
+def _rejected_node(refusal: PodRefusal) -> ObservedNode:
     message = one_line(refusal.message)
     if refusal.outlook is Outlook.OTHERWISE:
         end = NodeExit(reason=ExitCause.NEVER_STARTED.value, message=message)
@@ -84,12 +84,12 @@ def _unmade(refusal: PodRefusal) -> ObservedNode:
 
 
 def owned_by(uid: str, found: Mapping[str, Any]) -> bool:
-    """Whether an object belongs to the job with this uid, not to an earlier one of its name."""
+    """Return whether an object belongs to the job with this uid, not to an earlier namesake."""
     owners = found["metadata"].get("ownerReferences") or ()
     return any(owner.get("uid") == uid for owner in owners)
 
 
 def owned_by_job(name: str, found: Mapping[str, Any]) -> bool:
-    """Whether an object belongs to a job of this name, be it an earlier one."""
+    """Return whether an object belongs to a job of this name, even an earlier one."""
     owners = found["metadata"].get("ownerReferences") or ()
     return any((owner.get("kind"), owner.get("name")) == (KIND, name) for owner in owners)

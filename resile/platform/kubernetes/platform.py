@@ -1,8 +1,8 @@
-"""Carries a controller's actions out on a cluster: creates and deletes pods, nothing else.
+"""Execute a controller's actions on a cluster: create and delete pods, nothing else.
 
-Every action may be repeated: a pod that exists already was created, one that is gone was deleted.
-What the API server does not take is told as a :class:`PodRefusal`, and tried again by whoever asks
-again. Nothing is remembered here.
+Every action is idempotent: a pod that exists already counts as created, one that is gone as
+deleted. What the API server rejects is returned as a :class:`PodRefusal`; the caller retries it.
+Nothing is remembered here.
 """
 
 from __future__ import annotations
@@ -44,19 +44,19 @@ log = logging.getLogger("resile.operator")
 NAME_TAKEN = "NameTaken"
 
 AT_ONCE = 8
-"""Requests of one job that are under way at the same time. As many jobs are looked at at once, and
-the client has 100 connections for all of them."""
+"""Concurrent requests of one job. As many jobs are reconciled concurrently, and the client has 100
+connections for all of them."""
 
 
 _ENDED = ("Succeeded", "Failed")
 
 
 class Removed(PodRefusal):
-    """The pod that had the node's name was removed just now: it can be made."""
+    """The pod that had the node's name was removed just now: the new one can be created."""
 
 
 class ClusterPlatform:
-    """The nodes of one job."""
+    """Creates and deletes the pods of one job."""
 
     def __init__(
         self,
@@ -68,8 +68,8 @@ class ClusterPlatform:
         environments: Mapping[str, Sequence[Mapping[str, Any]]],
         addresses: Addresses | None = None,
     ) -> None:
-        """``pods``: the job's, as far as they are known. ``environments``: what the nodes of each
-        role are told besides the manifest's; ``addresses``: what all are told of each other."""
+        """``pods``: the job's existing pods. ``environments``: the variables of each role besides
+        the manifest's; ``addresses``: the addresses of all nodes, if they are given them."""
         self._client = client
         self._job = job
         self._uid = uid
@@ -79,15 +79,15 @@ class ClusterPlatform:
         self._addresses = addresses
         self._turn = asyncio.Semaphore(AT_ONCE)
         self.created: list[KubeObject] = []
-        """Pods that this call made."""
+        """The pods that were created."""
 
     async def apply(self, actions: Iterable[Action]) -> dict[int, PodRefusal]:
-        """Carry out all actions. Returns what was not taken, by the nodes' ids."""
+        """Execute all actions. Returns the rejected pods by node id."""
         outcomes = await asyncio.gather(*(self._carry_out(action) for action in actions))
         return {refusal.node.id: refusal for refusal in outcomes if refusal is not None}
 
     async def lift_gates(self, pods: Iterable[KubeObject], status: JobStatus) -> None:
-        """Let the scheduler have the pods, once all that the job needs exist."""
+        """Remove the scheduling gates once all pods that the job needs exist."""
         for name, left in gates_to_lift(self._job, status, pods).items():
             body = {"spec": {"schedulingGates": left}}
             with contextlib.suppress(NotFound):
@@ -129,14 +129,14 @@ class ClusterPlatform:
         return None
 
     async def _taken(self, order: StartNode) -> PodRefusal | None:
-        """Fine if it is the node's; the pod of an earlier node of its rank, or of an earlier job of
-        this name, has to go first. Somebody else's is passed by, where the next node has another
-        name."""
+        """Handle a pod that has the node's name. It may be the node's own; the pod of an earlier
+        node of its rank, or of an earlier job of this name, has to be deleted first; for somebody
+        else's pod the next node takes another name, if names are numbered."""
         name = order.node.name
         try:
             pod = await self._client.get(PODS, name, self._job.metadata.namespace)
         except NotFound:
-            return PodRefusal(order.node, NAME_TAKEN, f"a pod {name} was there a moment ago")
+            return PodRefusal(order.node, NAME_TAKEN, f"a pod {name} was deleted just now")
         except KubeError as error:
             return PodRefusal(order.node, "NotTaken", str(error))
         if owned_by(self._uid, pod):
@@ -146,25 +146,25 @@ class ClusterPlatform:
             self.created.append(pod)
             return None
         if "deletionTimestamp" in pod["metadata"] or owned_by_job(self._job.metadata.name, pod):
-            why = f"another pod has the name {name}, and has to go first"
+            why = f"the name {name} is taken by another pod, which has to be deleted first"
             return PodRefusal(order.node, NAME_TAKEN, why)
-        why = f"a pod of somebody else has the name {name}"
+        why = f"the name {name} is taken by a pod that does not belong to this job"
         numbered = serial_of(self._job, order.node) is not None
         outlook = Outlook.OTHERWISE if numbered else Outlook.LATER
         return PodRefusal(order.node, NAME_TAKEN, why, outlook)
 
     async def _replace(self, order: StartNode, pod: KubeObject) -> PodRefusal:
         """Remove the pod whose name and rank the node takes over. The controller has seen its node
-        ended or lost: one that has ended goes at once, any other has its grace first."""
+        ended or lost: one that has ended is removed at once, any other after its grace period."""
         name, metadata = order.node.name, pod["metadata"]
         over = (pod.get("status") or {}).get("phase") in _ENDED
         due = parse_time(metadata.get("deletionTimestamp"))
-        why = f"the pod {name} of the node before it has to go first"
+        why = f"the pod {name} of its predecessor has to be deleted first"
         if over or due is None or due <= datetime.now(timezone.utc):
             grace = 0 if over or due is not None else math.ceil(order.grace_seconds)
             namespace, uid = self._job.metadata.namespace, metadata["uid"]
             try:
-                with contextlib.suppress(Conflict, NotFound):  # then the name may be free already
+                with contextlib.suppress(Conflict, NotFound):  # the name may be free already
                     await self._client.delete(PODS, name, namespace, grace_seconds=grace, uid=uid)
             except KubeError as error:
                 return PodRefusal(order.node, "NotTaken", str(error))
@@ -176,11 +176,11 @@ class ClusterPlatform:
         name, namespace = action.node.name, self._job.metadata.namespace
         uid = self._uids.get(action.node)
         if uid is None:
-            return  # It was never made, or is gone; a pod of that name is somebody else's.
+            return  # never created, or gone; a pod of that name belongs to somebody else
         try:
             await self._client.delete(PODS, name, namespace, grace_seconds=grace, uid=uid)
         except NotFound:
             return
         except KubeError as error:
-            # The controller asks again for what shows no effect.
+            # The controller repeats actions that had no effect.
             log.warning("%s could not be deleted: %s", name, error)

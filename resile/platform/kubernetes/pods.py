@@ -1,9 +1,9 @@
-"""The pod of a node: the role's template with everything put in that makes it one. Pure.
+"""Build the pod of a node from the role's template. Pure.
 
-What the user wrote in the template stays, down to fields nobody here knows; the manifest's own
-fields win over it where both speak. The container that trains is the template's first: sidecars
-are left alone. A pod is never restarted in place: a node that ended is replaced by one with a new
-id, so that what the dead one still says can be recognised.
+What the user wrote in the template stays, including fields that are unknown here; the manifest's
+own fields take precedence. The container that trains is the template's first: sidecars are left
+alone. A pod is never restarted in place: a node that ended is replaced by one with a new id, so
+that late messages of the dead one can be recognised.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ from resile.platform.kubernetes.labels import DEFAULT_CONTAINER, node_labels, ow
 __all__ = ["ADDRESSES_KEY", "MAIN_CONTAINER", "REASON", "merged_resources", "node_pod"]
 
 ADDRESSES_KEY = "addresses.json"
-"""In the ConfigMap with the nodes' addresses: the name of the file."""
+"""The name of the file with the addresses, in the ConfigMap."""
 
 MAIN_CONTAINER = "node"
-"""Its name where the template does not give one."""
+"""The name of the container where the template does not give one."""
 
 REASON = "resile.dev/reason"
-"""Why the node was started: an annotation."""
+"""An annotation: the reason why the node was started."""
 
 _REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 
@@ -53,9 +53,9 @@ def node_pod(
     avoid: Sequence[str] = (),
     addresses: Addresses | None = None,
 ) -> dict[str, Any]:
-    """The pod to create. ``environment``: what nodes are told besides the manifest's, in
-    Kubernetes' notation; ``avoid``: machines that it should not run on; ``addresses``: of all
-    nodes, in a job whose nodes are told them."""
+    """Return the pod to create. ``environment``: variables besides the manifest's, in Kubernetes'
+    notation; ``avoid``: machines that it should not run on; ``addresses``: of all nodes, in a job
+    that has them."""
     role = job.spec.roles[order.node.role]
     template = copy.deepcopy(role.template)
     spec = _Spec(job, role, order, addresses).filled(
@@ -85,7 +85,7 @@ def _metadata(
 
 
 class _Spec:
-    """Fills in a pod's spec."""
+    """Completes a pod's spec."""
 
     def __init__(
         self, job: ElasticJob, role: RoleSpec, order: StartNode, addresses: Addresses | None
@@ -107,11 +107,11 @@ class _Spec:
         spec["containers"] = [self._container(main, environment), *sidecars]
         spec["restartPolicy"] = "Never"
         spec["terminationGracePeriodSeconds"] = math.ceil(order.grace_seconds)
-        # The rank's, not the node's: others find a replacement where its predecessor was.
+        # The rank's, not the node's: a replacement has the address of its predecessor.
         rank_host = hostname(self._job, order.node.role, order.node.rank)
         spec["hostname"] = spec.get("hostname") or rank_host
         spec["subdomain"] = spec.get("subdomain") or nodes_service_name(self._job)
-        # Else a Service that happens to be called master would set MASTER_PORT for the training.
+        # Otherwise a Service that happens to be called master would set MASTER_PORT.
         spec.setdefault("enableServiceLinks", False)
         if order.priority.class_name:
             spec["priorityClassName"] = order.priority.class_name
@@ -125,7 +125,7 @@ class _Spec:
         _extend(spec, "tolerations", role.tolerations)
         _extend(spec, "volumes", [*role.volumes, *self._shared_memory(main)])
         if self._addresses is not None:
-            # Optional: a node that does not ask for the others does not wait for it.
+            # Optional: a node that does not need it must not wait for it.
             source = {"name": addresses_map_name(self._job), "optional": True}
             _extend(spec, "volumes", [{"name": ADDRESSES_VOLUME, "configMap": source}])
         if self._job.spec.gang_scheduling is GangPolicy.SCHEDULING_GATES:
@@ -143,7 +143,7 @@ class _Spec:
             main["image"] = role.image
         if role.image_pull_policy is not None:
             main["imagePullPolicy"] = role.image_pull_policy
-        main.setdefault("terminationMessagePolicy", "FallbackToLogsOnError")  # people are told
+        main.setdefault("terminationMessagePolicy", "FallbackToLogsOnError")  # shown to users
         if order.command:
             main["command"] = list(order.command)
             main.pop("args", None)
@@ -166,8 +166,8 @@ class _Spec:
         return main
 
     def _listen(self, main: dict[str, Any]) -> None:
-        """Declare the role's ports, beside others that the template has, and have others wait for
-        a server until it listens."""
+        """Declare the role's ports besides the template's, and give a server a readiness probe so
+        that others wait until it listens."""
         ports = self._order.ports
         others = [
             one
@@ -193,8 +193,8 @@ class _Spec:
         return [{"name": name, "value": value} for name, value in told.items()]
 
     def _shared_memory(self, main: Mapping[str, Any]) -> list[dict[str, Any]]:
-        """DataLoader workers and NCCL need more than the 64 MB that containers get. As large as
-        the memory limit: the limit counts it, so more would be a promise nobody can keep."""
+        """A tmpfs for /dev/shm: DataLoader workers and NCCL need more than the 64 MB that
+        containers get. It is as large as the memory limit, which includes it."""
         if not has_shared_memory(self._role):
             return []
         size = self._role.shared_memory
@@ -215,7 +215,7 @@ def _identity(order: StartNode) -> list[dict[str, str]]:
 
 
 def _environment(*parts: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """All variables; of two with one name the later."""
+    """Merge variables; of two with one name the later is used."""
     merged: dict[str, dict[str, Any]] = {}
     for variable in (variable for part in parts for variable in part):
         merged[variable["name"]] = dict(variable)
@@ -223,7 +223,7 @@ def _environment(*parts: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
 
 
 def merged_resources(written: Mapping[str, Any], ours: NodeResources) -> dict[str, Any]:
-    """A template's resources with the manifest's own put in, amount by amount."""
+    """Return a template's resources, overridden by the manifest's own, amount by amount."""
     requests = {**(written.get("requests") or {}), **ours.requests}
     limits = {**(written.get("limits") or {}), **ours.limits}
     amounts = {"requests": requests, "limits": limits}
@@ -237,8 +237,8 @@ def _extend(target: dict[str, Any], name: str, more: Sequence[Any]) -> None:
 
 
 def _avoid(spec: dict[str, Any], hosts: Sequence[str]) -> None:
-    """Keep the pod off some machines, beside whatever affinity the user has. By the machines' own
-    names: the label that usually repeats a name may say something else."""
+    """Keep the pod off some machines, in addition to the user's affinity. By the machines' names:
+    the hostname label usually repeats a name but may differ."""
     affinity = spec["affinity"] = spec.get("affinity") or {}
     machines = affinity["nodeAffinity"] = affinity.get("nodeAffinity") or {}
     elsewhere = [{"key": "metadata.name", "operator": "NotIn", "values": [one]} for one in hosts]
@@ -246,8 +246,8 @@ def _avoid(spec: dict[str, Any], hosts: Sequence[str]) -> None:
     if required is None:
         machines[_REQUIRED] = {"nodeSelectorTerms": [{"matchFields": elsewhere}]}
         return
-    # Terms are alternatives, so each of them has to say it; but an empty one matches no machine,
-    # and must not come to match all the others.
+    # Terms are alternatives, so each of them needs it; but an empty one matches no machine, and
+    # must not become one that matches all the others.
     for term in required.get("nodeSelectorTerms") or ():
         if term.get("matchExpressions") or term.get("matchFields"):
             _extend(term, "matchFields", elsewhere)

@@ -1,9 +1,10 @@
-"""The proxy that requests to a cluster go through: its kubeconfig's, or the environment's.
+"""The proxy for requests to a cluster: from its kubeconfig or from the environment.
 
-A cluster's ``proxy-url`` counts before ``$HTTPS_PROXY``, ``$HTTP_PROXY`` and ``$ALL_PROXY``, and
-``$NO_PROXY`` says which hosts are reached without one: names with their subdomains, addresses and
-networks (10.0.0.0/8), each with or without a port, or ``*`` for all. aiohttp's own reading of the
-environment is not used: it knows no networks, and sends passwords of ``~/.netrc`` to the server.
+A cluster's ``proxy-url`` takes precedence over ``$HTTPS_PROXY``, ``$HTTP_PROXY`` and
+``$ALL_PROXY``, and ``$NO_PROXY`` lists hosts that are reached directly: names with their
+subdomains, addresses and networks (10.0.0.0/8), each with or without a port, or ``*`` for all.
+aiohttp's own support (``trust_env``) is not used: it does not know networks, and sends passwords
+from ``~/.netrc`` to the server.
 """
 
 from __future__ import annotations
@@ -23,7 +24,8 @@ SCHEMES = frozenset({"http", "https"})
 
 
 def proxy_for(config: ClusterConfig, environment: Mapping[str, str] | None = None) -> str | None:
-    """The proxy's URL, or None; raises ConfigError, naming the setting, for what is no proxy.
+    """Return the proxy's URL, or None. Raises ConfigError, which names the setting, if it is not a
+    valid proxy.
 
     ``environment``: proxies by scheme, as :func:`urllib.request.getproxies` has them.
     """
@@ -55,7 +57,7 @@ def _why_not(url: str) -> str:
         return str(error)
     if parts.scheme not in SCHEMES:
         return f"its scheme is {parts.scheme!r}, and only http and https proxies are supported"
-    return "" if host else "it names no host"
+    return "" if host else "it has no host"
 
 
 def _is_excepted(server: SplitResult, listed: str) -> bool:

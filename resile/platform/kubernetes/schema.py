@@ -1,14 +1,14 @@
-"""The structural OpenAPI v3 schema of a msgspec type, as a custom resource definition has it.
+"""The structural OpenAPI v3 schema of a msgspec type, as used in a CustomResourceDefinition.
 
-A structural schema has exactly one type at every place, and that is where some of our fields do
-not fit: ``replicas`` is a number or a mapping, ``env`` a mapping or a list. Integer or text has a
-form of its own (``x-kubernetes-int-or-string``); any other choice is left without a type, and still
-checked: a bound speaks of numbers only, a pattern of texts, ``properties`` of mappings. What an API
-server cannot see there, such as an unknown field or a value of another type, it has to keep rather
-than drop in silence, so that our own validation finds it.
+A structural schema has exactly one type at every place, and some of our fields do not fit:
+``replicas`` is a number or a mapping, ``env`` a mapping or a list. Integer or string has a form of
+its own (``x-kubernetes-int-or-string``); any other union is left without a type, and still checked:
+a bound applies to numbers only, a pattern to strings, ``properties`` to mappings. What an API
+server cannot check there, such as an unknown field or a value of another type, it must keep rather
+than drop silently, so that our own validation finds it.
 
-No field is nullable: an API server drops an empty field by itself, as our own reader does, and of
-a nullable one kubectl would not check anything below it.
+No field is nullable: an API server drops an empty field by itself, as our own reader does, and
+kubectl would not check anything below a nullable one.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _SCALARS: dict[type[inspect.Type], Schema] = {
 
 
 def structural_schema(kind: Any) -> Schema:
-    """The schema of a type, with nothing referred to: everything is written out in place."""
+    """Return the schema of a type, without references: everything is written out in place."""
     return _of(inspect.type_info(kind))
 
 
@@ -76,7 +76,7 @@ def _struct(kind: inspect.StructType) -> Schema:
 
 
 def _field(field: inspect.Field) -> Schema:
-    """A default is told, not set: a stored manifest stays what its author wrote."""
+    """The schema of a field. Defaults are described, not set: a stored manifest stays as is."""
     schema, default = _of(field.type), field.default
     if isinstance(default, Enum):
         default = default.value
@@ -129,7 +129,7 @@ def _union(kinds: Iterable[inspect.Type]) -> Schema:
 
 
 def _facets(member: Schema) -> Schema:
-    """What a member of a choice asks of values of its own type, and of no others."""
+    """The constraints of a union's member, which apply to values of its own type only."""
     facets = {name: value for name, value in member.items() if name not in _NOT_A_FACET}
     if "enum" in member:
         facets["pattern"] = f"^({'|'.join(re.escape(word) for word in member['enum'])})$"
@@ -140,5 +140,5 @@ def _facets(member: Schema) -> Schema:
 
 
 def _kept(schema: Schema) -> Schema:
-    """Nothing unknown is dropped from a mapping below a choice: no client warns of it there."""
+    """Keep unknown fields of a mapping below a union: no client warns about them there."""
     return schema | {KEEP_UNKNOWN: True} if schema.get("type") == "object" else schema

@@ -1,4 +1,4 @@
-"""Trust in an API server, and the certificate that a user shows it.
+"""The TLS settings for an API server: trusted authorities and the client certificate.
 
 Without a certificate authority in the kubeconfig the system's are trusted, or those that
 ``$SSL_CERT_FILE`` and ``$SSL_CERT_DIR`` name, as everywhere with OpenSSL.
@@ -20,10 +20,10 @@ __all__ = ["show_certificate", "tls_context"]
 
 
 def tls_context(cluster: ClusterEntry, user: UserEntry) -> ssl.SSLContext:
-    """The settings of all connections to a cluster.
+    """Return the TLS settings of all connections to a cluster.
 
-    Raises ConfigError for files that cannot be read, and what ssl raises (SSLError, OSError,
-    ValueError) for what is no certificate.
+    Raises ConfigError for files that cannot be read, and ssl's errors (SSLError, OSError,
+    ValueError) for invalid certificates.
     """
     context = _verifying(cluster)
     context.set_alpn_protocols(["http/1.1"])
@@ -37,7 +37,7 @@ def tls_context(cluster: ClusterEntry, user: UserEntry) -> ssl.SSLContext:
 
 
 def show_certificate(context: ssl.SSLContext, certificate: bytes, key: bytes) -> None:
-    """Show servers this certificate (PEM) from now on; ssl takes one from files only."""
+    """Use this client certificate (PEM) from now on; ssl loads one from files only."""
     with _file_with(certificate) as certificate_file, _file_with(key) as key_file:
         context.load_cert_chain(certificate_file, key_file)
 
@@ -60,7 +60,7 @@ def _verifying(cluster: ClusterEntry) -> ssl.SSLContext:
 
 
 def _content(data: str | None, path: str | None, *, key: str) -> bytes:
-    """The data, or what the file holds; where there are both, kubectl takes the data."""
+    """Return the data, or the content of the file; if both are given, the data, as in kubectl."""
     if data:
         return base64.b64decode(data)
     if not path:
@@ -75,7 +75,7 @@ def _content(data: str | None, path: str | None, *, key: str) -> bytes:
 
 @contextmanager
 def _file_with(content: bytes) -> Iterator[str]:
-    """A file that only we can read, for as long as it is needed."""
+    """A temporary file that only this user can read."""
     with tempfile.NamedTemporaryFile() as file:
         file.write(content)
         file.flush()

@@ -1,8 +1,8 @@
-"""Which of two moments of a cluster's history came first. Pure.
+"""The order of resourceVersions. Pure.
 
 For most of its life Kubernetes called resourceVersions opaque; they have always been revisions of
-etcd, one count for the whole cluster, and newer releases promise that they may be compared. Where
-one is no integer nothing can be said about its age.
+etcd, one counter for the whole cluster, and newer releases guarantee that they can be compared. One
+that is not an integer cannot be compared.
 """
 
 from __future__ import annotations
@@ -11,5 +11,5 @@ __all__ = ["is_older"]
 
 
 def is_older(one: str, other: str) -> bool:
-    """Whether a resourceVersion surely is older than another."""
+    """Return whether a resourceVersion is certainly older than another."""
     return one.isdecimal() and other.isdecimal() and int(one) < int(other)

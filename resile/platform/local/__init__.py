@@ -1,1 +1,1 @@
-"""This machine as a platform: each node is a process with its own limits."""
+"""This machine as a platform: each node is a process tree with its own limits."""

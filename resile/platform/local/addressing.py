@@ -1,6 +1,6 @@
-"""How the nodes of a job on this machine find each other: ports for each rank, a file, variables.
+"""The addresses of a job's nodes on this machine: ports for each rank, a file, variables.
 
-Everything is on disk before a node that is told of it is started: first the ports, then the file.
+Everything is on disk before a node that needs it is started: first the ports, then the file.
 """
 
 from __future__ import annotations
@@ -35,8 +35,9 @@ class LocalAddressing:
     def update(
         self, job: ElasticJob, status: JobStatus, *, starting: Iterable[Node] = ()
     ) -> Addresses:
-        """The addresses now, when nodes are about to start; the file is replaced if they changed.
-        Raises FolderUnusable if nothing can be written, and NoPortError without a free port."""
+        """Return the current addresses, with those of nodes that are about to start; replace the
+        file if they changed. Raises FolderUnusable if it cannot be written, and NoPortError without
+        a free port."""
         ranks = ranks_to_list(job, status)
         with self._folder.usable():
             book = self._book = self._book or self._folder.port_book()
@@ -57,6 +58,6 @@ class LocalAddressing:
         return addresses
 
     def variables(self, addresses: Addresses, node: Node) -> dict[str, str]:
-        """What a node is told of them."""
+        """Return a node's environment variables with its addresses."""
         place = Place(role=node.role, rank=node.rank)
         return address_variables(addresses, place, file=str(self._folder.addresses.absolute()))

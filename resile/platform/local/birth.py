@@ -1,8 +1,8 @@
-"""How a warden starts its node: fork, put the child in its place, exec.
+"""Start a node's program from its supervisor: fork, set up the child, exec.
 
-The child leads a session of its own, is killed by the kernel if the warden dies, and is in its
-cgroups before the first instruction of the node's program. Output goes where the warden's goes:
-to the node's log. If anything fails before the program runs, the reason comes back over a pipe
+The child leads a session of its own, is killed by the kernel if the supervisor dies, and is in its
+cgroups before the first instruction of the node's program. Its output goes where the supervisor's
+goes: to the node's log. If anything fails before the program runs, the reason is sent over a pipe
 that the exec closes.
 """
 
@@ -21,16 +21,16 @@ _NOT_STARTED = 127
 
 
 class NotBornError(Exception):
-    """The program could not be started; the text says why."""
+    """The program could not be started; the message says why."""
 
 
 def bear(order: Bear) -> int:
-    """Start the node's program and return its process id. Must be called without other threads."""
-    warden = os.getpid()
+    """Start the node's program and return its pid. Must be called without other threads."""
+    supervisor = os.getpid()
     reader, writer = os.pipe()
     pid = os.fork()
     if pid == 0:
-        _become(order, warden=warden, writer=writer)
+        _become(order, supervisor=supervisor, writer=writer)
     os.close(writer)
     with open(reader, "rb") as pipe:
         why = pipe.read().decode(errors="replace")
@@ -40,10 +40,10 @@ def bear(order: Bear) -> int:
     return pid
 
 
-def _become(order: Bear, *, warden: int, writer: int) -> NoReturn:
+def _become(order: Bear, *, supervisor: int, writer: int) -> NoReturn:
     try:
         os.setsid()
-        die_with(warden)
+        die_with(supervisor)
         _join(order.cgroups)
         _enter(order.cwd)
         _reset_signals()
@@ -72,7 +72,7 @@ def _enter(folder: str) -> None:
 
 
 def _reset_signals() -> None:
-    """What is ignored stays ignored over an exec, unlike what is handled."""
+    """Restore default handlers: ignored signals stay ignored over an exec, handled ones do not."""
     for number in signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}:
         if signal.getsignal(number) is signal.SIG_IGN:
             signal.signal(number, signal.SIG_DFL)

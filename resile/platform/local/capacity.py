@@ -1,7 +1,7 @@
-"""How much cpu and memory there is to give to nodes, and how much a node asks for.
+"""Amounts of cpu and memory: the capacity for nodes, and the requests of a node.
 
 Cpu is an exact decimal number of cores, so that ten nodes of 0.1 cores fill one core and not a
-little more. Only cpu and memory are modelled; other resources of a manifest mean nothing here.
+little more. Only cpu and memory are modelled; other resources of a manifest are ignored here.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Capacity:
 
     @classmethod
     def of_this_machine(cls) -> Capacity:
-        """What this process may use: the machine's, or less where a cgroup says so."""
+        """Return what this process may use: the machine's, or less if a cgroup limits it."""
         cores, memory = own_limits()
         usable = Decimal(len(os.sched_getaffinity(0)))
         total = int(psutil.virtual_memory().total)
@@ -49,7 +49,7 @@ class Capacity:
 
     @classmethod
     def parse(cls, text: str) -> Capacity:
-        """Read ``cpu=4,memory=8Gi``; what is left out is this machine's."""
+        """Parse ``cpu=4,memory=8Gi``; what is left out is this machine's."""
         given: dict[str, Quantity] = {}
         for item in text.split(","):
             name, sign, amount = (part.strip() for part in item.partition("="))
@@ -66,36 +66,36 @@ class Capacity:
 
     @classmethod
     def of(cls, amounts: Mapping[str, str]) -> Capacity:
-        """The cpu and memory among a node's requests or limits; none is 0."""
+        """Return the cpu and memory among a node's requests or limits; 0 if missing."""
         return cls(
             cpu=_cores(parse_quantity(amounts.get(CPU, 0))),
             memory=parse_quantity(amounts.get(MEMORY, 0)).bytes,
         )
 
     def __add__(self, other: Capacity) -> Capacity:
-        """Both together."""
+        """Return the sum."""
         return Capacity(self.cpu + other.cpu, self.memory + other.memory)
 
     def __sub__(self, other: Capacity) -> Capacity:
-        """What is left without ``other``; below zero where it was more."""
+        """Return the difference, which may be negative."""
         return Capacity(self.cpu - other.cpu, self.memory - other.memory)
 
     def holds(self, other: Capacity) -> bool:
-        """Whether ``other`` fits in."""
+        """Return whether ``other`` fits."""
         return self.cpu >= other.cpu and self.memory >= other.memory
 
     def __str__(self) -> str:
-        """As ``--capacity`` takes it."""
+        """Return the text that ``--capacity`` accepts."""
         return f"{CPU}={cores_text(self.cpu)},{MEMORY}={memory_text(self.memory)}"
 
 
 def cores_text(cores: Decimal) -> str:
-    """A number of cores for a person: ``0.5``, ``10``."""
+    """Format a number of cores: ``0.5``, ``10``."""
     return format(cores.normalize(), "f")
 
 
 def memory_text(amount: int) -> str:
-    """An amount of memory for a person, with one decimal and never more than it is: ``23.5Gi``."""
+    """Format an amount of memory with one decimal, rounded down: ``23.5Gi``."""
     for unit, scale in _UNITS:
         if amount >= scale:
             tenths = amount * 10 // scale
@@ -112,7 +112,7 @@ def _amount(name: str, amount: str) -> Quantity:
     except QuantityError as error:
         raise CapacityError(f"{_FLAG} {name}={amount}: {error}") from None
     if quantity == Quantity.zero():
-        raise CapacityError(f"{_FLAG} {name}={amount}: nothing could run; give more than 0")
+        raise CapacityError(f"{_FLAG} {name}={amount}: must be more than 0, or nothing could run")
     return quantity
 
 

@@ -1,12 +1,14 @@
-"""Cgroups of a job's nodes: limits that the kernel itself keeps.
+"""The cgroups of a job's nodes: limits that the kernel enforces.
 
-A job has one folder in each hierarchy it uses, ``resile.JOB.PID.BORN``, after the process that
-made it; below it each node has its own. The folder lies in the cgroup that this process is in, so
-whatever limits us limits our nodes as well. Under version 2 a cgroup that holds processes cannot
-hand controllers on to its children; there the folder lies beside ours, if we may write there.
+A job has one folder in each hierarchy it uses, named ``resile.JOB.NAMESPACE.PID.BORN`` after the
+process that created it; below it each node has its own. The folder is in the cgroup of this
+process, so whatever limits us limits our nodes as well. Under version 2 a cgroup that contains
+processes cannot delegate controllers to its children; there the folder is beside ours, if we may
+write there.
 
-A run that crashed may leave folders behind, even with processes in them if its wardens were killed
-as well. :func:`sweep` ends and removes what belongs to a process that is gone, and nothing else.
+A run that crashed may leave folders behind, even with processes in them if its supervisors were
+killed as well. :func:`sweep` kills and removes what belongs to a process that is gone, and nothing
+else.
 """
 
 from __future__ import annotations
@@ -22,7 +24,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from resile.platform.local.hierarchy import find_hierarchy
-from resile.platform.local.proctree import look_at
+from resile.platform.local.proctree import read_process
 from resile.system.cgroups import Hierarchy, Version
 
 __all__ = ["Home", "open_homes", "remove", "sweep"]
@@ -39,14 +41,14 @@ class Home:
     folder: Path
 
     def node_folder(self, name: str) -> Path:
-        """The cgroup of the node of that name, made if need be. May raise OSError."""
+        """Return the cgroup of the node of that name; create it if need be. May raise OSError."""
         folder = self.folder / name
         folder.mkdir(exist_ok=True)
         return folder
 
 
 def open_homes(job: str, controllers: Iterable[str]) -> dict[str, Home]:
-    """The job's folder for each controller that can be used; those that cannot are left out."""
+    """Create the job's folder for each controller; those that cannot be used are left out."""
     homes: dict[str, Home] = {}
     shared: Path | None = None
     for controller in controllers:
@@ -65,7 +67,7 @@ def open_homes(job: str, controllers: Iterable[str]) -> dict[str, Home]:
 
 
 def remove(folder: Path) -> bool:
-    """Remove a cgroup without processes; False if it still has some."""
+    """Remove a cgroup without processes; return False if it still has some."""
     try:
         folder.rmdir()
     except FileNotFoundError:
@@ -76,7 +78,7 @@ def remove(folder: Path) -> bool:
 
 
 def sweep(job: str, controllers: Iterable[str]) -> None:
-    """Remove what crashed runs of the same job left behind."""
+    """Remove the cgroups that crashed runs of the same job left behind."""
     for controller in controllers:
         hierarchy = find_hierarchy(controller)
         for parent in _parents(hierarchy) if hierarchy else ():
@@ -91,7 +93,7 @@ def _parents(hierarchy: Hierarchy) -> list[Path]:
 
 
 def _usable(controller: str, version: Version, folder: Path) -> bool:
-    """Make the job's folder, and try whether a process can enter a cgroup below it."""
+    """Create the job's folder, and check that a process can enter a cgroup below it."""
     try:
         folder.mkdir(exist_ok=True)
         if version is Version.V2:
@@ -121,12 +123,12 @@ def _try_to_enter(folder: Path) -> None:
 
 
 def _home_name(job: str) -> str:
-    own = look_at(os.getpid())
+    own = read_process(os.getpid())
     return f"resile.{job}.{_pid_namespace()}.{os.getpid()}.{own.born if own else 0}"
 
 
 def _pid_namespace() -> int:
-    """Where process ids mean what they mean here: containers may share cgroups and not ids."""
+    """The namespace in which our pids are valid: containers may share cgroups but not pids."""
     try:
         return Path("/proc/self/ns/pid").stat().st_ino
     except OSError:
@@ -134,12 +136,12 @@ def _pid_namespace() -> int:
 
 
 def _stale(job: str, parent: Path) -> Iterator[Path]:
-    """The folders of this job whose maker is gone; a number may have been given out again. Whether
-    a maker in another pid namespace lives cannot be seen from here."""
+    """The folders of this job whose creator is gone; its pid may have been reused. Whether a
+    creator in another pid namespace is alive cannot be seen from here."""
     shape = re.compile(rf"resile\.{re.escape(job)}\.{_pid_namespace()}\.([0-9]+)\.([0-9]+)")
     for folder in parent.iterdir():
         match = shape.fullmatch(folder.name)
-        maker = look_at(int(match[1])) if match else None
+        maker = read_process(int(match[1])) if match else None
         if match and (maker is None or maker.born != int(match[2])):
             yield folder
 
@@ -159,6 +161,6 @@ def _kill_members(folder: Path) -> None:
     with suppress(OSError):
         for pid in (folder / "cgroup.procs").read_text().split():
             if pid == "0":
-                continue  # of another pid namespace: to kill 0 would kill ourselves
+                continue  # in another pid namespace; kill(0) would signal ourselves
             with suppress(ProcessLookupError, PermissionError):
                 os.kill(int(pid), signal.SIGKILL)

@@ -1,12 +1,12 @@
-"""The controller's loop on one machine: look, decide, write down, act, tell.
+"""The reconcile loop on one machine: observe, decide, write the status, act, inform the master.
 
-Level-triggered: it looks at everything whenever something may have changed (a node, the master's
-story, a delay that is over) and never at what exactly changed, so nothing is lost with a message.
-The decisions are ``control/``'s. The order matters twice. Nodes are looked at before the master is
-asked: an agent exits because of an outcome only after its master has kept it, so a node seen ended
-finds the reason there. And the status is on disk before it is acted on, so no id is used twice.
-A master that is away holds nothing up for long: its last word is used, and the status is published
-when it is back.
+Level-triggered: it observes everything whenever something may have changed (a node, the master's
+events, a timer) and never what exactly changed, so nothing is lost with a message. The decisions
+are made by ``control/``. The order matters twice. Nodes are observed before the master is asked: an
+agent exits because of an outcome only after its master has stored it, so for a node seen ended the
+master has the reason. And the status is on disk before it is acted on, so no id is used twice.
+A master that is unavailable blocks nothing for long: its last view is used, and the status is
+published when it is back.
 """
 
 from __future__ import annotations
@@ -50,14 +50,14 @@ MAIN = ""
 """The name of the main group on the wire."""
 
 MASTER_PATIENCE = 10.0
-"""A killed master is back within a second. Longer, and nodes have to be looked after without it."""
+"""Seconds. A killed master is back within one; after this, nodes are reconciled without it."""
 
 ONE_MACHINE = Policy(hosts_avoided=0)
-"""A node whose machine is in doubt has no other to go to."""
+"""There is no other machine to go to."""
 
 ASK_AGAIN = 0.05
 UNPUBLISHED = timedelta(seconds=0.5)
-"""How soon a status that the master did not take is told again."""
+"""Delay until a status that did not reach the master is published again."""
 
 
 _ENDINGS = frozenset(
@@ -66,29 +66,29 @@ _ENDINGS = frozenset(
 
 
 class Ending(Enum):
-    """How a job ended, as far as this machine is concerned."""
+    """The outcome of a job on this machine."""
 
     SUCCEEDED = "Succeeded"
     FAILED = "Failed"
     DELETED = "Deleted"
     INTERRUPTED = "Interrupted"
-    """Not by the controller's doing."""
+    """By a signal to `up`."""
 
 
 class Platform(Protocol):
-    """What the loop needs of a platform."""
+    """The platform as the loop uses it."""
 
     changed: asyncio.Event
 
     async def apply(self, actions: Sequence[Action]) -> None:
-        """Carry out all actions, or report with the node why not."""
+        """Execute all actions; a failure is reported with its node."""
 
     def observe(self) -> tuple[ObservedNode, ...]:
-        """All nodes there are."""
+        """Return all nodes."""
 
 
 class LocalController:
-    """Looks after one job until it is over."""
+    """Reconciles one job until it is over."""
 
     def __init__(
         self,
@@ -100,7 +100,7 @@ class LocalController:
         history: JobHistory,
         environments: Mapping[str, Mapping[str, str]],
     ) -> None:
-        """``environments``: what the nodes of each role are told besides the manifest's."""
+        """``environments``: the variables of each role's nodes besides the manifest's."""
         self._given = self._job = job
         self._platform = platform
         self._master_client = master
@@ -144,16 +144,16 @@ class LocalController:
         return JobPicture(name=name, phase="", training=main, groups=groups, seen=time.time())
 
     def look(self) -> None:
-        """Something may have changed."""
+        """Trigger a reconcile: something may have changed."""
         self._news.set()
 
     def tell_again(self) -> None:
-        """The master was started again, and does not know everything that it was told."""
+        """Publish everything again: the master was restarted and does not store all of it."""
         self._published = None
         self._news.set()
 
     async def run(self) -> Ending:
-        """Look after the job; returns when it is over and none of its nodes runs any more."""
+        """Reconcile the job; return when it is over and none of its nodes is running."""
         while True:
             self._news.clear()
             self._platform.changed.clear()
@@ -170,7 +170,7 @@ class LocalController:
             await self._something(decision.requeue_after)
 
     async def _ask_master(self) -> None:
-        """Bring what is known of the master's side up to date, with some patience."""
+        """Get the master's current view; retry for ``MASTER_PATIENCE`` seconds."""
         deadline = time.monotonic() + MASTER_PATIENCE
         while True:
             try:
@@ -178,7 +178,7 @@ class LocalController:
                 await self._master_events.catch_up()
             except WireError as error:
                 if time.monotonic() > deadline:
-                    log.warning("going on without the master: %s", error)
+                    log.warning("continuing without the master: %s", error)
                     self._master = MasterState(ready=False, problem=str(error))
                     return
                 await asyncio.sleep(ASK_AGAIN)
@@ -189,10 +189,10 @@ class LocalController:
                 return
 
     def _heed(self, suspend: bool | None) -> None:
-        """Take up a wish to suspend or resume: the manifest is the user's to change."""
-        wish = self._given.spec.suspend if suspend is None else suspend
-        if wish is not self._job.spec.suspend:
-            spec = msgspec.structs.replace(self._given.spec, suspend=wish)
+        """Apply a request to suspend or resume: it overrides the manifest."""
+        requested = self._given.spec.suspend if suspend is None else suspend
+        if requested is not self._job.spec.suspend:
+            spec = msgspec.structs.replace(self._given.spec, suspend=requested)
             self._job = msgspec.structs.replace(self._given, spec=spec)
             self._manifest = msgspec.to_builtins(self._job)
 
@@ -235,13 +235,13 @@ class LocalController:
         return EventView(seq=0, time=at, kind=kind, text=text, round=number)
 
     def _address(self, decision: Decision) -> None:
-        """Have addresses for all nodes there are to be, before one of them is started."""
+        """Assign addresses to all nodes before one of them is started."""
         if self._addressing is not None:
             starting = [a.node for a in decision.actions if isinstance(a, StartNode)]
             self._addresses = self._addressing.update(self._job, self._status, starting=starting)
 
     def picture(self) -> JobPicture:
-        """The job as this controller knows it."""
+        """Return the job as this controller knows it."""
         return draw_picture(
             self._job.metadata.name,
             status=self._status,
@@ -267,7 +267,7 @@ class LocalController:
         return dataclasses.replace(action, env=env, ports=ports)
 
     async def _publish(self) -> None:
-        """Tell the master, if there is anything new; what it does not take is told again."""
+        """Publish the status to the master if it has changed; retried if the master is away."""
         if self._published == self._status:
             return
         status = self._status
@@ -275,10 +275,10 @@ class LocalController:
         try:
             await self._master_client.direct(directive)
         except Unreachable as error:
-            log.debug("the master is away: %s", error)
+            log.debug("the master is unavailable: %s", error)
             return
         except RefusedByPeer as error:
-            log.warning("the master did not take the job's status: %s", error)
+            log.warning("the master rejected the directive: %s", error)
         self._published = status
 
     def _ending(self, decision: Decision) -> Ending | None:

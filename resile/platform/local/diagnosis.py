@@ -1,7 +1,7 @@
-"""Checks of this machine for `resile doctor`: what it allows, and what jobs on it will lack.
+"""Checks of this machine for `resile doctor`: what works, and what jobs on it will lack.
 
-Every check really tries the thing where that is cheap and leaves no trace: a cgroup is made and
-removed, a port bound and closed. Nothing is installed or changed.
+Every check really tries the feature where that is cheap and leaves no trace: a cgroup is created
+and removed, a port bound and closed. Nothing is installed or changed.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ LEAST_SHARED_MEMORY = 256 << 20
 LEAST_DISK = 1 << 30
 
 LEAST_DESCRIPTORS = 1024
-"""A master holds one for each node and keeps half for strangers; a worker some hundreds."""
+"""A master needs one for each node and reserves half for other clients; a worker some hundreds."""
 
 PROBE_TIMEOUT = 10.0
 
@@ -54,11 +54,11 @@ EXTRAS = {
     "gcs": ("gcsfs", "gs:// checkpoints"),
     "parquet": ("pyarrow", "Parquet data"),
 }
-"""The optional dependencies: which module shows that one is there, and what it is for."""
+"""The optional dependencies: a module that shows that one is installed, and its purpose."""
 
 
 def diagnose_machine(endpoint: Endpoint) -> list[Finding]:
-    """All checks; ``endpoint`` is where a master would listen."""
+    """Run all checks; ``endpoint``: the address that a master would listen on."""
     checks: tuple[Callable[[], Finding], ...] = (
         _system,
         _python,
@@ -134,18 +134,18 @@ def _memory() -> Finding:
     found = f"{gibibytes(room.free)} free, {room.limited_by}"
     if room.free >= LEAST_MEMORY:
         return _finding("memory", found)
-    advice = "workers may be killed for want of memory, and snapshots may not fit"
+    advice = "workers may run out of memory, and snapshots may not fit"
     return _finding("memory", found, level=Level.WARNING, advice=advice)
 
 
 def _snapshot_memory() -> Finding:
-    """Snapshots lie in memfds, which outlive the worker that filled them."""
+    """Snapshots are in memfds, which outlive the worker that filled them."""
     try:
         os.close(os.memfd_create("resile-doctor"))
     except (AttributeError, OSError) as error:
-        advice = "snapshots in memory are not possible; only checkpoints on storage are made"
+        advice = "snapshots in memory are not possible; only checkpoints on storage are written"
         return _finding("snapshots", f"no memfd: {error}", level=Level.WARNING, advice=advice)
-    return _finding("snapshots", "memory files (memfd) can be made")
+    return _finding("snapshots", "memory files (memfd) can be created")
 
 
 def _shared_memory(folder: Path = Path("/dev/shm")) -> Finding:
@@ -173,17 +173,17 @@ def _cgroups() -> Finding:
         remove(home.folder)
     if not homes:
         advice = (
-            "`resile up` watches the memory of nodes instead of limiting it, and does not limit "
+            "`resile up` polls the memory of nodes instead of limiting it, and does not limit "
             "their CPU; run it as root or in a delegated cgroup (systemd-run --user --scope -p "
             "Delegate=yes …)"
         )
-        return _finding("cgroups", "none can be made", level=Level.NOTE, advice=advice)
+        return _finding("cgroups", "none can be created", level=Level.NOTE, advice=advice)
     found = ", ".join(f"{name} (version {home.version.value})" for name, home in homes.items())
     return _finding("cgroups", f"limits for nodes: {found}")
 
 
 def _state_folder() -> Finding:
-    return _writable("state folder", state_home(), remedy="$RESILE_HOME names another")
+    return _writable("state folder", state_home(), remedy="set $RESILE_HOME to another folder")
 
 
 def _temporary_folder() -> Finding:
@@ -223,16 +223,16 @@ def _port(endpoint: Endpoint) -> Finding:
     except OSError as error:
         if error.errno != errno.EADDRINUSE:
             advice = "give --rdzv-endpoint an address of this machine and a port that it may use"
-            found = f"{endpoint} cannot be listened at: {error.strerror}"
+            found = f"cannot listen on {endpoint}: {error.strerror}"
             return _finding(check, found, level=Level.WARNING, advice=advice)
     if run_in_thread(is_master(endpoint)):
-        return _finding(check, f"a Resile master listens at {endpoint}")
-    advice = "something else listens there; give `resile run` another --rdzv-endpoint HOST:PORT"
+        return _finding(check, f"a Resile master listens on {endpoint}")
+    advice = "another program listens there; give `resile run` another --rdzv-endpoint HOST:PORT"
     return _finding(check, f"{endpoint} is in use", level=Level.WARNING, advice=advice)
 
 
 def _host_name() -> Finding:
-    """gloo listens at the address that the host's name resolves to."""
+    """gloo listens on the address that the host's name resolves to."""
     name = socket.gethostname()
     if is_this_machine(name):
         return _finding("host name", f"{name} is an address of this machine")
@@ -245,16 +245,16 @@ def _host_name() -> Finding:
 
 
 def _namespaces() -> Finding:
-    """Tried in another process, which then ends with what it made."""
+    """Tried in another process, whose namespace goes away with it."""
     newnet = 0x40000000
     probe = f"import ctypes,sys; sys.exit(ctypes.CDLL(None).unshare({newnet}) != 0)"
     tried = subprocess.run(
         [sys.executable, "-c", probe], check=False, capture_output=True, timeout=PROBE_TIMEOUT
     )
     if tried.returncode == 0:
-        return _finding("namespaces", "network namespaces can be made")
+        return _finding("namespaces", "network namespaces can be created")
     advice = "tests that cut networks, and a cluster on this machine, need root"
-    found = "network namespaces cannot be made"
+    found = "network namespaces cannot be created"
     return _finding("namespaces", found, level=Level.NOTE, advice=advice)
 
 

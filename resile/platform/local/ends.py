@@ -1,4 +1,4 @@
-"""From how a node's processes ended to what is reported of it: pure."""
+"""Turn the end of a node's processes into the exit status that is reported. Pure."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["Leaving", "node_exit", "phase_of"]
 
 @dataclass(frozen=True)
 class Leaving:
-    """A node was told to end."""
+    """A node was told to stop."""
 
     cause: ExitCause
     """PREEMPTED or DELETED."""
@@ -22,11 +22,11 @@ class Leaving:
 
 
 def node_exit(end: End, *, leaving: Leaving | None, out_of_memory: str) -> NodeExit:
-    """The end as the controller is told.
+    """Return the exit status for the controller.
 
-    What the platform did to the node comes before what the node did in reply, but not before what
-    it had done already. A node that completed has completed, even if one of its helpers was killed
-    for want of memory.
+    What the platform did to the node takes precedence over how the node reacted, but not over what
+    it had done before. A node that completed has completed, even if one of its helpers was killed
+    because of memory.
     """
     killed = end.code is not None and end.code < 0
     code, number = (None, -(end.code or 0)) if killed else (end.code, None)
@@ -43,6 +43,6 @@ def node_exit(end: End, *, leaving: Leaving | None, out_of_memory: str) -> NodeE
 
 
 def phase_of(end: NodeExit) -> NodePhase:
-    """SUCCEEDED or FAILED."""
+    """Return SUCCEEDED or FAILED."""
     completed = end.code == 0 and not end.reason
     return NodePhase.SUCCEEDED if completed else NodePhase.FAILED

@@ -1,15 +1,15 @@
-"""What can go wrong with this machine as a platform, apart from the nodes themselves.
+"""The errors of the local platform, apart from those of the nodes themselves.
 
 ::
 
     LocalPlatformError
-    ├── CapacityError       --capacity cannot be read; a user's mistake
-    ├── NotLinuxError       this machine is not Linux; a user's mistake
-    ├── NoCgroupError       a memory cgroup was insisted on, and this machine has none to give
+    ├── CapacityError       --capacity is invalid; a user's mistake
+    ├── NotLinuxError       this machine does not run Linux; a user's mistake
+    ├── NoCgroupError       a memory cgroup is required, and this machine does not allow one
     ├── ApiPortUnusable     --api-port cannot be listened at
     └── NoPortError         all ports of this machine are in use
 
-A node that cannot be started is no exception: it is reported, like any other end of a node.
+A node that cannot be started raises no exception: it is reported like any other exit of a node.
 """
 
 from __future__ import annotations
@@ -19,19 +19,19 @@ __all__ += ["NotLinuxError"]
 
 
 class LocalPlatformError(Exception):
-    """Base of everything this room raises on purpose."""
+    """Base of all errors of the local platform."""
 
 
 class CapacityError(LocalPlatformError, ValueError):
-    """``--capacity`` is not an amount of cpu and memory; the text says what would be."""
+    """``--capacity`` is not an amount of cpu and memory; the message says what would be."""
 
 
 class NotLinuxError(LocalPlatformError):
-    """Nodes are kept together and ended with means that only Linux has."""
+    """The platform needs features that only Linux has."""
 
 
 class NoCgroupError(LocalPlatformError):
-    """Raised when cgroups were asked for by name and cannot be used; the text says why."""
+    """Raised when cgroups are required and cannot be used; the message says why."""
 
 
 class NoPortError(LocalPlatformError):

@@ -1,8 +1,8 @@
-"""Ends nodes that are out of memory, as a whole.
+"""Kill nodes that are out of memory, as a whole.
 
-The kernel may have killed one worker only, which the node's agent would start again, and again;
-and where memory is watched the kernel has not done anything. So all nodes with a memory limit are
-looked at every ``LOOK_EVERY`` seconds, for as long as there are any.
+The kernel may have killed only one worker, which the node's agent would restart again and again;
+and where memory is polled the kernel has not done anything. So all nodes with a memory limit are
+checked every ``LOOK_EVERY`` seconds, for as long as there are any.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections.abc import Callable
 from functools import partial
 
 from resile.platform.local.limits import LOOK_EVERY
-from resile.platform.local.proctree import look
+from resile.platform.local.proctree import list_processes
 from resile.platform.local.record import NodeRecord
 
 __all__ = ["MemoryGuard"]
@@ -22,37 +22,38 @@ log = logging.getLogger("resile.platform")
 
 
 class MemoryGuard:
-    """Looks after the nodes that ``running`` gives."""
+    """Watches the nodes that ``running`` returns."""
 
     def __init__(self, running: Callable[[], list[NodeRecord]]) -> None:
         self._running = running
         self._task: asyncio.Task[None] | None = None
 
     def wake(self) -> None:
-        """To be called when a node has started."""
+        """Start watching; called when a node has started."""
         asleep = self._task is None or self._task.done()
         if asleep and self._limited():
             self._task = asyncio.create_task(self._watch())
 
     async def close(self) -> None:
-        """Look no more."""
+        """Stop watching."""
         if self._task is not None:
             self._task.cancel()
             await asyncio.wait([self._task])
 
     def _limited(self) -> list[NodeRecord]:
-        """The nodes with a limit that are not known to have gone over it."""
+        """The nodes with a limit that have not exceeded it so far."""
         return [
             record
             for record in self._running()
-            if record.fence.memory_limit is not None and not record.out_of_memory
+            if record.limits.memory_limit is not None and not record.out_of_memory
         ]
 
     async def _watch(self) -> None:
         while limited := self._limited():
-            processes = look() if any(record.fence.is_watched for record in limited) else {}
+            polled = any(record.limits.is_watched for record in limited)
+            processes = list_processes() if polled else {}
             for record in limited:
-                why = record.fence.why_out_of_memory(partial(record.tree, processes))
+                why = record.limits.why_out_of_memory(partial(record.tree, processes))
                 if why and record.process is not None:
                     record.out_of_memory = why
                     log.info("%s is out of memory: %s", record.order.node.name, why)

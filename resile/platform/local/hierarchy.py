@@ -1,4 +1,4 @@
-"""This process's cgroups, and what they leave it. Read here; nothing is changed."""
+"""The cgroups of this process, and their limits. Read-only."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from resile.system.cgroups import Hierarchy, Version, locate
 __all__ = ["find_hierarchy", "own_limits", "read_keyed"]
 
 _NO_LIMIT = 2**60
-"""Version 1 shows no memory limit as the greatest number that its page counter can hold."""
+"""Version 1 shows "no memory limit" as the greatest number that its page counter can hold."""
 
 
 def find_hierarchy(controller: str) -> Hierarchy | None:
-    """The hierarchy of ``controller`` on this machine; None if there is none that can be seen."""
+    """Return the hierarchy of ``controller`` on this machine; None if none is visible."""
     try:
         mountinfo = Path("/proc/self/mountinfo").read_text()
         membership = Path("/proc/self/cgroup").read_text()
@@ -30,7 +30,7 @@ def find_hierarchy(controller: str) -> Hierarchy | None:
 
 
 def own_limits() -> tuple[Decimal | None, int | None]:
-    """The cores and the bytes that this process's cgroups leave it; None where they say nothing."""
+    """Return the limits of this process's cgroups in cores and bytes; None for no limit."""
     cpu, memory = find_hierarchy("cpu"), find_hierarchy("memory")
     cores = [_cores(cpu.version, folder) for folder in cpu.upwards()] if cpu else []
     amounts = [_memory(memory.version, folder) for folder in memory.upwards()] if memory else []
@@ -41,7 +41,7 @@ def own_limits() -> tuple[Decimal | None, int | None]:
 
 
 def read_keyed(file: Path, key: str) -> int:
-    """The number after ``key`` in a file of lines such as ``oom_kill 3``; 0 if it is not there."""
+    """Return the number after ``key`` in a file of lines such as ``oom_kill 3``; 0 if missing."""
     try:
         lines = file.read_text().splitlines()
     except OSError:

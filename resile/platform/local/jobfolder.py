@@ -1,18 +1,17 @@
-"""A job's folder on this machine: what `resile up` writes, and what every other command finds.
+"""A job's folder on this machine: written by `resile up`, read by all other commands.
 
 ``<state_home>/jobs/<name>`` holds the token, the socket of the job's API (``api.sock``), the
-master's endpoint, store and log, the nodes' logs, the last picture of the job (``job.json``,
+master's endpoint, store and log, the nodes' logs, the last state of the job (``job.json``,
 written before anything in it is acted on), what users asked for (``requests.json``) and its events
 (``events.jsonl``). It stays when the job is over, until `resile delete` or the next `up` of that
-name. ``ledger`` and ``ports.json`` outlive that, too: the next `up` may go on with the training of
-the last one, and its nodes are found at the same ports. ``addresses.json`` tells the nodes of a job
-where the others are.
-``up.lock`` is locked while the job's `up` lives: the kernel releases it however that ends, so a job
-whose `up` was killed is told from one that runs.
+name. ``ledger`` and ``ports.json`` survive the next `up`, which may continue the training of the
+last one and whose nodes get the same ports. ``addresses.json`` holds the addresses of all nodes.
+``up.lock`` is locked while the job's `up` runs: the kernel releases it however that ends, which
+distinguishes a job whose `up` was killed from one that is running.
 
 JobFolderError
-├── JobRunning       another `up` has the job
-└── FolderUnusable   it cannot be made or written
+├── JobRunning       another `up` runs the job
+└── FolderUnusable   it cannot be created, read or written
 """
 
 from __future__ import annotations
@@ -46,19 +45,19 @@ OWN_FILES = (
     *(SOCKET, "requests.json", "requests.json.new"),
     *("addresses.json", "addresses.json.new"),
 )
-"""All that lies in a job's folder beside the lock, the logs, the ledger and the ports."""
+"""All files in a job's folder besides the lock, the logs, the ledger and the ports."""
 
 PORT_FILES = ("ports.json", "ports.json.new")
 PORTS_LOCK = "ports.lock"
-"""Beside the jobs' folders: held by whoever chooses ports."""
+"""Beside the jobs' folders: held while ports are chosen."""
 
 LARGEST_REQUESTS = 1 << 20
 LARGEST_PICTURE = 64 << 20
 LONGEST_STORY = 16 << 20
-"""Bytes that are read of each: a job of 10,000 nodes needs a tenth of that."""
+"""Maximum bytes read of each: a job of 10,000 nodes needs a tenth of that."""
 
 LOCK_TRIES, LOCK_PAUSE = 20, 0.02
-"""Whoever only looks whether a job runs holds its lock for an instant: not long enough to wait."""
+"""Retries: a check whether a job is running holds its lock for an instant."""
 
 
 class JobFolderError(Exception):
@@ -69,11 +68,11 @@ class JobRunning(JobFolderError):
     """Another `up` runs this job."""
 
     def __init__(self, name: str, pid: str) -> None:
-        super().__init__(f"the job '{name}' is running already (pid {pid})")
+        super().__init__(f"the job '{name}' is already running (pid {pid})")
 
 
 class FolderUnusable(JobFolderError):
-    """The folder cannot be made, read or written."""
+    """The folder cannot be created, read or written."""
 
 
 class Requests(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -108,23 +107,23 @@ class JobFolder:
     # --- reading ----------------------------------------------------------------------------
 
     def exists(self) -> bool:
-        """Whether there is, or was, such a job."""
+        """Return whether there is, or was, such a job."""
         return self._lock.exists()
 
     def running(self) -> bool:
-        """Whether an `up` holds the job."""
+        """Return whether an `up` runs the job."""
         return is_locked(self._lock)
 
     def picture(self) -> JobPicture | None:
-        """The job as it was last written down; None if it came to nothing."""
+        """Return the last state that was written; None if there is none."""
         try:
             return decode_json(read_regular_file(self._picture, limit=LARGEST_PICTURE), JobPicture)
         except (OSError, DecodeError):
             return None
 
     def events(self, *, since: int = 0) -> list[EventView]:
-        """The story as far as it was written down; a line that was cut off by a crash or damaged is
-        left out, and so is what comes before the last ``LONGEST_STORY`` bytes."""
+        """Return the events that were written; a line that was truncated by a crash or damaged is
+        skipped, and so is everything before the last ``LONGEST_STORY`` bytes."""
         try:
             lines = read_end(self._events, limit=LONGEST_STORY).splitlines()
         except OSError:
@@ -145,15 +144,15 @@ class JobFolder:
         return Requests() if ended else self.requests()
 
     def log_files(self) -> list[LogFile]:
-        """Whose output there is."""
+        """Return the log files of all nodes."""
         return list_logs(self.logs)
 
     def log(self, node: str, *, offset: int = 0) -> bytes:
-        """A piece of a node's output; raises FileNotFoundError if there is none of it."""
+        """Return a piece of a node's output; raises FileNotFoundError if there is none."""
         return read_piece(self.logs, node, offset=offset)
 
     def ports_of_others(self) -> set[int]:
-        """The ports of this user's other jobs that run on this machine."""
+        """Return the ports of this user's other running jobs on this machine."""
         others = (job for job in all_jobs() if job.name != self.name and job.running())
         found = (read_ports(job.path / PORT_FILES[0]) for job in others)
         return {port for ports in found for named in ports.values() for port in named.values()}
@@ -162,7 +161,7 @@ class JobFolder:
 
     @contextlib.contextmanager
     def hold(self) -> Iterator[None]:
-        """Own the folder: nobody else runs or removes the job meanwhile."""
+        """Lock the folder: no other process runs or removes the job meanwhile."""
         descriptor = self._take_lock()
         try:
             yield
@@ -170,7 +169,7 @@ class JobFolder:
             os.close(descriptor)
 
     def begin(self) -> str:
-        """Forget an earlier job of this name and make the folder ready; returns a new token."""
+        """Remove an earlier job of this name and prepare the folder; returns a new token."""
         token = new_token()
         with self.usable():
             self._empty()
@@ -179,12 +178,12 @@ class JobFolder:
         return token
 
     def write_endpoint(self, endpoint: Endpoint) -> None:
-        """Say where the master listens, for tools that read its metrics."""
+        """Write the address of the master, for tools that read its metrics."""
         with self.usable():
             self._endpoint.write_text(f"{endpoint}\n")
 
     def write_picture(self, picture: JobPicture) -> None:
-        """Replace the picture; a reader sees the old or the new one, never a part."""
+        """Replace the state atomically; a reader sees the old or the new one, never a part."""
         self._replace(self._picture, msgspec.json.encode(picture))
 
     def write_requests(self, requests: Requests) -> None:
@@ -192,11 +191,11 @@ class JobFolder:
         self._replace(self._requests, msgspec.json.encode(requests), sync=True)
 
     def write_addresses(self, text: bytes) -> None:
-        """Replace the nodes' addresses, in the same way."""
+        """Replace the nodes' addresses atomically."""
         self._replace(self.addresses, text)
 
     def port_book(self) -> PortBook:
-        """The ports of the job's ranks."""
+        """Return the ports of the job's ranks."""
         return PortBook(
             self.path / PORT_FILES[0],
             lock=self.path.parent / PORTS_LOCK,
@@ -204,12 +203,12 @@ class JobFolder:
         )
 
     def append_events(self, events: Iterable[EventView]) -> None:
-        """Go on with the story."""
+        """Append events to the history."""
         with self.usable(), open(self._events, "ab") as file:
             file.writelines(msgspec.json.encode(event) + b"\n" for event in events)
 
     def remove(self) -> None:
-        """Forget the job. By name and never recursively: what else lies there is not ours."""
+        """Delete the job's files. By name and never recursively: other files are not ours."""
         with self.usable():
             self._empty()
             _clear(self.ledger, f"*{ENDING}")
@@ -236,7 +235,7 @@ class JobFolder:
 
     @contextlib.contextmanager
     def usable(self) -> Iterator[None]:
-        """A folder that cannot be used is the user's to mend."""
+        """Turn OSError into FolderUnusable, which the user has to fix."""
         try:
             yield
         except OSError as error:
@@ -258,7 +257,7 @@ class JobFolder:
         raise JobRunning(self.name, owner or "unknown")
 
     def _is_still_there(self, descriptor: int) -> bool:
-        """Whether the lock was not removed with its folder while we waited for it."""
+        """Return False if the lock was removed with its folder while we waited for it."""
         try:
             return self._lock.stat().st_ino == os.fstat(descriptor).st_ino
         except FileNotFoundError:
@@ -273,7 +272,7 @@ def _event(line: bytes) -> EventView | None:
 
 
 def all_jobs() -> list[JobFolder]:
-    """The folders of all jobs of this user on this machine, by name."""
+    """Return the folders of all jobs of this user on this machine, sorted by name."""
     try:
         names = sorted(entry.name for entry in os.scandir(state_home() / "jobs") if entry.is_dir())
     except OSError:
@@ -282,7 +281,7 @@ def all_jobs() -> list[JobFolder]:
 
 
 def _clear(folder: Path, pattern: str) -> None:
-    """Remove what is ours in a folder, and the folder if that leaves it empty."""
+    """Remove our files in a folder, and the folder if it is empty then."""
     for file in folder.glob(pattern):
         file.unlink()
     with contextlib.suppress(OSError):
@@ -298,4 +297,4 @@ def _locked(descriptor: int) -> bool:
 
 
 def _complaint(path: Path, error: OSError) -> str:
-    return f"the folder {path} cannot be used: {error.strerror}; $RESILE_HOME names another place"
+    return f"the folder {path} cannot be used: {error.strerror}; set $RESILE_HOME to another folder"

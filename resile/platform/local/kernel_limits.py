@@ -1,8 +1,8 @@
-"""The files by which a cgroup limits its processes, under both versions.
+"""The control files of memory and cpu limits in a cgroup, for both versions.
 
 Memory: the limit includes swap, so that a node over its limit is really killed. Under version 2 the
-kernel can be told to kill all processes of the cgroup together; under version 1 it kills one, so
-somebody has to look at the count of kills and end the rest.
+kernel can kill all processes of the cgroup together; under version 1 it kills one, so the count of
+kills has to be polled and the rest killed here.
 
 Cpu: a quota of time in each period of 100 ms, which is the kernel's own default.
 """
@@ -21,19 +21,19 @@ __all__ = ["MemoryCgroup", "limit_cpu"]
 
 _PERIOD = 100_000
 _LEAST_QUOTA = 1_000
-"""In microseconds; the kernel takes no less."""
+"""In microseconds; the kernel accepts no less."""
 
 
 @dataclass(frozen=True)
 class _MemoryFiles:
     limit: str
     optional: Mapping[str, str]
-    """Files that not every kernel has, and what is written to them; {} stands for the limit."""
+    """Files that not every kernel has, and their values; {} stands for the limit."""
 
     events: str
     used: str
     reclaimable: str
-    """The line of memory.stat with the file cache that is dropped when memory runs short."""
+    """The line of memory.stat with the file cache that the kernel reclaims first."""
 
 
 _FILES = {
@@ -58,7 +58,7 @@ class MemoryCgroup:
     """One node's cgroup with a memory limit."""
 
     def __init__(self, version: Version, folder: Path, *, limit: int) -> None:
-        """Sets the limit. Raises OSError if the kernel refuses it."""
+        """Set the limit. Raises OSError if the kernel rejects it."""
         self._files = _FILES[version]
         self._folder = folder
         (folder / self._files.limit).write_text(str(limit))
@@ -67,11 +67,11 @@ class MemoryCgroup:
                 (folder / name).write_text(value.format(limit))
 
     def kills(self) -> int:
-        """How many of its processes the kernel has killed for want of memory."""
+        """Return how many of its processes the kernel has killed because of memory."""
         return read_keyed(self._folder / self._files.events, "oom_kill")
 
     def used(self) -> int:
-        """Bytes in use that could not be dropped."""
+        """Return the bytes in use that cannot be reclaimed."""
         try:
             used = int((self._folder / self._files.used).read_text())
         except OSError:
@@ -80,7 +80,7 @@ class MemoryCgroup:
 
 
 def limit_cpu(version: Version, folder: Path, *, cores: Decimal) -> None:
-    """Let the processes in ``folder`` use no more than ``cores``. May raise OSError."""
+    """Limit the processes in ``folder`` to ``cores``. May raise OSError."""
     quota = max(_LEAST_QUOTA, int(cores * _PERIOD))
     if version is Version.V2:
         (folder / "cpu.max").write_text(f"{quota} {_PERIOD}")

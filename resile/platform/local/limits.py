@@ -1,9 +1,9 @@
-"""Giving each node its limits, and finding out who went over them.
+"""Enforce each node's limits, and detect nodes that exceed them.
 
-Memory is limited by a cgroup where this machine lets us make one, else by watching: the memory of
-the node's tree is measured every ``LOOK_EVERY`` seconds, and a node over its limit is to be killed.
-Watching lets a node overshoot by what it can allocate in that time. Cpu is limited by a cgroup or
-not at all. Which of these is done is logged once, before the first node with a limit.
+Memory is limited by a cgroup where this machine allows one, else by polling: the memory of the
+node's process tree is measured every ``LOOK_EVERY`` seconds, and a node over its limit is killed.
+With polling a node can overshoot by what it allocates in that time. Cpu is limited by a cgroup or
+not at all. The method is logged once, before the first node with a limit.
 """
 
 from __future__ import annotations
@@ -23,65 +23,65 @@ from resile.platform.local.kernel_limits import MemoryCgroup, limit_cpu
 from resile.platform.local.proctree import Seen
 from resile.platform.local.usage import uses_more_than
 
-__all__ = ["LOOK_EVERY", "Fence", "Limiter", "MemoryEnforcement"]
+__all__ = ["LOOK_EVERY", "NodeLimits", "Limiter", "MemoryEnforcement"]
 
 LOOK_EVERY = 0.2
-"""Seconds between two looks at the nodes that have a memory limit.
+"""Seconds between two checks of the nodes that have a memory limit.
 
-With a cgroup the kernel has already ended what was too large, and this is how long the rest of the
-node may go on without it; reading one counter costs 20 µs. When watching it bounds the overshoot,
-and costs a pass over /proc (2 ms on a machine with 150 processes).
+With a cgroup the kernel has already killed a process, and this is how long the rest of the node may
+continue without it; reading one counter costs 20 µs. With polling it bounds the overshoot, and
+costs a pass over /proc (2 ms on a machine with 150 processes).
 """
 
 log = logging.getLogger("resile.platform")
 
 
 class MemoryEnforcement(Enum):
-    """Who keeps nodes within their memory."""
+    """How memory limits are enforced."""
 
     AUTO = "auto"
-    """A cgroup where possible, else watching."""
+    """A cgroup where possible, else polling."""
 
     CGROUP = "cgroup"
     WATCH = "watch"
 
 
 @dataclass
-class Fence:
+class NodeLimits:
     """The limits of one node."""
 
     memory_limit: int | None = None
     memory: MemoryCgroup | None = None
     cgroups: list[Path] = field(default_factory=list)
-    """Folders that the node's processes are to be in."""
+    """The cgroup folders of the node's processes."""
 
     def why_out_of_memory(self, tree: Callable[[], list[Seen]]) -> str:
-        """A sentence if the node has used more memory than it may, else nothing.
+        """Return the reason if the node has exceeded its memory limit, else an empty string.
 
-        ``tree`` gives its living processes; it is called only where they have to be watched.
+        ``tree`` returns its live processes; it is called only if they have to be measured.
         """
         if self.memory_limit is None:
             return ""
         limit = memory_text(self.memory_limit)
         if self.memory is not None:
-            return f"the kernel ended it at its limit of {limit}" if self.memory.kills() else ""
+            return f"the kernel killed it at its limit of {limit}" if self.memory.kills() else ""
         if uses_more_than(self.memory_limit, tree()):
-            return f"it was seen above its limit of {limit} and killed"
+            return f"it exceeded its limit of {limit} and was killed"
         return ""
 
     @property
     def is_watched(self) -> bool:
-        """Whether nobody but us notices when it goes over its limit."""
+        """True if its memory has to be measured here, because no cgroup limits it."""
         return self.memory_limit is not None and self.memory is None
 
     def take_down(self) -> bool:
-        """Remove the node's cgroups; False while there are processes in them."""
+        """Remove the node's cgroups; return False while there are processes in them."""
         self.cgroups = [folder for folder in self.cgroups if not remove(folder)]
         return not self.cgroups
 
 
 class Limiter:
-    """Fences in the nodes of one job."""
+    """Sets up the limits of one job's nodes."""
 
     def __init__(self, job: str, enforcement: MemoryEnforcement) -> None:
         self._job, self._enforcement = job, enforcement
@@ -89,18 +89,20 @@ class Limiter:
         self._mentioned: set[str] = set(MODELLED)
         sweep(job, MODELLED)
         if enforcement is MemoryEnforcement.CGROUP and MEMORY not in self._open():
-            raise NoCgroupError("no memory cgroup can be made below or beside that of this process")
+            raise NoCgroupError(
+                "no memory cgroup can be created below or beside that of this process"
+            )
 
-    def fence(self, name: str, resources: NodeResources) -> Fence:
-        """The limits of a node that is about to start."""
+    def set_up(self, name: str, resources: NodeResources) -> NodeLimits:
+        """Set up and return the limits of a node that is about to start."""
         self._mention_others(resources)
         limits = Capacity.of(resources.limits)
-        fence = Fence(memory_limit=limits.memory or None)
+        node = NodeLimits(memory_limit=limits.memory or None)
         if limits.memory:
-            self._limit_memory(fence, name, limits.memory)
+            self._limit_memory(node, name, limits.memory)
         if limits.cpu:
-            self._limit_cpu(fence, name, limits.cpu)
-        return fence
+            self._limit_cpu(node, name, limits.cpu)
+        return node
 
     def close(self) -> None:
         """Remove the job's own folders."""
@@ -109,24 +111,25 @@ class Limiter:
         self._homes = None
 
     def _mention_others(self, resources: NodeResources) -> None:
-        """A manifest made for a cluster may ask for devices; here nobody counts them."""
+        """Log that resources such as devices, which a manifest for a cluster may name, are
+        ignored."""
         for name in resources.limits.keys() - self._mentioned:
             self._mentioned.add(name)
-            log.info("%s is not counted on this machine: only cpu and memory are", name)
+            log.info("%s is ignored on this machine: only cpu and memory are limited", name)
 
-    def _limit_memory(self, fence: Fence, name: str, limit: int) -> None:
+    def _limit_memory(self, node: NodeLimits, name: str, limit: int) -> None:
         home = self._open().get(MEMORY)
         if home is None:
             return
         try:
             folder = home.node_folder(name)
-            fence.memory = MemoryCgroup(home.version, folder, limit=limit)
+            node.memory = MemoryCgroup(home.version, folder, limit=limit)
         except OSError as error:
-            log.warning("%s has no memory cgroup (%s); its memory is watched", name, error)
+            log.warning("%s has no memory cgroup (%s); its memory is polled", name, error)
         else:
-            fence.cgroups.append(folder)
+            node.cgroups.append(folder)
 
-    def _limit_cpu(self, fence: Fence, name: str, cores: Decimal) -> None:
+    def _limit_cpu(self, node: NodeLimits, name: str, cores: Decimal) -> None:
         home = self._open().get(CPU)
         if home is None:
             return
@@ -136,8 +139,8 @@ class Limiter:
         except OSError as error:
             log.warning("%s has no cpu cgroup (%s); its cpu is not limited", name, error)
         else:
-            if folder not in fence.cgroups:
-                fence.cgroups.append(folder)
+            if folder not in node.cgroups:
+                node.cgroups.append(folder)
 
     def _open(self) -> dict[str, Home]:
         if self._homes is None:
@@ -151,9 +154,9 @@ class Limiter:
         memory, cpu = homes.get(MEMORY), homes.get(CPU)
         by_kernel = "by the kernel (cgroup version {}, {})"
         log.info(
-            "memory limits are kept %s; cpu limits %s",
+            "memory limits are enforced %s; cpu limits %s",
             by_kernel.format(memory.version.value, memory.folder)
             if memory
-            else f"by watching every {LOOK_EVERY:g} s",
+            else f"by polling every {LOOK_EVERY:g} s",
             by_kernel.format(cpu.version.value, cpu.folder) if cpu else "are not enforced",
         )

@@ -1,4 +1,4 @@
-"""The two wishes about orphans that only the kernel can grant, by way of `prctl`."""
+"""Two features of Linux' `prctl`: the parent-death signal, and child subreapers."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ _PR_SET_CHILD_SUBREAPER = 36
 
 
 def die_with(parent: int) -> None:
-    """Have the kernel kill this process when its parent ends; at once, if it has already.
+    """Let the kernel kill this process when its parent ends; at once, if it has already.
 
-    What counts is the parent's *thread* that forked: it has to be one that stays.
+    The signal is tied to the parent's *thread* that forked: that thread must stay alive.
     """
     _prctl(_PR_SET_PDEATHSIG, int(signal.SIGKILL))
     if os.getppid() != parent:

@@ -1,7 +1,7 @@
-"""A whole job's master as a child process: started again at once when it dies, never outliving us.
+"""A job's master as a child process: restarted at once when it dies, and never outlives us.
 
-The first start takes any free port; every later one the same port and the same store, so that
-nodes and commands find it where it was. The kernel ends it should this process be killed.
+The first start takes any free port; every restart the same port and the same store, so that nodes
+and commands find it where it was. The kernel kills it if this process is killed.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ log = logging.getLogger("resile.up")
 
 FIRST_RETRY, LAST_RETRY = 0.1, 1.0
 GIVE_UP_AFTER = 60.0
-"""A master that cannot be started for so long will not be: its port or its store is lost."""
+"""Seconds of failed restarts after which the master is given up: its port or store is lost."""
 
 STOP_TIMEOUT = 5.0
-"""A master that is asked to go closes its connections, which takes a second at most."""
+"""Seconds. On SIGTERM a master closes its connections, which takes a second at most."""
 
 
 class MasterProcess:
-    """One job's master. :meth:`start` it, :meth:`keep` it, :meth:`stop` it."""
+    """One job's master process: :meth:`start` it, :meth:`keep` it running, :meth:`stop` it."""
 
     def __init__(
         self,
@@ -41,9 +41,9 @@ class MasterProcess:
         elasticity: Elasticity,
         environment: Mapping[str, str],
     ) -> None:
-        """``folder`` is the job's: the token is read there, store and log are written there."""
+        """``folder``: the job's, which holds the token, the store and the log."""
         self.endpoint = Endpoint("127.0.0.1", 0)
-        """Where it listens; the port is known after the first start."""
+        """The address it listens on; the port is known after the first start."""
         self.restarts = 0
         self._folder = folder
         self._job = job
@@ -52,24 +52,24 @@ class MasterProcess:
         self._process: subprocess.Popen[bytes] | None = None
 
     async def start(self) -> Endpoint:
-        """Start it and return where it listens; raises :class:`MasterFailed`."""
+        """Start it and return the address it listens on; raises :class:`MasterFailed`."""
         self._process, self.endpoint = await launch_master(
             self._command(), log=self._folder / "master.log", environment=self._environment
         )
         return self.endpoint
 
     async def keep(self, *, restarted: Callable[[], None]) -> None:
-        """Start it again whenever it ends, and call ``restarted`` when it listens; raises
-        :class:`MasterFailed` when that is hopeless."""
+        """Restart it whenever it ends, and call ``restarted`` when it listens; raises
+        :class:`MasterFailed` if it cannot be restarted for ``GIVE_UP_AFTER`` seconds."""
         while True:
             code = await self._ended()
             self.restarts += 1
-            log.debug("the master ended with %s: starting it again", code)
+            log.debug("the master exited with %s: restarting it", code)
             await self._start_again()
             restarted()
 
     async def stop(self) -> None:
-        """Ask it to go, and end it if it does not. Cancel :meth:`keep` before."""
+        """Terminate it, and kill it after a timeout. Cancel :meth:`keep` before."""
         process = self._process
         if process is None or process.poll() is not None:
             return
@@ -94,7 +94,7 @@ class MasterProcess:
                 return
 
     async def _ended(self) -> int:
-        """Its exit code, once it has one. A pidfd tells at once and needs no thread."""
+        """Wait for its exit code. A pidfd notifies at once and needs no thread."""
         process = self._process
         if process is None:
             raise RuntimeError("the master was not started")
@@ -115,5 +115,5 @@ class MasterProcess:
 
     @property
     def pid(self) -> int | None:
-        """Its process id, if it was started."""
+        """Its pid, if it was started."""
         return None if self._process is None else self._process.pid

@@ -1,8 +1,8 @@
-"""What the platform and a node's warden say to each other: one JSON array a line.
+"""The messages between the platform and a node's supervisor: one JSON array a line.
 
-The first word is the message's name, the rest its fields. Standard library only, because every
-warden loads this as it starts. An environment that is not UTF-8 survives: what Python made of the
-stray bytes is written as escapes and comes back the same.
+The first element is the message's name, the rest its fields. Standard library only, because every
+supervisor loads this as it starts. An environment that is not UTF-8 survives: Python's surrogate
+escapes are written as JSON escapes and decode to the same bytes.
 """
 
 from __future__ import annotations
@@ -25,48 +25,48 @@ __all__ = [
 
 
 class Bear(NamedTuple):
-    """To the warden, first of all: start this node."""
+    """To the supervisor, as the first message: start this node."""
 
     argv: list[str]
     env: dict[str, str]
     cwd: str
     grace: float
-    """For a stop that somebody other than the platform asks for."""
+    """The grace period of a stop by SIGTERM to the supervisor."""
 
     cgroups: list[str]
-    """Folders of the cgroups that the node is to be in."""
+    """The cgroup folders of the node."""
 
 
 class Stop(NamedTuple):
-    """To the warden: SIGTERM to the node, and an end by force when the grace is over."""
+    """To the supervisor: send SIGTERM to the node, and SIGKILL after the grace period."""
 
     grace: float
 
 
 class Kill(NamedTuple):
-    """To the warden: SIGKILL to the whole tree, now."""
+    """To the supervisor: send SIGKILL to the whole tree, now."""
 
 
 class Started(NamedTuple):
-    """From the warden: the node's program runs."""
+    """From the supervisor: the node's program is running."""
 
     pid: int
 
 
 class Refused(NamedTuple):
-    """From the warden: the node's program could not be started."""
+    """From the supervisor: the node's program could not be started."""
 
     why: str
 
 
 class Ended(NamedTuple):
-    """From the warden: nothing of the node is left."""
+    """From the supervisor: all processes of the node have ended."""
 
     code: int
-    """Of the node's own process; negative for a signal."""
+    """The exit code of the node's own process; negative for a signal."""
 
     told: bool
-    """Whether it was told to end before it did."""
+    """True if it was told to stop before it ended."""
 
 
 Message: TypeAlias = Bear | Stop | Kill | Started | Refused | Ended
@@ -76,18 +76,18 @@ _BY_NAME: dict[str, type[Message]] = {
 
 
 def pack(message: Message) -> bytes:
-    """The message as a line."""
+    """Encode a message as a line."""
     return json.dumps([type(message).__name__, *message]).encode() + b"\n"
 
 
 class LineReader:
-    """Cuts what arrives into messages."""
+    """Splits received bytes into messages."""
 
     def __init__(self) -> None:
         self._rest = b""
 
     def feed(self, data: bytes) -> Iterator[Message]:
-        """The messages that ``data`` completes."""
+        """Yield the messages that ``data`` completes."""
         *lines, self._rest = (self._rest + data).split(b"\n")
         for line in lines:
             name, *fields = json.loads(line)

@@ -1,19 +1,19 @@
-"""Which nodes start, which are preempted and which wait: a pure function.
+"""Decide which nodes start, which are preempted and which wait. Pure.
 
-Nodes that wait are taken one after another, higher priority first, then the longest waiting. Each
-gets the first of these that is possible:
+Pending nodes are considered one after another, higher priority first, then the longest waiting.
+Each gets the first of these that is possible:
 
-1. It starts, if it fits into the free room.
+1. It starts, if it fits into the free capacity.
 2. It waits for nodes that are leaving already, if it will fit once they have left.
 3. Running nodes of lower priority are preempted for it: the lowest priority first, of equals the
-   newest, until it fits; those without whom it fits as well are spared. None, if not even all of
+   newest, until it fits; those that turn out not to be needed are spared. None, if not even all of
    them would be enough.
-4. It waits, and holds nobody up: one behind it that fits is started.
+4. It waits without blocking others: a node behind it that fits is started.
 
-Room that is being made for a node (2 and 3) is kept for it; a node behind it that took some of it
-in the meantime would only have to be preempted next. So two things are counted: what is free now,
-and what will be free and is not promised to anybody. A node starts if it fits into both. One that
-asks for more than the whole capacity waits as well: the capacity is the user's to change.
+Capacity that is being freed for a node (2 and 3) is reserved for it; a node behind it that took
+some of it meanwhile would only have to be preempted next. So two amounts are tracked: what is free
+now, and what will be free and is not reserved. A node starts if it fits into both. One that
+requests more than the whole capacity waits as well: the user can change the capacity.
 """
 
 from __future__ import annotations
@@ -28,19 +28,19 @@ __all__ = ["Claim", "Placement", "Preemption", "place"]
 
 @dataclass(frozen=True, kw_only=True)
 class Claim:
-    """A node that has, or wants, a part of the capacity."""
+    """A node that uses or requests a part of the capacity."""
 
     id: int
     name: str
     priority: int
     request: Capacity
     since: int
-    """Grows from node to node in the order in which they were asked for."""
+    """A sequence number in the order of the requests."""
 
 
 @dataclass(frozen=True)
 class Preemption:
-    """A running node that has to go, and the one it makes room for."""
+    """A running node to preempt, and the node that takes its place."""
 
     victim: Claim
     by: Claim
@@ -48,12 +48,12 @@ class Preemption:
 
 @dataclass(frozen=True, kw_only=True)
 class Placement:
-    """What to do now."""
+    """The decisions on all pending nodes."""
 
     starts: tuple[Claim, ...]
     preemptions: tuple[Preemption, ...]
     waits: Mapping[int, str]
-    """By node id: what is missing for each node that is not started, as a sentence."""
+    """By node id: why each node that is not started waits."""
 
 
 def place(
@@ -63,7 +63,7 @@ def place(
     leaving: Sequence[Claim],
     pending: Sequence[Claim],
 ) -> Placement:
-    """Decide on all ``pending`` nodes. ``leaving`` ones were told to end and still hold room."""
+    """Decide on all ``pending`` nodes. ``leaving`` ones were told to stop but still run."""
     free = capacity - _total(running) - _total(leaving)
     later = free + _total(leaving)
     victims = sorted(running, key=lambda claim: (claim.priority, -claim.since))
@@ -84,7 +84,7 @@ def place(
             starts.append(claim)
             free = free - claim.request
         else:
-            waiting.append((claim, f"waits for the room of {' and '.join(leavers)}"))
+            waiting.append((claim, f"waiting for {' and '.join(leavers)} to leave"))
     waits = {
         claim.id: said or _what_is_missing(claim.request, free=free, capacity=capacity)
         for claim, said in waiting
@@ -95,7 +95,8 @@ def place(
 def choose_victims(
     claim: Claim, running: Sequence[Claim], *, later: Capacity
 ) -> list[Claim] | None:
-    """Whom to preempt for ``claim``: nobody if ``later`` is enough, None if all were too few.
+    """Return the nodes to preempt for ``claim``: none if ``later`` is enough, None if preempting
+    all would not be.
 
     ``running`` is in the order in which nodes are preempted.
     """
@@ -126,5 +127,5 @@ def _what_is_missing(request: Capacity, *, free: Capacity, capacity: Capacity) -
         sizes = (memory_text(amount) for amount in (free.memory, capacity.memory, request.memory))
         lacks.append("{} of {} memory free, {} wanted".format(*sizes))
     if not capacity.holds(request):
-        lacks.append("it never fits; raise --capacity or ask for less")
-    return "; ".join(lacks) or "the free room is kept for a node of higher priority"
+        lacks.append("it can never fit; raise --capacity or request less")
+    return "; ".join(lacks) or "the free capacity is reserved for a node of higher priority"

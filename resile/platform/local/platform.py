@@ -1,13 +1,12 @@
-"""This machine as a platform: carries out the controller's actions with real processes.
+"""The local platform: executes the controller's actions with real processes.
 
-Each order to start a node becomes a record. Whenever room may have changed (a new record, an end)
-all records are placed anew by the pure function in ``placement``; those that are to start get a
-warden, which runs the node and reports its end. Reports are levels: ``observe`` tells how things
-are, and ``changed`` that they are not as they were.
+Each order to start a node becomes a record. Whenever the free capacity may have changed (a new
+record, an exit) all records are placed again by the pure function in ``placement``; those that are
+to start get a supervisor, which runs the node and reports its end. Reports are
+level-triggered: ``observe`` returns the current state, and ``changed`` signals that it differs.
 
-Everything happens in one event loop, and no method but ``close`` waits for a node. Should this
-process die, the wardens notice and end their nodes: nothing is left to a next run but to start
-anew.
+Everything happens in one event loop, and no method but ``close`` waits for a node. If this process
+dies, the supervisors notice and end their nodes: the next run starts from scratch.
 """
 
 from __future__ import annotations
@@ -28,11 +27,11 @@ from resile.platform.local.capacity import Capacity
 from resile.platform.local.ends import Leaving, node_exit
 from resile.platform.local.errors import NotLinuxError
 from resile.platform.local.guard import MemoryGuard
-from resile.platform.local.limits import Fence, Limiter, MemoryEnforcement
+from resile.platform.local.limits import Limiter, MemoryEnforcement, NodeLimits
 from resile.platform.local.placement import Preemption, place
 from resile.platform.local.probe import accept_connections
 from resile.platform.local.process import End, NodeProcess
-from resile.platform.local.proctree import look
+from resile.platform.local.proctree import list_processes
 from resile.platform.local.program import NoCommandError, program_of
 from resile.platform.local.record import NodeRecord, State
 from resile.platform.local.usage import NodeUsage, cpu_seconds, memory_bytes
@@ -41,11 +40,11 @@ from resile.platform.local.warden import REMAINS_GRACE
 __all__ = ["LocalPlatform"]
 
 CLOSE_MARGIN = 5.0
-"""Seconds beyond all graces after which ``close`` gives a warden up: its node cannot be killed."""
+"""Seconds after all grace periods until ``close`` kills a supervisor: its node does not end."""
 
 FIRST_PROBE, LAST_PROBE, PROBES_SLOW_BY = 0.02, 0.5, 1.5
-"""Seconds between two looks whether a node's ports accept connections. Most listen within a second
-of their start, and others wait for them; one that loads a large model is not to be bothered."""
+"""Seconds between two probes of a node's ports: first, at most, and the factor between. Most listen
+within a second of their start, and others wait for them; loading a large model takes longer."""
 
 log = logging.getLogger("resile.platform")
 
@@ -54,7 +53,7 @@ class LocalPlatform:
     """Runs the nodes of one job on this machine."""
 
     changed: asyncio.Event
-    """Set whenever ``observe`` would answer differently from before; the caller clears it."""
+    """Set whenever the result of ``observe`` changes; the caller clears it."""
 
     def __init__(
         self,
@@ -65,9 +64,9 @@ class LocalPlatform:
         environment: Mapping[str, str],
         memory: MemoryEnforcement = MemoryEnforcement.AUTO,
     ) -> None:
-        """``folder`` is the job's own; ``environment`` is what every node gets beside its own."""
+        """``folder``: the job's own; ``environment``: variables of all nodes besides their own."""
         if sys.platform != "linux":
-            raise NotLinuxError(f"a job on this machine needs Linux, and this is {sys.platform}")
+            raise NotLinuxError(f"`resile up` needs Linux, and this is {sys.platform}")
         self.changed = asyncio.Event()
         self._capacity = capacity
         self._environment = dict(environment)
@@ -82,10 +81,10 @@ class LocalPlatform:
         self._closing = False
         self._ended = asyncio.Event()
 
-    # --- what the controller uses -----------------------------------------------------------
+    # --- the controller's interface ---------------------------------------------------------
 
     async def apply(self, actions: Sequence[Action]) -> None:
-        """Carry out actions; all may be repeated. Returns before they have shown their effect."""
+        """Execute actions, which are idempotent. Returns before they have taken effect."""
         for action in actions:
             match action:
                 case StartNode():
@@ -97,26 +96,26 @@ class LocalPlatform:
         self._settle()
 
     def observe(self) -> tuple[ObservedNode, ...]:
-        """Every node from its start order until its record is deleted."""
+        """Return every node from its start order until its record is deleted."""
         return self._reported
 
     def usage(self) -> dict[int, NodeUsage]:
-        """What the running nodes use, by node id."""
-        processes = look()
+        """Return what the running nodes use, by node id."""
+        processes = list_processes()
         used: dict[int, NodeUsage] = {}
         for record in self._holders():
-            warden = processes.get(record.process.warden_pid) if record.process else None
-            if warden is None:
+            supervisor = processes.get(record.process.supervisor_pid) if record.process else None
+            if supervisor is None:
                 continue
             tree = record.tree(processes)
-            record.cpu_seconds = max(record.cpu_seconds, cpu_seconds(warden, tree))
-            cgroup = record.fence.memory
+            record.cpu_seconds = max(record.cpu_seconds, cpu_seconds(supervisor, tree))
+            cgroup = record.limits.memory
             memory = cgroup.used() if cgroup is not None else memory_bytes(tree)
             used[record.order.node.id] = NodeUsage(record.cpu_seconds, memory)
         return used
 
     def pids(self) -> dict[int, int]:
-        """The process of each running node (usually its agent), by node id."""
+        """Return the pid of each running node (usually of its agent), by node id."""
         return {
             record.order.node.id: record.process.pid
             for record in self._holders()
@@ -124,14 +123,14 @@ class LocalPlatform:
         }
 
     async def close(self, *, grace: float) -> None:
-        """End every node, and return when nothing is left of any."""
+        """Stop every node, and return when all their processes have ended."""
         self._closing = True
         for record in list(self._records.values()):
-            self._leave(record, Leaving(ExitCause.DELETED, "the platform is closing"), grace)
+            self._leave(record, Leaving(ExitCause.DELETED, "`resile up` is ending"), grace)
         self._publish()
         if not await self._all_ended(grace + REMAINS_GRACE + CLOSE_MARGIN):
             for record in self._holders():
-                log.warning("%s does not end; its warden is killed", record.order.node.name)
+                log.warning("%s does not end: killing its supervisor", record.order.node.name)
                 if record.process is not None:
                     record.process.abandon()
             await self._all_ended(CLOSE_MARGIN)
@@ -162,7 +161,7 @@ class LocalPlatform:
             self._records.pop(action.node.id, None)
 
     def _leave(self, record: NodeRecord, leaving: Leaving, grace: float) -> None:
-        """Have a node end; the first reason given is the one that is reported."""
+        """Stop a node; the first reason given is the one that is reported."""
         if record.state is State.ENDED:
             return
         record.leaving = record.leaving or leaving
@@ -174,13 +173,13 @@ class LocalPlatform:
     # --- placing and starting ---------------------------------------------------------------
 
     def _settle(self) -> None:
-        """Start what there is room for and make room for what is more important."""
+        """Start the nodes that fit, and preempt others for those of higher priority."""
         while not self._closing and self._place():
             pass
         self._publish()
 
     def _place(self) -> bool:
-        """Place once; whether a start failed, so that there is room after all."""
+        """Place once; return whether a start failed, which leaves capacity for others."""
         holders = self._holders()
         placement = place(
             self._capacity,
@@ -199,19 +198,19 @@ class LocalPlatform:
 
     def _preempt(self, preemption: Preemption) -> None:
         victim = self._records[preemption.victim.id]
-        why = f"room was made for {preemption.by.name}, which has a higher priority"
-        log.info("%s is preempted: %s", victim.order.node.name, why)
+        why = f"to make room for {preemption.by.name}, which has a higher priority"
+        log.info("preempting %s %s", victim.order.node.name, why)
         self._leave(victim, Leaving(ExitCause.PREEMPTED, why), victim.order.grace_seconds)
 
     def _start(self, record: NodeRecord) -> bool:
         record.state = State.STARTING
-        record.fence = self._limiter.fence(self._fence_name(record), record.order.resources)
+        record.limits = self._limiter.set_up(self._limits_name(record), record.order.resources)
         try:
             program = program_of(
                 record.order,
                 logs=self._logs,
                 environment=self._environment,
-                cgroups=record.fence.cgroups,
+                cgroups=record.limits.cgroups,
             )
             record.process = NodeProcess(
                 program,
@@ -224,14 +223,14 @@ class LocalPlatform:
         self._guard.wake()
         return True
 
-    def _fence_name(self, record: NodeRecord) -> str:
-        """The node's name; with its id where it has taken over the name of another, whose cgroup
-        may still be there."""
+    def _limits_name(self, record: NodeRecord) -> str:
+        """The node's name; with its id if it has taken over the name of another, whose cgroup may
+        still exist."""
         node = record.order.node
         shared = [one for one in self._records.values() if one.order.node.name == node.name]
         return node.name if len(shared) == 1 else f"{node.name}.{node.id}"
 
-    # --- what happens to nodes --------------------------------------------------------------
+    # --- starts and exits -------------------------------------------------------------------
 
     def _has_started(self, record: NodeRecord) -> None:
         record.state = State.RUNNING
@@ -242,7 +241,7 @@ class LocalPlatform:
         self._publish()
 
     async def _await_ready(self, record: NodeRecord) -> None:
-        """Until all its ports accept connections, or it has ended."""
+        """Probe a node until all its ports accept connections, or it has ended."""
         ports = tuple(record.order.ports.values())
         pause = FIRST_PROBE
         while record.state is State.RUNNING:
@@ -254,7 +253,7 @@ class LocalPlatform:
             pause = min(pause * PROBES_SLOW_BY, LAST_PROBE)
 
     def _has_ended(self, record: NodeRecord, end: End) -> None:
-        record.out_of_memory = record.out_of_memory or record.fence.why_out_of_memory(lambda: [])
+        record.out_of_memory = record.out_of_memory or record.limits.why_out_of_memory(lambda: [])
         self._finish(record, end)
         self._settle()
 
@@ -262,8 +261,8 @@ class LocalPlatform:
         record.exit = node_exit(end, leaving=record.leaving, out_of_memory=record.out_of_memory)
         record.state = State.ENDED
         record.ended_at = _now()
-        if not record.fence.take_down():
-            self._chore(_take_down(record.fence))
+        if not record.limits.take_down():
+            self._chore(_take_down(record.limits))
         if record.delete_at_end:
             self._records.pop(record.order.node.id, None)
         self._ended.set()
@@ -296,13 +295,13 @@ class LocalPlatform:
         task.add_done_callback(self._chores.discard)
 
 
-async def _take_down(fence: Fence) -> None:
-    """Remove cgroups whose last processes are on their way out."""
+async def _take_down(limits: NodeLimits) -> None:
+    """Remove cgroups whose last processes are exiting."""
     for _ in range(50):
-        if fence.take_down():
+        if limits.take_down():
             return
         await asyncio.sleep(0.02)
-    log.warning("cgroups cannot be removed: %s", ", ".join(map(str, fence.cgroups)))
+    log.warning("cgroups cannot be removed: %s", ", ".join(map(str, limits.cgroups)))
 
 
 def _now() -> datetime:

@@ -1,12 +1,11 @@
-"""The ports of a job's ranks on this machine: chosen once, and kept as long as the job is.
+"""The ports of a job's ranks on this machine: chosen once, and kept as long as the job's folder.
 
 A rank has the same ports for all its nodes, so that a replacement listens where its predecessor
-did. They are written into the job's folder before anybody is told of them, and the next `up` of the
-job takes them up again. Nothing can keep another program from listening there first; three things
-make it unlikely. Ports lie outside of the range from which the kernel takes those of outgoing
-connections, if that leaves enough. Two jobs of one user never choose the same ones, because they
-choose one after the other and look at each other's. And a port that is in use when its first node
-is about to start is exchanged for another.
+did. They are written into the job's folder before they are used, and the next `up` of the job
+reuses them. Another program may still listen there first; three things make it unlikely. Ports are
+outside of the range from which the kernel takes those of outgoing connections, if that leaves
+enough. Two jobs of one user never choose the same ones, because they choose one after the other and
+exclude each other's. And a port that is in use when its first node is about to start is replaced.
 """
 
 from __future__ import annotations
@@ -39,17 +38,17 @@ LOWEST = 10_000
 HIGHEST = 65_535
 
 ENOUGH = 1_000
-"""Ports that must be left outside of the kernel's own range, else all above LOWEST are used."""
+"""Ports that must remain outside of the kernel's own range, else all above LOWEST are used."""
 
 USUAL_PORTS = frozenset({DEFAULT_PORT, 29_500})
-"""Where a master of ours and torchrun's store listen when nobody says where."""
+"""The default ports of our master and of torchrun's store."""
 
 KERNEL_RANGE = Path("/proc/sys/net/ipv4/ip_local_port_range")
 LARGEST_FILE = 16 << 20
 
 
 class _Written(msgspec.Struct, frozen=True):
-    """The file: numbers by role, rank and name."""
+    """The file: port numbers by role, rank and name."""
 
     ports: dict[str, dict[int, dict[str, int]]]
 
@@ -60,20 +59,20 @@ class PortBook:
     def __init__(
         self, file: Path, *, lock: Path, others: Callable[[], Collection[int]] = frozenset
     ) -> None:
-        """``file`` is the job's own; ``lock`` is shared by all who choose ports, and ``others``
-        gives the ports of other jobs."""
+        """``file``: the job's own; ``lock``: shared by all jobs while they choose ports;
+        ``others``: returns the ports of other jobs."""
         self._file, self._lock, self._others = file, lock, others
         self._ports = read_ports(file)
         self._started: set[Slot] = set()
 
     @property
     def ports(self) -> Mapping[Slot, Mapping[str, int]]:
-        """All that were chosen."""
+        """All ports chosen so far."""
         return self._ports
 
     def reserve(self, wanted: Mapping[Slot, Collection[str]]) -> None:
-        """Have ports with just these names for each slot, and choose those that are missing. Raises
-        :class:`NoPortError` if there are none left, and OSError if they cannot be kept."""
+        """Assign ports with exactly these names to each slot; choose those that are missing. Raises
+        :class:`NoPortError` if there are none left, and OSError if they cannot be written."""
         missing: dict[Slot, list[str]] = {}
         for slot, names in wanted.items():
             known = self._ports.get(slot, {})
@@ -82,8 +81,8 @@ class PortBook:
         self._choose(missing)
 
     def starting(self, slot: Slot) -> None:
-        """A node of that slot is about to start. If it is the first, what is in use is exchanged;
-        a replacement gets what its predecessor had."""
+        """Prepare for a node of that slot. If it is the first, ports that are in use are replaced;
+        a replacement node gets the ports of its predecessor."""
         if slot not in self._started:
             self._started.add(slot)
             known = self._ports.setdefault(slot, {})
@@ -118,7 +117,7 @@ class PortBook:
 
 
 def read_ports(file: Path) -> dict[Slot, dict[str, int]]:
-    """The ports in a job's file; none if there is no file, or what is in it cannot be read."""
+    """Read the ports in a job's file; empty if there is none, or it cannot be decoded."""
     try:
         written = decode_json(read_regular_file(file, limit=LARGEST_FILE), _Written)
     except (OSError, DecodeError):
@@ -128,7 +127,7 @@ def read_ports(file: Path) -> dict[Slot, dict[str, int]]:
 
 
 def candidates(kernel: tuple[int, int]) -> list[int]:
-    """The ports to choose from, where the kernel takes those from ``kernel`` for itself."""
+    """Return the ports to choose from; ``kernel``: the range that the kernel uses itself."""
     first, last = kernel
     everything = [port for port in range(LOWEST, HIGHEST + 1) if port not in USUAL_PORTS]
     outside = [port for port in everything if not first <= port <= last]
@@ -136,7 +135,7 @@ def candidates(kernel: tuple[int, int]) -> list[int]:
 
 
 def kernel_range() -> tuple[int, int]:
-    """The first and the last port that outgoing connections have; Linux' default if not told."""
+    """Return the first and last port of outgoing connections; Linux' default if unreadable."""
     try:
         first, last = map(int, KERNEL_RANGE.read_text().split())
     except (OSError, ValueError):
@@ -145,7 +144,7 @@ def kernel_range() -> tuple[int, int]:
 
 
 def is_free(port: int) -> bool:
-    """Whether nobody listens on ``port``: a server could begin to, also soon after another."""
+    """Return whether a server could listen on ``port``, even shortly after another one did."""
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
@@ -159,7 +158,7 @@ def is_free(port: int) -> bool:
 
 @contextlib.contextmanager
 def _alone(lock: Path) -> Iterator[None]:
-    """One chooser at a time."""
+    """Hold the lock: one job chooses at a time."""
     descriptor = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX)

@@ -1,4 +1,4 @@
-"""Whether somebody listens on this machine's ports, asked without holding up the event loop."""
+"""Probe ports of this machine without blocking the event loop."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from resile.job.addresses import LOOPBACK
 __all__ = ["accept_connections"]
 
 CONNECT_TIMEOUT = 1.0
-"""A connection to this machine takes microseconds, unless its listener has too many waiting."""
+"""Seconds. A local connection takes microseconds, unless the listener's backlog is full."""
 
 
 async def accept_connections(ports: Iterable[int]) -> bool:
-    """Whether each of ``ports`` accepts a connection, which is closed at once."""
+    """Return whether each of ``ports`` accepts a connection, which is closed at once."""
     for port in ports:
         try:
             opening = asyncio.open_connection(LOOPBACK, port)

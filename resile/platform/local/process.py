@@ -1,4 +1,5 @@
-"""The platform's handle to one node's warden: starts it, tells it what to do, hears how it ends."""
+"""The platform's handle to one node's supervisor: start it, send it messages, wait
+for its end."""
 
 from __future__ import annotations
 
@@ -25,11 +26,11 @@ from resile.platform.local.messages import (
     Stop,
     pack,
 )
-from resile.platform.local.proctree import look
+from resile.platform.local.proctree import list_processes
 
 __all__ = ["End", "NodeProcess", "Program"]
 
-_WARDEN = (
+_SUPERVISOR = (
     "import sys; sys.path.append(sys.argv[1]); "
     "from resile.platform.local.warden import main; main(int(sys.argv[2]))"
 )
@@ -38,7 +39,7 @@ _PACKAGES = str(Path(resile.__file__).parents[1])
 
 @dataclass(frozen=True, kw_only=True)
 class Program:
-    """What a node runs, and where."""
+    """The program of a node, with its environment and limits."""
 
     name: str
     argv: Sequence[str]
@@ -51,23 +52,23 @@ class Program:
 
 @dataclass(frozen=True)
 class End:
-    """How a node's tree ended, as far as its warden could tell."""
+    """The end of a node's process tree, as its supervisor reported it."""
 
     code: int | None = None
-    """Negative for a signal; None if the program never ran, or nobody saw its end."""
+    """Negative for a signal; None if the program never ran, or its end was not seen."""
 
     told: bool = True
-    """Whether it was told to end before it did; it may have been about to end by itself."""
+    """True if it was told to stop before it ended; it may have been about to end by itself."""
 
     refused: str = ""
     """Why the program could not be started."""
 
 
 class NodeProcess(asyncio.Protocol):
-    """One node's tree of processes, from the start of its warden to the end of its last process.
+    """One node's process tree, from the start of its supervisor to the end of its last process.
 
-    ``on_started`` is called when the node's program runs, ``on_end`` once, when nothing is left.
-    Must be made in the thread of the event loop.
+    ``on_started`` is called when the node's program runs, ``on_end`` once, when all have ended.
+    Must be created in the thread of the event loop.
     """
 
     def __init__(
@@ -78,14 +79,14 @@ class NodeProcess(asyncio.Protocol):
         on_end: Callable[[End], None],
     ) -> None:
         self.pid: int | None = None
-        """The node's own process, once it runs."""
+        """The pid of the node's own process, once it runs."""
 
         self._on_started, self._on_end = on_started, on_end
         self._end = End()
         self._reader = LineReader()
         self._transport: asyncio.WriteTransport | None = None
         self._unsent: list[bytes] = []
-        self._process, line = _start_warden(program)
+        self._process, line = _start_supervisor(program)
         self._send(
             Bear(
                 argv=list(program.argv),
@@ -99,20 +100,20 @@ class NodeProcess(asyncio.Protocol):
         self._connecting = loop.create_task(loop.create_unix_connection(lambda: self, sock=line))
 
     @property
-    def warden_pid(self) -> int:
-        """The root of the node's tree: everything below belongs to the node."""
+    def supervisor_pid(self) -> int:
+        """The root of the node's tree: all its descendants belong to the node."""
         return self._process.pid
 
     def stop(self, grace: float) -> None:
-        """SIGTERM, and SIGKILL when the grace is over."""
+        """Send SIGTERM, and SIGKILL after the grace period."""
         self._send(Stop(grace))
 
     def kill(self) -> None:
-        """SIGKILL to the whole tree, now."""
+        """Send SIGKILL to the whole tree, now."""
         self._send(Kill())
 
     def abandon(self) -> None:
-        """End the warden by force; the kernel ends the node with it."""
+        """Kill the supervisor; the kernel kills the node with it."""
         with suppress(ProcessLookupError):
             self._process.kill()
 
@@ -125,14 +126,14 @@ class NodeProcess(asyncio.Protocol):
     # --- asyncio.Protocol -------------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Send what was said before there was a line."""
+        """Send the messages that were queued before the connection existed."""
         assert isinstance(transport, asyncio.WriteTransport)
         self._transport = transport
         transport.write(b"".join(self._unsent))
         self._unsent.clear()
 
     def data_received(self, data: bytes) -> None:
-        """Take in what the warden says."""
+        """Handle messages from the supervisor."""
         for message in self._reader.feed(data):
             match message:
                 case Started(pid):
@@ -144,33 +145,42 @@ class NodeProcess(asyncio.Protocol):
                     self._end = End(code=code, told=told)
 
     def connection_lost(self, _: Exception | None) -> None:
-        """The warden has ended; its last act is to let go of the line, so nothing is waited for."""
+        """The supervisor has ended: it closes the connection last, so this does not block."""
         self._process.wait()
         if self._end == End():
-            self._end_without_warden()
+            self._end_without_supervisor()
         self._on_end(self._end)
 
-    def _end_without_warden(self) -> None:
-        """The warden was killed. The kernel has killed the node; end the rest of its session."""
+    def _end_without_supervisor(self) -> None:
+        """The supervisor was killed, and so was the node: kill the rest of its session."""
         if self.pid is None:
-            self._end = End(refused="its warden was killed before the node had started")
+            self._end = End(refused="its supervisor was killed before the node had started")
             return
-        for seen in look().values():
+        for seen in list_processes().values():
             if seen.session == self.pid:
                 with suppress(ProcessLookupError, PermissionError):
                     os.kill(seen.pid, signal.SIGKILL)
         self._end = End(code=-signal.SIGKILL)
 
 
-def _start_warden(program: Program) -> tuple[subprocess.Popen[bytes], socket.socket]:
-    """Raises OSError if the log cannot be written or there is no room for a process."""
+def _start_supervisor(program: Program) -> tuple[subprocess.Popen[bytes], socket.socket]:
+    """Start a supervisor. Raises OSError if the log or the process cannot be created."""
     program.log.parent.mkdir(parents=True, exist_ok=True)
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
     with theirs, open(program.log, "ab") as log:
         descriptor = str(theirs.fileno())
         try:
             process = subprocess.Popen(
-                [sys.executable, "-I", "-S", "-c", _WARDEN, _PACKAGES, descriptor, program.name],
+                [
+                    sys.executable,
+                    "-I",
+                    "-S",
+                    "-c",
+                    _SUPERVISOR,
+                    _PACKAGES,
+                    descriptor,
+                    program.name,
+                ],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,

@@ -1,7 +1,7 @@
-"""The machine's processes as one table, and who descends from whom.
+"""The process table of this machine, and the descendants of a process.
 
-One pass over /proc serves all nodes at once, and costs some 12 µs a process. Next to nothing is
-imported: every node's warden loads this as it starts.
+One pass over /proc serves all nodes at once, and costs some 12 µs a process. It imports as little
+as possible: every node's supervisor loads this as it starts.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from resile.system.processes import stat_fields
 
-__all__ = ["Seen", "descendants", "look", "look_at"]
+__all__ = ["Seen", "descendants", "list_processes", "read_process"]
 
 _TICKS = os.sysconf("SC_CLK_TCK")
 _PAGE = os.sysconf("SC_PAGE_SIZE")
@@ -25,18 +25,18 @@ class Seen(NamedTuple):
     parent: int
     session: int
     born: int
-    """Clock ticks since boot; with the pid it names a process for good."""
+    """The start time in clock ticks since boot; with the pid it identifies a process uniquely."""
 
     cpu_seconds: float
     reaped_seconds: float
-    """The cpu time of children that have ended and been waited for."""
+    """The cpu time of children that have ended and been reaped."""
 
     resident: int
-    """Bytes in memory, pages shared with others included."""
+    """Resident bytes, including pages shared with others."""
 
 
-def look_at(pid: int) -> Seen | None:
-    """One process; None if there is none of that number."""
+def read_process(pid: int) -> Seen | None:
+    """Read one process; None if there is none with that pid."""
     fields = stat_fields(pid)
     if fields is None:
         return None
@@ -52,15 +52,15 @@ def look_at(pid: int) -> Seen | None:
     )
 
 
-def look() -> dict[int, Seen]:
-    """All processes, by number."""
+def list_processes() -> dict[int, Seen]:
+    """Read all processes, by pid."""
     with os.scandir("/proc") as entries:
-        found = [look_at(int(entry.name)) for entry in entries if entry.name.isdigit()]
+        found = [read_process(int(entry.name)) for entry in entries if entry.name.isdigit()]
     return {seen.pid: seen for seen in found if seen is not None}
 
 
 def descendants(root: int, processes: Mapping[int, Seen]) -> list[Seen]:
-    """Everything below ``root``, parents before their children."""
+    """Return all descendants of ``root``, parents before their children."""
     children: dict[int, list[Seen]] = {}
     for seen in processes.values():
         children.setdefault(seen.parent, []).append(seen)

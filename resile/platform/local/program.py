@@ -1,4 +1,4 @@
-"""What a node of this machine runs: its command line and its environment."""
+"""The program of a node on this machine: its command line and its environment."""
 
 from __future__ import annotations
 
@@ -27,17 +27,17 @@ _OF_ANOTHER_JOB = (
 
 
 class NoCommandError(Exception):
-    """The role leaves the command to its container image, and there is none on this machine."""
+    """The role leaves the command to its container image, which is not used on this machine."""
 
 
 def program_of(
     order: StartNode, *, logs: Path, environment: Mapping[str, str], cgroups: list[Path]
 ) -> Program:
-    """The program of a node. Raises NoCommandError if there is nothing to run."""
+    """Return the program of a node. Raises NoCommandError if there is nothing to run."""
     if not order.command:
         raise NoCommandError(
             f"role {order.node.role} has neither command nor script nor module, "
-            "and there is no container image on this machine to take one from"
+            "and container images are not used on this machine"
         )
     return Program(
         name=order.node.name,
@@ -51,14 +51,14 @@ def program_of(
 
 
 def _argv(command: tuple[str, ...]) -> list[str]:
-    """``resile`` is this very installation, whatever the PATH says."""
+    """``resile`` means this installation, whatever is on the PATH."""
     if command[0] == _OURS:
         return [sys.executable, "-m", _OURS, *command[1:]]
     return list(command)
 
 
 def _inherited() -> dict[str, str]:
-    """Our own environment, without what speaks of a node or a job that we ourselves are part of."""
+    """Our own environment, without the variables of a job that we ourselves may be part of."""
     return {
         name: value
         for name, value in os.environ.items()

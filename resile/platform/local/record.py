@@ -1,4 +1,4 @@
-"""What the platform knows of one node, from the order to start it until its record is deleted."""
+"""The platform's record of one node, from the order to start it until it is deleted."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from resile.job.exits import NodeExit
 from resile.job.node import NodePhase
 from resile.platform.local.capacity import Capacity
 from resile.platform.local.ends import Leaving, phase_of
-from resile.platform.local.limits import Fence
+from resile.platform.local.limits import NodeLimits
 from resile.platform.local.placement import Claim
 from resile.platform.local.process import NodeProcess
 from resile.platform.local.proctree import Seen, descendants
@@ -24,10 +24,10 @@ STARTING = "Starting"
 
 
 class State(Enum):
-    """Where a node is between the order and its end."""
+    """The state of a node between the order and its end."""
 
     WAITING = "waiting"
-    """There is no room yet."""
+    """It does not fit yet."""
 
     STARTING = "starting"
     RUNNING = "running"
@@ -36,31 +36,31 @@ class State(Enum):
 
 @dataclass
 class NodeRecord:
-    """One node. Its state only ever moves forward."""
+    """The record of one node. Its state only moves forward."""
 
     order: StartNode
     since: int
     state: State = State.WAITING
     waits_for: str = ""
-    """What is missing for it to start."""
+    """Why it cannot start yet."""
 
     leaving: Leaving | None = None
     delete_at_end: bool = False
     out_of_memory: str = ""
     process: NodeProcess | None = None
-    fence: Fence = field(default_factory=Fence)
+    limits: NodeLimits = field(default_factory=NodeLimits)
     started_at: datetime | None = None
     ended_at: datetime | None = None
     exit: NodeExit | None = None
     ready: bool = False
-    """It runs, and all its ports have accepted a connection."""
+    """True once it runs and all its ports have accepted a connection."""
 
     cpu_seconds: float = 0.0
-    """The most that was measured."""
+    """The highest value measured."""
 
     @property
     def claim(self) -> Claim:
-        """Its part of the capacity."""
+        """Its claim on the capacity."""
         return Claim(
             id=self.order.node.id,
             name=self.order.node.name,
@@ -71,20 +71,20 @@ class NodeRecord:
 
     @property
     def holds_room(self) -> bool:
-        """Whether there are, or may be, processes of it."""
+        """True if it has, or may have, processes."""
         return self.state in (State.STARTING, State.RUNNING)
 
     @property
     def is_going(self) -> bool:
-        """Whether it will end soon, and give its room back."""
+        """True if it will end soon and release its capacity."""
         return self.leaving is not None or bool(self.out_of_memory)
 
     def tree(self, processes: Mapping[int, Seen]) -> list[Seen]:
-        """Those among all processes that are its own."""
-        return descendants(self.process.warden_pid, processes) if self.process else []
+        """Return its own processes among all."""
+        return descendants(self.process.supervisor_pid, processes) if self.process else []
 
     def observed(self, host: str) -> ObservedNode:
-        """The record as a report."""
+        """Return the node as the controller observes it."""
         return ObservedNode(
             node=self.order.node,
             phase=self._phase(),

@@ -1,9 +1,9 @@
 """A whole job on this machine, from its folder to its end: what `resile up` runs.
 
-A master as a child process, a platform that runs the nodes, the controller between them, and the
-job API for everybody else. However the job ends (by itself, deleted from elsewhere, or
-interrupted), the nodes are ended first, then the last picture is taken, then the master goes.
-Should this process be killed, the kernel and the nodes' wardens end everything else.
+It consists of a master as a child process, a platform that runs the nodes, the controller, and the
+job API for everybody else. However the job ends (by itself, deleted from another terminal, or
+interrupted), the nodes are stopped first, then the last state is written, then the master is
+stopped. If this process is killed, the kernel and the nodes' supervisors end everything else.
 """
 
 from __future__ import annotations
@@ -37,12 +37,11 @@ from resile.wire.views import EventView, JobPicture
 __all__ = ["JobRunner"]
 
 USAGE_INTERVAL = 2.0
-"""Seconds between two measurements of what nodes use: often enough to watch, too seldom to
-cost."""
+"""Seconds between two measurements of what nodes use: frequent enough to watch, and cheap."""
 
 
 class JobRunner:
-    """One job. :meth:`run` it once; :meth:`interrupt` it from a signal handler."""
+    """One job. Call :meth:`run` once, and :meth:`interrupt` from a signal handler."""
 
     def __init__(
         self,
@@ -53,8 +52,8 @@ class JobRunner:
         tell: Callable[[list[EventView]], None],
         api_port: int | None = None,
     ) -> None:
-        """``folder`` must be held. ``tell`` is called with everything that happens. ``api_port``:
-        serve the job API at this loopback port, too; 0: any free one."""
+        """``folder`` must be locked. ``tell`` is called with all events. ``api_port``: serve the
+        job API at this loopback port, too; 0: any free one."""
         self._job = job
         self._folder = folder
         self._api_port = api_port
@@ -81,7 +80,7 @@ class JobRunner:
         self._impatient = asyncio.Event()
 
     def interrupt(self) -> None:
-        """End the job: cleanly the first time, at once the second."""
+        """End the job: gracefully the first time, at once the second."""
         (self._impatient if self._interrupted.is_set() else self._interrupted).set()
 
     @property
@@ -96,7 +95,7 @@ class JobRunner:
         return await self._controller.live_picture()
 
     async def run(self) -> Ending:
-        """Run the job to its end. Raises MasterFailed when its master cannot be had."""
+        """Run the job to its end. Raises MasterFailed if its master cannot be started."""
         try:
             endpoint = await self._master.start()
             self._folder.write_endpoint(endpoint)
@@ -176,7 +175,7 @@ class JobRunner:
             await asyncio.gather(controlling, interrupted, return_exceptions=True)
 
     async def _end_nodes(self) -> None:
-        """Whatever still runs has its grace period, unless somebody is impatient."""
+        """Stop all nodes with their grace period; a second interrupt kills them at once."""
         roles = self._job.spec.roles.values()
         grace = max(role.termination_grace_period_seconds for role in roles)
         closing = asyncio.create_task(self._platform.close(grace=grace))
@@ -209,5 +208,5 @@ async def _cancel(tasks: Sequence[asyncio.Task[None]]) -> None:
 
 
 def _without_token(environment: Mapping[str, str]) -> dict[str, str]:
-    """A token in our own environment is another job's, and would be preferred to the file."""
+    """Drop the token of our own environment: it is another job's, and would override the file."""
     return {name: value for name, value in environment.items() if name != TOKEN_VARIABLE}

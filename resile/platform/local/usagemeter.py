@@ -1,4 +1,4 @@
-"""What nodes use at the moment: cpu time since a node's start becomes cores in use."""
+"""Compute the current usage of nodes: cpu time since the start becomes cores in use."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ __all__ = ["UsageMeter"]
 
 
 class Measured(Protocol):
-    """What is measured: a platform."""
+    """The platform that is measured."""
 
     def observe(self) -> tuple[ObservedNode, ...]:
-        """All nodes there are."""
+        """Return all nodes."""
 
     def usage(self) -> dict[int, NodeUsage]:
-        """What the running ones have used so far, by node id."""
+        """Return what the running nodes have used so far, by node id."""
 
 
 class UsageMeter:
-    """Compares each reading with the one before."""
+    """Computes usage from successive readings."""
 
     def __init__(self, platform: Measured) -> None:
         self._platform = platform
@@ -30,7 +30,7 @@ class UsageMeter:
         self._at = 0.0
 
     def read(self, now: float) -> dict[str, Usage]:
-        """Cores and bytes in use by each node's name; cores from the second reading on."""
+        """Return cores and bytes in use by node name; cores from the second reading on."""
         names = {found.node.id: found.node.name for found in self._platform.observe()}
         used, before = self._platform.usage(), self._before
         elapsed, self._before, self._at = now - self._at, used, now

@@ -1,17 +1,17 @@
-"""The warden: one small process per node, which sees to it that the node ends as a whole.
+"""The node supervisor: one small process per node that ends the node as a whole.
 
-It starts the node's program, and adopts whatever that leaves behind: a descendant whose parent
-ended becomes the warden's child, in whatever session or group it is. So "no child left" means that
-nothing of the node is left, and only then is its end reported.
+It starts the node's program, and adopts its orphans: a descendant whose parent ended becomes the
+supervisor's child, whatever its session or process group. So "no child left" means that all
+processes of the node have ended, and only then is its end reported.
 
-The node is ended when the platform says so, and also when the platform is gone without a word
-(killed with SIGKILL, say): the line between them is then closed. When the node's own process has
-ended, what is left gets SIGTERM and a short grace, because there are helpers that clean up after a
+The node is stopped when the platform says so, and also when the platform is gone (killed with
+SIGKILL, say): the connection between them is then closed. When the node's own process has ended,
+the remaining processes get SIGTERM and a short grace period, because some helpers clean up after a
 dead parent (multiprocessing's resource tracker removes shared memory, an agent's nursery ends its
-workers); then SIGKILL, again and again until nothing is left. If the warden itself is killed, the
+workers); then SIGKILL, repeatedly until none is left. If the supervisor itself is killed, the
 kernel kills the node's process with it.
 
-Only the standard library is used, and little of it: this is what a node's start costs.
+Only the standard library is used, and little of it, because every start of a node pays for it.
 """
 
 from __future__ import annotations
@@ -36,22 +36,22 @@ from resile.platform.local.messages import (
     Stop,
     pack,
 )
-from resile.platform.local.proctree import descendants, look
+from resile.platform.local.proctree import descendants, list_processes
 
 __all__ = ["REMAINS_GRACE", "main"]
 
 REMAINS_GRACE = 2.0
-"""Seconds that the rest of a tree has once the node's process has ended. A nursery gives what its
-dead workers leave behind 1 s; this has to be longer."""
+"""Grace period in seconds for the rest of a tree once the node's process has ended. A nursery gives
+the orphans of its workers 1 s; this has to be longer."""
 
 _KILL_AGAIN = 0.05
-"""Seconds until the rest is killed once more: a process may have been forked in between."""
+"""Seconds until the rest is killed again: a process may have been forked in between."""
 
 _CHUNK = 65536
 
 
-class Warden:
-    """Looks after one node, from its start to the end of its last process."""
+class NodeSupervisor:
+    """Supervises one node, from its start to the end of its last process."""
 
     def __init__(self, line: socket.socket) -> None:
         self._line = line
@@ -66,7 +66,7 @@ class Warden:
         self._waker, self._wake = os.pipe()
 
     def run(self) -> None:
-        """Return when nothing of the node is left."""
+        """Supervise the node; return when all its processes have ended."""
         self._prepare()
         while self._order is None and self._platform_is_there:
             self._listen()
@@ -137,7 +137,7 @@ class Warden:
             self._say(Started(self._node))
 
     def _stop(self, grace: float) -> None:
-        """SIGTERM now, and the end by force after ``grace``, or sooner if that was said before."""
+        """Send SIGTERM now, and SIGKILL after ``grace``, or sooner if an earlier stop said so."""
         if self._code is not None or not self._node:
             return
         self._told = True
@@ -162,11 +162,11 @@ class Warden:
         self._deadline = time.monotonic() + _KILL_AGAIN
 
     def _signal_all(self, number: signal.Signals) -> None:
-        for seen in descendants(os.getpid(), look()):
+        for seen in descendants(os.getpid(), list_processes()):
             _signal(seen.pid, number)
 
     def _all_ended(self) -> bool:
-        """Collect the dead; whether nobody is left."""
+        """Reap children; return whether none is left."""
         while True:
             try:
                 pid, status = os.waitpid(-1, os.WNOHANG)
@@ -193,8 +193,8 @@ def _signal(pid: int, number: signal.Signals) -> None:
 
 
 def _remove(cgroups: list[str]) -> None:
-    """Tidy up for a platform that cannot any more: the node's cgroups, and the job's if empty."""
-    from pathlib import Path  # not at the top: only a crash leads here, and every start would pay
+    """Clean up for a dead platform: remove the node's cgroups, and the job's if it is empty."""
+    from pathlib import Path  # not at the top: needed only after a crash, and costs start-up time
 
     for folder in map(Path, cgroups):
         with suppress(OSError):
@@ -203,8 +203,8 @@ def _remove(cgroups: list[str]) -> None:
 
 
 def main(descriptor: int) -> None:
-    """Be a warden whose line to the platform is this file descriptor."""
+    """Run a supervisor whose connection to the platform is this file descriptor."""
     line = socket.socket(fileno=descriptor)
     line.set_inheritable(False)
-    Warden(line).run()
+    NodeSupervisor(line).run()
     os._exit(0)

@@ -25,14 +25,11 @@ from typing import Any
 from resile.checkpoint.commit import new_attempt
 from resile.checkpoint.errors import FolderTaken
 from resile.checkpoint.fence import Claim
-from resile.checkpoint.keeping import (
-    Hello,
-    KeeperClient,
-    KeeperError,
-    LocalKeeper,
-    SnapshotMemory,
-    Status,
-)
+from resile.checkpoint.keeping.client import KeeperClient
+from resile.checkpoint.keeping.errors import KeeperError
+from resile.checkpoint.keeping.local import LocalKeeper
+from resile.checkpoint.keeping.memory import SnapshotMemory
+from resile.checkpoint.keeping.messages import Status, WorkerHello
 from resile.checkpoint.ownership import TAKE_OVER_VARIABLE, is_taken, names_a_job, refusal
 from resile.checkpoint.storage import Storage, open_storage
 from resile.groupname import told_group
@@ -436,7 +433,7 @@ def _advance(state: dict[str, Any]) -> None:
 
 
 def _open_memory(place: Place, tell: Any) -> SnapshotMemory:
-    worker = Hello(
+    worker = WorkerHello(
         rank=place.rank,
         local_rank=place.local_rank,
         world=place.world,

@@ -14,8 +14,9 @@ from typing import TypeAlias
 
 import msgspec
 
-from resile.checkpoint.keeping import Held, Label
+from resile.checkpoint.keeping.messages import HeldPartInfo
 from resile.checkpoint.part import PartKind
+from resile.checkpoint.slots import Label
 from resile.train.checkpoint.completeness import is_complete
 
 __all__ = [
@@ -50,7 +51,7 @@ class NodeInventory(msgspec.Struct, frozen=True, kw_only=True):
     """What one node holds, and where its keeper is."""
 
     address: str = ""
-    parts: tuple[Held, ...] = ()
+    parts: tuple[HeldPartInfo, ...] = ()
 
 
 class Needed(msgspec.Struct, frozen=True, kw_only=True):

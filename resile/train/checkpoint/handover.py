@@ -14,7 +14,7 @@ from __future__ import annotations
 import time
 
 from resile.checkpoint.handover import HandoverPage
-from resile.checkpoint.keeping import SnapshotMemory
+from resile.checkpoint.keeping.memory import SnapshotMemory
 from resile.train.checkpoint.agreement import Agreement
 
 __all__ = ["Handover"]

@@ -17,9 +17,12 @@ from contextlib import ExitStack
 from functools import partial
 
 from resile.checkpoint.errors import CheckpointError, NoCheckpoint, NoRoom, PartDamaged
-from resile.checkpoint.keeping import HeldPart, KeeperError, Label, SnapshotMemory
+from resile.checkpoint.keeping.errors import KeeperError
+from resile.checkpoint.keeping.memory import SnapshotMemory
+from resile.checkpoint.keeping.opened import HeldPart
 from resile.checkpoint.part import PartHeader, PartLayout, read_header
 from resile.checkpoint.readable_part import ReadablePart
+from resile.checkpoint.slots import Label
 from resile.groupname import told_group
 from resile.train.checkpoint.choosing import Choice, Needed, in_turn, wanted_by
 

@@ -25,7 +25,8 @@ from resile.checkpoint.errors import (
     StorageTrouble,
 )
 from resile.checkpoint.fence import Fence
-from resile.checkpoint.keeping import KeeperError, SnapshotMemory
+from resile.checkpoint.keeping.errors import KeeperError
+from resile.checkpoint.keeping.memory import SnapshotMemory
 from resile.checkpoint.patience import Patience, insist
 from resile.checkpoint.readable_part import ReadablePart
 from resile.checkpoint.shelf import Checkpoint, Depth, Shelf

@@ -14,7 +14,8 @@ from typing import Any
 from resile.checkpoint.commit import publish, write_part
 from resile.checkpoint.errors import CheckpointError, NoRoom
 from resile.checkpoint.fence import Claim
-from resile.checkpoint.keeping import Accepted, Busy, Publication, SnapshotMemory
+from resile.checkpoint.keeping.memory import SnapshotMemory
+from resile.checkpoint.keeping.messages import Accepted, Busy, CheckpointPublication
 from resile.checkpoint.part import PartKind
 from resile.checkpoint.prune import prune_after_publishing
 from resile.checkpoint.remains import with_room
@@ -171,10 +172,10 @@ class Saver:
             return (PartKind.REPLICA, PartKind.RANK)
         return (PartKind.RANK,)
 
-    def _publication(self) -> Publication | None:
+    def _publication(self) -> CheckpointPublication | None:
         if self._place.rank != 0:
             return None
-        return Publication(
+        return CheckpointPublication(
             world=self._place.world,
             replicas=self._place.local_world,
             job=self._place.job,

@@ -178,7 +178,7 @@ async def test_a_training_looks_the_same_on_both_platforms(
     assert f"round 2 ({training.phase}), 4 workers, step 71{speed}" in there
     assert "2 of 3 restarts of failing workers" in there
     if over:
-        assert "  its last words\n    boom" in there
+        assert "  last output\n    boom" in there
     else:
         assert "Round because: first round" in there
         (row,) = (line for line in there.splitlines() if line.startswith("digits-worker-2"))
@@ -191,7 +191,7 @@ async def test_a_training_looks_the_same_on_both_platforms(
 
 async def test_a_running_job_is_described(stage: Stage, console: Console) -> None:
     raw = await create(stage.client, manifest("digits", replicas=2), status("digits"))
-    await tell(stage.client, raw, "MasterStarted", "the master is started: digits-master-0")
+    await tell(stage.client, raw, "MasterStarted", "starting the master: digits-master-0")
     shown = await console.says("describe", "digits")
     for fact in (
         "Phase:         Running: 2 of 2 nodes are running",
@@ -199,7 +199,7 @@ async def test_a_running_job_is_described(stage: Stage, console: Console) -> Non
         "Asked for:     worker=2",
         f"Namespace:     {stage.client.namespace}",
         "Events (the last 1 of 1)",
-        "MasterStarted      the master is started: digits-master-0",
+        "MasterStarted      starting the master: digits-master-0",
     ):
         assert fact in shown
     (row,) = (line for line in shown.splitlines() if line.startswith("digits-worker-2"))

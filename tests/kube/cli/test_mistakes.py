@@ -140,9 +140,11 @@ async def test_credentials_that_are_not_known(strict: ApiServer, tmp_path: Path)
     file = tmp_path / "config"
     file.write_text(yaml.safe_dump(config))
     console = Console(tmp_path, kubeconfig=str(file))
-    assert "the cluster does not know you (Unauthorized)" in await sentence(console, "jobs", "-A")
+    assert "the cluster refused the credentials (Unauthorized)" in await sentence(
+        console, "jobs", "-A"
+    )
     said = await sentence(console, "describe", "bad")
-    assert said.startswith("Error: the cluster does not know you (Unauthorized): ")
+    assert said.startswith("Error: the cluster refused the credentials (Unauthorized): ")
     assert "have expired; and there is no job 'bad', nor any other on this machine" in said
 
 

@@ -78,10 +78,10 @@ async def test_a_job_is_suspended_and_resumed(
     await create(stage.client, manifest("digits"))
     await stage.has_nodes("digits", 2)
     said = await console.says("suspend", "digits", "--wait")
-    assert "'resile resume digits' has it go on" in said
+    assert "'resile resume digits' continues it" in said
     assert not await stage.pods("digits")
     assert "digits  Suspended" in await console.says("jobs")
-    assert await console.says("suspend", "digits") == "job 'digits' is suspended already\n"
+    assert await console.says("suspend", "digits") == "job 'digits' is already suspended\n"
     assert await console.says("resume", "digits", "--wait") == "job 'digits' is being resumed\n"
     await stage.has_nodes("digits", 2)
     assert await console.says("resume", "digits") == "job 'digits' is not suspended\n"
@@ -110,8 +110,8 @@ async def test_who_waits_without_an_operator_is_told(
     finally:
         waiting.kill()
         waiting.communicate()
-    assert said.startswith("Warning: no operator has taken the job up.")
-    assert f"look after namespace {stage.client.namespace}?" in said
+    assert said.startswith("Warning: no operator has observed the job yet.")
+    assert f"does it watch namespace {stage.client.namespace}?" in said
 
 
 async def test_what_is_so_already_is_not_waited_for(stage: Stage, console: Console) -> None:
@@ -120,7 +120,7 @@ async def test_what_is_so_already_is_not_waited_for(stage: Stage, console: Conso
     assert said == "job 'digits' is not suspended\n"
     await create(stage.client, manifest("asleep", suspend=True))
     said = await console.says("suspend", "asleep", "--wait")
-    assert said == "job 'asleep' is suspended already\n"
+    assert said == "job 'asleep' is already suspended\n"
 
 
 async def test_deleting_waits_until_the_pods_are_gone(

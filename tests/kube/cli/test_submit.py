@@ -228,7 +228,7 @@ async def test_ctrl_c_ends_the_watching_and_not_the_job(stage: Stage, console: C
     submitting.send_signal(signal.SIGINT)
     _, said = await asyncio.to_thread(submitting.communicate, timeout=60)
     assert submitting.returncode == 130
-    assert said == "The job 'digits' goes on; see 'resile describe digits'.\n"
+    assert said == "The job 'digits' keeps running; see 'resile describe digits'.\n"
     assert "deletionTimestamp" not in (await stage.job("digits"))["metadata"]
 
 
@@ -240,7 +240,7 @@ async def test_a_missing_operator_is_suspected(stage: Stage, console: Console) -
     finally:
         submitting.kill()
         submitting.communicate()
-    assert said.startswith("Warning: no operator has taken the job up.")
+    assert said.startswith("Warning: no operator has observed the job yet.")
 
 
 # --- only shown ---------------------------------------------------------------------------------

@@ -284,19 +284,19 @@ def test_a_context_without_a_file_is_a_mistake(tmp_path: Path) -> None:
     ("changes", "sentence"),
     [
         ({"current-context": "prod"}, "has no context 'prod'; it has: one"),
-        ({"current-context": ""}, "no current context; name one of these: one"),
+        ({"current-context": ""}, "no current context; choose one of these: one"),
         ({"clusters": []}, "lacks the cluster 'c' of its context 'one'"),
         ({"users": []}, "lacks the user 'u' of its context 'one'"),
-        ({"users": [{"name": "u"}]}, "is no kubeconfig: its user 'u' lacks 'user'"),
-        ({"users": [{"user": {}}]}, "is no kubeconfig: its user number 1 has no name"),
+        ({"users": [{"name": "u"}]}, "is not a valid kubeconfig: its user 'u' lacks 'user'"),
+        ({"users": [{"user": {}}]}, "is not a valid kubeconfig: its user number 1 has no name"),
         ({"users": [{"name": "u", "user": {"client-certificate": "x"}}]}, "lacks its 'client-key'"),
         ({"clusters": [{"name": "c", "cluster": None}]}, "its cluster 'c' lacks 'server'"),
         (
             {"users": [{"name": "u", "user": {"auth-provider": {"name": "gcp"}}}]},
             "the 'auth-provider' of user 'u' in .*/config is not supported",
         ),
-        ({"contexts": {"one": 1}}, "is no kubeconfig"),
-        ({"contexts": [{"name": "one", "context": {}}]}, "is no kubeconfig: .*`cluster`"),
+        ({"contexts": {"one": 1}}, "is not a valid kubeconfig"),
+        ({"contexts": [{"name": "one", "context": {}}]}, "is not a valid kubeconfig: .*`cluster`"),
     ],
 )
 def test_a_mistake_in_the_file_is_named(
@@ -311,10 +311,10 @@ def test_a_mistake_in_the_file_is_named(
     ("text", "sentence"),
     [
         ("", "has no current context"),
-        ("[]", "is no kubeconfig: there should be clusters, users and contexts"),
-        ("just words", "is no kubeconfig: there should be clusters.* there is a text"),
-        ("a: [", "is no kubeconfig: while parsing"),
-        (json.dumps({"clusters": 3}), "is no kubeconfig: its clusters are no list"),
+        ("[]", "is not a valid kubeconfig: there should be clusters, users and contexts"),
+        ("just words", "is not a valid kubeconfig: there should be clusters.* there is a text"),
+        ("a: [", "is not a valid kubeconfig: while parsing"),
+        (json.dumps({"clusters": 3}), "is not a valid kubeconfig: its clusters are not a list"),
     ],
 )
 def test_a_file_that_is_something_else_is_named(tmp_path: Path, text: str, sentence: str) -> None:

@@ -12,7 +12,7 @@ from resile.operator.correlation import FOLDED, EventLimits
 from resile.operator.recorder import EventRecorder
 from resile.platform.kubernetes.client import KubeClient
 from resile.platform.kubernetes.kinds import CONFIG_MAPS, EVENTS, NODES, KubeObject
-from resile.platform.kubernetes.labels import JOB
+from resile.platform.kubernetes.labels import JOB, job_key
 from tests.kube.apiserver import ApiServer
 from tests.kube.machinery.objects import PATIENCE, config_map
 
@@ -100,7 +100,7 @@ async def test_one_object_gets_so_many_events_and_the_rest_is_counted(client: Ku
 async def test_a_noisy_job_costs_no_other_job_an_event(client: KubeClient) -> None:
     template = await client.create(CONFIG_MAPS, config_map("noise"))
     quiet = await client.create(CONFIG_MAPS, config_map("silence"))
-    recorder = EventRecorder(client)
+    recorder = EventRecorder(client, owner_of=job_key)
     for number in range(3000):
         metadata = {**template["metadata"], "name": f"noise-{number}", "uid": f"noise-{number}"}
         metadata["labels"] = {JOB: "noise"}

@@ -49,7 +49,7 @@ class OperatorProcess:
         return self.log.read_text()
 
     def wait_until_it_leads(self) -> None:
-        wait_for(lambda: "jobs known" in self.text() or not self.running, what="an operator")
+        wait_for(lambda: "caches are synced" in self.text() or not self.running, what="an operator")
         assert self.running, self.text()
 
     def end(self, how: signal.Signals = signal.SIGTERM) -> None:

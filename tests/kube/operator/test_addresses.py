@@ -182,7 +182,7 @@ async def test_what_has_a_name_of_ours_is_left_alone_and_said(
     spec = {"spec": {"clusterIP": "None"}} if kind is SERVICES else {}
     await stage.client.create(kind, {"metadata": {"name": name}, **spec})
     await create(stage, names={"rankService": "{job}-{role}-{rank}"})
-    await stage.told("ctr", f"NoAddresses: there is a {kind.kind} {name} that is not this job's")
+    await stage.told("ctr", f"NoAddresses: the {kind.kind} {name} exists and does not belong")
     await pod_of(stage, "ps", 0)
     await stage.client.delete(kind, name)
 
@@ -225,7 +225,7 @@ async def test_a_pod_that_somebody_holds_back_is_waited_for_and_then_its_name_is
         found = await stage.client.get(PODS, "ctr-ps-0")
         nodes = (await stage.status("ctr"))["nodes"]
         said = next(one.get("message", "") for one in nodes if one["role"] == "ps")
-        return "deletionTimestamp" in found["metadata"] and "has to go first" in said
+        return "deletionTimestamp" in found["metadata"] and "has to be deleted first" in said
 
     await eventually(waits, "the operator to wait for the name")
     await stage.let_go("ctr-ps-0")
@@ -243,7 +243,10 @@ async def test_somebody_elses_pod_under_a_name_without_a_number_is_waited_for(
     async def waits() -> bool:
         nodes = (await stage.status("ctr"))["nodes"]
         rank = next(one for one in nodes if one["role"] == "ps")
-        said = rank.get("message", "") == "a pod of somebody else has the name ctr-ps-0"
+        said = (
+            rank.get("message", "")
+            == "the name ctr-ps-0 is taken by a pod that does not belong to this job"
+        )
         return said and rank["id"] == 0
 
     await eventually(waits, "the operator to say so, and to keep to the id")

@@ -130,7 +130,7 @@ async def test_a_service_of_somebody_else_is_left_alone_and_told(
     await stage.client.create(SERVICES, {"metadata": {"name": "digits-master"}, "spec": spec})
     await stage.create("digits", TWO)
     await stage.condition(
-        "digits", "MasterReady", "there is a Service digits-master that is not this job's"
+        "digits", "MasterReady", "the Service digits-master exists and does not belong to this job"
     )
     theirs = await stage.client.get(SERVICES, "digits-master")
     assert theirs["spec"]["selector"] == {"app": "theirs"}
@@ -181,7 +181,7 @@ async def test_a_job_made_anew_under_a_name_waits_until_what_the_first_one_had_i
     await stage.client.delete(ELASTIC_JOBS, "digits")
     await stage.create("digits", TWO)
     # Nobody collects the garbage here: on a cluster it takes a moment.
-    await stage.condition("digits", "MasterReady", "that is not this job's")
+    await stage.condition("digits", "MasterReady", "does not belong to this job")
     for kind, name in (
         (SERVICES, "digits-master"),
         (SERVICES, "digits-nodes"),

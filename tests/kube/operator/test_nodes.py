@@ -106,7 +106,7 @@ async def test_a_pod_of_somebody_else_that_has_a_nodes_name_is_left_alone(
     mine = await stage.client.create(PODS, pod)
     await stage.create("digits", {"replicas": {"min": 1, "max": 2}})
     await replaced(stage, 0, id=2)
-    await stage.told("digits", "a pod of somebody else has the name digits-worker-0; asked for")
+    await stage.told("digits", "is taken by a pod that does not belong to this job; asked for")
     await stage.client.patch(ELASTIC_JOBS, "digits", {"spec": {"suspend": True}})
     await stage.has_phase("digits", "Suspended")
     await stage.client.delete(ELASTIC_JOBS, "digits")
@@ -250,12 +250,12 @@ async def test_a_manifest_that_only_we_can_judge_is_refused_by_a_condition(
         (
             {"image": " train:test"},
             {"image": "train:test"},
-            "spec.roles.worker: the API server refuses its pods",
+            "spec.roles.worker: the API server rejects its pods",
         ),
         (
             {"template": {"spec": {"hostAliases": 7}}},
             {"template": None},
-            "spec.roles.worker: the API server refuses its pods",
+            "spec.roles.worker: the API server rejects its pods",
         ),
     ],
     ids=["invalid", "unreadable"],

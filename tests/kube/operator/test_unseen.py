@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 import pytest
 import pytest_asyncio
 
-from resile.operator.beside import beside
+from resile.operator.beside import running_alongside
 from resile.operator.masterline import master_session
 from resile.operator.means import Means
 from resile.operator.reconciler import Reconciler
@@ -20,6 +20,7 @@ from resile.platform.kubernetes.client import KubeClient
 from resile.platform.kubernetes.errors import Unreachable
 from resile.platform.kubernetes.kinds import PODS, Kind, KubeObject
 from resile.platform.kubernetes.kubeconfig import find_cluster
+from resile.platform.kubernetes.labels import job_key
 from tests.kube.apiserver import ApiServer
 from tests.kube.operator.stage import Stage, eventually
 
@@ -76,9 +77,12 @@ def _nobody_is_told(key: Key) -> None:
 @asynccontextmanager
 async def hesitating(client: KubeClient) -> AsyncIterator[Hesitant]:
     world = World.watched(client, namespace=client.namespace, changed=_nobody_is_told)
-    recorder = EventRecorder(client)
+    recorder = EventRecorder(client, owner_of=job_key)
     settings = OperatorSettings(namespace=client.namespace)
-    async with master_session() as session, beside(one.run() for one in world.reflectors):
+    async with (
+        master_session() as session,
+        running_alongside(one.run() for one in world.reflectors),
+    ):
         for reflector in world.reflectors:
             await reflector.synced.wait()
         operator = Hesitant(

@@ -30,7 +30,7 @@ def test_each_group_restores_its_own_and_none_supersedes_the_other(start: Start)
     for one in (train, evaluate):
         assert one.told("restore")["step"] == 0
     assert evaluate.told("save 30 5.0")["error"] == ""
-    # Round 5 of the other group went on from step 0: to round 3 of this one that is nothing.
+    # Round 5 of the other group continued from step 0: to round 3 of this one that is nothing.
     assert train.told("save 10 3.0")["error"] == ""
     assert train.told("save 30 3.5")["error"] == ""
     train.kill()

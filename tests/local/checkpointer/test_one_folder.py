@@ -21,7 +21,7 @@ def test_of_two_rounds_that_train_at_once_only_the_later_ones_steps_count(start:
     assert second.told("save 12 2.0")["error"] == ""
     refused = first.told("save 20 1.7")["error"]
     assert refused.startswith("NotSaved: step 20 is not on storage")
-    assert "round 1 was superseded: round 2 went on from step 10" in refused
+    assert "round 1 was superseded: round 2 continued from step 10" in refused
     third = start(RESILE_RUN="a", RESILE_ROUND="3").told("restore")
     assert (third["step"], third["value"]) == (12, 2.0)
     assert "step 15 in storage: round 1 was superseded" in third["problems"][0]

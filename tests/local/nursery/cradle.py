@@ -1,4 +1,4 @@
-"""Runs a command in a fresh process and in a nursery, and shows both in the same form."""
+"""Runs a command in a fresh process and in a nursery, with results in the same form."""
 
 import asyncio
 import os

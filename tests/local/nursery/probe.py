@@ -1,4 +1,4 @@
-"""Prints, as JSON, all that a script can see of the process it runs in.
+"""Prints, as JSON, all that a script can see of its process.
 
 Run by the tests as a worker's script, in a fresh process and in a forked one: both have to print
 the same. What must differ between any two processes is left out, or reduced to what is alike.

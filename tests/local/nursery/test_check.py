@@ -1,4 +1,4 @@
-"""`--preload check` tells how warm workers differ from cold ones."""
+"""`--preload check` reports how warm workers differ from cold ones."""
 
 import os
 from collections.abc import Callable

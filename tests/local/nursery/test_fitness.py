@@ -1,4 +1,4 @@
-"""When a nursery must step aside, and what it says."""
+"""Cases in which workers start cold, and the log lines about them."""
 
 import json
 import logging

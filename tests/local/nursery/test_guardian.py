@@ -1,4 +1,4 @@
-"""Whoever dies, nothing is left behind."""
+"""Nothing is left behind when an agent, a nursery or a worker dies."""
 
 import asyncio
 import os

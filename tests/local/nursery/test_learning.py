@@ -1,4 +1,4 @@
-"""Workers report what they import, and later workers are born with it."""
+"""Workers report what they import, and it is preloaded for later workers."""
 
 import asyncio
 import json

@@ -1,4 +1,4 @@
-"""Libraries that cannot be imported ahead as a whole do not cost the warm start of torch.
+"""Libraries that cannot be preloaded as a whole do not cost the warm start of torch.
 
 pyarrow starts a thread when it is imported, and with it pandas, scikit-learn and datasets; others
 read ranks, open files or draw random numbers.

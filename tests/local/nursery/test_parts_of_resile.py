@@ -1,4 +1,4 @@
-"""What a script asks Resile for is imported ahead at its very first start."""
+"""The parts of Resile that a script imports are preloaded at its very first start."""
 
 import subprocess
 import sys
@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from resile.agent.nursery.companions import companions
+from resile.agent.nursery.companions import implicit_imports
 from resile.agent.nursery.inside.trusted import is_trusted, may_be_preloaded_at_once
 from resile.agent.nursery.scan import scan
 from resile.homes import HOMES
@@ -36,7 +36,7 @@ async def test_a_checkpointer_is_preloaded_for_the_first_worker(
 @pytest.mark.parametrize("text", ["from resile import Auto", "import resile\nresile.Auto()"])
 def test_a_name_brings_the_module_it_comes_from(tmp_path: Path, write: Write, text: str) -> None:
     write("train.py", text)
-    found = companions(scan(script("train.py"), cwd=str(tmp_path / "work"), env={}))
+    found = implicit_imports(scan(script("train.py"), cwd=str(tmp_path / "work"), env={}))
     assert found == ["resile.train.checkpoint.policy"]
 
 

@@ -1,4 +1,4 @@
-"""Workers that wait go through what they will need in a hurry."""
+"""Waiting children run the warm-up hooks of preloaded modules."""
 
 from collections.abc import Callable
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What the text of a script says about its imports."""
+"""The imports and settings found in the text of a script."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from resile.agent.nursery import CommandKind, WorkerCommand
-from resile.agent.nursery.companions import Companion, companions
+from resile.agent.nursery.companions import Companion, implicit_imports
 from resile.agent.nursery.scan import Scan, scan
 
 from .cradle import module, script
@@ -148,9 +148,9 @@ def test_an_optimizer_brings_its_companions(tmp_path: Path, write: Write) -> Non
         "from torch.nn.parallel import DistributedDataParallel as DDP",
     ):
         write("train.py", text)
-        assert companions(scanned(tmp_path, script("train.py"))) == ["torch._dynamo"]
+        assert implicit_imports(scanned(tmp_path, script("train.py"))) == ["torch._dynamo"]
     write("train.py", "import torch\nprint(torch.zeros(3))")
-    assert companions(scanned(tmp_path, script("train.py"))) == []
+    assert implicit_imports(scanned(tmp_path, script("train.py"))) == []
 
 
 names = st.sampled_from(["a", "b", "c", "d"])
@@ -168,7 +168,7 @@ names = st.sampled_from(["a", "b", "c", "d"])
 def test_companions_follow_the_table(
     libraries: set[str], words: frozenset[str], table: list[Companion]
 ) -> None:
-    found = companions(Scan(tuple(sorted(libraries)), frozenset(), words), table)
+    found = implicit_imports(Scan(tuple(sorted(libraries)), frozenset(), words), table)
     expected = [
         module
         for row in table

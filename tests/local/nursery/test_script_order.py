@@ -1,4 +1,4 @@
-"""What a library does when it is imported happens in each worker, in the script's own order."""
+"""The effects of importing a library happen in each worker, in the script's own order."""
 
 import asyncio
 import json

@@ -1,4 +1,4 @@
-"""What a library makes at import in shared memory is freed, whoever made it."""
+"""Shared memory that a library creates at import time is freed."""
 
 from collections.abc import Callable
 from pathlib import Path

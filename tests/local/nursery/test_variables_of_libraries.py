@@ -1,4 +1,4 @@
-"""A variable that a script sets before it imports a library has the effect that it has anywhere."""
+"""A variable that a script sets before it imports a library has its usual effect."""
 
 import importlib.util
 from collections.abc import Callable

@@ -1,7 +1,7 @@
 """A process that holds a platform with a few nodes, to be killed by a test. The job is called
 after its folder, so that tests which run side by side do not sweep up after each other.
 
-It prints a line of JSON when all nodes run: the process ids of the nodes, and of their wardens.
+It prints a line of JSON when all nodes run: the process ids of the nodes, and of their supervisors.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from pathlib import Path
 from resile.control.actions import StartNode
 from resile.platform.local.capacity import Capacity
 from resile.platform.local.platform import LocalPlatform
-from resile.platform.local.proctree import look
+from resile.platform.local.proctree import list_processes
 from tests.local.platform.nodes import running, start
 
 
@@ -32,8 +32,8 @@ async def hold(folder: Path, commands: list[list[str]]) -> None:
     await platform.apply(orders)
     await running(platform, *range(len(commands)))
     nodes = list(platform.pids().values())
-    wardens = [seen.parent for seen in look().values() if seen.pid in nodes]
-    print(json.dumps({"nodes": nodes, "wardens": wardens}), flush=True)
+    supervisors = [seen.parent for seen in list_processes().values() if seen.pid in nodes]
+    print(json.dumps({"nodes": nodes, "supervisors": supervisors}), flush=True)
     await asyncio.Event().wait()
 
 

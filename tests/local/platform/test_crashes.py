@@ -38,7 +38,7 @@ class Holder:
 
     process: subprocess.Popen[str]
     nodes: list[int]
-    wardens: list[int]
+    supervisors: list[int]
 
     def family(self) -> list[int]:
         own = psutil.Process(self.process.pid)
@@ -56,7 +56,7 @@ def held(folder: Path, *commands: list[str]) -> Iterator[Holder]:
         assert process.stdout is not None
         try:
             said = json.loads(process.stdout.readline())
-            yield Holder(process, said["nodes"], said["wardens"])
+            yield Holder(process, said["nodes"], said["supervisors"])
         finally:
             process.kill()
 
@@ -91,12 +91,12 @@ def test_all_nodes_and_their_trees_die_with_a_killed_platform(
         all_gone(to_end)
 
 
-def test_all_trees_die_even_if_wardens_are_killed_with_the_platform(
+def test_all_trees_die_even_if_supervisors_are_killed_with_the_platform(
     tmp_path: Path, to_end: list[int]
 ) -> None:
     with held(tmp_path, ["sleep", "1000"], ["sleep", "1000"]) as holder:
         to_end += holder.family()
-        for pid in [holder.process.pid, *holder.wardens]:
+        for pid in [holder.process.pid, *holder.supervisors]:
             os.kill(pid, signal.SIGKILL)
         all_gone(holder.nodes)
 
@@ -132,7 +132,7 @@ def test_what_a_crash_of_everything_left_is_swept_up_by_the_next_run(
         (home,) = homes_of(tmp_path.name, holder.process.pid)
         sweep(tmp_path.name, CONTROLLERS)
         assert all(is_alive(pid) for pid in holder.nodes), "a living run is none of our business"
-        for pid in [holder.process.pid, *holder.wardens]:
+        for pid in [holder.process.pid, *holder.supervisors]:
             os.kill(pid, signal.SIGKILL)
         holder.process.wait()
         sweep(f"{tmp_path.name}-too", CONTROLLERS)

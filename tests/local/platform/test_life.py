@@ -110,7 +110,7 @@ async def test_a_killed_node_is_reported_at_once(platform: LocalPlatform) -> Non
     assert (await ended(platform, 0)).exit == NodeExit(signal=signal.SIGKILL)
 
 
-async def test_a_node_whose_warden_is_killed_ends_with_it(platform: LocalPlatform) -> None:
+async def test_a_node_whose_supervisor_is_killed_ends_with_it(platform: LocalPlatform) -> None:
     await platform.apply([start(0, "sh", "-c", "sleep 1000 & wait")])
     await running(platform, 0)
     pid = platform.pids()[0]
@@ -148,7 +148,7 @@ async def test_a_role_that_leaves_its_command_to_an_image_cannot_run_here(
     found = await ended(platform, 0)
     assert found.exit is not None
     assert classify(found.exit) is ExitCause.NEVER_STARTED
-    assert "no container image on this machine" in found.exit.message
+    assert "container images are not used on this machine" in found.exit.message
 
 
 async def test_a_log_that_cannot_be_written_is_told(

@@ -90,13 +90,13 @@ async def test_the_log_says_once_how_limits_are_kept(
     await platform.apply([start(id, "true", memory="64Mi", cpu="1") for id in range(2)])
     await ended(platform, 0)
     await ended(platform, 1)
-    said = [text for text in caplog.messages if "memory limits are kept" in text]
+    said = [text for text in caplog.messages if "memory limits are enforced" in text]
     assert len(said) == 1
     expected = {
         MemoryEnforcement.CGROUP: "by the kernel (cgroup version ",
-        MemoryEnforcement.WATCH: "by watching every 0.2 s",
+        MemoryEnforcement.WATCH: "by polling every 0.2 s",
     }
-    assert f"memory limits are kept {expected[memory]}" in said[0]
+    assert f"memory limits are enforced {expected[memory]}" in said[0]
 
 
 async def test_what_is_not_modelled_is_mentioned_once(
@@ -121,7 +121,7 @@ async def test_a_node_without_a_limit_is_left_alone(make: MakePlatform, tmp_path
 async def test_a_cgroup_that_is_insisted_on_and_cannot_be_had_is_an_error(
     make: MakePlatform,
 ) -> None:
-    with pytest.raises(NoCgroupError, match="no memory cgroup can be made"):
+    with pytest.raises(NoCgroupError, match="no memory cgroup can be created"):
         make(memory=MemoryEnforcement.CGROUP)
 
 

@@ -76,7 +76,7 @@ async def test_a_more_important_node_preempts_as_few_as_possible(make: MakePlatf
     await platform.apply([start(id, cpu="1") for id in range(3)])
     await running(platform, 0, 1, 2)
     await platform.apply([start(3, cpu="1", priority=1)])
-    assert seen(platform, 3).message == "waits for the room of here-worker-2"
+    assert seen(platform, 3).message == "waiting for here-worker-2 to leave"
     await running(platform, 3)
     victim = await ended(platform, 2)
     assert victim.phase is NodePhase.FAILED

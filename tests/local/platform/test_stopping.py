@@ -10,7 +10,7 @@ from pathlib import Path
 from resile.job.exits import ExitCause, NodeExit, classify
 from resile.job.node import NodePhase
 from resile.platform.local.platform import LocalPlatform
-from resile.platform.local.proctree import look
+from resile.platform.local.proctree import list_processes
 from tests.local.jobs import is_alive
 from tests.local.platform.conftest import MakePlatform
 from tests.local.platform.nodes import (
@@ -132,9 +132,9 @@ async def test_closing_ends_everything_and_leaves_no_process(make: MakePlatform)
     await platform.apply([start(id, cpu="1") for id in range(3)])
     await running(platform, 0, 1)
     pids = [*platform.pids().values()]
-    wardens = [found.parent for found in look().values() if found.pid in pids]
+    supervisors = [found.parent for found in list_processes().values() if found.pid in pids]
     await platform.close(grace=10)
-    assert not any(is_alive(pid) for pid in pids + wardens)
+    assert not any(is_alive(pid) for pid in pids + supervisors)
     exits = [found.exit for found in platform.observe()]
     assert [classify(found) for found in exits if found] == [ExitCause.DELETED] * 3
     await platform.apply([start(9)])

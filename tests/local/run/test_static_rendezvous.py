@@ -76,6 +76,6 @@ def test_a_port_that_another_program_has_is_told_at_once(job: Job, port: int) ->
     with closing(socket.create_server(("127.0.0.1", port))):
         node = job.start(*static(port), script="static_group.py", args=("env://",), endpoint=False)
         assert node.wait() == 1
-    assert f"--master-port {port} cannot be had for the training" in node.output
+    assert f"--master-port {port} cannot be used for training" in node.output
     assert "Traceback" not in node.output
     assert time.monotonic() - began < 60, "not only after --connect-timeout"

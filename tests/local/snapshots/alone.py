@@ -13,12 +13,13 @@ import time
 
 import psutil
 
-from resile.checkpoint.keeping import Hello, LocalKeeper, Publication
+from resile.checkpoint.keeping.local import LocalKeeper
+from resile.checkpoint.keeping.messages import CheckpointPublication, WorkerHello
 from tests.local.snapshots.parts import RANK, REPLICA, save
 
 
 def main() -> None:
-    memory = LocalKeeper(Hello(rank=0, local_rank=0, world=1, nproc=1))
+    memory = LocalKeeper(WorkerHello(rank=0, local_rank=0, world=1, nproc=1))
     for kind in (REPLICA, RANK):
         save(memory, memory.worker, step=10, kind=kind)
     memory.persist(sys.argv[1], step=10, kinds=(), attempt="nothing")
@@ -29,7 +30,7 @@ def main() -> None:
         step=10,
         kinds=(REPLICA, RANK),
         attempt="first",
-        publication=Publication(world=1, replicas=1),
+        publication=CheckpointPublication(world=1, replicas=1),
     )
     print(carrier.pid, flush=True)
     time.sleep(1000)

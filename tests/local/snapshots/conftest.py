@@ -13,7 +13,8 @@ from pathlib import Path
 import psutil
 import pytest
 
-from resile.checkpoint.keeping import Hello, KeeperClient
+from resile.checkpoint.keeping.client import KeeperClient
+from resile.checkpoint.keeping.messages import WorkerHello
 
 ROOT = Path(__file__).parents[3]
 TOKEN = "a token that nobody can guess"
@@ -36,7 +37,7 @@ class KeeperProcess:
         return [child.pid for child in psutil.Process(self.pid).children(recursive=True)]
 
     def connect(self, rank: int = 0, *, world: int = 1, round: int = 1) -> KeeperClient:
-        worker = Hello(rank=rank, local_rank=0, world=world, nproc=1, round=round)
+        worker = WorkerHello(rank=rank, local_rank=0, world=world, nproc=1, round=round)
         return KeeperClient(self.name, worker)
 
 

@@ -8,12 +8,13 @@ from __future__ import annotations
 import sys
 
 from resile.agent.snapshots import Snapshots
-from resile.checkpoint.keeping import Hello, KeeperClient
+from resile.checkpoint.keeping.client import KeeperClient
+from resile.checkpoint.keeping.messages import WorkerHello
 
 
 def main() -> None:
     snapshots = Snapshots(sys.argv[1], token=sys.argv[2])
-    asking = KeeperClient(snapshots.name, Hello(rank=0, local_rank=0, world=1, nproc=1))
+    asking = KeeperClient(snapshots.name, WorkerHello(rank=0, local_rank=0, world=1, nproc=1))
     print(snapshots.name, asking.address, flush=True)
     asking.close()
     sys.stdin.read()

@@ -8,8 +8,12 @@ from concurrent.futures import ThreadPoolExecutor
 
 import msgspec
 
-from resile.checkpoint.keeping import Begun, HeldPart, Hello, Label, SnapshotMemory
+from resile.checkpoint.keeping.memory import SnapshotMemory
+from resile.checkpoint.keeping.messages import WorkerHello
+from resile.checkpoint.keeping.opened import HeldPart
+from resile.checkpoint.pair import Begun
 from resile.checkpoint.part import PartHeader, PartKind, Slice, lay_out, read_header
+from resile.checkpoint.slots import Label
 
 RANK, REPLICA = PartKind.RANK, PartKind.REPLICA
 
@@ -40,12 +44,17 @@ def is_whole(label: Label, buffer: memoryview) -> bool:
     return header.step == label.step and bytes(buffer) == part_bytes(label, data)
 
 
-def label_of(worker: Hello, kind: PartKind, step: int) -> Label:
+def label_of(worker: WorkerHello, kind: PartKind, step: int) -> Label:
     return Label(place=worker.place(kind), step=step, round=worker.round, world=worker.world)
 
 
 def save(
-    memory: SnapshotMemory, worker: Hello, *, step: int, kind: PartKind = RANK, data: int = 10_000
+    memory: SnapshotMemory,
+    worker: WorkerHello,
+    *,
+    step: int,
+    kind: PartKind = RANK,
+    data: int = 10_000,
 ) -> Label:
     """One snapshot of one part."""
     content = part_bytes(label_of(worker, kind, step), data)

@@ -7,7 +7,7 @@ import random
 import signal
 import time
 
-from resile.checkpoint.keeping import KeeperClient
+from resile.checkpoint.keeping.client import KeeperClient
 from tests.local.commands import wait_for
 from tests.local.jobs import is_alive
 from tests.local.snapshots.conftest import KeeperProcess, MakeKeeper, Start

@@ -16,9 +16,10 @@ REFUSED = """
 import os, sys
 open(sys.argv[1], "w").write(str(os.getpid()))
 from resile.checkpoint.errors import NoRoom
-from resile.checkpoint.keeping import Hello, LocalKeeper
+from resile.checkpoint.keeping.local import LocalKeeper
+from resile.checkpoint.keeping.messages import WorkerHello
 from resile.checkpoint.part import PartKind
-memory = LocalKeeper(Hello(rank=0, local_rank=0, world=1, nproc=1))
+memory = LocalKeeper(WorkerHello(rank=0, local_rank=0, world=1, nproc=1))
 memory.reserve(PartKind.RANK, 20 << 20)
 try:
     memory.reserve(PartKind.RANK, 300 << 20)

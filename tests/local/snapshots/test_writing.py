@@ -10,16 +10,11 @@ import psutil
 import pytest
 
 from resile.agent.snapshots import Snapshots
-from resile.checkpoint.keeping import (
-    Accepted,
-    Busy,
-    Hello,
-    KeeperClient,
-    KeeperRefused,
-    LocalKeeper,
-    Publication,
-    SnapshotMemory,
-)
+from resile.checkpoint.keeping.client import KeeperClient
+from resile.checkpoint.keeping.errors import KeeperRefused
+from resile.checkpoint.keeping.local import LocalKeeper
+from resile.checkpoint.keeping.memory import SnapshotMemory
+from resile.checkpoint.keeping.messages import Accepted, Busy, CheckpointPublication, WorkerHello
 from resile.checkpoint.shelf import Checkpoint, Shelf
 from resile.checkpoint.storage import open_storage
 from tests.checkpoints import newest_whole
@@ -28,7 +23,7 @@ from tests.local.jobs import is_alive
 from tests.local.snapshots.conftest import TOKEN, KeeperProcess, Start
 from tests.local.snapshots.parts import RANK, REPLICA, Beginning, save
 
-ALONE = Publication(world=1, replicas=1, job="test", round=1, keep=2)
+ALONE = CheckpointPublication(world=1, replicas=1, job="test", round=1, keep=2)
 BOTH = (REPLICA, RANK)
 
 
@@ -175,7 +170,7 @@ def test_what_is_not_in_memory_cannot_be_written(memory: SnapshotMemory, tmp_pat
 def test_two_nodes_write_one_checkpoint(make_keeper: object, tmp_path: Path) -> None:
     assert callable(make_keeper)
     first, second = (make_keeper().connect(rank, world=2) for rank in (0, 1))
-    together = Publication(world=2, replicas=1, keep=2)
+    together = CheckpointPublication(world=2, replicas=1, keep=2)
     take(first, 10)
     first.persist(tmp_path, step=10, kinds=BOTH, attempt="one", publication=together)
     wait_for(lambda: first.status().written == 10, "the first node's parts")
@@ -193,7 +188,7 @@ def test_parts_that_never_come_are_named(memory: SnapshotMemory, tmp_path: Path)
         step=10,
         kinds=(RANK,),
         attempt="one",
-        publication=Publication(world=1, replicas=1),
+        publication=CheckpointPublication(world=1, replicas=1),
         patience=0.1,
     )
     wait_for(lambda: memory.status().trouble, "the trouble")
@@ -204,7 +199,7 @@ def test_a_checkpoint_that_misses_parts_is_given_up_when_a_later_one_exists(
     memory: SnapshotMemory, tmp_path: Path
 ) -> None:
     take(memory, 10)
-    never = Publication(world=1, replicas=2)
+    never = CheckpointPublication(world=1, replicas=2)
     memory.persist(tmp_path, step=10, kinds=BOTH, attempt="one", publication=never)
     take(memory, 20)
     wait_for(lambda: persist(memory, tmp_path, 20) == Accepted(), "the first to be written")
@@ -216,10 +211,10 @@ def test_a_checkpoint_that_misses_parts_is_given_up_when_a_later_one_exists(
 
 async def test_a_node_that_ends_waits_for_others_parts_only_so_long(tmp_path: Path) -> None:
     snapshots = Snapshots("127.0.0.1", token=TOKEN)
-    memory = KeeperClient(snapshots.name, Hello(rank=0, local_rank=0, world=2, nproc=1))
+    memory = KeeperClient(snapshots.name, WorkerHello(rank=0, local_rank=0, world=2, nproc=1))
     try:
         take(memory, 10)
-        both = Publication(world=2, replicas=1)
+        both = CheckpointPublication(world=2, replicas=1)
         memory.persist(tmp_path, step=10, kinds=BOTH, attempt="one", publication=both)
         await snapshots.flush(600, grace=0.05)
         status = memory.status()
@@ -231,7 +226,7 @@ async def test_a_node_that_ends_waits_for_others_parts_only_so_long(tmp_path: Pa
 
 
 def test_without_an_agent_a_forked_data_loader_keeps_no_slot(tmp_path: Path) -> None:
-    memory = LocalKeeper(Hello(rank=0, local_rank=0, world=1, nproc=1, round=1))
+    memory = LocalKeeper(WorkerHello(rank=0, local_rank=0, world=1, nproc=1, round=1))
     take(memory, 10)
     persist(memory, tmp_path, 10)
     reader, writer = os.pipe()

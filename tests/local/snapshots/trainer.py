@@ -12,7 +12,8 @@ import os
 import time
 from pathlib import Path
 
-from resile.checkpoint.keeping import Hello, KeeperClient, Publication
+from resile.checkpoint.keeping.client import KeeperClient
+from resile.checkpoint.keeping.messages import CheckpointPublication, WorkerHello
 from tests.local.snapshots.parts import RANK, REPLICA, copy_to, is_whole, open_part, save
 
 ROUND, RANK_NUMBER = int(os.environ["RESILE_ROUND"]), int(os.environ["RANK"])
@@ -53,7 +54,7 @@ def inventory(memory: KeeperClient) -> list[dict[str, object]]:
 
 
 def main() -> None:
-    worker = Hello(
+    worker = WorkerHello(
         rank=RANK_NUMBER,
         local_rank=int(os.environ["LOCAL_RANK"]),
         world=WORLD,
@@ -79,7 +80,7 @@ def main() -> None:
             step=step,
             kinds=(REPLICA, RANK),
             attempt="last",
-            publication=Publication(world=WORLD, replicas=NPROC),
+            publication=CheckpointPublication(world=WORLD, replicas=NPROC),
         )
 
 

@@ -110,7 +110,7 @@ def test_a_node_that_reaches_nobody_stops_its_workers_until_it_is_back(apart: Ap
     job = apart.job
     first, worker = job.round, job.pid_of(0)
     apart.wire.cut()
-    apart.node.says("neither the master nor another node of the round was reached")
+    apart.node.says("neither the master nor another node of the round could be reached")
     wait_for(lambda: not Path(f"/proc/{worker}").exists(), "the end of the worker")
     apart.wire.mend()
     job.trains(world=1, after=first)

@@ -12,7 +12,7 @@ def test_training_goes_on_when_master_and_newcomer_die_within_a_handover(trained
     first = trained.train("--nnodes", "1:2", nproc=1, steps=ENDLESS, PAUSE=SLOW)
     before = trained.trains(world=1, steps=2)
     newcomer = trained.train("--nnodes", "1:2", nproc=1, steps=ENDLESS, PAUSE=SLOW)
-    first.says("workers save a step before a planned change")
+    first.says("workers are saving a step before a planned change")
     trained.kill_master()
     newcomer.kill()
     newcomer.process.wait()

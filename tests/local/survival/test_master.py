@@ -52,7 +52,7 @@ def test_the_master_may_die_in_the_middle_of_forming_a_round(job: Job) -> None:
     os.kill(job.pid_of(0), signal.SIGSTOP)
     os.kill(job.pid_of(1), signal.SIGKILL)
     for node in nodes:
-        node.says("round 2 forms")
+        node.says("round 2 is forming")
     job.kill_master()
     job.trains(world=2, after=first)
     assert all(n.output.count("as node") == 1 for n in nodes), "the same ids"

@@ -14,6 +14,6 @@ def test_a_broken_newcomer_does_not_end_a_healthy_job(job: Job) -> None:
     job.goes_on(steps=200)  # by then its master knows that it has reached the process group
     newcomer = job.start(*flags, script=str(broken))
     assert newcomer.wait() == 1
-    assert "This node failed, and the job goes on without it" in newcomer.output
+    assert "This node failed, and the job continues without it" in newcomer.output
     assert "No module named 'a_dependency_that_is_missing_here'" in newcomer.output
     job.trains(world=1, after=first)

@@ -43,7 +43,7 @@ def test_a_stopped_agent_is_evicted_and_rejoins_as_a_new_node_when_it_wakes(job:
     other.says("was lost")
     sleeper.signal(signal.SIGCONT)
     job.trains(world=2, after=second)
-    sleeper.says("put out of the job")
+    sleeper.says("evicted: ")
     joins = [line for line in sleeper.output.splitlines() if "as node" in line]
     assert len(joins) == 2
     assert joins[-1].split()[-1] != old.split()[-1], "a new id"
@@ -107,7 +107,7 @@ def test_the_world_stays_a_multiple_of_the_node_unit(job: Job) -> None:
 def test_a_job_below_min_says_for_what_it_waits_and_gives_up(job: Job) -> None:
     node = job.start("--nnodes", "2", "--rdzv-conf", "join_timeout=1")
     assert node.wait() == 1
-    assert "waiting for nodes: 1 of at least 2 are here" in node.output
+    assert "waiting for nodes: 1 of at least 2 joined" in node.output
     assert "gave up after 1 s" in node.output
     job.leaves_nothing_behind([node.pid])
 

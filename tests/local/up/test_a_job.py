@@ -77,7 +77,7 @@ def test_a_training_that_fails_for_good_is_reported_with_the_last_words_of_who_f
     machine.has_nothing_left()
     assert "a worker failed and the only restart is used up" in up.output
     assert "failed first    rank 0 (local 0)" in up.output
-    assert "RuntimeError: no such luck" in up.output.rpartition("its last words")[2]
+    assert "RuntimeError: no such luck" in up.output.rpartition("last output")[2]
     described = machine.says("describe", "broken")
     assert "Failed: a worker failed" in described
     assert "RuntimeError: no such luck" in described

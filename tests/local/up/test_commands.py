@@ -103,7 +103,7 @@ def test_a_state_folder_that_cannot_be_used_is_named(machine: Machine) -> None:
     machine.home.write_text("a file, not a folder")
     described = machine.write(manifest("fine", {"worker": ticking()}))
     said = machine.refuses("up", str(described))
-    assert "cannot be used: Not a directory; $RESILE_HOME names another place" in said
+    assert "cannot be used: Not a directory; set $RESILE_HOME to another folder" in said
 
 
 def test_every_command_has_help_with_examples(machine: Machine) -> None:

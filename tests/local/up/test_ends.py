@@ -49,7 +49,7 @@ def test_a_second_ctrl_c_does_not_wait(machine: Machine) -> None:
     up = machine.up(manifest("stubborn", {"worker": role}))
     up.says("ready")
     up.signal(signal.SIGINT)
-    up.says("a second one does not wait")
+    up.says("a second signal skips the grace period")
     assert up.process.poll() is None
     up.signal(signal.SIGINT)
     assert up.wait() == 130
@@ -127,10 +127,10 @@ def test_a_running_job_is_suspended_and_resumed(machine: Machine) -> None:
     up = machine.up(manifest("pausing", {"worker": ticking(replicas=2)}))
     first = machine.await_training("pausing", nodes=2)
     said = machine.says("suspend", "pausing", "--wait")
-    hint = "'resile resume pausing' has it go on"
+    hint = "'resile resume pausing' continues it"
     assert said == f"job 'pausing' is being suspended; {hint}\n"
     assert not any(node["phase"] == "Running" for node in machine.nodes("pausing"))
-    assert machine.says("suspend", "pausing") == "job 'pausing' is suspended already\n"
+    assert machine.says("suspend", "pausing") == "job 'pausing' is already suspended\n"
     assert "pausing  Suspended  0/2" in machine.says("jobs")
     os.kill(machine.master_pid(), signal.SIGKILL)  # the next one knows
     assert machine.says("resume", "pausing", "--wait") == "job 'pausing' is being resumed\n"
@@ -150,7 +150,7 @@ def test_a_second_up_of_a_running_job_is_refused_and_hurts_nobody(machine: Machi
     first = machine.up(described)
     machine.await_nodes("single", phase="Running")
     complaint = machine.refuses("up", str(machine.write(described)))
-    assert f"the job 'single' is running already (pid {first.pid})" in complaint
+    assert f"the job 'single' is already running (pid {first.pid})" in complaint
     assert "--name" in complaint
     other = machine.up(described, "--name", "other")
     machine.await_nodes("other", phase="Running")

@@ -1,4 +1,4 @@
-"""Preloaded modules that would be others by now are imported anew, where that is possible."""
+"""Preloaded modules that would be different by now are imported again, where possible."""
 
 import os
 import sys

@@ -1,4 +1,4 @@
-"""What a process does with a signal, as the kernel tells it."""
+"""The disposition of a signal in a process, read from the kernel."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What workers find in their environment beside torchrun's variables."""
+"""The workers' environment beside torchrun's variables."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who shows that a node is not cut off."""
+"""The answers which show that a node is not cut off."""
 
 from __future__ import annotations
 

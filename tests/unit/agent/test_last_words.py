@@ -1,4 +1,4 @@
-"""What a node's workers said last has to fit into one message, whatever it was."""
+"""The error messages of all workers of a node fit into one frame."""
 
 from __future__ import annotations
 

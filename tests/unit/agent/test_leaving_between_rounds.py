@@ -1,4 +1,4 @@
-"""A node that is asked to leave while no round runs: what only it holds is copied first."""
+"""A node that leaves while no round runs first copies what only it holds."""
 
 from __future__ import annotations
 
@@ -8,12 +8,13 @@ from collections.abc import Iterator
 import pytest
 
 from resile.agent.snapshots import Snapshots
-from resile.checkpoint.keeping import Hello, KeeperClient
+from resile.checkpoint.keeping.client import KeeperClient
+from resile.checkpoint.keeping.messages import WorkerHello
 from tests.local.snapshots.parts import copy_to, save
 from tests.unit.checkpoint.nodes import TOKEN, MakeNode, nodes
 from tests.unit.checkpoint.throttle import throttled
 
-WORKER = Hello(rank=0, local_rank=0, world=2, nproc=1, round=1)
+WORKER = WorkerHello(rank=0, local_rank=0, world=2, nproc=1, round=1)
 LARGE = 4_000_000
 
 

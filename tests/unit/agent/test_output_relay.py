@@ -1,4 +1,4 @@
-"""Workers' output on its way: real pipes, a console that nobody reads, disks that are full."""
+"""Workers' output through real pipes: a console without a reader, full disks."""
 
 from __future__ import annotations
 

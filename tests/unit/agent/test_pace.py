@@ -1,4 +1,4 @@
-"""How long a worker's steps take, from reports that are read when the agent comes to it."""
+"""The step time of a worker, from reports that the agent reads late or together."""
 
 from __future__ import annotations
 

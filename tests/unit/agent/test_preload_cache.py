@@ -1,4 +1,4 @@
-"""The cache of what to preload, written by several threads at once."""
+"""The preload cache, written by several threads at once."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What scripts report reaches their agent, whatever they leave out."""
+"""Progress reports of scripts reach their agent, also if fields are left out."""
 
 from __future__ import annotations
 

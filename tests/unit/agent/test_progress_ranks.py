@@ -1,4 +1,4 @@
-"""Each local rank's progress is kept for itself, whichever of them spoke last."""
+"""The progress of each local rank is kept separately."""
 
 from __future__ import annotations
 

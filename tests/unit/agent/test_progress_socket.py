@@ -1,4 +1,4 @@
-"""Reports of progress: whose are heard, and what they may say."""
+"""Progress reports: accepted senders and accepted content."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ async def test_another_user_is_refused_and_cannot_keep_the_agent_busy(
     sender = await asyncio.create_subprocess_exec(
         sys.executable, "-c", SEND, str(NOBODY), door.name, "1000", stdout=subprocess.DEVNULL
     )
-    while "refused a report of progress by user 65534" not in caplog.text:
+    while "ignored a progress report from user 65534" not in caplog.text:
         await asyncio.sleep(0.01)
     assert door.latest({os.getsid(0)}) is None
     sender.kill()

@@ -1,4 +1,4 @@
-"""Who has reached the process group, and what is said of it."""
+"""Workers that have reached the process group, and the reports about them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is told of a job's first failure: to people, and to whoever started the agent."""
+"""The report on a job's first failure, for people and for the process that started the agent."""
 
 from __future__ import annotations
 

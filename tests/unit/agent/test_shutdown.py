@@ -1,4 +1,4 @@
-"""Requests that a node leave, how urgent they are, and what it waits for before it goes."""
+"""Requests to shut a node down, their urgency, and what the node waits for before it leaves."""
 
 from __future__ import annotations
 

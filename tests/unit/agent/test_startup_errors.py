@@ -1,4 +1,4 @@
-"""Which ends of a worker mean that the script itself cannot be run."""
+"""Exits of a worker which show that the script itself cannot run."""
 
 from __future__ import annotations
 

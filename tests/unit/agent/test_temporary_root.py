@@ -1,4 +1,4 @@
-"""Temporary folders of agents: whose they are is told by locks; what others put there stays."""
+"""Temporary folders of agents: in use while they are locked; other users' files stay."""
 
 from __future__ import annotations
 

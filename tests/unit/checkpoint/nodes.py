@@ -8,15 +8,16 @@ import socket
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from resile.checkpoint.keeping import Hello, KeeperClient, Label
+from resile.checkpoint.keeping.client import KeeperClient
 from resile.checkpoint.keeping.holdings import Holdings
 from resile.checkpoint.keeping.keeper import Keeper
+from resile.checkpoint.keeping.messages import WorkerHello
 from resile.checkpoint.keeping.peers import Peers
 from resile.checkpoint.keeping.peers.asking import copy_to
 from resile.checkpoint.keeping.peers.copier import Part
 from resile.checkpoint.keeping.peers.transfers import Transfer
 from resile.checkpoint.keeping.server import KeeperServer
-from resile.checkpoint.slots import BEGIN, read_control, take
+from resile.checkpoint.slots import BEGIN, Label, read_control, take
 from resile.checkpoint.writing import Carrier
 from tests.local.snapshots.parts import save
 
@@ -46,7 +47,9 @@ class Node:
         )
         self.keeper = Keeper(self.holdings, self.carrier, neighbours=self.peers)
         self.server = KeeperServer(self.keeper)
-        self.worker = Hello(rank=rank, local_rank=0, world=world, nproc=1, round=1, group=group)
+        self.worker = WorkerHello(
+            rank=rank, local_rank=0, world=world, nproc=1, round=1, group=group
+        )
         self.memory = KeeperClient(self.server.name, self.worker)
 
     def save(self, step: int, data: int = 10_000) -> Label:

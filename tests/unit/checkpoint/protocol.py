@@ -31,11 +31,11 @@ def keeps_the_protocol(storage: Storage) -> None:
 
 
 def fences_rounds_that_are_over(storage: Storage) -> None:
-    """A later round went on from step 30: the older one publishes nothing beyond."""
+    """A later round continued from step 30: the older one publishes nothing beyond."""
     for number, begin in ((1, 0), (2, 30)):
         attempt = f"r{number}-0000beef"
         claim(storage, Claim(attempt=attempt, run="a", round=number, step=begin, time=0.0))
-    with pytest.raises(Superseded, match="round 2 went on from step 30"):
+    with pytest.raises(Superseded, match="round 2 continued from step 30"):
         save(storage, 40, attempt="r1-0000beef")
     save(storage, 40, attempt="r2-0000beef")
     shelf = Shelf(storage)

@@ -184,7 +184,7 @@ def test_memory_that_holds_no_part_is_refused(storage: LocalStorage) -> None:
 
 
 def test_a_part_that_is_cut_off_in_memory_is_refused(storage: LocalStorage) -> None:
-    with pytest.raises(PartDamaged, match="cut off: 379 bytes of 380"):
+    with pytest.raises(PartDamaged, match="truncated: 379 bytes of 380"):
         write_part(storage, rank_part(5, 0)[:-1], attempt="a1", patience=HASTY)
 
 
@@ -200,7 +200,7 @@ def test_trouble_that_passes_is_told_of_once_and_then_over(storage: LocalStorage
         )
     assert entry.checksum == xxhash.xxh3_128_hexdigest(rank_part(5, 0))
     assert len(told) == 1
-    assert "Input/output error; trying again for 60 s" in told[0]
+    assert "Input/output error; retrying for 60 s" in told[0]
 
 
 def test_a_full_disk_is_not_tried_again(storage: LocalStorage) -> None:

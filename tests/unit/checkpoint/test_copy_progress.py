@@ -5,7 +5,6 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from resile.checkpoint.keeping import Label, Place
 from resile.checkpoint.keeping.peers.copier import MOST_SKIPPED, skipped_after
 from resile.checkpoint.keeping.peers.copy_progress import (
     STARVING_AFTER,
@@ -13,12 +12,13 @@ from resile.checkpoint.keeping.peers.copy_progress import (
     CopyProgress,
 )
 from resile.checkpoint.part import PartKind
+from resile.checkpoint.slots import Label, PartPlace
 
 PARTS = 3
 
 
 def label(rank: int, step: int, round: int = 1) -> Label:
-    place = Place(kind=PartKind.RANK, index=rank, count=PARTS)
+    place = PartPlace(kind=PartKind.RANK, index=rank, count=PARTS)
     return Label(place=place, step=step, round=round, world=PARTS)
 
 

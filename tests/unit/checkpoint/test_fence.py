@@ -67,7 +67,7 @@ def test_a_round_that_is_over_publishes_what_the_next_one_went_on_from_and_no_mo
     save(storage, 90, first)
     save(storage, 100, first, attempt=f"{first.attempt}-2")
     for step in (101, 110):
-        with pytest.raises(Superseded, match="round 2 of job 'digits' went on from step 100"):
+        with pytest.raises(Superseded, match="round 2 of job 'digits' continued from step 100"):
             save(storage, step, first)
     save(storage, 110, second)
     shelf = Shelf(storage)
@@ -134,7 +134,7 @@ def test_what_was_published_in_the_last_moment_is_never_gone_on_with(tmp_path: P
     assert newest_whole(shelf).step == 100
     late = shelf.at(110)
     assert shelf.fence().superseded(late.attempt, late.step) == (
-        "round 1 was superseded: round 2 of job 'digits' went on from step 100"
+        "round 1 was superseded: round 2 of job 'digits' continued from step 100"
     )
     listed = CliRunner().invoke(cli, ["ckpt", "ls", str(tmp_path)])
     assert "superseded" in listed.stdout

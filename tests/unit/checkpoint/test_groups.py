@@ -129,7 +129,7 @@ def test_a_part_of_another_group_is_not_the_one_that_a_manifest_names(tmp_path: 
     shutil.copy(tmp_path / "group-bbbb" / name, tmp_path / "group-aaaa" / name)
     shelf = Shelf(storage, "aaaa")
     with (
-        pytest.raises(PartDamaged, match="is another part than the manifest names"),
+        pytest.raises(PartDamaged, match="is not the part that the manifest names"),
         open_parts(shelf, shelf.at(10)),
     ):
         pass
@@ -150,7 +150,7 @@ def test_a_later_round_of_one_group_does_not_supersede_an_earlier_one_of_another
         assert read_fence(storage, mine.group).latest == Shelf(storage, mine.group).fence().latest
     later = word(6, 0, group=EVALUATE)
     claim(storage, later)
-    with pytest.raises(Superseded, match="round 6 of group 'evaluate' went on from step 0"):
+    with pytest.raises(Superseded, match="round 6 of group 'evaluate' continued from step 0"):
         save(storage, 20, attempt=fifth.attempt, group=EVALUATE, claim=fifth)
     save(storage, 20, attempt=third.attempt, claim=third)
     assert newest_whole(Shelf(storage)).step == 20
@@ -265,4 +265,4 @@ def test_a_group_that_has_nothing_is_said_with_those_that_have(folder: Path) -> 
     assert "other groups have some: --group 'evaluate'" in said.stderr
     mistaken = run("ls", folder, "--group", "../x")
     assert mistaken.exit_code == 2
-    assert "is no group's name" in mistaken.stderr
+    assert "is not a group's name" in mistaken.stderr

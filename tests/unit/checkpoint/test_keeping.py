@@ -9,16 +9,13 @@ from collections.abc import Iterator
 import pytest
 
 from resile.checkpoint.errors import NoRoom
-from resile.checkpoint.keeping import (
-    Hello,
-    KeeperClient,
-    KeeperGone,
-    KeeperRefused,
-    LocalKeeper,
-    SnapshotMemory,
-)
+from resile.checkpoint.keeping.client import KeeperClient
+from resile.checkpoint.keeping.errors import KeeperGone, KeeperRefused
 from resile.checkpoint.keeping.holdings import Holdings
 from resile.checkpoint.keeping.keeper import Keeper
+from resile.checkpoint.keeping.local import LocalKeeper
+from resile.checkpoint.keeping.memory import SnapshotMemory
+from resile.checkpoint.keeping.messages import WorkerHello
 from resile.checkpoint.keeping.server import KeeperServer
 from resile.checkpoint.writing import Carrier
 from tests.local.commands import wait_for
@@ -34,7 +31,7 @@ from tests.local.snapshots.parts import (
     steps,
 )
 
-WORKER = Hello(rank=0, local_rank=0, world=2, nproc=1, round=1)
+WORKER = WorkerHello(rank=0, local_rank=0, world=2, nproc=1, round=1)
 
 
 class Node:
@@ -44,7 +41,7 @@ class Node:
         self.keeper = Keeper(Holdings(limit=limit), Carrier())
         self.server = KeeperServer(self.keeper)
 
-    def connect(self, worker: Hello = WORKER) -> KeeperClient:
+    def connect(self, worker: WorkerHello = WORKER) -> KeeperClient:
         return KeeperClient(self.server.name, worker)
 
     def close(self) -> None:
@@ -133,7 +130,7 @@ def test_memory_outlives_its_worker(node: Node) -> None:
     worker = node.connect()
     label = save(worker, WORKER, step=10)
     worker.close()
-    later = Hello(rank=1, local_rank=0, world=2, nproc=1, round=2)
+    later = WorkerHello(rank=1, local_rank=0, world=2, nproc=1, round=2)
     another = node.connect(later)
     with open_part(another, label) as part:
         assert is_whole(label, part.buffer)
@@ -155,7 +152,7 @@ def test_an_older_world_is_given_back_when_the_newer_has_two_snapshots(node: Nod
     for step in (10, 20):
         save(before, WORKER, step=step)
     before.close()
-    now = Hello(rank=0, local_rank=0, world=1, nproc=1, round=2)
+    now = WorkerHello(rank=0, local_rank=0, world=1, nproc=1, round=2)
     after = node.connect(now)
     save(after, now, step=30)
     assert steps(after) == [10, 20, 30]

@@ -33,7 +33,7 @@ def test_what_is_forgotten_before_it_begins_leaves_no_descriptor() -> None:
     assert over.wait(30)
     assert _descriptors() == before
     os.close(slot)
-    with pytest.raises(PeerTrouble, match="not wanted any more"):
+    with pytest.raises(PeerTrouble, match="the fetch was cancelled"):
         arrival.opened()
 
 

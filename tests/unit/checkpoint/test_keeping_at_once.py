@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import threading
 
-from resile.checkpoint.keeping import Hello, KeeperClient, KeeperRefused
+from resile.checkpoint.keeping.client import KeeperClient
+from resile.checkpoint.keeping.errors import KeeperRefused
 from resile.checkpoint.keeping.holdings import Holdings
 from resile.checkpoint.keeping.keeper import Keeper
+from resile.checkpoint.keeping.messages import WorkerHello
 from resile.checkpoint.keeping.server import KeeperServer
 from resile.checkpoint.writing import Carrier
 from tests.local.snapshots.parts import is_whole, open_part, save
@@ -18,7 +20,7 @@ READERS = 2
 def test_readers_see_whole_parts_only_and_the_writer_goes_on() -> None:
     keeper = Keeper(Holdings(), Carrier())
     server = KeeperServer(keeper)
-    worker = Hello(rank=0, local_rank=0, world=1, nproc=1, round=1)
+    worker = WorkerHello(rank=0, local_rank=0, world=1, nproc=1, round=1)
     writing = KeeperClient(server.name, worker)
     over = threading.Event()
     torn: list[str] = []

@@ -74,7 +74,7 @@ def test_a_connection_that_the_other_side_ended_is_not_used_again(calls: Calls) 
         with calls.to(address) as connection:
             pass
     wait_for(lambda: _ended(connection), "the end of the connection")
-    with pytest.raises(PeerTrouble, match=f"the keeper at {address}: "), calls.to(address):
+    with pytest.raises(PeerTrouble, match=f"snapshot server at {address}: "), calls.to(address):
         raise AssertionError("nobody is there")
 
 

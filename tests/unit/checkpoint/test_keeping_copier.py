@@ -12,7 +12,8 @@ from collections.abc import Iterator
 import pytest
 
 from resile.checkpoint import memory
-from resile.checkpoint.keeping import Hello, KeeperClient
+from resile.checkpoint.keeping.client import KeeperClient
+from resile.checkpoint.keeping.messages import WorkerHello
 from resile.checkpoint.keeping.peers import copier, copy_progress
 from resile.checkpoint.keeping.peers.transfers import Transfer
 from resile.checkpoint.slots import BEGIN
@@ -43,7 +44,7 @@ def pair(make: MakeNode) -> Iterator[tuple[Node, Node, Throttle]]:
 
 def test_a_step_is_copied_when_the_parts_of_all_workers_are(make: MakeNode) -> None:
     first, second = make(0, world=4), make(2, world=4)
-    workers = [Hello(rank=n, local_rank=n, world=4, nproc=2, round=1) for n in (0, 1)]
+    workers = [WorkerHello(rank=n, local_rank=n, world=4, nproc=2, round=1) for n in (0, 1)]
     with_two = [KeeperClient(first.server.name, worker) for worker in workers]
     copy_to(with_two[0], second.peers.address)
     one = save(with_two[0], workers[0], step=10)

@@ -7,8 +7,9 @@ from collections.abc import Iterator
 import msgspec
 import pytest
 
-from resile.checkpoint.keeping import KeeperClient, KeeperGone
-from resile.checkpoint.keeping.messages import Hello, List, Refused
+from resile.checkpoint.keeping.client import KeeperClient
+from resile.checkpoint.keeping.errors import KeeperGone
+from resile.checkpoint.keeping.messages import List, RequestRefused, WorkerHello
 from tests.local.snapshots.parts import RANK, label_of, part_bytes, steps
 from tests.unit.checkpoint.nodes import MakeNode, nodes
 
@@ -23,17 +24,19 @@ def test_a_worker_of_another_group_is_not_served(make: MakeNode) -> None:
     node = make(0)
     node.save(10)
     stranger = msgspec.structs.replace(node.worker, group="evaluate")
-    with pytest.raises(KeeperGone, match="the main group keeps its snapshots here, and not group"):
+    with pytest.raises(
+        KeeperGone, match="this node holds snapshots of the main group, not of group"
+    ):
         KeeperClient(node.server.name, stranger)
     answer, _ = node.keeper.answer(stranger, List())
-    assert isinstance(answer, Refused)
+    assert isinstance(answer, RequestRefused)
     # Not even a round that is later by its own count ends what the node's workers do.
     answer, _ = node.keeper.answer(late := stranger_of(stranger, round=9), late)
-    assert isinstance(answer, Refused)
+    assert isinstance(answer, RequestRefused)
     assert steps(node.memory) == [10]
 
 
-def stranger_of(worker: Hello, *, round: int) -> Hello:
+def stranger_of(worker: WorkerHello, *, round: int) -> WorkerHello:
     return msgspec.structs.replace(worker, round=round)
 
 

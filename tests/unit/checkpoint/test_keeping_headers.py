@@ -12,7 +12,9 @@ import msgspec
 import pytest
 
 from resile.checkpoint.errors import NoRoom
-from resile.checkpoint.keeping import Hello, KeeperClient, KeeperRefused, Label
+from resile.checkpoint.keeping.client import KeeperClient
+from resile.checkpoint.keeping.errors import KeeperRefused
+from resile.checkpoint.keeping.messages import WorkerHello
 from resile.checkpoint.keeping.peers import frames
 from resile.checkpoint.keeping.peers.frames import (
     AnswerDecoder,
@@ -26,6 +28,7 @@ from resile.checkpoint.keeping.peers.frames import (
 )
 from resile.checkpoint.keeping.peers.proof import admit, introduce
 from resile.checkpoint.part import PartHeader, Slice, lay_out, read_header
+from resile.checkpoint.slots import Label
 from tests.local.commands import wait_for
 from tests.local.snapshots.parts import RANK, REPLICA, label_of, part_bytes, save
 from tests.unit.checkpoint.nodes import TOKEN, MakeNode, Node, hung_up, nodes
@@ -123,12 +126,12 @@ def test_workers_of_one_node_ask_once_until_training_goes_on(make: MakeNode) -> 
     expected = second.memory.headers(first.peers.address, [label])
     first.peers.close()
     another = KeeperClient(
-        second.server.name, Hello(rank=2, local_rank=1, world=2, nproc=2, round=1)
+        second.server.name, WorkerHello(rank=2, local_rank=1, world=2, nproc=2, round=1)
     )
     assert another.headers(first.peers.address, [label]) == expected
     another.close()
     second.memory.resumed(10)
-    with pytest.raises(KeeperRefused, match=r"the keeper at 127\.0\.0\.1:"):
+    with pytest.raises(KeeperRefused, match=r"snapshot server at 127\.0\.0\.1:"):
         second.memory.headers(first.peers.address, [label])
 
 
@@ -145,7 +148,7 @@ def test_a_new_round_asks_anew(make: MakeNode) -> None:
 def test_headers_are_for_the_job_alone(make: MakeNode) -> None:
     first, stranger = make(0), make(1, token="the token of another job")
     label = first.save(10)
-    with pytest.raises(KeeperRefused, match="the job's token is another one"):
+    with pytest.raises(KeeperRefused, match="wrong job token"):
         stranger.memory.headers(first.peers.address, [label])
 
 
@@ -184,15 +187,15 @@ def _half_a_header(connection: socket.socket) -> None:
 @pytest.mark.parametrize(
     ("speak", "complaint"),
     [
-        (lambda line: frames.send(line, Coming(size=100)), "Coming is no answer"),
-        (lambda line: frames.send(line, Kept()), "Kept is no answer"),
+        (lambda line: frames.send(line, Coming(size=100)), "unexpected answer Coming"),
+        (lambda line: frames.send(line, Kept()), "unexpected answer Kept"),
         (lambda line: frames.send(line, HeaderComing(length=1 << 40)), "cannot have 10995"),
         (lambda line: frames.send(line, HeaderComing(length=3)), "cannot have 3 bytes"),
-        (lambda line: frames.send(line, {"type": "HeaderComing", "length": -1}), "not a word"),
+        (lambda line: frames.send(line, {"type": "HeaderComing", "length": -1}), "not a message"),
         (lambda line: line.sendall(struct.pack("!I", 1 << 31)), "a frame of 2147483648 bytes"),
-        (lambda line: line.sendall(b"\0\0\0\x02hi"), "not a word of a keeper"),
-        (_half_a_header, "it hung up"),
-        (lambda _: None, "it hung up"),
+        (lambda line: line.sendall(b"\0\0\0\x02hi"), "not a message of a snapshot server"),
+        (_half_a_header, "connection closed"),
+        (lambda _: None, "connection closed"),
     ],
 )
 def test_nonsense_for_a_header_is_refused_and_the_keeper_goes_on(

@@ -7,9 +7,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from resile.checkpoint.keeping import KeeperRefused, Label, Place
-from resile.checkpoint.keeping.messages import AT_ONCE, Open, Refused
+from resile.checkpoint.keeping.errors import KeeperRefused
+from resile.checkpoint.keeping.messages import AT_ONCE, Open, RequestRefused
 from resile.checkpoint.keeping.opened import opened_parts
+from resile.checkpoint.slots import Label, PartPlace
 from tests.local.commands import wait_for
 from tests.local.snapshots.parts import RANK, is_whole, label_of, part_bytes
 from tests.unit.checkpoint.nodes import MakeNode, Node, nodes
@@ -26,7 +27,7 @@ def make() -> Iterator[MakeNode]:
 
 def _filled(node: Node, count: int) -> list[Label]:
     labels = [
-        Label(place=Place(kind=RANK, index=rank, count=count), step=10, round=1, world=count)
+        Label(place=PartPlace(kind=RANK, index=rank, count=count), step=10, round=1, world=count)
         for rank in range(count)
     ]
     for label in labels:
@@ -70,7 +71,7 @@ def test_a_keeper_does_not_open_more_at_once_than_it_can_send(make: MakeNode) ->
     node = make(0)
     label = label_of(node.worker, RANK, 10)
     answer, descriptors = node.keeper.answer(node.worker, Open(labels=(label,) * (AT_ONCE + 1)))
-    assert isinstance(answer, Refused)
+    assert isinstance(answer, RequestRefused)
     assert "at most" in answer.reason
     assert descriptors == []
 

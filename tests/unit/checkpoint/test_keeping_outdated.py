@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from resile.checkpoint.keeping.holdings import outdated
 from resile.checkpoint.part import PartKind
-from resile.checkpoint.slots import EMPTY, Control, Label, Place, SlotState
+from resile.checkpoint.slots import EMPTY, Control, Label, PartPlace, SlotState
 
 
-def rank(index: int, count: int, group: str = "") -> Place:
-    return Place(kind=PartKind.RANK, index=index, count=count, group=group)
+def rank(index: int, count: int, group: str = "") -> PartPlace:
+    return PartPlace(kind=PartKind.RANK, index=index, count=count, group=group)
 
 
-def part(place: Place, step: int, round: int, state: SlotState = SlotState.COMPLETE) -> Control:
+def part(place: PartPlace, step: int, round: int, state: SlotState = SlotState.COMPLETE) -> Control:
     return Control(state, step, Label(place=place, step=step, round=round, world=place.count), 1)
 
 

@@ -9,8 +9,9 @@ from collections.abc import Iterator
 import pytest
 
 from resile.checkpoint.errors import NoRoom
-from resile.checkpoint.keeping import Hello, KeeperClient, KeeperRefused, Label
-from resile.checkpoint.keeping.errors import PeerTrouble
+from resile.checkpoint.keeping.client import KeeperClient
+from resile.checkpoint.keeping.errors import KeeperRefused, PeerTrouble
+from resile.checkpoint.keeping.messages import WorkerHello
 from resile.checkpoint.keeping.peers import frames
 from resile.checkpoint.keeping.peers.frames import (
     AnswerDecoder,
@@ -26,6 +27,7 @@ from resile.checkpoint.keeping.peers.frames import (
     Whole,
 )
 from resile.checkpoint.keeping.peers.proof import admit, introduce
+from resile.checkpoint.slots import Label
 from tests.local.commands import wait_for
 from tests.local.snapshots.parts import (
     RANK,
@@ -103,7 +105,7 @@ def test_a_keeper_that_is_gone_cannot_be_asked(make: MakeNode) -> None:
     first, second = make(0), make(1)
     label = first.save(10)
     first.keeper.close()
-    with pytest.raises(KeeperRefused, match=r"the keeper at 127\.0\.0\.1:"):
+    with pytest.raises(KeeperRefused, match=r"snapshot server at 127\.0\.0\.1:"):
         second.memory.fetch(first.peers.address, label)
 
 
@@ -130,7 +132,7 @@ def test_fetching_what_does_not_fit_says_so(make: MakeNode) -> None:
 def test_another_jobs_token_is_refused_on_both_sides(make: MakeNode) -> None:
     first, stranger = make(0), make(1, token="the token of another job")
     label = first.save(10)
-    with pytest.raises(KeeperRefused, match="the job's token is another one"):
+    with pytest.raises(KeeperRefused, match="wrong job token"):
         stranger.memory.fetch(first.peers.address, label)
     copy_to(first.memory, stranger.peers.address)
     wait_for(lambda: "token" in first.memory.status().copy_trouble, "the refusal")
@@ -195,7 +197,7 @@ def test_an_older_part_never_replaces_a_newer_one(make: MakeNode) -> None:
     first, second = make(0), make(1)
     old, new = first.save(10), first.save(20)
     first.copy(new, second)
-    with pytest.raises(PeerTrouble, match="step 20 of rank-00000-of-00002 is newer and kept here"):
+    with pytest.raises(PeerTrouble, match="step 20 of rank-00000-of-00002 is newer and held here"):
         first.copy(old, second)
     assert steps(second.memory) == [20]
 
@@ -267,7 +269,9 @@ def test_all_workers_of_a_node_read_what_comes_once(make: MakeNode) -> None:
     node = make(0)
     label = label_of(node.worker, RANK, 10)
     content = part_bytes(label, 3_000_000)
-    another = KeeperClient(node.server.name, Hello(rank=1, local_rank=1, world=2, nproc=2, round=1))
+    another = KeeperClient(
+        node.server.name, WorkerHello(rank=1, local_rank=1, world=2, nproc=2, round=1)
+    )
     with (
         giver(content, size=len(content)) as only_once,
         node.memory.fetch(only_once.address, label) as one,
@@ -288,7 +292,7 @@ def test_what_is_on_its_way_is_not_waited_for_after_training_goes_on(make: MakeN
         node.memory.fetch(slow.address, label) as part,
     ):
         node.memory.resumed(5)
-        with pytest.raises(KeeperRefused, match="not wanted any more"):
+        with pytest.raises(KeeperRefused, match="the fetch was cancelled"):
             part.need(len(content))
 
 

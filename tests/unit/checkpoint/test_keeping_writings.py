@@ -7,15 +7,15 @@ import logging
 from resile.checkpoint.keeping.messages import Status
 from resile.checkpoint.keeping.writings import Writings
 from resile.checkpoint.part import PartKind
-from resile.checkpoint.slots import Place
+from resile.checkpoint.slots import PartPlace
 from resile.checkpoint.writing import (
+    CheckpointPublication,
     Failed,
     Finished,
-    Publication,
+    PartsWritten,
     Published,
     Target,
     Write,
-    Written,
 )
 
 
@@ -27,8 +27,8 @@ class Node:
         self.writings = Writings(lambda level, text: self.said.append((level, text)))
 
     def order(self, rank: int, step: int, *, attempt: str = "a", publishes: bool = False) -> Order:
-        places = (Place(kind=PartKind.RANK, index=rank, count=2),)
-        publication = Publication(world=2, replicas=1) if publishes else None
+        places = (PartPlace(kind=PartKind.RANK, index=rank, count=2),)
+        publication = CheckpointPublication(world=2, replicas=1) if publishes else None
         target = Target(url="/storage", step=step, attempt=attempt)
         write = Write(target=target, lengths=(1,), publication=publication)
         assert self.writings.begin(places, step) is None
@@ -40,14 +40,14 @@ class Node:
 
 
 class Order:
-    def __init__(self, writings: Writings, places: tuple[Place, ...], write: Write) -> None:
+    def __init__(self, writings: Writings, places: tuple[PartPlace, ...], write: Write) -> None:
         self._hear = writings.hear(places, write)
 
     def ends(self, word: Finished) -> None:
         self._hear(word)
 
 
-WRITTEN = Written(size=1, seconds=0.1)
+WRITTEN = PartsWritten(size=1, seconds=0.1)
 FULL = Failed(reason="full")
 
 

@@ -10,7 +10,7 @@ from resile.checkpoint.slots import (
     EMPTY,
     Control,
     Label,
-    Place,
+    PartPlace,
     SlotState,
     choose,
     decode_control,
@@ -23,7 +23,7 @@ groups = st.sampled_from(["", "evaluate", "ps/0", "w" * LONGEST_GROUP])
 labels = st.builds(
     Label,
     place=st.builds(
-        Place, kind=st.sampled_from(PartKind), index=numbers, count=numbers, group=groups
+        PartPlace, kind=st.sampled_from(PartKind), index=numbers, count=numbers, group=groups
     ),
     step=st.integers(-(2**63), 2**63 - 1),
     round=st.integers(0, 2**63 - 1),
@@ -63,7 +63,7 @@ def test_a_page_never_written_is_empty() -> None:
 
 
 def slot(step: int, state: SlotState = SlotState.COMPLETE, generation: int = 1) -> Control:
-    place = Place(kind=PartKind.RANK, index=0, count=1)
+    place = PartPlace(kind=PartKind.RANK, index=0, count=1)
     return Control(state, generation, Label(place=place, step=step, round=1, world=1), 10)
 
 

@@ -53,7 +53,7 @@ def test_folders_that_are_not_checkpoints_are_passed_over(shelf: Shelf, tmp_path
 @pytest.mark.parametrize(
     ("spoil", "said"),
     [
-        (flip_a_bit, f"{PART} has other bytes than were written (checksum)"),
+        (flip_a_bit, f"{PART} was changed after it was written (wrong checksum)"),
         (lambda file: file.write_bytes(file.read_bytes() + b"x"), f"{PART} has 381 bytes instead"),
         (lambda file: file.write_bytes(b""), f"{PART} has 0 bytes instead of 380"),
         (Path.unlink, f"{PART} is missing"),
@@ -108,7 +108,7 @@ def test_a_manifest_that_leads_out_of_its_folder_is_not_followed(
     file = tmp_path / "step-000000030" / "manifest.json"
     text = file.read_text().replace('"format": 2', '"format": 1')  # one without a checksum
     file.write_text(text.replace(PART, "../step-000000020/" + PART))
-    with pytest.raises(PartDamaged, match="cannot be one"):
+    with pytest.raises(PartDamaged, match="has an invalid part name"):
         shelf.at(30)
 
 
@@ -171,7 +171,7 @@ def test_a_header_larger_than_the_first_read_is_read_whole(tmp_path: Path) -> No
 def test_a_part_that_is_not_the_one_named_is_refused(shelf: Shelf, tmp_path: Path) -> None:
     checkpoint = shelf.at(30)
     file_of(tmp_path, 30).write_bytes(file_of(tmp_path, 20).read_bytes())
-    with pytest.raises(PartDamaged, match="another part than the manifest names"):
+    with pytest.raises(PartDamaged, match="not the part that the manifest names"):
         StoredPart(shelf.storage, checkpoint, checkpoint.manifest.parts[1])
     file_of(tmp_path, 30).unlink()
     with pytest.raises(PartDamaged, match="is missing"):

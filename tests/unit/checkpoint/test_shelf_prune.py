@@ -163,7 +163,7 @@ def test_a_disk_that_is_full_of_remains_is_full_no_more(tmp_path: Path) -> None:
     for path in tmp_path.rglob("*killed*"):
         age(path)
     with_room(Shelf(storage), write, tell=told.append)
-    assert told == ["removed 0 MiB that unfinished writes had left behind"]
+    assert told == ["removed 0 MiB left behind by unfinished writes"]
 
 
 def test_an_attempt_that_is_given_up_is_removed_unless_it_was_published(tmp_path: Path) -> None:

@@ -65,8 +65,7 @@ def status(
         (
             status(JobPhase.FAILED, says=(ConditionType.FAILED, "rank 0 was given up")),
             False,
-            "the job is over (Failed): rank 0 was given up; "
-            "the output of its nodes is gone with them",
+            "the job is over (Failed): rank 0 was given up; the logs were removed with its nodes",
         ),
         (
             status(JobPhase.FAILED, says=(ConditionType.FAILED, "rank 0 was given up")),

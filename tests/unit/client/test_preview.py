@@ -79,5 +79,5 @@ def test_a_problem_of_pods_has_the_line_of_what_it_stands_in() -> None:
         "  roles:\n    worker:\n      image: x\n      script: t.py\n      volumeMounts:\n"
         "      - name: data\n        mountPath: /data\n"
     )
-    with pytest.raises(ManifestError, match=r"there is no volume called data \(line 11\)"):
+    with pytest.raises(ManifestError, match=r"there is no volume named data \(line 11\)"):
         read_manifest(text)

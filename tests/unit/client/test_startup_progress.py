@@ -113,7 +113,7 @@ def test_why_there_is_no_master_is_told() -> None:
 
 
 def test_what_is_said_beside_the_head_count_is_told() -> None:
-    said = "1 of 3 nodes are running; role worker is to have 3: its max"
+    said = "1 of 3 nodes are running; role worker is limited to 3: its max"
     why = condition(ConditionType.RUNNING, ConditionStatus.FALSE, said)
     roles = {"worker": RoleStatus(wanted=3, active=1)}
     seen = drawn(JobStatus(phase=JobPhase.PENDING, roles=roles, conditions=(why,)))

@@ -161,7 +161,7 @@ def test_what_was_left_running_is_stopped_when_its_jobs_time_is_over(lingers: bo
     assert not decision.removable
     assert not sim.look().actions
     sim.let_stop()
-    assert sim.look().removable == "ttlSecondsAfterFinished (60 s) is over"
+    assert sim.look().removable == "ttlSecondsAfterFinished (60 s) has passed"
 
 
 def test_a_job_that_is_deleted_stops_also_what_it_left_running() -> None:

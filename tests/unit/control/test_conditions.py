@@ -92,7 +92,7 @@ def test_a_node_without_room_for_long_says_since_when_and_keeps_to_it() -> None:
     assert decision.requeue_after == timedelta(seconds=1)
     sim.wait(1)
     sim.look()
-    since = "asked for at 2030-01-01 00:09 UTC and still without room"
+    since = "requested at 2030-01-01 00:09 UTC and still unschedulable"
     assert sim.rank("worker", 1).message == since
     told = sim.status
     sim.wait(3600)
@@ -112,7 +112,7 @@ def test_a_running_job_says_when_it_cannot_have_the_size_asked_for() -> None:
     sim.settle()
     sim.look()
     assert condition(sim, ConditionType.RUNNING).message == (
-        "2 of 2 nodes are running; role worker is to have 2: 9 is more than max (2)"
+        "2 of 2 nodes are running; role worker is limited to 2: 9 is more than max (2)"
     )
 
 

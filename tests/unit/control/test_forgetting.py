@@ -62,7 +62,7 @@ def test_nodes_of_a_role_that_the_manifest_no_longer_has_are_stopped() -> None:
     sim.job = job({"worker": {}})
     decision = sim.look()
     assert [action.reason for action in decision.actions] == [
-        "the job has no role evaluator any more"
+        "the job no longer has role evaluator"
     ]
 
 

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from resile.job import compact
+from resile.job import compact as module
 from resile.job.node import NodePhase
 from resile.job.spec import ElasticJob
 from tests.unit.control.builders import job
@@ -29,9 +29,9 @@ from tests.unit.control.test_histories import (
 @pytest.fixture(autouse=True, scope="module")
 def every_job_is_large() -> Iterator[None]:
     patch = pytest.MonkeyPatch()
-    patch.setattr(compact, "LISTED", -1)
-    patch.setattr(compact, "SHOWN", 0)
-    patch.setattr(compact, "HOSTS", 0)
+    patch.setattr(module, "LISTED", -1)
+    patch.setattr(module, "SHOWN", 0)
+    patch.setattr(module, "HOSTS", 0)
     yield
     patch.undo()
 
@@ -54,7 +54,7 @@ def test_no_history_breaks_a_promise(
     player.sim.look(carry_out=False)  # decides what the actions before made possible, in words
     first = player.sim.look(carry_out=False)
     again = player.sim.look(carry_out=False)
-    assert compact.compact(again.status) == compact.compact(first.status), "nothing is written"
+    assert module.compact(again.status) == module.compact(first.status), "nothing is written"
 
 
 @settings(max_examples=30, deadline=None)

@@ -50,7 +50,7 @@ def test_a_new_job_gets_all_its_nodes_with_everything_needed_to_start_them() -> 
     assert first.resources.requests == {"cpu": "2"}
     assert first.grace_seconds == 7
     assert (first.priority.class_name, second.priority.class_name) == ("high", "low")
-    assert first.reason == "role worker is to have 2 nodes"
+    assert first.reason == "role worker should have 2 nodes"
 
 
 def test_ids_are_unique_in_the_job_and_names_count_within_each_role() -> None:

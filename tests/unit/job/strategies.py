@@ -20,7 +20,7 @@ from resile.job.role import (
     RoleSpec,
 )
 from resile.job.spec import (
-    Backoff,
+    BackoffSpec,
     CleanPolicy,
     ElasticJob,
     JobSpec,
@@ -171,7 +171,7 @@ def elastic_jobs(draw: st.DrawFn) -> ElasticJob:
             active_deadline_seconds=draw(st.none() | seconds),
             ttl_seconds_after_finished=draw(st.none() | seconds),
             backoff_limit=draw(st.none() | st.integers(0, 9)),
-            backoff=Backoff(base_seconds=draw(seconds)),
+            backoff=BackoffSpec(base_seconds=draw(seconds)),
             clean_pod_policy=draw(st.sampled_from(CleanPolicy)),
             success=SuccessSpec(roles=tuple(draw(st.lists(st.sampled_from(names), max_size=2)))),
             replicas=draw(st.none() | st.integers(0, 9)) if len(names) == 1 else None,

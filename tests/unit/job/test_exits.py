@@ -46,8 +46,8 @@ from resile.job.exits import ExitCause, NodeExit, NodeExitCode, classify, descri
         (NodeExit(code=81), ExitCause.STRAGGLER, "was much slower than its peers and left"),
         (NodeExit(code=82), ExitCause.BROKEN_NODE, "failed its health check and left"),
         (NodeExit(code=83), ExitCause.NO_PROGRESS, "made no progress and left"),
-        (NodeExit(code=84), ExitCause.FENCED, "was put out by the master and could not come back"),
-        (NodeExit(), ExitCause.UNKNOWN, "ended, and nobody saw how"),
+        (NodeExit(code=84), ExitCause.FENCED, "was evicted by the master and could not rejoin"),
+        (NodeExit(), ExitCause.UNKNOWN, "ended for an unknown reason"),
     ],
 )
 def test_each_end_has_its_cause_and_its_words(end: NodeExit, cause: ExitCause, words: str) -> None:

@@ -150,9 +150,9 @@ def test_the_main_group_is_train_or_the_first_by_name() -> None:
         ({"train": {"roles": ["worker", "ps"]}}, "role ps is Server; only Lockstep roles share"),
         (
             {"train": {"roles": ["worker", "chief"]}, "more": {"roles": ["chief"]}},
-            "role chief is part of group train already",
+            "role chief is already in group train",
         ),
-        ({"train": {"roles": ["worker"]}}, "is Lockstep and part of no group"),
+        ({"train": {"roles": ["worker"]}}, "is Lockstep but in no group"),
         ({"train": {"roles": []}}, "spec.groups.train.roles: expected at least 1 item"),
     ],
 )
@@ -162,7 +162,7 @@ def test_groups_that_cannot_be_are_refused(groups: dict[str, Any], message: str)
 
 def test_two_names_for_one_port_are_refused() -> None:
     found = problem({"ps": {**PLAIN, "ports": {"grpc": 2222, "http": 2222}}})
-    assert "port 2222 is called grpc already" in found
+    assert "port 2222 is already named grpc" in found
 
 
 # --- names ----------------------------------------------------------------------------------
@@ -171,7 +171,7 @@ def test_two_names_for_one_port_are_refused() -> None:
 @pytest.mark.parametrize(
     ("names", "message"),
     [
-        ({"node": "{job}-{rol}-{serial}"}, "{rol} has no meaning here; known are {job}"),
+        ({"node": "{job}-{rol}-{serial}"}, "{rol} is not a placeholder here; use {job}"),
         ({"node": "{job}-{role}"}, "{serial} or {rank} is missing"),
         ({"node": "{job}-{serial}"}, "{role} is missing"),
         ({"masterService": "master"}, "{job} is missing"),

@@ -24,7 +24,7 @@ from resile.job.role import (
     RestartBudget,
     RoleSpec,
 )
-from resile.job.spec import Backoff, JobSpec, Metadata, RendezvousSpec, SuccessSpec
+from resile.job.spec import BackoffSpec, JobSpec, Metadata, RendezvousSpec, SuccessSpec
 
 PAGE = Path(__file__).parents[3] / "docs" / "manifest.md"
 DOCUMENTED = [
@@ -41,7 +41,7 @@ DOCUMENTED = [
     CodeRange,
     MemoryGrowth,
     RendezvousSpec,
-    Backoff,
+    BackoffSpec,
     SuccessSpec,
     MasterSpec,
     MasterStorage,

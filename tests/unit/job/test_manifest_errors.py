@@ -114,13 +114,19 @@ def worker(fields: str) -> str:
             "template.since",
             "found a date, which JSON cannot hold; put it in quotes",
         ),
+        (
+            "ports: {Grpc: 2222}",
+            "ports.Grpc",
+            "the name must be lower-case letters, digits and '-', beginning with a letter, ending "
+            "with a letter or digit, at most 15 characters",
+        ),
         # unknown fields
         ("replica: 2", "replica", "is not a known field; did you mean replicas?"),
         ("proc_per_node: 2", "proc_per_node", "is not a known field; did you mean procsPerNode?"),
         (
             "restartBudget: {xyz: 1}",
             "restartBudget.xyz",
-            "is not a known field; known are perNode, perRole",
+            "is not a known field; known fields: perNode, perRole",
         ),
         # relations
         ("replicas: {min: 4, max: 2}", "replicas.min", "min (4) is greater than max (2)"),
@@ -200,8 +206,8 @@ def worker(fields: str) -> str:
         ("tolerations: {key: gpu}", "tolerations", "expected a list, each item a mapping, found "),
         ("nodeSelector: {zone: 1}", "nodeSelector.zone", "expected a text, found the number 1"),
         # start order
-        ("dependsOn: [ps]", "dependsOn[0]", 'there is no role "ps"; there are worker'),
-        ("dependsOn: [worker]", "dependsOn", "roles wait for each other: worker -> worker"),
+        ("dependsOn: [ps]", "dependsOn[0]", 'there is no role "ps"; the roles are worker'),
+        ("dependsOn: [worker]", "dependsOn", "roles depend on each other: worker -> worker"),
     ],
 )
 def test_a_mistake_in_a_role_is_named(fields: str, path: str, message: str) -> None:
@@ -230,7 +236,7 @@ def test_a_mistake_in_a_role_is_named(fields: str, path: str, message: str) -> N
         (
             HEAD + "spec: {roles: {worker: {script: x}}, success: {roles: [chief]}}",
             "spec.success.roles[0]",
-            'there is no role "chief"; there are worker',
+            'there is no role "chief"; the roles are worker',
         ),
         (
             HEAD + "spec: {roles: {worker: {script: x}}, maxRestarts: -1}",
@@ -250,7 +256,7 @@ def test_a_mistake_in_a_role_is_named(fields: str, path: str, message: str) -> N
         (
             HEAD + "spec: {roles: {a: {script: x}, b: {script: x}}, replicas: 2}",
             "spec.replicas",
-            "it is not clear which role this is the size of (a, b): call one of them worker, ",
+            "the role to scale is ambiguous (a, b): name one of them worker, ",
         ),
         (
             HEAD + "spec: {roles: {worker: {script: x}}, gangScheduling: Pods}",
@@ -338,7 +344,7 @@ def test_roles_that_wait_for_each_other_are_named_in_order_and_once() -> None:
         "c: {script: x, dependsOn: [a]}, d: {script: x, dependsOn: [a]}}}"
     )
     problem = only_problem(text)
-    assert problem.message == "roles wait for each other: a -> b -> c -> a"
+    assert problem.message == "roles depend on each other: a -> b -> c -> a"
 
 
 def test_all_problems_come_at_once_each_with_its_line() -> None:

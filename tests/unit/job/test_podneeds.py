@@ -107,7 +107,7 @@ def test_what_can_become_pods_has_no_problem(worker: dict[str, Any]) -> None:
         (
             {**NEEDED, "template": pod({"name": "a"}, initContainers=[{"name": "a"}])},
             "template.spec.initContainers[0].name",
-            "there are two containers called a",
+            "two containers are named a",
         ),
         (
             {**NEEDED, "template": pod({"command": ["python"]})},
@@ -136,17 +136,17 @@ def test_what_can_become_pods_has_no_problem(worker: dict[str, Any]) -> None:
         (
             {**NEEDED, "volumes": [{"name": "a"}], "template": pod(volumes=[{"name": "a"}])},
             "volumes[0].name",
-            "there are two volumes called a",
+            "two volumes are named a",
         ),
         (
             {**NEEDED, "volumeMounts": [{"name": "data", "mountPath": "/data"}]},
             "volumeMounts[0].name",
-            "there is no volume called data",
+            "there is no volume named data",
         ),
         (
             {**NEEDED, "volumes": [{"name": "a"}], "volumeMounts": [{"name": "a"}]},
             "volumeMounts[0].mountPath",
-            "is missing: give the place to mount it at",
+            "is missing: give the path to mount it at",
         ),
         (
             {
@@ -156,7 +156,7 @@ def test_what_can_become_pods_has_no_problem(worker: dict[str, Any]) -> None:
                 "template": pod({"volumeMounts": [{"name": "a", "mountPath": "/a"}]}),
             },
             "volumeMounts[0].mountPath",
-            "something is mounted at /a already",
+            "something is already mounted at /a",
         ),
         (
             {
@@ -166,22 +166,22 @@ def test_what_can_become_pods_has_no_problem(worker: dict[str, Any]) -> None:
                 "sharedMemory": "1Gi",
             },
             "sharedMemory",
-            "a volume is mounted at /dev/shm already; give only one of the two",
+            "a volume is already mounted at /dev/shm; give only one of the two",
         ),
         (
             {**NEEDED, "template": pod(volumes=[{"name": "shared-memory"}])},
             "template.spec.volumes[0].name",
-            "is what the volume at /dev/shm is called; take another name",
+            "is reserved for the volume at /dev/shm; choose another name",
         ),
         (
             {**NEEDED, "template": pod(terminationGracePeriodSeconds=60)},
             "template.spec.terminationGracePeriodSeconds",
-            "the role's is 30: give it as terminationGracePeriodSeconds of the role",
+            "the role's is 30: set terminationGracePeriodSeconds of the role instead",
         ),
         (
             {**NEEDED, "priority": 7},
             "priority",
-            "pods have no priority by number (7): give the name of a PriorityClass",
+            "pods have no numeric priority (7): give the name of a PriorityClass",
         ),
     ],
 )
@@ -203,22 +203,22 @@ def test_the_masters_template_is_looked_at_as_well() -> None:
         (
             pod({"command": ["sh"]}),
             "containers[0].command",
-            "the operator says what a master runs; leave it out",
+            "the operator sets the master's command; leave it out",
         ),
         (
             pod(restartPolicy="Never"),
             "restartPolicy",
-            "must be Always or left out: a master that ends is started again over its store",
+            "must be Always or left out: a master that ends is restarted with its store",
         ),
         (
             pod(volumes=[{"name": "store"}]),
             "volumes[0].name",
-            "is what a volume of the master's own is called; take another name",
+            "is reserved for a volume of the master; choose another name",
         ),
         (
             pod({"volumeMounts": [{"name": "a", "mountPath": "/tmp"}]}),
             "containers[0].volumeMounts[0].mountPath",
-            "is where a volume of the master's own is mounted",
+            "is reserved for a volume of the master",
         ),
     ],
 )

@@ -272,6 +272,6 @@ def test_the_types_give_a_json_schema_with_bounds_and_descriptions() -> None:
     assert json.dumps(schema)
     assert definitions["RoleSpec"]["properties"]["nodeUnit"]["minimum"] == 1
     assert definitions["RoleSpec"]["additionalProperties"] is False
-    for name in ("RoleSpec", "JobSpec", "RendezvousSpec", "Replicas", "Backoff", "MasterSpec"):
+    for name in ("RoleSpec", "JobSpec", "RendezvousSpec", "Replicas", "BackoffSpec", "MasterSpec"):
         for field, described in definitions[name]["properties"].items():
             assert described.get("description"), f"{name}.{field} has no description"

@@ -193,8 +193,8 @@ def test_a_step_that_nobody_recorded_is_found(tmp_path: Path) -> None:
     train(ledger, 3, [1])
     train(ledger, 6, [2])
     assert verdict(tmp_path).streams[0].faults == [
-        "step 2 was recorded by nobody",
-        "steps 4 to 5 were recorded by nobody",
+        "step 2 was not recorded by any worker",
+        "steps 4 to 5 were not recorded by any worker",
     ]
 
 
@@ -233,7 +233,7 @@ def test_any_other_broken_line_is_named(tmp_path: Path) -> None:
     (file,) = tmp_path.iterdir()
     lines = file.read_bytes().splitlines(keepends=True)
     file.write_bytes(lines[0] + b'{"type":"trained"}\n' + lines[2])
-    with pytest.raises(LedgerDamaged, match=rf"{file}, line 2, is not a ledger's"):
+    with pytest.raises(LedgerDamaged, match=rf"{file}, line 2, is invalid"):
         read_ledger(tmp_path)
 
 

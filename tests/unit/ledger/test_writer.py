@@ -30,7 +30,7 @@ def test_a_worker_whose_ledger_cannot_grow_trains_on(tmp_path: Path) -> None:
     assert done.stdout == "trained on\n", done.stderr
     (line,) = done.stderr.splitlines()
     assert line.startswith(f"the ledger cannot be written to {tmp_path}: ")
-    assert "rank 0 trains on without it" in line
+    assert "rank 0 continues without it" in line
     (stream,) = check(read_ledger(tmp_path)).streams
     assert not stream.sound
     assert 10 < stream.steps < 50

@@ -30,7 +30,7 @@ def test_no_round_forms_without_a_role_that_is_needed() -> None:
     job.advance(30)
     assert not job.running
     told = [message.reason for message in workers[0].told if isinstance(message, Wait)]
-    assert told == ["waiting for nodes: role chief: 0 of at least 1 are here"]
+    assert told == ["waiting for nodes: role chief: 0 of at least 1 joined"]
     job.join(role="chief")
     job.advance(1)
     assert len(job.running) == 4

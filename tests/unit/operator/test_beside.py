@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from resile.operator.beside import beside
+from resile.operator.beside import running_alongside
 
 
 async def test_it_ends_with_the_block() -> None:
@@ -18,7 +18,7 @@ async def test_it_ends_with_the_block() -> None:
         finally:
             ended.set()
 
-    async with beside([work()]):
+    async with running_alongside([work()]):
         await asyncio.sleep(0)
         assert not ended.is_set()
     assert ended.is_set()
@@ -29,17 +29,17 @@ async def test_a_fault_in_it_ends_the_block_and_is_told() -> None:
         raise KeyError("metadata")
 
     with pytest.raises(KeyError, match="metadata"):
-        async with beside([work(), asyncio.Event().wait()]):
+        async with running_alongside([work(), asyncio.Event().wait()]):
             await asyncio.Event().wait()
 
 
 async def test_work_that_ends_without_a_fault_ends_the_block_too() -> None:
-    with pytest.raises(RuntimeError, match="has ended"):
-        async with beside([asyncio.sleep(0)]):
+    with pytest.raises(RuntimeError, match="returned unexpectedly"):
+        async with running_alongside([asyncio.sleep(0)]):
             await asyncio.Event().wait()
 
 
 async def test_an_error_of_the_block_stays_what_it_is() -> None:
     with pytest.raises(ValueError, match="its own"):
-        async with beside([asyncio.Event().wait()]):
+        async with running_alongside([asyncio.Event().wait()]):
             raise ValueError("its own")

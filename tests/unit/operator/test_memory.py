@@ -44,7 +44,7 @@ def test_what_is_wrong_as_it_is_waits_for_another_manifest() -> None:
 
 def test_what_is_wrong_is_said_of_the_manifest_that_it_is_wrong_with() -> None:
     said = memory().why_invalid(4)
-    assert said.startswith("spec.roles.worker: the API server refuses its pods: spec.containers[0]")
+    assert said.startswith("spec.roles.worker: the API server rejects its pods: spec.containers[0]")
     assert memory().why_invalid(5) == ""
 
 

@@ -10,7 +10,7 @@ from resile.operator.election import LeaderElection
 from resile.operator.metrics import OperatorMetrics
 from resile.operator.recorder import EventRecorder
 from resile.operator.reflector import Reflector
-from resile.operator.serving import serving
+from resile.operator.serving import serve_health
 from resile.operator.workqueue import WorkQueue
 from resile.platform.kubernetes.client import KubeClient
 from resile.platform.kubernetes.kinds import PODS, Key
@@ -33,7 +33,7 @@ async def _get(port: int, path: str) -> tuple[int, str]:
 async def test_who_answers_is_alive_and_who_meets_all_conditions_is_ready() -> None:
     synced = False
     ready = {"knows the cluster": lambda: synced, "leads or stands by": lambda: True}
-    async with serving(lambda: b"", ready) as port:
+    async with serve_health(lambda: b"", ready) as port:
         assert await _get(port, "/healthz") == (200, "ok\n")
         assert await _get(port, "/readyz") == (503, "not ready: knows the cluster\n")
         synced = True
@@ -56,7 +56,7 @@ async def test_metrics_tell_of_the_queue_the_watches_the_events_and_the_lead(
         queue.add(("default", "a"))
         metrics.queue.handled(0.3)
         metrics.queue.failed()
-        async with serving(metrics.text, {}) as port:
+        async with serve_health(metrics.text, {}) as port:
             status, text = await _get(port, "/metrics")
     assert status == 200
     lines = text.splitlines()

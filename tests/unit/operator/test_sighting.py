@@ -41,5 +41,5 @@ def test_ones_own_lease_and_a_released_one_are_free_at_once() -> None:
 def test_times_under_which_two_could_lead_are_refused(
     lease: float, deadline: float, retry: float
 ) -> None:
-    with pytest.raises(ValueError, match="has to be shorter"):
+    with pytest.raises(ValueError, match="must be shorter"):
         LeaseTimes(lease=lease, renew_deadline=deadline, retry=retry)

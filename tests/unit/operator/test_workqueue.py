@@ -149,7 +149,9 @@ async def test_a_failing_key_comes_back_and_is_named_in_the_log(
         await until(lambda: tries == 3)
     lines = [record.getMessage() for record in caplog.records]
     assert len(lines) == 2
-    assert all("default/job: again in" in line and "ValueError: broken" in line for line in lines)
+    assert all(
+        "default/job: retrying in" in line and "ValueError: broken" in line for line in lines
+    )
 
 
 def test_each_failure_in_a_row_waits_about_twice_as_long_up_to_a_bound() -> None:

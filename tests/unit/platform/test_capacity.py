@@ -37,7 +37,7 @@ def test_what_is_left_out_is_this_machines() -> None:
         ("cpu=-1", "negative"),
         ("memory=8GB", "did you mean 8G?"),
         ("memory=100m", "did you mean 100Mi?"),
-        ("cpu=0", "give more than 0"),
+        ("cpu=0", "must be more than 0"),
     ],
 )
 def test_a_mistake_names_the_flag_and_says_what_would_be_right(text: str, said: str) -> None:

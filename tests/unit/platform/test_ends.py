@@ -9,8 +9,8 @@ from resile.job.node import NodePhase
 from resile.platform.local.ends import Leaving, node_exit, phase_of
 from resile.platform.local.process import End
 
-PREEMPTED = Leaving(ExitCause.PREEMPTED, "room was made for another")
-TOO_MUCH = "the kernel ended it at its limit of 1Gi"
+PREEMPTED = Leaving(ExitCause.PREEMPTED, "to make room for another")
+TOO_MUCH = "the kernel killed it at its limit of 1Gi"
 
 
 def reported(

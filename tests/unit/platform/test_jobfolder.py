@@ -35,7 +35,7 @@ def test_only_one_may_hold_a_job_and_others_can_tell() -> None:
     assert not folder.running()
     with folder.hold():
         assert folder.running()
-        with pytest.raises(JobRunning, match=f"running already .pid {os.getpid()}."):
+        with pytest.raises(JobRunning, match=f"already running .pid {os.getpid()}."):
             JobFolder("train").hold().__enter__()
     assert folder.exists()
     assert not folder.running()

@@ -1,4 +1,4 @@
-"""The line between the platform and a warden."""
+"""The connection between the platform and a supervisor."""
 
 from __future__ import annotations
 

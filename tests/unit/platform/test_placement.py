@@ -118,7 +118,7 @@ def test_free_room_is_refused_only_where_it_is_kept_for_a_more_important_node(
 ) -> None:
     placement = machine.place()
     after = machine.obey(placement)
-    kept = [each for each in after.pending if placement.waits[each.id].startswith("waits for")]
+    kept = [each for each in after.pending if placement.waits[each.id].startswith("waiting for")]
     for each in after.pending:
         if each not in kept and after.free.holds(each.request):
             assert any(holder.priority >= each.priority for holder in kept)
@@ -173,9 +173,9 @@ def test_what_is_missing_is_said_in_numbers() -> None:
 
 def test_a_node_larger_than_the_machine_is_told_so() -> None:
     (said,) = Machine(pending=(claim(0, "5"),)).place().waits.values()
-    assert said == "4 of 4 cpu free, 5 wanted; it never fits; raise --capacity or ask for less"
+    assert said == "4 of 4 cpu free, 5 wanted; it can never fit; raise --capacity or request less"
 
 
 def test_a_node_is_told_whose_room_it_gets() -> None:
     machine = Machine(running=(claim(0, "4"),), pending=(claim(1, "4", priority=1),))
-    assert machine.place().waits == {1: "waits for the room of n0"}
+    assert machine.place().waits == {1: "waiting for n0 to leave"}

@@ -1,17 +1,17 @@
-"""Turns a starting interpreter into a nursery, from within its own start-up.
+"""Turns a starting interpreter into a nursery (a warm fork server), within its own start-up.
 
 The agent starts `python script.py ...` with this folder at the front of PYTHONPATH. The
 interpreter's `site` module imports `sitecustomize` when everything but the script itself is set
-up, and finds this file. Here the process stops to be a nursery. A forked worker returns from here
-and the interpreter goes on where it was: it puts the script's folder on `sys.path`, reads the
+up, and finds this file. The process stays here and serves as a nursery. A forked worker returns
+from here and the interpreter continues: it puts the script's folder on `sys.path`, reads the
 script and runs it. So nothing about running a script is imitated; a warm worker *is* a
-`python script.py`, with imports already done. (Run as a file, with nothing to be found on
-PYTHONPATH, it is a nursery for cold workers; those that are Python come by here on their own
-start-up, for the one finder that all workers have.)
+`python script.py`, with imports already done. (Run as a file, without PYTHONPATH, it is a nursery
+for cold workers; cold Python workers pass through this file in their own start-up, for the one
+finder that all workers have.)
 
-Two dangers. If anything here failed with an exception, `site` would report it and go on to run
-the user's script in the nursery: hence every failure ends the process. And if this file were not
-found at all the same would happen, so the agent first tries with a command that is harmless.
+There are two hazards. If an exception left this file, `site` would report it and continue to run
+the user's script in the nursery: hence every failure ends the process. If this file were not found
+at all, the same would happen, so the agent first tries a harmless command.
 """
 
 import os
@@ -27,11 +27,11 @@ def _become_nursery(descriptor: int) -> None:
         _load_inside()
         from _resile_nursery.serve import serve  # type: ignore[import-not-found]
 
-        # Looked up now: in a worker it would mean touching the name of every module there is.
+        # Looked up now: in a worker it would touch the name of every loaded module.
         ours = [name for name in sys.modules if name.startswith("_resile_nursery")]
         serve(descriptor, baseline)
     except KeyboardInterrupt:
-        # In a worker's last moment before it is one; the script's own would look the same.
+        # Just before a child becomes a worker; an interrupt of the script looks the same.
         import signal
 
         signal.signal(signal.SIGINT, signal.SIG_DFL)
@@ -94,5 +94,5 @@ if _TASK:
     else:
         _become_nursery(int(_TASK))
     if _OUTCOME is not None:
-        # Usually an ImportError, because there is none; `site` knows what to do with each kind.
+        # Usually an ImportError, because there is no other one; `site` handles each kind.
         raise _OUTCOME

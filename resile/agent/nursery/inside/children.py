@@ -1,13 +1,13 @@
-"""The children of a nursery: who lives, who died, and what the dead left behind.
+"""The children of a nursery: running ones, dead ones, and the process groups they left behind.
 
-A worker leads a session and process group of its own. When it dies, whatever it had started and
-left in that group is asked to end (SIGTERM) and, when the grace is over, killed. The grace is for
-helpers that clean up after a dead parent and ignore SIGTERM for that purpose, above all
-multiprocessing's resource tracker: killed at once, it would leave shared memory behind for good.
-For the same reason "kill the group" means: kill the worker now, then proceed as above.
+A worker leads a session and process group of its own. When it dies, the processes that are left in
+that group get SIGTERM and, after a grace period, SIGKILL. The grace is for helpers that clean up
+after a dead parent and ignore SIGTERM for that purpose, above all multiprocessing's resource
+tracker: killed at once, it would leave shared memory behind for good. For the same reason "kill the
+group" means: kill the worker now, then proceed as above.
 
-A group is asked for after its leader was reaped. Its number cannot be given to a new process
-while a member is left, and numbers are handed out in turn, so within the grace it means no other.
+A group is signalled after its leader was reaped. Its id cannot be given to a new process while a
+member is left, and ids are assigned in turn, so within the grace period it means no other group.
 """
 
 import os
@@ -15,16 +15,16 @@ import signal
 import time
 
 _TO_THE_GROUP = (signal.SIGINT, signal.SIGQUIT, signal.SIGHUP)
-"""What a terminal sends to all processes in front of it: a shell script and the program that it
-waits for both hear it. Any other signal is for the worker alone: if a DataLoader's processes ended
-beside it, an error would be raised in the midst of its handler."""
+"""Signals that a terminal sends to all processes of its foreground group: a shell script and the
+program that it waits for both get them. Other signals are for the worker alone: if a DataLoader's
+processes exited with it, an error would be raised in the middle of its handler."""
 
 _LOOK_EVERY = 0.02
-"""Seconds between two looks at groups that are ending: short, since `close` waits for them."""
+"""Poll interval, in seconds, for groups that are exiting: short, since `close` waits for them."""
 
 
 class Children:
-    """Every process a nursery started and has not seen end."""
+    """All processes that a nursery started and that have not exited."""
 
     def __init__(self, grace: float) -> None:
         self._grace = grace
@@ -38,10 +38,10 @@ class Children:
         self._alive.add(pid)
 
     def signal(self, pid: int, number: int) -> None:
-        """Signal a child, or its whole group; a child that is already reaped is left alone."""
+        """Signal a child, or its whole group; no effect if the child is already reaped."""
         if pid not in self._alive:
             return
-        # A child that has not yet come to found its group has signals blocked: it gets this later.
+        # A child that has not yet created its group has signals blocked: it gets this later.
         if number not in _TO_THE_GROUP or not signal_group(pid, number):
             os.kill(pid, number)
 
@@ -50,7 +50,7 @@ class Children:
             os.kill(pid, signal.SIGKILL)
 
     def reap(self) -> list[tuple[int, int]]:
-        """Collect the dead: their ids and return codes, negative for a signal."""
+        """Reap exited children: their ids and return codes, negative for a signal."""
         dead = []
         while True:
             try:
@@ -66,7 +66,7 @@ class Children:
         return dead
 
     def tend(self) -> float | None:
-        """Kill remains whose grace is over. Return when to look again, `None` if not at all."""
+        """Kill groups whose grace is over. Return the delay to the next call, `None` for none."""
         now = time.monotonic()
         for group, deadline in list(self._remains.items()):
             overdue = now >= deadline
@@ -86,6 +86,6 @@ def signal_group(group: int, number: int) -> bool:
     except ProcessLookupError:
         return False
     except PermissionError:
-        # The member runs as somebody else (a setuid program): it is there, out of our reach.
+        # The member runs as another user (a setuid program): it exists but cannot be signalled.
         return True
     return True

@@ -1,10 +1,10 @@
-"""Eggs: children forked ahead of time, which wait to be told what to become.
+"""The pool of spare children: forked ahead of time, they wait for a task.
 
 Forking a process that has torch loaded takes some ten milliseconds, one after the other for each
-worker of a node. So the nursery forks while nothing else goes on, as many as were last asked for
-at once, and hands each a task when the time comes. An egg costs its page tables and what it does
-not share any more, a few megabytes. Every child begins as an egg; without one in stock it is laid
-and hatched in one go.
+worker of a node. So the nursery forks while it is idle, as many children as were last requested at
+once, and assigns a task to each on request. A spare costs its page tables and the pages that it no
+longer shares, a few megabytes. Every child starts as a spare; if the pool is empty, one is forked
+and gets its task at once.
 """
 
 import os
@@ -19,7 +19,7 @@ from .messages import Message
 
 
 class Newborn(BaseException):
-    """Raised in a forked child, to leave the nursery's loop behind; `line` brings its task."""
+    """Raised in a forked child to leave the nursery's loop; its task arrives on `line`."""
 
     def __init__(self, line: Line, parent: int) -> None:
         super().__init__()
@@ -27,75 +27,75 @@ class Newborn(BaseException):
         self.parent = parent
 
 
-class _Egg(NamedTuple):
+class _Spare(NamedTuple):
     pid: int
     socket: socket.socket
 
 
 class Clutch:
-    """The eggs in stock, and how many there should be."""
+    """The spare children, and how many there should be."""
 
     def __init__(self, *, keep: bool) -> None:
         self._keep = keep
-        self._eggs: deque[_Egg] = deque()
-        self._unhatched: set[int] = set()
+        self._spares: deque[_Spare] = deque()
+        self._waiting: set[int] = set()
         self._asked_for = 0
         self._wanted = 0
 
     def hatch(self, task: Message, descriptors: list[int]) -> int:
-        """Give a child its task and return its process id. Raises `OSError` if there can be none.
+        """Assign a task to a child and return its process id. Raises `OSError` if a fork fails.
 
         Raises `Newborn` in the child.
         """
         self._asked_for += 1
-        while self._eggs:
-            egg = self._eggs.popleft()
-            if self._tell(egg, task, descriptors):
-                return egg.pid
-        egg = self._lay()
-        if not self._tell(egg, task, descriptors):
+        while self._spares:
+            spare = self._spares.popleft()
+            if self._send_task(spare, task, descriptors):
+                return spare.pid
+        spare = self._fork_spare()
+        if not self._send_task(spare, task, descriptors):
             raise ChildProcessError("the child died at once")
-        return egg.pid
+        return spare.pid
 
     def restock(self) -> int | None:
-        """Lay one egg, if there should be more, and return its process id.
+        """Fork one spare child, if there should be more, and return its process id.
 
-        Called when the nursery is idle. What was asked for since it last was is what will be asked
-        for again.
+        Called when the nursery is idle. As many children as were requested since the last idle
+        time are expected to be requested again.
         """
         if self._asked_for:
             self._wanted, self._asked_for = self._asked_for, 0
-        if not self._keep or len(self._eggs) >= self._wanted:
+        if not self._keep or len(self._spares) >= self._wanted:
             return None
         try:
-            egg = self._lay()
+            spare = self._fork_spare()
         except OSError:
-            # Not the time to be greedy. What is really needed will be tried in its turn.
-            self._wanted = len(self._eggs)
+            # The machine is short of resources. A real request will try again.
+            self._wanted = len(self._spares)
             return None
-        self._eggs.append(egg)
-        return egg.pid
+        self._spares.append(spare)
+        return spare.pid
 
     def wants_more(self) -> bool:
-        return self._keep and (self._asked_for > 0 or len(self._eggs) < self._wanted)
+        return self._keep and (self._asked_for > 0 or len(self._spares) < self._wanted)
 
     def has_lost(self, pid: int) -> bool:
-        """Take note that a child died; return whether it did so as an egg."""
-        if pid not in self._unhatched:
+        """Note that a child died; return whether it was still a spare."""
+        if pid not in self._waiting:
             return False
-        self._unhatched.discard(pid)
-        for egg in [egg for egg in self._eggs if egg.pid == pid]:
-            egg.socket.close()
-            self._eggs.remove(egg)
+        self._waiting.discard(pid)
+        for spare in [spare for spare in self._spares if spare.pid == pid]:
+            spare.socket.close()
+            self._spares.remove(spare)
         return True
 
     def abandon(self) -> None:
-        """Let go of all eggs: in a child, whose siblings they are."""
-        for egg in self._eggs:
-            egg.socket.close()
-        self._eggs.clear()
+        """In a forked child: close the sockets of all spares, which are its siblings."""
+        for spare in self._spares:
+            spare.socket.close()
+        self._spares.clear()
 
-    def _lay(self) -> _Egg:
+    def _fork_spare(self) -> _Spare:
         ours, theirs = socket.socketpair()
         parent = os.getpid()
         try:
@@ -108,19 +108,19 @@ class Clutch:
             ours.close()
             raise Newborn(Line(theirs.detach()), parent)
         theirs.close()
-        self._unhatched.add(pid)
-        return _Egg(pid, ours)
+        self._waiting.add(pid)
+        return _Spare(pid, ours)
 
-    def _tell(self, egg: _Egg, task: Message, descriptors: list[int]) -> bool:
-        """Send an egg its task; return whether it was there to take it."""
+    def _send_task(self, spare: _Spare, task: Message, descriptors: list[int]) -> bool:
+        """Send a spare its task; return whether it was alive to take it."""
         frame = pack(task)
-        with egg.socket:
+        with spare.socket:
             try:
-                sent = socket.send_fds(egg.socket, [frame], descriptors)
-                # Nothing may be sent after the end: an egg that has all of its task hangs up.
+                sent = socket.send_fds(spare.socket, [frame], descriptors)
+                # Nothing may be sent after the task: a spare that has all of it closes the socket.
                 if sent < len(frame):
-                    egg.socket.sendall(frame[sent:])
+                    spare.socket.sendall(frame[sent:])
             except OSError:
                 return False
-        self._unhatched.discard(egg.pid)
+        self._waiting.discard(spare.pid)
         return True

@@ -1,7 +1,7 @@
-"""How a cold worker that is Python comes by what warm ones inherit: a finder, and nothing else.
+"""Installs in a cold Python worker the one finder that warm workers inherit.
 
-It is started with the hook's folder at the front of PYTHONPATH, as a nursery is; the hook takes
-that back before the script can see it.
+It is started with the hook's folder at the front of PYTHONPATH, as a nursery is; the hook removes
+it before the script can see it.
 """
 
 import os
@@ -14,14 +14,14 @@ _HOOK = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 
 
 def show_hook(environ: MutableMapping[str, str]) -> None:
-    """Let the interpreter that is about to start come upon the hook."""
+    """Let the interpreter that is about to start find the hook."""
     given = environ.get("PYTHONPATH")
     environ["PYTHONPATH"] = os.pathsep.join([_HOOK, given] if given else [_HOOK])
     environ["RESILE_NURSERY"] = "cold"
 
 
 def begin(environ: MutableMapping[str, str]) -> None:
-    """In the worker: undo that, and give it the finder."""
+    """In the worker: remove the hook from PYTHONPATH, and install the finder."""
     rest = environ["PYTHONPATH"].partition(os.pathsep)[2]
     if rest:
         environ["PYTHONPATH"] = rest

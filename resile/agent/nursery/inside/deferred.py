@@ -1,14 +1,14 @@
-"""Preloaded modules, kept aside in a worker until the script imports them.
+"""Preloaded modules, held back in a worker until the script imports them.
 
-A worker begins with the modules a fresh interpreter has. What the nursery imported waits here, and
-when the script asks for one it gets it, with everything that importing it would have loaded, and
-with what importing it would have done: variables set, warning filters added. So everything comes
-in the script's own order.
+A worker starts with the modules of a fresh interpreter. The modules that the nursery imported are
+kept here, and when the script imports one it gets it with everything that importing it would have
+loaded, and with the effects of importing it: variables set, warning filters added. So everything
+happens in the script's own order.
 
-A module that would be another one by now is not given out but imported anew: when `sys.path` leads
-elsewhere, or when a variable that it read has another value. Compiled modules cannot be loaded
-twice in a process. They are given out nevertheless, and the agent is told, which leaves them out
-from the next start on.
+A module that would be different by now is imported again: when `sys.path` leads elsewhere, or when
+a variable that it read has another value. Compiled modules cannot be loaded twice in a process.
+They are used nevertheless, and reported to the agent, which does not preload them from the next
+start on.
 """
 
 import os
@@ -19,26 +19,26 @@ from importlib.machinery import ModuleSpec
 from types import ModuleType
 from typing import Any, NamedTuple
 
-from .environment_reads import values
+from .environment_reads import variable_values
 from .observation import Footprint
 from .place import is_place
 from .trusted import is_trusted
 
 Tell = Callable[[str, str], None]
-"""Takes a package that should not have been preloaded, and why."""
+"""Called with a package that should not have been preloaded, and the reason."""
 
 
 _MAIN_ALIAS = "__mp_main__"
-"""Under this name `multiprocessing` lists the main module a second time."""
+"""The name under which `multiprocessing` lists the main module a second time."""
 
 
 class _Company(NamedTuple):
-    """A module with all that importing it loads.
+    """A module with all modules that importing it loads.
 
     Attributes:
-        names: in the order of loading.
+        names: the modules in the order of loading.
         reads: all variables that they read, and the values they saw, as bytes.
-        doers: those that did something which has to be done again.
+        doers: the modules with effects that have to be repeated.
     """
 
     names: list[str]
@@ -47,7 +47,7 @@ class _Company(NamedTuple):
 
 
 class DeferredModules:
-    """A finder for modules that are loaded already."""
+    """An import finder for modules that are loaded already."""
 
     def __init__(self, footprints: dict[str, Footprint]) -> None:
         self._footprints = footprints
@@ -59,13 +59,13 @@ class DeferredModules:
         self._tell: Tell | None = None
 
     def prepare(self, baseline: set[str], names: Iterable[str]) -> None:
-        """Work out, once for all workers, what comes with these modules."""
+        """Compute, once for all workers, which modules are loaded with each of these."""
         self._modules = {
             name: module
             for name, module in sys.modules.items()
             if name not in baseline and isinstance(module, ModuleType) and not _is_ours(name)
         }
-        # Nobody but `sys.modules` may hold on to the main module, or it would outlive its time.
+        # Only `sys.modules` may refer to the main module, or it would be destroyed too late.
         self._alias = self._modules.pop(_MAIN_ALIAS, None) is not None
         for name in names:
             parent = self._companies.get(name.partition(".")[0])
@@ -73,7 +73,7 @@ class DeferredModules:
                 self._companies[name] = self._company_of(name)
 
     def hold(self, *, first_path: str | None) -> None:
-        """Take what a fresh interpreter does not have out of `sys.modules`, and stand ready."""
+        """Remove the modules from `sys.modules`, as in a fresh process, and install the finder."""
         for name in (*self._modules, *([_MAIN_ALIAS] if self._alias else [])):
             sys.modules.pop(name, None)
         _set_filters(self._filters)
@@ -81,7 +81,7 @@ class DeferredModules:
         sys.meta_path.insert(0, self)
 
     def tell(self, tell: Tell) -> None:
-        """Say from now on which packages should not have been preloaded."""
+        """Report packages that should not have been preloaded to `tell` from now on."""
         self._tell = tell
 
     def has(self, name: str) -> bool:
@@ -97,8 +97,8 @@ class DeferredModules:
             outdated = self._outdated([each for each in company.names if self.has(each)])
             if outdated and self._drop(outdated):
                 return self.find_spec(name, path, target)
-        # Those who only look for a spec find the module's own, but for its loader. Copied by hand:
-        # nothing here may import anything, or it would come back here without end.
+        # A caller that only looks for a spec gets the module's own, except for its loader. Copied
+        # by hand: an import in this method would recurse without end.
         original = vars(self._modules[name]).get("__spec__")
         spec = ModuleSpec(name, None)
         vars(spec).update(vars(original) if original is not None else {})
@@ -106,10 +106,10 @@ class DeferredModules:
         return spec
 
     def release(self, company: _Company) -> None:
-        """Put modules into `sys.modules`, and do what importing them would have done."""
+        """Put modules into `sys.modules`, and repeat the effects of importing them."""
         again = [self._footprints[each] for each in company.doers if self.has(each)]
-        # No reference may be left here: at its end the interpreter takes modules down in an order
-        # that depends on who holds on to them.
+        # No reference may be left here: at exit the interpreter destroys modules in an order that
+        # depends on the references to them.
         modules = self._modules
         sys.modules.update({each: modules.pop(each) for each in company.names if each in modules})
         if self._alias and "multiprocessing" in sys.modules:
@@ -138,19 +138,19 @@ class DeferredModules:
 
     def _is_current(self, company: _Company) -> bool:
         """Whether nothing has changed that any of these depends on."""
-        variables = values()
+        variables = variable_values()
         if any(variables.get(name) != value for name, value in company.reads):
             return False
         return sys.path in self._paths
 
     def _needs(self, name: str) -> list[str]:
         footprint = self._footprints.get(name)
-        # What was loaded before anybody observed: what it holds on to tells what it imported.
+        # Loaded before the observation began: its own names show what it imported.
         needs = _sources(self._modules[name]) if footprint is None else footprint.needs
         return [*needs, name.rpartition(".")[0]]
 
     def _outdated(self, names: Iterable[str]) -> dict[str, str]:
-        """Return the modules among these that would be others if imported now, and why."""
+        """Return the modules among these that would be different if imported now, and why."""
         outdated = {}
         for name in names:
             reason = self._reads_other_value(name)
@@ -190,7 +190,7 @@ class DeferredModules:
         return True
 
     def _drop(self, outdated: dict[str, str]) -> bool:
-        """Forget modules, and those that hold on to them; return whether that was possible."""
+        """Drop modules, and those that depend on them; return whether that was possible."""
         dropped = self._with_dependents(outdated)
         native = {name.partition(".")[0] for name in dropped if self._is_native(name)}
         if native:
@@ -227,8 +227,8 @@ class DeferredModules:
 class _Handover:
     """Stands in for the loader of a module that is loaded already.
 
-    The import system makes an empty module, which is thrown away: what it finds in `sys.modules`
-    afterwards is what it returns. Nobody touches the real one, which may be a lazy one.
+    The import system creates an empty module, which is discarded: it returns the module that it
+    finds in `sys.modules` afterwards. The real one, which may be lazy, is not touched.
     """
 
     def __init__(self, modules: DeferredModules, company: _Company, loader: Any) -> None:
@@ -247,8 +247,8 @@ class _Handover:
 
 
 def _relevant_reads(name: str, footprint: Footprint) -> dict[str, str | None]:
-    """Return the variables on which a module depends. Of a trusted one its place is not held
-    against it (see `trusted`)."""
+    """Return the variables on which a module depends. A trusted one may read the worker's place
+    (see `trusted`)."""
     if not is_trusted(name):
         return footprint.reads
     return {name: value for name, value in footprint.reads.items() if not is_place(name)}
@@ -260,7 +260,7 @@ def _encoded(reads: dict[str, str | None]) -> Iterator[tuple[bytes, bytes | None
 
 
 def _repeat(footprint: Footprint) -> None:
-    """Do once more, in a worker, what a module did to others when it was imported."""
+    """Repeat, in a worker, the effects that a module had when it was imported."""
     for variable, value in footprint.writes.items():
         if value is None:
             os.environ.pop(variable, None)

@@ -1,7 +1,7 @@
-"""Which variables a module reads from `os.environ`, and which it puts there, while it is imported.
+"""Observes which variables a module reads from and writes to `os.environ` while it is imported.
 
-`os.environ` keeps its values in a dictionary of bytes. For as long as modules are watched that
-dictionary is one that tells of every access. What C code asks of the C library is not seen here.
+`os.environ` keeps its values in a dictionary of bytes. While modules are observed, it is replaced
+by one that reports every access. Reads by C code through the C library are not seen.
 """
 
 import os
@@ -10,12 +10,12 @@ from typing import Any
 
 
 class WatchedVariables(dict[bytes, bytes]):
-    """The values of `os.environ`, with a call for each access.
+    """The values of `os.environ`, with a callback for each access.
 
     Attributes:
         on_read: called with a variable and its value, `None` if it is not set.
-        on_read_all: called when all variables are gone through.
-        on_write: called with a variable and its new value, `None` if it is taken away.
+        on_read_all: called when all variables are iterated.
+        on_write: called with a variable and its new value, `None` if it is removed.
     """
 
     on_read: Callable[[str, str | None], None]
@@ -40,34 +40,34 @@ class WatchedVariables(dict[bytes, bytes]):
         super().__delitem__(key)
 
 
-def watch(observer: Any) -> None:
-    """Tell an observer of every access from now on."""
-    variables = WatchedVariables(values())
+def watch_variables(observer: Any) -> None:
+    """Report every access to an observer from now on."""
+    variables = WatchedVariables(variable_values())
     variables.on_read = observer.on_read
     variables.on_read_all = observer.on_read_all
     variables.on_write = observer.on_write
     _replace(variables)
 
 
-def stop_watching() -> None:
-    _replace(dict(values().items()))
+def stop_watching_variables() -> None:
+    _replace(dict(variable_values().items()))
 
 
-def changed_since(before: dict[bytes, bytes]) -> list[str]:
-    """Return the variables that are not what they were, in order of their names."""
-    now = values()
+def variables_changed_since(before: dict[bytes, bytes]) -> list[str]:
+    """Return the variables that have changed, sorted by name."""
+    now = variable_values()
     if now == before:
         return []
     names = {*before, *now}
     return sorted(os.fsdecode(name) for name in names if before.get(name) != now.get(name))
 
 
-def current() -> dict[bytes, bytes]:
+def current_variables() -> dict[bytes, bytes]:
     """Return a copy of all variables."""
-    return dict(values().items())
+    return dict(variable_values().items())
 
 
-def values() -> dict[bytes, bytes]:
+def variable_values() -> dict[bytes, bytes]:
     """Return the dictionary in which `os.environ` keeps its values."""
     kept: dict[bytes, bytes] = getattr(os.environ, "_data")  # noqa: B009
     return kept

@@ -1,26 +1,24 @@
-"""The state of a process at its end, written to a file: for comparing warm and cold workers.
+"""The state of a process at its exit, written to a file: for comparing warm and cold workers.
 
-Asked for by a variable, which nobody sees later. The report is made by the first function that was
-registered to be called at exit, which is the last one to run. Values that are alike in any two
-processes that ran the same script are the point of it, so addresses and numbers are left out.
+Requested by a variable, which is removed before the script runs. The report is written by the first
+registered exit function, which is the last one to run. It holds values that are equal in any two
+processes that ran the same script, so addresses and numbers are left out.
 """
 
 import os
 import sys
-from typing import TYPE_CHECKING, Any
+from collections.abc import MutableMapping
+from typing import Any
 
-if TYPE_CHECKING:
-    from collections.abc import MutableMapping
-
-# Everything else is imported when it is needed: what is imported here is seen in the report.
+# Other modules are imported where they are needed: those imported here appear in the report.
 
 VARIABLE = "RESILE_EXIT_REPORT"
 
 _OURS = ("DeferredModules", "Recorder", "Latecomer")
 
 
-def report_at_exit(environ: "MutableMapping[str, str]") -> None:
-    """Write a report when this process ends, if its environment asks for one."""
+def report_at_exit(environ: MutableMapping[str, str]) -> None:
+    """Write a report when this process exits, if its environment requests one."""
     path = environ.pop(VARIABLE, "")
     if path:
         import atexit
@@ -57,7 +55,7 @@ def _there(name: str) -> Any:
 
 
 def _warning_filters() -> list[Any]:
-    """Those in force, also where nobody has imported ``warnings`` yet."""
+    """The active filters, also where ``warnings`` is not imported yet."""
     import _warnings
 
     return list((_there("warnings") or _warnings).filters)
@@ -78,7 +76,7 @@ def _is_ours(finder: object) -> bool:
 
 
 def _descriptors() -> list[str]:
-    """What lies behind each descriptor above the standard streams, if only by its kind."""
+    """The target, or its kind, of each descriptor above the standard streams."""
     found = []
     for number in os.listdir("/proc/self/fd"):
         try:

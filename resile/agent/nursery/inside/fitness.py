@@ -1,18 +1,18 @@
-"""Whether a process may be forked into workers: no threads, no accelerator, no helper processes.
+"""Checks that a process can be forked safely: no threads, no accelerator, no helper processes.
 
-A fork copies memory but only the calling thread. Locks held by others stay locked for ever in the
-copy, and a driver's state belongs to the process that opened the device. Threads that a library
-takes down by itself before a fork are safe: OpenBLAS (numpy, scipy) does so with its pool. A trial
-fork therefore tells good from bad without a list of names: what is still there afterwards is not
-known to be safe. OpenMP's pools (torch, scikit-learn) start with the first parallel region, which
-importing does not reach.
+A fork copies memory but only the calling thread. Locks held by other threads stay locked forever in
+the copy, and a driver's state belongs to the process that opened the device. Threads that a library
+stops by itself before a fork are safe: OpenBLAS (numpy, scipy) does so with its pool. A trial fork
+therefore needs no list of names: threads that still exist afterwards are not known to be safe.
+OpenMP's pools (torch, scikit-learn) start with the first parallel region, which importing does not
+reach.
 """
 
 import os
 import sys
 
 _getpid = os.getpid
-"""Kept from the time before imports are observed: our own call is not a library's."""
+"""Saved before imports are observed: our own calls must not be attributed to a library."""
 
 _TASKS = "/proc/self/task"
 _DESCRIPTORS = "/proc/self/fd"
@@ -27,16 +27,16 @@ _DEVICES = (
     "/dev/hl",
     "/dev/neuron",
 )
-"""How the device files of accelerators begin: NVIDIA, AMD, Intel, TPU, Ascend, Gaudi, Neuron."""
+"""Prefixes of accelerators' device files: NVIDIA, AMD, Intel, TPU, Ascend, Gaudi, Neuron."""
 
 _TORCH_BACKENDS = ("cuda", "xpu", "mtia", "npu", "hpu")
 
 
 class Unfit(Exception):
-    """No worker may be forked from this process.
+    """Raised if no worker may be forked from this process.
 
     Attributes:
-        thread: the kernel's id of the thread that is in the way, if it is a thread.
+        thread: the kernel's id of the thread that prevents it, if it is a thread.
     """
 
     def __init__(self, reason: str, thread: str = "") -> None:
@@ -44,7 +44,7 @@ class Unfit(Exception):
         self.thread = thread
 
 
-def check() -> None:
+def check_fork_safety() -> None:
     """Raise `Unfit` if a fork now would not be safe."""
     _check_accelerators()
     _check_python_threads()
@@ -54,10 +54,10 @@ def check() -> None:
 
 
 def check_after_trial_fork() -> None:
-    """Fork a child that does nothing, reap it, and `check`.
+    """Fork a child that does nothing, reap it, and call `check_fork_safety`.
 
-    Raises `Unfit` as well if there are other child processes: a helper of the nursery's would be
-    nobody's in a worker.
+    Raises `Unfit` as well if there are other child processes: a worker would not be the parent
+    of the nursery's helpers.
     """
     _check_children()
     _check_python_threads()
@@ -65,11 +65,11 @@ def check_after_trial_fork() -> None:
     if pid == 0:
         os._exit(0)
     os.waitpid(pid, 0)
-    check()
+    check_fork_safety()
 
 
 def kernel_threads() -> list[str]:
-    """Return the ids of this process's threads, as the kernel sees them, but the main one."""
+    """Return the kernel's ids of this process's threads, without the main one."""
     try:
         tasks = os.listdir(_TASKS)
     except OSError:
@@ -79,7 +79,7 @@ def kernel_threads() -> list[str]:
 
 
 def held_device(descriptors: str = _DESCRIPTORS) -> str | None:
-    """Return an accelerator's device file that this process holds open, if any."""
+    """Return an accelerator's device file that this process has open, if any."""
     try:
         numbers = os.listdir(descriptors)
     except OSError:
@@ -115,7 +115,7 @@ def _check_python_threads() -> None:
 
 
 def has_children() -> bool:
-    """Whether this process has started others that it has not yet seen end."""
+    """Whether this process has children that are not reaped."""
     try:
         os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
     except ChildProcessError:

@@ -1,9 +1,9 @@
 """Framing of messages on the stream between agent and nursery.
 
 A frame is a four-byte length and that many bytes of JSON. Descriptors are attached to the first
-bytes of the frame they belong to; the kernel may deliver them with any part of the stream, but
-never out of order, so the receiver queues them and each message takes its own from the front.
-Both ends are ours and started together: a frame that cannot be read is a bug and raises.
+bytes of their frame; the kernel may deliver them with any part of the stream, but never out of
+order, so the receiver queues them and each message takes its own from the front. Both ends are ours
+and started together: a frame that cannot be decoded is a bug and raises.
 """
 
 import json
@@ -12,8 +12,22 @@ import struct
 from collections import deque
 from collections.abc import Iterable, Iterator
 
-from . import messages
-from .messages import DESCRIPTORS, Message
+from .messages import (
+    DESCRIPTORS,
+    Born,
+    Echo,
+    Exited,
+    HostStore,
+    Importing,
+    Message,
+    OpenStore,
+    Prepare,
+    Ready,
+    Refused,
+    Signal,
+    Spawn,
+    StoreOpened,
+)
 
 _LENGTH = struct.Struct("!I")
 
@@ -23,18 +37,18 @@ RECEIVE_DESCRIPTORS = 64
 _TYPES: dict[str, type[Message]] = {
     kind.__name__: kind
     for kind in (
-        messages.Prepare,
-        messages.Spawn,
-        messages.OpenStore,
-        messages.HostStore,
-        messages.Signal,
-        messages.Echo,
-        messages.Importing,
-        messages.Ready,
-        messages.Born,
-        messages.StoreOpened,
-        messages.Refused,
-        messages.Exited,
+        Prepare,
+        Spawn,
+        OpenStore,
+        HostStore,
+        Signal,
+        Echo,
+        Importing,
+        Ready,
+        Born,
+        StoreOpened,
+        Refused,
+        Exited,
     )
 }
 
@@ -57,7 +71,7 @@ class FrameReader:
         self._descriptors.extend(descriptors)
 
     def messages(self) -> Iterator[tuple[Message, list[int]]]:
-        """Yield every complete message with the descriptors that came along."""
+        """Yield every complete message with its descriptors."""
         while len(self._bytes) >= _LENGTH.size:
             (length,) = _LENGTH.unpack_from(self._bytes)
             end = _LENGTH.size + length
@@ -70,6 +84,6 @@ class FrameReader:
             yield kind(*fields), [self._descriptors.popleft() for _ in range(count)]
 
     def close(self) -> None:
-        """Close the descriptors whose message never came to its end."""
+        """Close the descriptors of an incomplete message."""
         for descriptor in self._descriptors:
             os.close(descriptor)

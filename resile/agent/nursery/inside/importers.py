@@ -1,8 +1,8 @@
-"""The graph of imports: what is held against a module is held against all that import it.
+"""The graph of imports: a module that must not be preloaded excludes all that import it.
 
-A module that was there already when another asked for it did nothing at that time. Yet if it stays
-out, importing the other would load it. So blame goes along every import that was seen, and one
-attempt tells of all modules that have to stay out, however many ways lead to the culprit.
+A module that was already loaded when another imported it had no effect at that time. Yet if it is
+excluded, importing the other would load it. So the blame is passed on along every observed import,
+and one attempt finds all modules that have to be excluded, however many paths lead to the culprit.
 """
 
 import sys
@@ -14,7 +14,7 @@ from .observation import Footprint
 def with_importers(
     culprits: Mapping[str, str], footprints: Mapping[str, Footprint]
 ) -> dict[str, str]:
-    """Return modules with what each does, and all that import one of them, with why."""
+    """Return the culprits with what each does, and all modules that import one, with the reason."""
     importers = _importers(footprints)
     found = dict(culprits)
     pending = list(culprits)
@@ -28,8 +28,10 @@ def with_importers(
     return found
 
 
-def awaiting(packages: Iterable[str], footprints: Mapping[str, Footprint]) -> dict[str, str]:
-    """Return the modules outside of these packages that import one of them, with which."""
+def awaiting_modules(
+    packages: Iterable[str], footprints: Mapping[str, Footprint]
+) -> dict[str, str]:
+    """Return the modules outside of these packages that import one of them, with its name."""
     found: dict[str, str] = {}
     for package in packages:
         if package in sys.modules:
@@ -40,7 +42,7 @@ def awaiting(packages: Iterable[str], footprints: Mapping[str, Footprint]) -> di
 
 
 def _importers(footprints: Mapping[str, Footprint]) -> dict[str, dict[str, None]]:
-    """Return for each module those that import it, or a part of it."""
+    """Return for each module those that import it, or a submodule of it."""
     importers: dict[str, dict[str, None]] = {}
     for name, footprint in footprints.items():
         for need in footprint.needs:
@@ -51,7 +53,7 @@ def _importers(footprints: Mapping[str, Footprint]) -> dict[str, dict[str, None]
 
 
 def with_parents(name: str) -> Iterator[str]:
-    """Yield a module and the packages that it is in, the outermost last."""
+    """Yield a module and the packages that contain it, the outermost last."""
     while name:
         yield name
         name = name.rpartition(".")[0]

@@ -1,9 +1,8 @@
-"""Importing ahead of time: what the script will import, once for all workers.
+"""Preloading: imports the modules that the script will import, once for all workers.
 
-An import that fails here is passed over and forgotten: the worker will try it again by itself and
-meet the failure in its own words. What must not happen is that an import here changes what a
-worker sees, so the user's own modules are never imported, and whatever a module does beyond
-defining itself is traced back to it (see `observation`).
+An import that fails here is skipped: the worker will try it again and report the failure itself. An
+import here must not change what a worker sees, so the user's own modules are never imported, and
+side effects of a module are traced back to it (see `observation`).
 """
 
 import gc
@@ -16,8 +15,9 @@ from collections.abc import Callable, Iterator, Sequence
 from importlib.machinery import ModuleSpec
 from types import ModuleType
 
-from . import fitness, importers
 from .deferred import DeferredModules
+from .fitness import Unfit, check_after_trial_fork, check_fork_safety
+from .importers import awaiting_modules, with_importers
 from .messages import Prepare, Ready
 from .observation import Observer
 from .origins import Origins, top_levels
@@ -25,7 +25,7 @@ from .seeds import Seeds
 
 
 class Warmth:
-    """What a nursery has imported, and whether that still serves."""
+    """The modules that a nursery has imported, and whether workers may still be forked."""
 
     def __init__(self, prepare: Prepare, baseline: set[str]) -> None:
         self._baseline = baseline
@@ -40,7 +40,7 @@ class Warmth:
         self.seeds = Seeds()
 
     def load(self, names: Sequence[str], announce: Callable[[str], None]) -> Ready:
-        """Import these modules and report how it went."""
+        """Import these modules and return the result."""
         loaded: list[str] = []
         passed_over: list[str] = []
         with self._observer:
@@ -55,45 +55,45 @@ class Warmth:
         return Ready(loaded, passed_over, "torch" in sys.modules, unfit, culprits, awaiting)
 
     def defer(self) -> DeferredModules:
-        """Keep in a worker what was imported until the script asks for it."""
+        """In a worker: hold the modules back until the script imports them."""
         self._deferred.hold(first_path=self._first_path)
         return self._deferred
 
     def reason_against(self) -> str:
-        """Return why a worker started now must not be forked from here; empty if it may."""
+        """Return why a worker must not be forked now; empty if it may."""
         shadowed = self._origins.shadowed(self._top_levels)
         if shadowed is not None:
             return f"the script's folder has a module {shadowed!r} that hides a library's"
         try:
-            fitness.check()
-        except fitness.Unfit as unfit:
+            check_fork_safety()
+        except Unfit as unfit:
             return f"the nursery {unfit}"
         return ""
 
     def _import(self, name: str) -> None:
-        """Import a module and take note of what came of it."""
+        """Import a module and record torch's seed."""
         try:
             importlib.import_module(name)
         except BaseException:
-            # A library may raise anything, SystemExit included. The worker will meet it itself.
+            # A library may raise anything, SystemExit included. The worker will see it itself.
             pass
         self.seeds.note()
 
     def _judge(self) -> tuple[str, dict[str, str], dict[str, str]]:
-        """Return why this process cannot be forked and the modules to blame, or nothing; and those
-        that have imported a package which only the script may."""
+        """Return why this process cannot be forked (empty if it can), the modules to blame, and
+        those that have imported a package which only the script may import."""
         self._top_levels = top_levels(set(sys.modules) - self._baseline)
         unfit, culprits = "", {}
         try:
-            fitness.check_after_trial_fork()
-        except fitness.Unfit as error:
+            check_after_trial_fork()
+        except Unfit as error:
             unfit = f"it {error}"
             culprits = dict.fromkeys(self._observer.threads.get(error.thread, ()), unfit)
         if self._libraries_only:
             effects = {name: f"it {deed}" for name, deed in self._observer.effects.items()}
-            culprits = importers.with_importers({**culprits, **effects}, self._observer.footprints)
+            culprits = with_importers({**culprits, **effects}, self._observer.footprints)
             unfit = unfit or next(iter(effects.values()), "")
-        awaiting = importers.awaiting(self._awaited, self._observer.footprints)
+        awaiting = awaiting_modules(self._awaited, self._observer.footprints)
         for module, package in awaiting.items():
             unfit = unfit or f"{module} imports {package}, which the script has to import itself"
         return unfit, culprits, awaiting
@@ -116,10 +116,10 @@ class Warmth:
 
 
 class Pacer:
-    """A finder that finds nothing and takes a rest before each module, to leave the cores alone.
+    """A finder that finds nothing and sleeps before each module, to limit the CPU share.
 
-    A lower priority would do the same, but what lowers it may not raise it again, and every worker
-    forked later would inherit it.
+    A lower priority would do the same, but an unprivileged process cannot raise it again, and every
+    worker forked later would inherit it.
     """
 
     def __init__(self, share: float) -> None:
@@ -139,34 +139,34 @@ class Pacer:
 def warm_up(
     prepare: Prepare, *, baseline: set[str], announce: Callable[[str], None]
 ) -> tuple[Warmth, Ready]:
-    """Import everything a nursery was asked to, and make the result cheap to fork."""
-    warmth = Warmth(prepare, baseline)
-    # Asked whether there is a CUDA device, torch opens the driver, which a fork does not survive,
-    # unless it is told to ask the management library.
+    """Import all requested modules, and make the process cheap to fork."""
+    preloaded = Warmth(prepare, baseline)
+    # When asked for CUDA devices, torch opens the driver, which does not survive a fork, unless
+    # this variable makes it ask the management library.
     os.environ.setdefault("PYTORCH_NVML_BASED_CUDA_CHECK", "1")
     pacers = [Pacer(prepare.share)] if prepare.share < 1.0 else []
     sys.meta_path[:0] = pacers
-    # Not `gc.disable`: that a library does so must be seen.
+    # Not `gc.disable`: if a library calls it, that must be noticed.
     thresholds = gc.get_threshold()
     gc.set_threshold(0)
     try:
-        ready = warmth.load(prepare.preload or [], announce)
+        ready = preloaded.load(prepare.preload or [], announce)
     finally:
         for pacer in pacers:
             sys.meta_path.remove(pacer)
-    # A fresh interpreter has not looked into any folder yet. Done here and not in each worker,
-    # where giving memory back means copying the pages it lies in.
+    # A fresh interpreter has not searched any folder yet. Done here and not in each worker, where
+    # freeing memory means copying its pages.
     sys.path_importer_cache.clear()
     gc.collect()
-    # A collection in a child that waits would write into every page that holds an object. A worker
-    # has them back in the oldest generation, where a fresh process has what it imported.
+    # A collection in a waiting child would write into every page that holds an object. A worker
+    # gets them back in the oldest generation, where a fresh process has the modules it imported.
     gc.freeze()
     if gc.get_threshold()[0] == 0:
         gc.set_threshold(*thresholds)
     for stream in (sys.__stdout__, sys.__stderr__):
         if stream is not None:
             stream.flush()
-    return warmth, ready
+    return preloaded, ready
 
 
 def _with_parents(names: Sequence[str]) -> Iterator[str]:

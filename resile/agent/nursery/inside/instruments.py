@@ -1,7 +1,7 @@
-"""Stand-ins for functions whose use at import time makes a module unfit to be imported ahead.
+"""Wrappers of functions whose use at import time makes a module unsafe to preload.
 
-Each calls the original and tells before that it was called. A library may hold on to one of them
-(`from os import urandom`); it then works as the original does, with nobody listening any more.
+Each reports the call and then calls the original. A library may keep a reference to one of them
+(`from os import urandom`); it then works as the original does, and its reports are ignored.
 """
 
 import builtins
@@ -30,13 +30,13 @@ _LIBRARIES = tuple(
 )
 _UNCHANGING = ("/proc/", "/sys/", "/dev/", "/etc/", "/usr/")
 _FRAMES = 8
-"""How far up `tempfile` is looked for: further than it ever is."""
+"""How many frames are searched for `tempfile`: it is never further up."""
 
 _TO_WRITE = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
 
 
 def _telling(deed: str) -> Make:
-    """Return what makes a stand-in that tells of every call."""
+    """Return a factory of wrappers that report every call."""
 
     def make(original: Any, tell: Tell) -> Any:
         @functools.wraps(original)
@@ -50,7 +50,7 @@ def _telling(deed: str) -> Make:
 
 
 def _telling_of_strangers(deed: str) -> Make:
-    """Return what makes a stand-in that tells of calls, but not of those by a trusted module."""
+    """Return a factory of wrappers that report every call, except by trusted modules."""
 
     def make(original: Any, tell: Tell) -> Any:
         @functools.wraps(original)
@@ -93,7 +93,7 @@ def _os_open(original: Any, tell: Tell) -> Any:
 
 
 def _tell_of_file(file: Any, *, writing: bool, tell: Tell) -> None:
-    """Tell of a file that is written, or that can be another one when a worker runs."""
+    """Report a file that is written, or that may be different when a worker runs."""
     if isinstance(file, int) or _looks_for_temporary_folder():
         return
     path = os.path.abspath(os.fsdecode(file))
@@ -104,7 +104,7 @@ def _tell_of_file(file: Any, *, writing: bool, tell: Tell) -> None:
 
 
 def _looks_for_temporary_folder() -> bool:
-    """Whether `tempfile` tries out where it may write, which leaves nothing behind."""
+    """Whether `tempfile` is looking for a writable folder, which leaves nothing behind."""
     frame: FrameType | None = sys._getframe(2)
     for _ in range(_FRAMES):
         if frame is None:

@@ -1,8 +1,8 @@
-"""Serves modules in workers when nobody else does: their names and files are given by a variable.
+"""A fallback import finder in workers, for modules whose names and files are given by a variable.
 
-The finder stands last among the import system's, so that a module of that name of the user's, or an
-installed one, always wins. It knows only paths: nothing is imported before a script asks. Whoever
-starts the agent says which modules these are; nobody sees the variable later.
+It is the last of the import system's finders, so that the user's own module of that name, or an
+installed one, always wins. It knows only paths: nothing is imported before a script asks for it.
+The caller that starts the agent sets the variable, and it is removed before the script runs.
 """
 
 import os
@@ -15,7 +15,7 @@ VARIABLE = "RESILE_LATE_MODULES"
 
 
 class Latecomer:
-    """The finder."""
+    """Finds the given modules in the given files."""
 
     def __init__(self, files: Mapping[str, str]) -> None:
         self._files = files
@@ -34,12 +34,12 @@ class Latecomer:
 
 
 def late_modules(files: Mapping[str, str]) -> dict[str, str]:
-    """The variable that has workers find modules, by name, in these files."""
+    """Return the variable by which workers find modules, by name, in these files."""
     return {VARIABLE: os.pathsep.join(f"{name}={file}" for name, file in files.items())}
 
 
 def come_last(environ: MutableMapping[str, str]) -> None:
-    """In a worker: stand behind all finders there are, if the environment names modules."""
+    """In a worker: install the finder behind all others, if the environment names modules."""
     given = environ.pop(VARIABLE, "")
     files = dict(one.split("=", 1) for one in given.split(os.pathsep) if "=" in one)
     if files:

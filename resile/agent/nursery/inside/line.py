@@ -1,4 +1,4 @@
-"""The nursery's end of the line to its agent: blocking, and forgiving once the agent is gone."""
+"""The nursery's end of the connection to its agent, with blocking calls."""
 
 import contextlib
 import os
@@ -10,15 +10,14 @@ from .messages import Message
 
 
 class LineEnded(Exception):
-    """The agent closed the line, or is dead."""
+    """Raised when the agent has closed the connection, or is dead."""
 
 
 class Line:
     """Messages over the inherited socket.
 
-    Sending blocks while the agent does not read. Only a stopped agent does not, and then there is
-    nobody to serve. Sending to a dead agent is no error: the end of the stream, which `receive`
-    reports, is what the nursery acts on.
+    Sending blocks while the agent does not read, which happens only if it is stopped. Sending to a
+    dead agent is not an error: the nursery acts on the end of the stream, which `receive` reports.
     """
 
     def __init__(self, descriptor: int) -> None:
@@ -36,7 +35,7 @@ class Line:
             self._socket.sendall(pack(message))
 
     def receive(self) -> tuple[Message, list[int]]:
-        """Return the next message and its descriptors, waiting for it if need be."""
+        """Wait for the next message; return it with its descriptors."""
         while not self._received:
             self._read()
         return self._received.popleft()
@@ -46,7 +45,7 @@ class Line:
         return bool(self._received)
 
     def close(self) -> None:
-        """Close the socket and every descriptor that was received and not handed out."""
+        """Close the socket and all descriptors that were received and not returned."""
         self._socket.close()
         for _, descriptors in self._received:
             for descriptor in descriptors:

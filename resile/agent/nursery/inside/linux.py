@@ -1,7 +1,7 @@
-"""What only Linux offers, by way of `prctl` and the kernel's record of the command line.
+"""Functions that only Linux has: `prctl`, and the kernel's record of the command line.
 
-Everything here is a comfort or a second line of defence. Where the system call or ctypes is not
-there, nothing happens and the caller is told by the return value.
+All of them are optional: a convenience, or a second line of defence. Without the system call or
+ctypes they do nothing, and the return value says so.
 """
 
 import os
@@ -30,7 +30,7 @@ _libc = _c_library()
 
 
 def die_with(parent: int) -> bool:
-    """Have the kernel kill this process when its parent dies. Ends it at once if it already has.
+    """Let the kernel kill this process when its parent dies. Exits at once if it already has.
 
     The kernel watches the parent's *thread* that forked; a nursery has only one.
     """
@@ -49,11 +49,11 @@ def outlive_parent() -> None:
 
 
 def show_environment(environ: dict[str, str]) -> bool:
-    """Have the kernel show these variables in `/proc/PID/environ`.
+    """Let the kernel show these variables in `/proc/PID/environ`.
 
     It shows the memory in which it placed those that the nursery was started with. Unprivileged
-    processes may say where else they lie, in one call that takes the whole layout of a process;
-    kernels without CONFIG_CHECKPOINT_RESTORE do not have it and go on to show the nursery's.
+    processes may set another address, in one call that takes the whole memory layout of a process;
+    kernels without CONFIG_CHECKPOINT_RESTORE do not have it and show the nursery's variables.
     """
     places = _stat_fields(26, 27, 45, 46, 47, 28, 48, 49)
     if _libc is None or len(places) < 8:
@@ -84,11 +84,11 @@ def show_environment(environ: dict[str, str]) -> bool:
 
 
 class Disguise:
-    """What `ps`, `top` and `pgrep -f` show for this process, until it is dropped.
+    """Changes what `ps`, `top` and `pgrep -f` show for this process, until it is dropped.
 
-    A nursery is started with the workers' command line, and whoever looks for workers must not
-    find it. The kernel shows the memory in which it placed the arguments, so writing there changes
-    what is shown; the interpreter copied them when it started and never looks there again.
+    A nursery is started with the workers' command line, and a search for workers must not find it.
+    The kernel shows the memory in which it placed the arguments, so writing there changes what is
+    shown; the interpreter copied them when it started and does not read them again.
     """
 
     def __init__(self, title: str, name: bytes) -> None:
@@ -120,7 +120,7 @@ def _name() -> bytes:
 
 
 def _arguments() -> tuple[int, bytes]:
-    """Return where the arguments lie and what they are; nothing if that cannot be trusted."""
+    """Return the address and the bytes of the arguments; nothing if that is not reliable."""
     try:
         with open("/proc/self/cmdline", "rb") as file:
             shown = file.read()
@@ -138,7 +138,7 @@ def _stat_fields(*numbers: int) -> list[int]:
     """Return fields of `/proc/self/stat`, as proc(5) counts them; nothing if it cannot be read."""
     try:
         with open("/proc/self/stat", "rb") as file:
-            # The two up to the name are cut off, and fields are counted from 1.
+            # The two fields up to the name are cut off, and fields are counted from 1.
             fields = file.read().rpartition(b")")[2].split()
     except OSError:
         return []

@@ -1,29 +1,29 @@
-"""What the agent and a nursery process say to each other.
+"""The messages between the agent and a nursery process.
 
-Named tuples, because they are frozen, typed and cheap to import. On the line each is a JSON list:
-its name, then its fields in order (see `frames`). Strings that came from the operating system may
-hold surrogate escapes; JSON's ASCII form carries them unharmed.
+They are named tuples: immutable, typed and cheap to import. On the wire each is a JSON list: its
+name, then its fields in order (see `frames`). Strings from the operating system may contain
+surrogate escapes; JSON's ASCII form preserves them.
 """
 
 from typing import NamedTuple
 
 
 class Prepare(NamedTuple):
-    """First message to a nursery: what to import, and how.
+    """The first message to a nursery: the modules to import, and how.
 
     Attributes:
         environ: the environment in which to import.
         preload: modules to import, in this order. `None`: import nothing and fork no warm worker.
-        libraries_only: pass over modules that do not belong to the interpreter or to an installed
+        libraries_only: skip modules that do not belong to the interpreter or to an installed
             package (in `trusted` roots or a site-packages folder).
         trusted: further folders whose modules count as installed.
         awaited: packages that only the script may import, since they may depend on a variable that
-            it sets before.
+            it sets before their import.
         first_path: what the interpreter will put at the front of `sys.path` in a worker, if
             anything: modules found there are the user's own.
         report_fd: a pipe on which workers report what they import, or -1.
-        share: the part of a core that importing may take, 1.0 for all of it.
-        grace: seconds that what a dead worker left in its process group has to finish.
+        share: the share of a core that importing may use, 1.0 for all of it.
+        grace: seconds that processes left in the group of a dead worker have to exit.
     """
 
     environ: dict[str, str]
@@ -38,10 +38,10 @@ class Prepare(NamedTuple):
 
 
 class Spawn(NamedTuple):
-    """Start a worker. Three descriptors travel along: its stdin, stdout and stderr.
+    """Start a worker. Sent with three descriptors: its stdin, stdout and stderr.
 
     A worker that cannot be warm runs `argv` instead; `warm` says whether warm is wanted at all,
-    `hooked` whether a cold one is a Python that comes upon our hook.
+    `hooked` whether a cold one is a Python that runs our hook.
     """
 
     request: int
@@ -61,7 +61,7 @@ class OpenStore(NamedTuple):
 
 
 class HostStore(NamedTuple):
-    """From a nursery to its child: serve a store. Its listening socket travels along."""
+    """From a nursery to its child: serve a store. Sent with its listening socket."""
 
     host: str
     port: int
@@ -75,7 +75,7 @@ class Signal(NamedTuple):
 
 
 class Echo(NamedTuple):
-    """What importing printed: every warm worker prints it again, as a fresh one would have."""
+    """The output of the imports: every warm worker prints it again, as a fresh one would."""
 
     stdout: str
     stderr: str
@@ -91,8 +91,8 @@ class Ready(NamedTuple):
     """The nursery has imported what it could.
 
     `unfit` is empty, or says why no worker may be forked from this process; `culprits` are then
-    the modules that must not be imported ahead, each with what it does, as far as that is known,
-    and `awaiting` those that must not be for as long as the package that they import is awaited.
+    the modules that must not be preloaded, each with what it does, as far as that is known, and
+    `awaiting` those that must not be for as long as the package that they import is awaited.
     """
 
     loaded: list[str]
@@ -113,7 +113,7 @@ class Born(NamedTuple):
 
 
 class StoreOpened(NamedTuple):
-    """A store host was started and its port takes connections."""
+    """A store host was started and its port accepts connections."""
 
     request: int
     pid: int
@@ -128,7 +128,7 @@ class Refused(NamedTuple):
 
 
 class Exited(NamedTuple):
-    """A worker or a store host ended. Negative: by that signal."""
+    """A worker or a store host exited. Negative: killed by that signal."""
 
     pid: int
     returncode: int
@@ -150,4 +150,4 @@ Message = (
 )
 
 DESCRIPTORS: dict[type[Message], int] = {Spawn: 3, HostStore: 1}
-"""How many descriptors travel with a message."""
+"""The number of descriptors that are sent with a message."""

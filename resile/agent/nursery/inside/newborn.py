@@ -1,11 +1,11 @@
-"""The first moments of a forked child: from a copy of the nursery to a process of its own.
+"""A forked child, from the fork to its start as a worker or a store host.
 
 A warm worker simply returns into the interpreter's own start-up, which reads and runs the script
-as it would in any new process. A cold worker becomes another program, and a store host serves
-until it is killed. What goes wrong before that is printed on the worker's own stderr and ends it
-with the codes a shell uses: 126 for "cannot", 127 for "not found".
+as it would in any new process. A cold worker executes another program, and a store host serves
+until it is killed. Errors before that are printed on the worker's own stderr, and it exits with
+the codes of a shell: 126 for "cannot execute", 127 for "not found".
 
-Signals are blocked until a child is what it is meant to be: sent earlier, they wait.
+Signals are blocked until the child has its final form: those sent earlier stay pending.
 """
 
 import gc
@@ -14,7 +14,8 @@ import os
 import sys
 from typing import NamedTuple, NoReturn
 
-from . import cold, linux, signals, store
+from . import linux, signals, store
+from .cold import show_hook
 from .deferred import DeferredModules
 from .exit_report import report_at_exit
 from .importing import Warmth
@@ -29,30 +30,30 @@ _NOT_FOUND = 127
 
 
 class Heritage(NamedTuple):
-    """What a child has from its nursery.
+    """The state that a child inherits from its nursery.
 
     Attributes:
         parent: the nursery's process id.
-        added: variables that the interpreter adds to its own environment.
+        added: variables that the interpreter adds to its environment.
     """
 
     parent: int
     added: dict[str, str]
     echo: Echo
-    warmth: Warmth | None
+    preloaded: Warmth | None
     report_fd: int
     disguise: linux.Disguise
 
 
-def grow_up(line: Line, heritage: Heritage) -> None:
-    """Wait for a task and take it on. Returns in a warm worker only."""
+def grow_up(line: Line, context: Heritage) -> None:
+    """Wait for a task and carry it out. Returns in a warm worker only."""
     os.setsid()
-    linux.die_with(heritage.parent)
+    linux.die_with(context.parent)
     deferred: DeferredModules | None = None
-    if heritage.warmth is not None:
-        heritage.warmth.seeds.renew()
+    if context.preloaded is not None:
+        context.preloaded.seeds.renew()
         rehearse_unless(line)
-        deferred = heritage.warmth.defer()
+        deferred = context.preloaded.defer()
     try:
         task, descriptors = line.receive()
     except LineEnded:
@@ -60,18 +61,18 @@ def grow_up(line: Line, heritage: Heritage) -> None:
     line.close()
     if isinstance(task, HostStore):
         _host_store(task, descriptors[0], forked=deferred is not None and deferred.has("torch"))
-    heritage.disguise.drop()  # the command line is a worker's alone
+    context.disguise.drop()  # only workers show the command line
     assert isinstance(task, Spawn)
     _take_streams(descriptors)
-    _take_place({**heritage.added, **task.environ} if task.warm else task.environ, task.cwd)
+    _take_place({**context.added, **task.environ} if task.warm else task.environ, task.cwd)
     if task.warm:
         linux.show_environment(task.environ)
     else:
         if task.hooked:
-            cold.show_hook(os.environ)
+            show_hook(os.environ)
         _become(task.argv)
     assert deferred is not None
-    _be_as_new(heritage, deferred)
+    _be_as_new(context, deferred)
 
 
 def _take_streams(streams: list[int]) -> None:
@@ -80,8 +81,8 @@ def _take_streams(streams: list[int]) -> None:
         os.dup2(descriptor, number, inheritable=True)
         os.close(descriptor)
     stdout = sys.__stdout__
-    # As the interpreter decides at its start. The stream objects stay the same: libraries may hold
-    # on to them since they were imported. Under -u everything is written through anyway.
+    # As the interpreter decides at its start. The stream objects stay the same: libraries may have
+    # kept references since their import. Under -u everything is written through anyway.
     if isinstance(stdout, io.TextIOWrapper) and not stdout.write_through and os.isatty(1):
         stdout.reconfigure(line_buffering=True)
 
@@ -95,17 +96,17 @@ def _take_place(environ: dict[str, str], cwd: str) -> None:
         _abort(f"cannot enter {cwd}: {error.strerror}", _CANNOT_RUN)
 
 
-def _be_as_new(heritage: Heritage, deferred: DeferredModules) -> None:
-    """Give a warm worker what is still missing to a fresh interpreter."""
-    # The nursery's objects were kept from collection, so that waiting children share them. Among
-    # them is the dictionary of `__main__`: were it kept from the last collection too, nothing that
-    # the script left open would be closed, and its data would be lost.
+def _be_as_new(context: Heritage, deferred: DeferredModules) -> None:
+    """Complete the state of a warm worker, so that it is like a fresh interpreter."""
+    # The nursery's objects were frozen, so that waiting children share them. Among them is the
+    # dictionary of `__main__`: if it were excluded from the last collection too, files that the
+    # script left open would not be closed, and their data would be lost.
     gc.unfreeze()
-    for stream, text in zip((sys.__stdout__, sys.__stderr__), heritage.echo, strict=True):
+    for stream, text in zip((sys.__stdout__, sys.__stderr__), context.echo, strict=True):
         if stream is not None:
             stream.write(text)
-    if heritage.report_fd >= 0:
-        recorder = Recorder(heritage.parent, heritage.report_fd)
+    if context.report_fd >= 0:
+        recorder = Recorder(context.parent, context.report_fd)
         sys.meta_path.insert(0, recorder)
         deferred.tell(recorder.tell_of_unfit)
     come_last(os.environ)
@@ -125,7 +126,7 @@ def _host_store(task: HostStore, listener: int, *, forked: bool) -> NoReturn:
 
 
 def _become(argv: list[str]) -> NoReturn:
-    """Replace this process by a program, looked up on the environment's PATH."""
+    """Execute a program in this process, looked up on the environment's PATH."""
     signals.reset_for_exec()
     signals.unblock()
     try:

@@ -1,14 +1,13 @@
-"""What importing a module does beyond defining it, seen while it happens in the nursery.
+"""Observes the side effects of importing a module, while the nursery imports it.
 
-A module may be imported ahead of the script only if nobody could tell afterwards. So every module
-is observed while it runs: which variables it reads and writes, what it imports, whether it opens
-files, starts threads or processes, draws random numbers or changes what the whole process shares.
-What one module does is held against it and against all modules that were importing it, since
-importing any of these ahead would do the same. Trusted modules (see `trusted`) are not held
-responsible.
+A module may be preloaded only if the script cannot tell the difference. So every module is observed
+while it runs: which variables it reads and writes, what it imports, whether it opens files, starts
+threads or processes, draws random numbers or changes process-wide settings. An effect of a module
+is attributed to it and to all modules that were importing it, since preloading any of these would
+have the same effect. Effects of trusted modules (see `trusted`) are ignored.
 
-The import system is watched by standing in for three of its functions. They are put back when all
-is imported: nothing of this is left in a worker.
+The import system is observed by wrapping three of its functions. They are restored when all modules
+are imported: nothing of this is left in a worker.
 """
 
 import builtins
@@ -19,7 +18,9 @@ from importlib import _bootstrap
 from types import TracebackType
 from typing import Any
 
-from . import environment_reads, fitness, instruments
+from .environment_reads import stop_watching_variables, watch_variables
+from .fitness import has_children, kernel_threads
+from .instruments import INSTRUMENTS, Make, Tell
 from .origins import Origins
 from .place import is_place
 from .state import changes, process_settings
@@ -29,18 +30,18 @@ _OURS = frozenset({"PYTORCH_NVML_BASED_CUDA_CHECK"})
 """Variables that the nursery sets for itself."""
 
 _INHERITED = object()
-"""What stands for an attribute that a class has from its base."""
+"""Marks an attribute that a class inherits from its base."""
 
 
 class Footprint:
-    """What one module did while it was imported, as far as it has to be known later.
+    """The recorded effects of importing one module.
 
     Attributes:
-        needs: modules that it imported, whether they were there already or not.
+        needs: modules that it imported, whether they were loaded already or not.
         reads: variables with the values it saw, `None` for one that was not set.
-        writes: variables that it set, or took away (`None`).
+        writes: variables that it set, or removed (`None`).
         filters: entries that it put at the front of the list of warning filters.
-        is_native: whether it is compiled, so that a process can load it once only.
+        is_native: whether it is compiled, so that a process can load it only once.
     """
 
     def __init__(self, *, is_native: bool) -> None:
@@ -52,7 +53,7 @@ class Footprint:
 
 
 class Observer:
-    """Watches imports for as long as it is entered."""
+    """A context manager that observes imports."""
 
     def __init__(self, origins: Origins | None = None) -> None:
         self._origins = origins
@@ -69,11 +70,11 @@ class Observer:
     def __enter__(self) -> "Observer":
         self._known = set(sys.modules)
         self._filters = _warning_filters()
-        environment_reads.watch(self)
+        watch_variables(self)
         self._stand_in(_bootstrap, "_load_unlocked", self._load)
         self._stand_in(_bootstrap, "_find_and_load", self._find_and_load)
         self._stand_in(builtins, "__import__", self._import)
-        for owner, name, make in instruments.INSTRUMENTS:
+        for owner, name, make in INSTRUMENTS:
             self._stand_in(owner, name, partial(_made, make, self.blame))
         return self
 
@@ -88,10 +89,10 @@ class Observer:
                 delattr(owner, name)
             else:
                 setattr(owner, name, original)
-        environment_reads.stop_watching()
+        stop_watching_variables()
 
     def blame(self, deed: str) -> None:
-        """Hold something against the module that runs now, and all that are importing it."""
+        """Attribute an effect to the module that runs now, and to all that are importing it."""
         if not self._stack or is_trusted(self._stack[-1]):
             return
         doer = self._stack[-1]
@@ -152,7 +153,7 @@ class Observer:
         return stand_in
 
     def _need_statement(self, name: str, module: Any, names: Sequence[str], level: int) -> None:
-        """Take note of what an import statement asked for."""
+        """Record the modules that an import statement names."""
         if not level:
             self._need(name)
         if names and isinstance(getattr(module, "__name__", None), str):
@@ -186,17 +187,17 @@ class Observer:
         self._prepare_to_look()
 
     def _prepare_to_look(self) -> None:
-        """Have something to compare the next look with, where a trusted module ran before."""
+        """Record the settings for the next comparison, if a trusted module ran before."""
         if self._settings is None and self._stack and not is_trusted(self._stack[-1]):
             self._settings = process_settings()
 
     def _look(self) -> None:
-        """See what has changed since the last look, and by whom."""
+        """Attribute changes since the last call to the module that runs now."""
         if not self._stack:
             self._settings, self._filters = None, _warning_filters()
             return
         self._look_at_filters()
-        for thread in fitness.kernel_threads():
+        for thread in kernel_threads():
             self.threads.setdefault(thread, list(self._stack))
         if is_trusted(self._stack[-1]):
             self._settings = None
@@ -204,7 +205,7 @@ class Observer:
         settings = process_settings()
         for deed in changes(self._settings or settings, settings):
             self.blame(deed)
-        if fitness.has_children():
+        if has_children():
             self.blame("starts another process")
         self._settings = settings
 
@@ -223,12 +224,12 @@ class Observer:
             self.effects.setdefault(name, deed)
 
 
-def _made(make: instruments.Make, tell: instruments.Tell, original: Any) -> Any:
+def _made(make: Make, tell: Tell, original: Any) -> Any:
     return make(original, tell)
 
 
 def _warning_filters() -> list[Any]:
-    # The list that both the C and the Python part use, there before `warnings` is.
+    # The list that both the C and the Python part use; it exists before `warnings` is loaded.
     import _warnings
 
     return list(_warnings.filters)

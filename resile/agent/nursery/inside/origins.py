@@ -1,10 +1,10 @@
-"""Whose module is it: part of an installed library, or the user's own?
+"""Tells modules of installed libraries from the user's own.
 
-A library may be imported once for all workers. The user's own files must be read anew by each
-worker, because they are what changes between two restarts. What counts as a library: modules
-built into the interpreter, its standard library, anything in a `site-packages` or `dist-packages`
-folder, and folders explicitly trusted. A package under development that is installed by reference
-(`pip install -e`) lives elsewhere and is therefore the user's own.
+A library may be imported once for all workers. The user's own files must be read again by each
+worker, because they may change between two restarts. Libraries are: modules built into the
+interpreter, its standard library, everything in a `site-packages` or `dist-packages` folder, and
+folders that are explicitly trusted. A package under development (`pip install -e`) is elsewhere and
+therefore counts as the user's own.
 """
 
 import os
@@ -15,7 +15,7 @@ _INSTALLED = {"site-packages", "dist-packages"}
 
 
 class Origins:
-    """Judges modules by where they come from."""
+    """Classifies modules by their location."""
 
     def __init__(self, *, trusted: list[str], first_path: str | None) -> None:
         self._roots = [os.path.join(root, "") for root in (_STANDARD_LIBRARY, *trusted)]
@@ -31,10 +31,10 @@ class Origins:
         return bool(places) and all(self._is_installed(place) for place in places)
 
     def shadowed(self, names: set[str]) -> str | None:
-        """Return a top-level module among these that a file of the user's would have replaced.
+        """Return a top-level module among these that one of the user's files would have replaced.
 
-        In a fresh process the script's folder comes first on `sys.path`; a `random.py` there wins
-        over everybody's `random`, for better or worse.
+        In a fresh process the script's folder comes first on `sys.path`; a `random.py` there hides
+        the standard `random`.
         """
         if self._first_path is None:
             return None
@@ -60,7 +60,7 @@ class Origins:
 
 
 def holds_packages(path: str) -> bool:
-    """Whether a path lies in a folder into which packages are installed."""
+    """Whether a path is in a folder into which packages are installed."""
     return not _INSTALLED.isdisjoint(path.split(os.sep))
 
 

@@ -1,4 +1,4 @@
-"""The variables that tell a worker its place in the job: different for each worker."""
+"""The environment variables that tell a worker its place in the job and differ per worker."""
 
 _PLACE = frozenset(
     {

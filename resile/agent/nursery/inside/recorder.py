@@ -1,10 +1,10 @@
-"""What a warm worker imports beyond what it was born with, told to the agent.
+"""Reports to the agent what a warm worker imports beyond the preloaded modules.
 
-The recorder stands first among the import system's finders, finds nothing and writes each name it
-is asked for to the agent's pipe. The first time that a package is asked for it also tells which
-variables the process has changed so far: the package may read them. The pipe is opened for each
-report, through the nursery's own descriptor, and closed again: a worker that kept it open would
-hand it on to all its children. A report that cannot be made is dropped, silently and for good.
+The recorder is the first of the import system's finders, finds nothing and writes each requested
+name to the agent's pipe. On the first import of a package it also reports which variables the
+process has changed so far: the package may read them. The pipe is opened for each report, through
+the nursery's own descriptor, and closed again: otherwise all children of the worker would inherit
+it. If a report fails, the recorder removes itself.
 """
 
 import os
@@ -12,7 +12,7 @@ import sys
 from collections.abc import Sequence
 from types import ModuleType
 
-from .environment_reads import changed_since, current
+from .environment_reads import current_variables, variables_changed_since
 from .reports import changed_line, imported_line, unfit_line
 
 
@@ -23,7 +23,7 @@ class Recorder:
         self._pipe = f"/proc/{nursery}/fd/{descriptor}"
         self._told: set[str] = set()
         self._packages: set[str] = set()
-        self._variables = current()
+        self._variables = current_variables()
 
     def find_spec(
         self,
@@ -38,11 +38,11 @@ class Recorder:
         lines = imported_line(name)
         if package not in self._packages:
             self._packages.add(package)
-            lines += changed_line(package, changed_since(self._variables))
+            lines += changed_line(package, variables_changed_since(self._variables))
         self._tell(lines)
 
     def tell_of_unfit(self, package: str, reason: str) -> None:
-        """Report that a package should not have been preloaded."""
+        """Report a package that should not have been preloaded."""
         self._tell(unfit_line(package, reason))
 
     def _tell(self, lines: str) -> None:

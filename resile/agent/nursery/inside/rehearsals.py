@@ -1,7 +1,7 @@
-"""What a child that waits can do ahead: go through code that it will need in a hurry.
+"""Warm-up hooks: a waiting child runs code ahead that it will later need quickly.
 
-A module says what by a function named `__resile_rehearse__`, which leaves everything as it was.
-Only modules that were imported ahead of the script are asked, so it is for libraries.
+A module defines its hook as a function named `__resile_rehearse__`, which must leave everything as
+it was. Only the hooks of preloaded modules are called, so they are for libraries.
 """
 
 import contextlib
@@ -15,9 +15,9 @@ NAME = "__resile_rehearse__"
 
 
 def rehearse_unless(line: Line) -> None:
-    """Call every module's, one after the other, until there is something else to do."""
-    # Their own dictionaries: to ask a lazy module for an attribute would import half of it. And not
-    # everything among them is a module: None keeps one from being imported.
+    """Call the hooks of all modules, one after the other, until a task arrives on `line`."""
+    # Read from the modules' dictionaries: an attribute access on a lazy module would import half of
+    # it. Not every value is a module: None blocks the import of one.
     modules = [one for one in list(sys.modules.values()) if isinstance(one, ModuleType)]
     found = [vars(module).get(NAME) for module in modules]
     orders = select.poll()

@@ -1,7 +1,7 @@
-"""What a worker reports to the agent about its imports: lines of text on a pipe.
+"""The reports of a worker to the agent about its imports: lines of text on a pipe.
 
-The names that a worker gives may hold anything but line breaks; a line that cannot be understood is
-passed over. Lines are written whole, since a pipe takes up to 4096 bytes in one piece.
+Names may contain anything but line breaks. A line is written in one piece, since writes of up to
+4096 bytes to a pipe are atomic.
 """
 
 from typing import NamedTuple
@@ -16,15 +16,15 @@ class Imported(NamedTuple):
 
 
 class Changed(NamedTuple):
-    """A package is imported for the first time, when these variables have other values than the
-    worker was started with."""
+    """A package is imported for the first time, and these variables have other values than at the
+    worker's start."""
 
     package: str
     variables: tuple[str, ...]
 
 
 class UnfitPackage(NamedTuple):
-    """A package was preloaded and should not have been."""
+    """A package was preloaded that should not have been."""
 
     package: str
     reason: str
@@ -39,7 +39,7 @@ def imported_line(name: str) -> str:
 
 def changed_line(package: str, variables: list[str]) -> str:
     line = "\t".join(["=" + package, *variables])
-    # One that does not fit is as good as any: what was changed is not known.
+    # A line that is too long is replaced by "any variable".
     return (line if len(line) < _LONGEST else f"={package}\t*") + "\n"
 
 
@@ -48,7 +48,7 @@ def unfit_line(package: str, reason: str) -> str:
 
 
 def parse(line: str) -> Report:
-    """Understand one line, without its end."""
+    """Parse one line, without its end."""
     first, *rest = line.split("\t")
     if first.startswith("="):
         return Changed(first[1:], tuple(rest))

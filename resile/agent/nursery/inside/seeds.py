@@ -1,10 +1,10 @@
-"""Random numbers: a fork copies every generator, two fresh processes never start out alike.
+"""Reseeds random generators in workers: a fork copies them, fresh processes seed them differently.
 
 Python's own `random` reseeds itself in a forked child. numpy's global state and torch's default
-CPU generator are seeded by the operating system when they are first loaded, so each worker seeds
-them anew, unless a preloaded library seeded them on purpose. (torch's generators for accelerators
-start from a constant, in every process.) multiprocessing draws a process's authentication key when
-it is loaded; workers must not share one.
+CPU generator are seeded by the operating system when they are first loaded, so each worker reseeds
+them, unless a preloaded library seeded them on purpose. (torch's generators for accelerators start
+from a constant, in every process.) multiprocessing draws a process's authentication key when it is
+loaded; workers must not share one.
 """
 
 import os
@@ -13,21 +13,21 @@ from typing import Any
 
 
 class Seeds:
-    """Remembers in the nursery which generators are still as the operating system seeded them."""
+    """Records in the nursery which generators are still seeded by the operating system."""
 
     def __init__(self) -> None:
         self._torch: int | None = None
 
     def note(self) -> None:
-        """Look at torch's seed as soon as torch is there; later ones were chosen by somebody."""
+        """Record torch's seed as soon as torch is loaded; a later one was set on purpose."""
         generator = _torch_generator()
         if self._torch is None and generator is not None:
             self._torch = generator.initial_seed()
 
     def renew(self) -> None:
-        """Seed, in a worker, what a fresh process would have seeded by itself."""
+        """Reseed, in a worker, the generators that a fresh process seeds by itself."""
         numpy_state: Any = getattr(sys.modules.get("numpy.random.mtrand"), "_rand", None)
-        # An explicit seed drops the sequence: every process is then meant to start with that one.
+        # An explicit seed drops the sequence: every process is then meant to start with that seed.
         if getattr(getattr(numpy_state, "_bit_generator", None), "seed_seq", None) is not None:
             numpy_state.seed()
         generator = _torch_generator()

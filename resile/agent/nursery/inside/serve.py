@@ -1,7 +1,7 @@
-"""The nursery's loop: starts children on request, reaps them, and guards that none is left behind.
+"""The main loop of a nursery: starts children on request, reaps them, and leaves none behind.
 
-There is one way out of `serve` in the nursery itself, the end of the process. In a forked warm
-worker it returns, and the interpreter goes on to run the script.
+In the nursery itself `serve` never returns: it ends the process. In a forked warm worker it
+returns, and the interpreter continues to run the script.
 """
 
 import os
@@ -35,11 +35,12 @@ _TITLE = "resile: nursery"
 _NAME = b"resile-nursery"
 
 _IDLE = 2.0
-"""Seconds without a request after which the nursery forks ahead: a burst of them is then over, and
-workers that have just begun have restored their state, with all cores for themselves."""
+"""Seconds without a request after which the nursery forks spare children: by then a burst of
+requests is over, and workers that were just started have restored their state with all cores
+available."""
 
-_BETWEEN_EGGS = 0.05
-"""Seconds, so that a fork does not delay a request that comes now."""
+_BETWEEN_SPARES = 0.05
+"""Seconds between two such forks, so that they do not delay a request."""
 
 
 class Server:
@@ -50,56 +51,56 @@ class Server:
         self._report_fd = prepare.report_fd
         self._echo = Echo("", "")
         self._children = Children(prepare.grace)
-        self._clutch = Clutch(keep=prepare.preload is not None)
-        self._warmth = self._warm_up(prepare, baseline)
+        self._prefork = Clutch(keep=prepare.preload is not None)
+        self._preloaded = self._warm_up(prepare, baseline)
         self._waker = Waker()
         self._idle = False
         self._disguise = linux.Disguise(_TITLE, _NAME)
 
     def run(self, added: dict[str, str]) -> None:
-        """Serve until the agent is gone, then end the process. Returns in a warm worker only."""
+        """Serve until the agent is gone, then exit. Returns in a warm worker only."""
         try:
             while True:
                 self._serve_once()
         except LineEnded:
             self._end()
-        except Newborn as newborn:
-            line, parent = newborn.line, newborn.parent
+        except Newborn as child:
+            line, parent = child.line, child.parent
         self._cut_ties()
-        heritage = Heritage(
-            parent, added, self._echo, self._warmth, self._report_fd, self._disguise
+        context = Heritage(
+            parent, added, self._echo, self._preloaded, self._report_fd, self._disguise
         )
-        grow_up(line, heritage)
+        grow_up(line, context)
 
     def _warm_up(self, prepare: Prepare, baseline: set[str]) -> Warmth | None:
         if prepare.preload is None:
             self._line.send(Ready([], [], False, "", {}, {}))
             return None
-        # An import may take for ever; until there are workers to look after, the kernel watches.
+        # An import may hang; until there are workers, let the kernel kill this with the agent.
         linux.die_with(os.getppid())
-        warmth, ready = warm_up(
+        preloaded, ready = warm_up(
             prepare,
             baseline=baseline,
             announce=lambda name: self._line.send(Importing(name)),
         )
         linux.outlive_parent()
         self._line.send(ready)
-        return warmth
+        return preloaded
 
     def _serve_once(self) -> None:
-        """Wait for something to do and do it."""
+        """Wait for one message and handle it."""
         if self._line.has_received() or self._wait():
             self._handle(*self._line.receive())
 
     def _wait(self) -> bool:
-        """Look after children until the agent says something or falls silent for ever."""
+        """Wait for a message, a dead child or a timeout; return whether a message is there."""
         poll = select.poll()
         poll.register(self._line, select.POLLIN)
         poll.register(self._waker, select.POLLIN)
         look_again = self._children.tend()
         pauses = [look_again] if look_again is not None else []
-        if self._clutch.wants_more():
-            pauses.append(_BETWEEN_EGGS if self._idle else _IDLE)
+        if self._prefork.wants_more():
+            pauses.append(_BETWEEN_SPARES if self._idle else _IDLE)
         ready = dict(poll.poll(min(pauses) * 1000 if pauses else None))
         self._idle = not ready
         if self._waker.fileno() in ready:
@@ -109,14 +110,14 @@ class Server:
         return self._line.fileno() in ready
 
     def _restock(self) -> None:
-        pid = self._clutch.restock()
+        pid = self._prefork.restock()
         if pid is not None:
             self._children.add(pid)
 
     def _reap(self) -> None:
         self._waker.drain()
         for pid, returncode in self._children.reap():
-            if not self._clutch.has_lost(pid):
+            if not self._prefork.has_lost(pid):
                 self._line.send(Exited(pid, returncode))
 
     def _handle(self, message: Message, descriptors: list[int]) -> None:
@@ -130,10 +131,12 @@ class Server:
             self._echo = message
 
     def _spawn(self, spawn: Spawn, streams: list[int]) -> None:
-        reason = "nothing is preloaded" if self._warmth is None else self._warmth.reason_against()
+        reason = (
+            "nothing is preloaded" if self._preloaded is None else self._preloaded.reason_against()
+        )
         warm = spawn.warm and not reason
         try:
-            pid = self._clutch.hatch(spawn._replace(warm=warm), streams)
+            pid = self._prefork.hatch(spawn._replace(warm=warm), streams)
         except OSError as error:
             self._line.send(Refused(spawn.request, f"cannot start a process: {error}"))
         else:
@@ -147,7 +150,7 @@ class Server:
         try:
             with store.listen(request.host, request.port) as listener:
                 port = listener.getsockname()[1]
-                pid = self._clutch.hatch(HostStore(request.host, port), [listener.fileno()])
+                pid = self._prefork.hatch(HostStore(request.host, port), [listener.fileno()])
         except OSError as error:
             where = f"{request.host}:{request.port}" if request.port else request.host
             self._line.send(Refused(request.request, f"no store on {where}: {error}"))
@@ -156,15 +159,15 @@ class Server:
             self._line.send(StoreOpened(request.request, pid, port))
 
     def _cut_ties(self) -> None:
-        """Give up, in a forked child, what belongs to the nursery."""
+        """In a forked child: close what belongs to the nursery."""
         self._line.close()
-        self._clutch.abandon()
+        self._prefork.abandon()
         self._waker.undo()
         if self._report_fd >= 0:
             os.close(self._report_fd)
 
     def _end(self) -> NoReturn:
-        """Let nothing live on, then end."""
+        """Kill all children and their groups, then exit."""
         self._children.kill_all()
         poll = select.poll()
         poll.register(self._waker, select.POLLIN)
@@ -177,7 +180,7 @@ class Server:
 
 
 def serve(descriptor: int, baseline: set[str]) -> None:
-    """Be a nursery for the agent at the other end of `descriptor`. Returns in a warm worker."""
+    """Serve the agent at the other end of `descriptor`. Returns in a warm worker only."""
     line = Line(descriptor)
     try:
         prepare, _ = line.receive()
@@ -192,7 +195,7 @@ def serve(descriptor: int, baseline: set[str]) -> None:
 
 
 def _added_by_interpreter(given: dict[str, str]) -> dict[str, str]:
-    """Return what the interpreter put into its own environment: LC_CTYPE in the C locale."""
+    """Return the variables that the interpreter itself adds: LC_CTYPE in the C locale."""
     return {
         name: value
         for name, value in os.environ.items()

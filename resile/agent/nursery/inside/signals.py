@@ -1,10 +1,10 @@
-"""Signals in a nursery: which it takes over, and how a forked child gets back what it should have.
+"""Signal handling in a nursery, and its reversal in a forked child.
 
-The nursery ignores what a terminal or a supervisor sends to everybody (its agent decides what
-becomes of the workers) and is woken through a pipe when a child dies. Both are put in place only
-after importing, so that a handler that a library installed is remembered and given to workers.
+The nursery ignores the signals that a terminal or a supervisor sends to all processes (its agent
+decides about the workers) and is woken through a pipe when a child dies. Both are installed only
+after importing, so that a handler that a library installed is saved and restored in workers.
 
-All signals are blocked across a fork. One that is sent to a newborn worker waits until the child
+All signals are blocked across a fork. One that is sent to a new child stays pending until the child
 has its own handlers, instead of being swallowed by the nursery's.
 """
 
@@ -15,7 +15,7 @@ from types import FrameType
 _IGNORED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
 
 _RESET_BY_EXEC_CALLERS = ("SIGPIPE", "SIGXFZ", "SIGXFSZ")
-"""What the interpreter ignores for itself and no new program expects to find ignored."""
+"""Signals that the interpreter ignores and that a new program expects at their default."""
 
 
 class Waker:
@@ -28,7 +28,7 @@ class Waker:
         self._former = {
             number: handler
             for number in (*_IGNORED, signal.SIGCHLD)
-            # One that C code installed cannot be put back, so it has to stay.
+            # A handler that C code installed cannot be restored, so it has to stay.
             if (handler := signal.getsignal(number)) is not None
         }
         for number in self._former:
@@ -46,7 +46,7 @@ class Waker:
             pass
 
     def undo(self) -> None:
-        """Put everything back as it was found, in a forked child."""
+        """In a forked child: restore the former handlers."""
         signal.set_wakeup_fd(self._former_wakeup)
         for number, handler in self._former.items():
             signal.signal(number, handler)
@@ -64,7 +64,7 @@ def fork() -> int:
 
 
 def unblock() -> None:
-    """Let signals through. An interrupt that has been waiting ends a process that has not begun."""
+    """Unblock all signals. A pending interrupt kills a process whose script has not started."""
     if (
         signal.SIGINT in signal.sigpending()
         and signal.getsignal(signal.SIGINT) is signal.default_int_handler
@@ -74,7 +74,7 @@ def unblock() -> None:
 
 
 def reset_for_exec() -> None:
-    """Give back the default to what the interpreter ignores, before becoming another program."""
+    """Restore the default of signals that the interpreter ignores, before executing a program."""
     for name in _RESET_BY_EXEC_CALLERS:
         number = getattr(signal, name, None)
         if number is not None:
@@ -82,4 +82,4 @@ def reset_for_exec() -> None:
 
 
 def _wake(number: int, frame: FrameType | None) -> None:
-    """Do nothing: the interpreter writes to the pipe before it calls this."""
+    """Do nothing: the interpreter writes to the pipe before this call."""

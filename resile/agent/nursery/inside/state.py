@@ -1,7 +1,7 @@
-"""The settings of a process that an import may change, and that everybody in it shares.
+"""The process-wide settings that an import may change.
 
-A library that changes one of them when it is imported must be imported in the script's own order:
-ahead of time, the script's own setting would win where the library's should, or the other way.
+A library that changes one of them at import time must be imported in the script's own order: if it
+were preloaded, the script's own setting could win where the library's should, or the reverse.
 """
 
 import gc
@@ -13,17 +13,17 @@ from typing import Any
 
 
 def process_settings() -> dict[str, object]:
-    """Return what can be compared, under words that say what a change of it means."""
+    """Return all settings as comparable values, each under a description of its change."""
     return {what: read() for what, read in _READERS.items()}
 
 
 def changes(before: dict[str, object], after: dict[str, object]) -> list[str]:
-    """Return what a module does that makes the one into the other."""
+    """Return the descriptions of all settings that differ."""
     return [what for what, value in before.items() if after[what] != value]
 
 
 def _module(name: str) -> Any:
-    """Return a module that is there as a whole: one that is being imported may not bear a touch."""
+    """Return a loaded module; `None` while its package is being imported, when access may fail."""
     module = sys.modules.get(name)
     package = sys.modules.get(name.partition(".")[0])
     spec = getattr(package, "__spec__", None)
@@ -106,7 +106,7 @@ def _streams() -> object:
 
 _SIGNALS = sorted(int(number) for number in signal.valid_signals())
 _getsignal: Any = getattr(signal.getsignal, "__wrapped__", signal.getsignal)
-"""Without the wrapper that makes its results readable, which takes longer than all the rest."""
+"""Without the wrapper that converts its results to enums, which takes longer than all the rest."""
 
 _READERS: dict[str, Callable[[], object]] = {
     "leaves files, sockets or pipes open": lambda: sorted(os.listdir("/proc/self/fd")),

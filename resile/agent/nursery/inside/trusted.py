@@ -1,9 +1,9 @@
-"""Packages that may be imported ahead of any script, because importing them is known to be inert.
+"""The packages that may be preloaded for any script, because importing them is known to be inert.
 
-What they do at import is the same in every process and at every time: they open nothing that
-stays open, and what they read of a worker's place or draw at random is either used later only or
-put right in each worker (see `seeds`). Every other package has to be observed first (see
-`observation`). The list also says whose effects are not held against a package that imports them.
+Their import has the same result in every process and at every time: they leave nothing open, and
+what they read of a worker's place or draw at random is either used later only or corrected in each
+worker (see `seeds`). Every other package has to be observed first (see `observation`). Effects
+of these packages are not attributed to the packages that import them either.
 """
 
 import sys
@@ -13,7 +13,7 @@ _PACKAGES = frozenset(
         "torch",
         "numpy",
         "resile",
-        # What torch imports. Of tqdm it is known that it looks for TQDM_ among all variables.
+        # Imported by torch. tqdm is known to look for TQDM_ among all variables.
         "dill",
         "functorch",
         "mpmath",
@@ -21,7 +21,7 @@ _PACKAGES = frozenset(
         "torchgen",
         "tqdm",
         "typing_extensions",
-        # What resile imports.
+        # Imported by resile.
         "msgspec",
         "xxhash",
     }
@@ -37,23 +37,23 @@ _PARTS_OF_RESILE = frozenset(
         "resile.train.progress",
     }
 )
-"""Those that import nothing but trusted packages, and are imported by scripts."""
+"""Parts that scripts import and that import nothing but trusted packages."""
 
 _NOT_INERT = frozenset({"antigravity", "idlelib", "test", "this", "tkinter", "turtle"})
-"""Parts of the standard library that print, open windows or are no library at all."""
+"""Parts of the standard library that print, open windows or are not libraries."""
 
 
 def may_be_preloaded_at_once(module: str) -> bool:
-    """Whether a module may be preloaded before anybody has observed it.
+    """Whether a module may be preloaded before it was observed.
 
-    Of Resile the package itself and a few parts: others import what users have installed for them,
-    such as clients of object stores.
+    Of Resile these are the package itself and a few parts: others import optional packages, such as
+    clients of object stores.
     """
     return is_trusted(module) and (not module.startswith("resile.") or module in _PARTS_OF_RESILE)
 
 
 def is_trusted(module: str) -> bool:
-    """Whether what a module does when it is imported is not held against it."""
+    """Whether the effects of importing a module are ignored."""
     package = module.partition(".")[0]
     if package in _PACKAGES:
         return True

@@ -1,9 +1,7 @@
-"""Copies on other nodes: each node's keeper listens for the others, and sends to the next.
+"""Copies on other nodes: each node's snapshot server listens for the others, and sends to the next.
 
-`Peers` is the way in. `proof` is how two keepers show each other that they belong to one job,
-`calls` how they reach each other, `frames` how they talk, `door` what one answers, `asking` what
-one asks, `arrival` what comes of it, `lookup` what is remembered. `copier` sends copies in the
-background, `copy_progress` is how far they are, `transfers` how bytes are moved meanwhile.
+`Peers` is the entry point. Servers authenticate each other with the job's token, exchange frames
+over TCP, copy parts to the next node in the background, and fetch parts or headers to restore.
 """
 
 from resile.checkpoint.keeping.peers.peers import Peers

@@ -1,7 +1,7 @@
-"""A part on its way from another node into this one's memory.
+"""A part that is being received from another node into this one's memory.
 
-Who restores need not wait for the last byte: what has come can be copied while the rest comes. So
-the bytes are taken in by a thread, and everybody who wants them waits for as many as it needs.
+A restoring worker need not wait for the last byte: it can copy what is here while the rest is being
+received. So a thread receives the bytes, and each worker waits for as many as it needs.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ _numbers = itertools.count(1)
 
 
 class Arrival:
-    """``fetch`` gets the part: it calls ``begin`` once, ``came`` as bytes come, and returns when
-    all have; what it raises is raised to everybody who waits."""
+    """A fetch in progress. ``fetch`` calls ``begin`` once, ``came`` as bytes arrive, and returns
+    when all have; its exception is raised in every waiting caller."""
 
     def __init__(self, fetch: Callable[[Arrival], None]) -> None:
         self.number = next(_numbers)
-        """Tells this arrival from an earlier one of the same part, which lies elsewhere."""
+        """Unique: tells this fetch from an earlier one of the same part, in other memory."""
         self._slot = -1
         self._size = 0
         self._come = 0
@@ -39,25 +39,25 @@ class Arrival:
 
     @property
     def failed(self) -> bool:
-        """Whether nothing more will come although something is missing."""
+        """Whether the fetch failed."""
         return self._error is not None
 
     def begin(self, slot: int, size: int) -> None:
-        """The bytes begin to come into ``slot``, which stays the caller's."""
+        """The bytes will be written to ``slot``, which the caller still owns."""
         with self._changed:
             if not self.failed:
                 self._slot, self._size = same_memory(slot), size
                 self._changed.notify_all()
 
     def came(self, count: int) -> None:
-        """So many are there."""
+        """``count`` bytes are here."""
         with self._changed:
             self._come = count
             self._changed.notify_all()
 
     def opened(self) -> tuple[int, int]:
-        """A descriptor of the memory they come into, the caller's to close, and how many there will
-        be; raises what went wrong before the first came."""
+        """Wait for the start; returns a descriptor of the memory, which the caller must close, and
+        the part's size. Raises the error if the fetch failed before its start."""
         with self._changed:
             self._changed.wait_for(lambda: self._slot >= 0 or self.failed)
             if self._slot < 0:
@@ -66,7 +66,8 @@ class Arrival:
             return same_memory(self._slot), self._size
 
     def wait(self, until: int) -> int:
-        """How many bytes are there, at least ``until``; raises what went wrong."""
+        """Wait for at least ``until`` bytes; returns how many are here. Raises the fetch's
+        error."""
         with self._changed:
             self._changed.wait_for(lambda: self._come >= until or self.failed)
             if self._come < until and self._error is not None:
@@ -74,12 +75,12 @@ class Arrival:
             return self._come
 
     def forget(self) -> None:
-        """Give the descriptor back; who has opened it keeps its own."""
+        """Cancel and close the descriptor; callers of ``opened`` keep their own."""
         with self._changed:
             if self._slot >= 0:
                 os.close(self._slot)
                 self._slot = -1
-            self._error = self._error or PeerTrouble("it is not wanted any more")
+            self._error = self._error or PeerTrouble("the fetch was cancelled")
             self._changed.notify_all()
 
     def _run(self, fetch: Callable[[Arrival], None]) -> None:

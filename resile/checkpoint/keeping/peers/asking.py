@@ -1,11 +1,11 @@
-"""What a keeper asks of another: to keep a copy of a part, to give one, or to give headers."""
+"""Requests to another node's snapshot server: copy a part to it, fetch a part, fetch headers."""
 
 from __future__ import annotations
 
 import socket
 
 from resile.checkpoint.keeping.errors import PeerTrouble
-from resile.checkpoint.keeping.headers import LARGEST, LEAST
+from resile.checkpoint.keeping.headers import LARGEST_WITH_LENGTH, LENGTH_FIELD
 from resile.checkpoint.keeping.holdings import Holdings
 from resile.checkpoint.keeping.peers import frames
 from resile.checkpoint.keeping.peers.arrival import Arrival
@@ -32,14 +32,14 @@ from resile.checkpoint.slots import Label
 __all__ = ["copy_to", "fetch_from", "headers_from"]
 
 SMALL = 1 << 20
-"""Bytes of headers that are taken in without a look at what memory there is."""
+"""Bytes of headers that are accepted without checking the free memory."""
 
 
 def copy_to(address: str, part: Part, transfer: Transfer, *, token: str) -> None:
-    """Leave a copy of a part at another keeper; raises :class:`PeerTrouble` if it cannot be left.
+    """Copy a part to another server; raises :class:`PeerTrouble`.
 
-    The part stays held until the other side has all of it, because bytes on their way may still be
-    this memory's own. If it is given up before, the other side never hears that it was whole.
+    The part stays locked until the other side has all of it, because the kernel sends the slot's
+    own pages. If it is given up before, the other side never receives :class:`Whole`.
     """
     with call(address, token) as connection, transfer.over(connection):
         again = part.version > 1
@@ -48,21 +48,21 @@ def copy_to(address: str, part: Part, transfer: Transfer, *, token: str) -> None
             return
         transfer.push(part.descriptor, connection, length=part.size)
         if not isinstance(_answer(connection), Arrived):
-            raise PeerTrouble("it does not say whether all bytes arrived")
+            raise PeerTrouble("it did not confirm that all bytes arrived")
         frames.send(connection, Whole())
         if not isinstance(_answer(connection), Kept):
-            raise PeerTrouble("it does not say whether it keeps the part")
+            raise PeerTrouble("it did not confirm that it keeps the part")
 
 
 def fetch_from(
     address: str, label: Label, *, calls: Calls, holdings: Holdings, arrival: Arrival
 ) -> None:
-    """Get a part into our own memory; raises :class:`PeerTrouble` or :class:`NoRoom`."""
+    """Fetch a part into this node's memory; raises :class:`PeerTrouble` or :class:`NoRoom`."""
     with calls.to(address) as connection:
         frames.send(connection, Wanted(label=label))
         coming = _answer(connection)
         if not isinstance(coming, Coming):
-            raise PeerTrouble(f"{type(coming).__name__} is no answer")
+            raise PeerTrouble(f"unexpected answer {type(coming).__name__}")
         filling = holdings.fill(label, coming.size)
         if filling is None:
             raise PeerTrouble(f"the memory for {label.place.name} is in use on this node")
@@ -79,7 +79,7 @@ def fetch_from(
 def headers_from(
     address: str, labels: tuple[Label, ...], *, calls: Calls, holdings: Holdings
 ) -> tuple[bytes, ...]:
-    """The headers of parts that another keeper holds, empty for one that it does not.
+    """Fetch the headers of parts that another server holds, empty for missing ones.
 
     Raises :class:`PeerTrouble` or, if they are too large for this node, :class:`NoRoom`.
     """
@@ -103,8 +103,8 @@ def headers_from(
 
 def _header_length(coming: Answer, label: Label) -> int:
     if not isinstance(coming, HeaderComing):
-        raise PeerTrouble(f"{type(coming).__name__} is no answer")
-    if not LEAST < coming.length <= LARGEST:
+        raise PeerTrouble(f"unexpected answer {type(coming).__name__}")
+    if not LENGTH_FIELD < coming.length <= LARGEST_WITH_LENGTH:
         raise PeerTrouble(f"the header of {label.name} cannot have {coming.length} bytes")
     return coming.length
 
@@ -114,5 +114,5 @@ def _answer(connection: socket.socket) -> Answer:
     if isinstance(answer, No):
         raise PeerTrouble(answer.reason)
     if not isinstance(answer, GoOn | Arrived | Kept | Coming):
-        raise PeerTrouble(f"{type(answer).__name__} is no answer")
+        raise PeerTrouble(f"unexpected answer {type(answer).__name__}")
     return answer

@@ -1,9 +1,9 @@
-"""Connections to other nodes' keepers.
+"""Connections to other nodes' snapshot servers.
 
-To call and to prove who one is takes several messages, which is little, unless all cores are busy
-with workers that restore: then each waits for its turn. So who restores keeps its first connections
-until training goes on. Not all of them: it asks every node of the job for something, and each can
-hear only so many at once.
+Connecting and authenticating takes several messages, which is cheap unless all cores are busy with
+restoring workers. So a restoring node keeps a few connections open (:data:`MOST_KEPT`) until
+training continues; keeping all would exceed the peers' connection limits in large jobs, since a
+node contacts every other one.
 """
 
 from __future__ import annotations
@@ -23,17 +23,18 @@ from resile.readiness import is_readable
 __all__ = ["Calls", "call"]
 
 CONNECT_LIMIT = 5.0
-"""Seconds: a keeper on a busy machine answers within one; a dark network never does."""
+"""Timeout in seconds: a server on a busy machine answers within one; a partitioned one never
+does."""
 
 RETRY_PAUSE = 0.05
-"""Seconds until a keeper that hung up on a stranger is called again."""
+"""Seconds until a retry after a server closed an unauthenticated connection."""
 
 MOST_KEPT = 4
-"""Connections. A node asks those first that come after it, and fetches from them."""
+"""Maximum idle connections. A node contacts the nodes after it first, and fetches from them."""
 
 
 class Calls:
-    """Connections, of which a few are kept. Nobody waits for another's."""
+    """A small pool of connections. No caller waits for another's connection."""
 
     def __init__(self, token: str) -> None:
         self._token = token
@@ -42,9 +43,9 @@ class Calls:
 
     @contextmanager
     def to(self, address: str) -> Iterator[socket.socket]:
-        """A connection on which nothing is left unsaid; it is given up if something goes wrong.
+        """A connection with no exchange in progress; it is closed on an error.
 
-        Raises :class:`PeerTrouble` for that, with the address.
+        Errors are raised as :class:`PeerTrouble`, with the address.
         """
         with _told_with(address):
             connection = self._kept(address) or _connected(address, self._token)
@@ -56,7 +57,7 @@ class Calls:
             self._keep(address, connection)
 
     def hang_up(self) -> None:
-        """Give up the connections that nobody uses."""
+        """Close the idle connections."""
         with self._lock:
             idle, self._idle = self._idle, defaultdict(list)
         for connections in idle.values():
@@ -71,7 +72,7 @@ class Calls:
         connection.close()
 
     def _kept(self, address: str) -> socket.socket | None:
-        """One that the other side has not ended meanwhile."""
+        """An idle connection that the other side has not closed meanwhile."""
         with self._lock:
             kept = self._idle[address]
             while kept:
@@ -84,14 +85,14 @@ class Calls:
 
 @contextmanager
 def call(address: str, token: str) -> Iterator[socket.socket]:
-    """A connection for one matter; trouble with it is told with its address."""
+    """A connection for a single exchange; errors name its address."""
     with _told_with(address), _connected(address, token) as connection:
         yield connection
 
 
 def _connected(address: str, token: str) -> socket.socket:
-    """A connection on which both sides have proven that they belong to the job. Where strangers
-    crowd in, the other side may hang up before it could be proven: then it is tried again."""
+    """Open an authenticated connection. With too many unauthenticated clients, the other side may
+    close it before authentication is complete: then it is retried."""
     deadline = time.monotonic() + CONNECT_LIMIT
     while True:
         connection = _dialled(address, deadline)
@@ -123,12 +124,12 @@ def _told_with(address: str) -> Iterator[None]:
     try:
         yield
     except (OSError, ValueError) as error:
-        raise PeerTrouble(f"the keeper at {address}: {_words(error)}") from None
+        raise PeerTrouble(f"snapshot server at {address}: {_words(error)}") from None
     except PeerTrouble as error:
-        raise PeerTrouble(f"the keeper at {address}: {error}") from None
+        raise PeerTrouble(f"snapshot server at {address}: {error}") from None
 
 
 def _words(error: OSError | ValueError) -> str:
     if isinstance(error, TimeoutError):
-        return "it does not answer"
+        return "timed out"
     return (error.strerror if isinstance(error, OSError) else None) or str(error)

@@ -1,13 +1,14 @@
-"""Sends copies to the next node in the background, one step after the other.
+"""Replicates snapshots to the next node in the background, one step at a time.
 
-All parts of a step are held while the step is being sent: nothing overwrites them, so no copy is
-torn. Meanwhile newer snapshots go into the other buffer of each part, and when the step has arrived
-the newest one is next; those between are skipped. A worker that needs the memory of the step that
-is being sent waits for a moment. Then the step is given up, without sending the rest of it, and the
-next tries are made at growing distances: training does not pay for copies that cannot keep up.
+All parts of a step are locked while the step is being sent: nothing overwrites them, so no copy is
+torn. Meanwhile newer snapshots go into the other slot of each part, and when the step has arrived
+the newest one is sent next; those between are skipped. A worker that needs the memory of the step
+being sent waits up to :data:`WAIT_LIMIT`. Then the step is given up without sending the rest, and
+more and more snapshots are skipped before the next try: copies that cannot keep up must not slow
+training down.
 
-Trouble is told once for each cause and stays in the status until a step has been copied again. That
-copies do not keep up is told once for each node that they go to.
+An error is logged once for each cause and stays in the status until a step has been copied again.
+Copies that do not keep up are logged once for each destination.
 """
 
 from __future__ import annotations
@@ -24,19 +25,19 @@ from resile.checkpoint.errors import CheckpointError
 from resile.checkpoint.keeping.holdings import Holdings
 from resile.checkpoint.keeping.peers.copy_progress import CopyProgress, Lag
 from resile.checkpoint.keeping.peers.transfers import Transfer, Transfers
-from resile.checkpoint.slots import Label, Place
+from resile.checkpoint.slots import Label, PartPlace
 
 __all__ = ["WAIT_LIMIT", "Copier", "CopyPart", "Part", "skipped_after"]
 
 WAIT_LIMIT = 0.5
-"""Seconds that a worker waits for the memory of a step that is being sent."""
+"""Maximum seconds that a worker waits for the memory of a step that is being sent."""
 
 RETRY_PAUSE = 1.0
-"""Seconds until a step that another node did not take is offered again, if there is none newer:
-while workers hold still for a planned change none will come."""
+"""Seconds until a step that the other node did not accept is offered again, if there is none newer:
+while workers hold for a handover there will be none."""
 
 MOST_SKIPPED = 31
-"""Snapshots between two tries when copies cannot keep up: a network may become faster again."""
+"""Maximum snapshots between two tries when copies cannot keep up: the network may recover."""
 
 Moment = tuple[int, int]
 """A round and a step."""
@@ -44,24 +45,24 @@ Moment = tuple[int, int]
 
 @dataclass(frozen=True)
 class Part:
-    """A part in a slot that is held until it is copied or given up."""
+    """A part in a slot that is locked until it is copied or given up."""
 
     label: Label
     descriptor: int
     size: int
     version: int
-    """How often it has been saved: the first time, or again."""
+    """How often the part has been saved in this step."""
 
 
 class CopyPart(Protocol):
-    """Leaves a part at the keeper at an address; raises :class:`CheckpointError` if it cannot."""
+    """Copies a part to the server at an address; raises :class:`CheckpointError`."""
 
     def __call__(self, address: str, part: Part, transfer: Transfer) -> None: ...
 
 
 def skipped_after(failures: int) -> int:
-    """How many snapshots to leave out before the next try, after so many steps in a row that had to
-    be given up because a worker needed their memory."""
+    """The number of snapshots to skip before the next try, after ``failures`` consecutive steps
+    that were given up because a worker needed their memory."""
     return int(min(2 ** min(failures, 10) - 1, MOST_SKIPPED)) if failures else 0
 
 
@@ -71,30 +72,30 @@ class _Sending:
 
     moment: Moment
     started: float
-    waiting: dict[Place, Part] = field(default_factory=dict)
+    waiting: dict[PartPlace, Part] = field(default_factory=dict)
     current: Part | None = None
-    """The part that is on its way."""
+    """The part that is being sent."""
 
     transfer: Transfer | None = None
-    """Of that part."""
+    """The transfer of that part."""
 
     wanted: bool = False
     """Whether a worker waits for its memory."""
 
     @property
     def is_idle(self) -> bool:
-        """Whether all parts that are whole have been sent."""
+        """Whether all complete parts have been sent."""
         return self.current is None and not self.waiting
 
-    def holds(self, place: Place) -> bool:
-        """Whether the memory of a part is held for it."""
+    def holds(self, place: PartPlace) -> bool:
+        """Whether it locks the memory of a part."""
         return place in self.waiting or (
             self.current is not None and self.current.label.place == place
         )
 
 
 class Copier:
-    """Copies one node's parts. Thread-safe; ``clock`` is monotonic."""
+    """Copies a node's parts to the next node. Thread-safe; ``clock`` is monotonic."""
 
     def __init__(
         self,
@@ -113,12 +114,12 @@ class Copier:
         self._next = ""
         self._progress = CopyProgress()
         self._sending: _Sending | None = None
-        self._newer: dict[Place, tuple[Label, int]] = {}
+        self._newer: dict[PartPlace, tuple[Label, int]] = {}
         """The newest part of each place that is not of the step being sent, and its version."""
         self._newest: Moment = (-1, -1)
         self._failures = 0
         self._left_out = 0
-        """Snapshots that are not copied before the next try."""
+        """Snapshots to skip before the next try."""
         self._not_before = 0.0
         self._longest = 0.0
         self._said_lag = False
@@ -130,24 +131,24 @@ class Copier:
 
     @property
     def next(self) -> str:
-        """Where copies go."""
+        """The address that copies go to; empty for none."""
         return self._next
 
     @property
     def copied(self) -> int | None:
-        """The newest step of which the next node acknowledged every part."""
+        """The newest step of which the next node has acknowledged every part."""
         with self._changed:
             return self._progress.copied
 
     @property
     def pending(self) -> bool:
-        """Whether parts that are whole on this node are on their way, or wait for their turn."""
+        """Whether complete parts of this node are being sent or queued."""
         with self._changed:
             sending = self._sending is not None and not self._sending.is_idle
             return sending or bool(self._newer)
 
     def turn_to(self, address: str) -> bool:
-        """Send there from now on, empty for nowhere; whether that is new."""
+        """Set the destination, empty for none; returns whether it changed."""
         with self._changed:
             if address == self._next:
                 return False
@@ -159,7 +160,7 @@ class Copier:
             return True
 
     def send(self, label: Label, *, parts: int) -> None:
-        """Copy a part, one of ``parts`` that this node has of each step, when its turn comes."""
+        """Queue a part, one of ``parts`` that this node has of each step."""
         with self._changed:
             if not self._next or self._closed:
                 return
@@ -179,8 +180,8 @@ class Copier:
         if lag:
             self._news(logging.WARNING, lag)
 
-    def wanted(self, place: Place, step: int) -> None:
-        """A worker waits for the memory of a part, to save ``step`` there."""
+    def wanted(self, place: PartPlace, step: int) -> None:
+        """A worker waits for the memory of a part, to save ``step`` in it."""
         with self._changed:
             sending = self._sending
             if sending is None or not sending.holds(place):
@@ -188,7 +189,7 @@ class Copier:
             if sending.transfer is not None:
                 sending.transfer.hurry()
             if step <= sending.moment[1]:
-                self._give_up()  # it is saved once more: what is being sent is out of date
+                self._give_up()  # it is being saved again: what is being sent is out of date
             elif not sending.wanted:
                 sending.wanted = True
                 limit = threading.Timer(WAIT_LIMIT, self._waited, args=(sending,))
@@ -196,12 +197,12 @@ class Copier:
                 limit.start()
 
     def workers_hold(self, holding: bool) -> None:
-        """Whether workers hold still for a planned change: then only their last step counts."""
+        """Set whether workers hold for a handover: then only their last step counts."""
         with self._changed:
             self._hold_still = holding
 
     def forget_after(self, step: int) -> None:
-        """Training goes on from ``step``: later ones belong to a life that is over."""
+        """Training continues from ``step``: later ones are obsolete."""
         with self._changed:
             if self._sending is not None and self._sending.moment[1] > step:
                 self._give_up()
@@ -210,7 +211,7 @@ class Copier:
                     del self._newer[place]
 
     def close(self) -> None:
-        """Send no more."""
+        """Stop sending."""
         with self._changed:
             self._closed = True
             self._give_up()
@@ -221,12 +222,12 @@ class Copier:
 
     def _supersedes(self, moment: Moment, sending: _Sending) -> bool:
         """Whether a step makes the one that is being sent useless: it is the last one before a
-        planned change, of a later round, or the rest of what is being sent will never come."""
+        handover, of a later round, or the remaining parts of the current one will never follow."""
         newer = moment > sending.moment
         return newer and (self._hold_still or moment[0] > sending.moment[0] or sending.is_idle)
 
     def _begin_newest(self) -> None:
-        """Send the newest step next, unless it is one of those that are left out."""
+        """Send the newest step next, unless it is one of those to skip."""
         if self._left_out > 0 and not self._hold_still:
             self._newer.clear()
         moments = [(label.round, label.step) for label, _ in self._newer.values()]
@@ -235,7 +236,7 @@ class Copier:
             self._hold_newer(self._sending)
 
     def _hold_newer(self, sending: _Sending) -> None:
-        """Hold those parts of the step that are whole; give it up if one is overwritten already."""
+        """Lock the complete parts of the step; give it up if one is overwritten already."""
         for place, (label, version) in list(self._newer.items()):
             if (label.round, label.step) > sending.moment:
                 continue
@@ -251,7 +252,8 @@ class Copier:
         self._changed.notify_all()
 
     def _waited(self, sending: _Sending) -> None:
-        """A worker has waited long enough for the memory of a step, if that is still being sent."""
+        """Give a step up if it is still being sent: a worker has waited long enough for its
+        memory."""
         with self._changed:
             if sending is self._sending:
                 self._longest = max(self._longest, self._clock() - sending.started)
@@ -260,7 +262,7 @@ class Copier:
                 self._give_up()
 
     def _give_up(self) -> None:
-        """Let go of the step that is being sent; the thread that sends sees it and goes on."""
+        """Release the step that is being sent; the sending thread notices and continues."""
         sending, self._sending = self._sending, None
         if sending is None:
             return
@@ -300,7 +302,7 @@ class Copier:
                 self._news(logging.WARNING, news)
 
     def _next_to_send(self) -> _Sending | None:
-        """Wait for a step with parts to send; None at the end."""
+        """Wait for a step with parts to send; None when closed."""
         while not self._closed:
             if self._sending is not None and self._sending.waiting:
                 return self._sending
@@ -312,11 +314,11 @@ class Copier:
         return None
 
     def _copied(self, sending: _Sending, part: Part, transfer: Transfer, address: str) -> str:
-        """Copy a part and let it go; returns what went wrong."""
+        """Copy a part and release it; returns the error, or an empty string."""
         try:
             with self._changed:
                 if sending is not self._sending:
-                    return "it was given up"
+                    return "the copy was given up"
                 sending.transfer = transfer
                 if sending.wanted:
                     transfer.hurry()
@@ -328,7 +330,7 @@ class Copier:
         return ""
 
     def _sent(self, sending: _Sending, part: Part, trouble: str) -> str:
-        """Note how it went with a part; returns what is worth telling."""
+        """Record the outcome for a part; returns a line for the log, or an empty string."""
         if sending is not self._sending:
             return ""
         if trouble:
@@ -342,7 +344,7 @@ class Copier:
         return ""
 
     def _failed(self, sending: _Sending, part: Part, trouble: str) -> str:
-        """Offer the step again after a pause, unless there is a newer one by then."""
+        """Retry the step after a pause, unless there is a newer one by then."""
         for again in (part, *sending.waiting.values()):
             self._newer.setdefault(again.label.place, (again.label, again.version))
         self._give_up()
@@ -355,7 +357,7 @@ class Copier:
     # --- falling behind ---------------------------------------------------------------------
 
     def _unsaid_lag(self) -> str:
-        """What is to be said of copies that do not keep up, the first time."""
+        """The warning that copies do not keep up, the first time; empty otherwise."""
         lag = None if self._said_lag else self._progress.lag(self._clock())
         if lag is None:
             return ""
@@ -366,7 +368,7 @@ class Copier:
 
 
 def lag_text(lag: Lag, *, longest: float) -> str:
-    """For people: that copies do not keep up, what that means and what to do."""
+    """The warning that copies do not keep up, with its consequence and remedies."""
     return (
         f"copies of snapshots to another node do not keep up: {lag.snapshots} snapshots in "
         f"{lag.seconds:.1f} s were not copied before the next one, and a copy takes "

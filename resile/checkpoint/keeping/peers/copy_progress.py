@@ -1,8 +1,8 @@
-"""How far copies on the next node reach, and whether they keep up with the snapshots. Pure.
+"""The progress of copies to the next node, and whether they keep up with the snapshots. Pure.
 
 A step is copied when the next node has acknowledged every part of it that this node has: with one
-part missing the others are of no use. Copies keep up when a step is copied before the next one is
-saved; a node that is lost then costs one snapshot at most, because the others still hold that step
+part missing the others are useless. Copies keep up when a step is copied before the next one is
+saved; losing a node then costs one snapshot at most, because the other nodes still hold that step
 as well.
 """
 
@@ -10,25 +10,26 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from resile.checkpoint.slots import Label, Place
+from resile.checkpoint.slots import Label, PartPlace
 
 __all__ = ["STARVING_AFTER", "STARVING_FOR", "CopyProgress", "Lag"]
 
 STARVING_AFTER = 3
-"""Snapshots in a row that were not copied before the next: one may be late on a busy machine."""
+"""Consecutive snapshots not copied before the next one: a single one may be late on a busy
+machine."""
 
 STARVING_FOR = 5.0
-"""Seconds: snapshots every few milliseconds may well be taken faster than they are copied."""
+"""Seconds: snapshots every few milliseconds may be taken faster than they are copied."""
 
 _KEPT = 4
-"""Steps whose parts are remembered: older ones are not copied any more."""
+"""Steps whose parts are remembered: older ones are no longer copied."""
 
 
 @dataclass
 class _Step:
     parts: int
-    versions: dict[Place, int] = field(default_factory=dict)
-    acknowledged: set[Place] = field(default_factory=set)
+    versions: dict[PartPlace, int] = field(default_factory=dict)
+    acknowledged: set[PartPlace] = field(default_factory=set)
 
     @property
     def is_copied(self) -> bool:
@@ -37,14 +38,15 @@ class _Step:
 
 @dataclass(frozen=True)
 class Lag:
-    """By how much copies fall behind."""
+    """How far copies are behind."""
 
     snapshots: int
     seconds: float
 
 
 class CopyProgress:
-    """Of one node to one other. Steps of older rounds are forgotten with the first of a new one."""
+    """Progress of the copies from one node to another. A new round drops the steps of older
+    ones."""
 
     def __init__(self) -> None:
         self._steps: dict[tuple[int, int], _Step] = {}
@@ -52,9 +54,8 @@ class CopyProgress:
         self._in_time = 0.0
 
     def saved(self, label: Label, *, parts: int, now: float) -> int:
-        """A part of a step is whole on this node, one of ``parts``; how often it was saved so far.
-
-        A part that is saved again has to be copied again.
+        """A part of a step, one of ``parts``, is complete on this node; returns its version: how
+        often it was saved so far. A part that is saved again has to be copied again.
         """
         moment = (label.round, label.step)
         newest = max(self._steps, default=None)
@@ -72,22 +73,22 @@ class CopyProgress:
         return step.versions[label.place]
 
     def acknowledged(self, label: Label, *, version: int) -> None:
-        """The next node has a part, as it was when it was saved for the ``version``-th time."""
+        """The next node has acknowledged this version of a part."""
         step = self._steps.get((label.round, label.step))
         if step is not None and step.versions.get(label.place) == version:
             step.acknowledged.add(label.place)
 
     @property
     def copied(self) -> int | None:
-        """The newest step of which every part was acknowledged."""
+        """The newest step of which every part has been acknowledged."""
         return None if self._copied is None else self._copied[1]
 
     def is_copied(self, moment: tuple[int, int]) -> bool:
-        """Whether every part of a step of a round was acknowledged."""
+        """Whether every part of a step of a round has been acknowledged."""
         return moment in self._steps and self._steps[moment].is_copied
 
     def lag(self, now: float) -> Lag | None:
-        """By how much copies fall behind, if they do for long enough to be worth a word."""
+        """How far copies are behind; None unless they have been for long enough to report."""
         seconds = now - self._in_time
         if self._late < STARVING_AFTER or seconds < STARVING_FOR:
             return None

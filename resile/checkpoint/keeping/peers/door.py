@@ -1,10 +1,10 @@
-"""Where other nodes' keepers knock: they leave copies of their parts, and fetch parts or headers.
+"""The TCP server for other nodes: they leave copies of their parts, and fetch parts or headers.
 
-A thread a caller, so many at most, until it hangs up or says nothing for a while. Strangers have a
-small quota of their own and one deadline for their whole proof; they displace each other, and never
-a caller that has proven to belong to the job. A copy is whole only when all its bytes
-came and its sender says that they did not change meanwhile: anything else leaves the slot without a
-whole part, and the one before untouched.
+One thread for each caller, up to a limit, until it disconnects or is idle for too long.
+Unauthenticated connections have a small quota of their own and one deadline for the whole
+authentication; they displace each other, and never an authenticated caller. A copy is complete only
+when all its bytes arrived and its sender confirms that they did not change meanwhile: anything else
+leaves the slot without a complete part, and the other slot untouched.
 """
 
 from __future__ import annotations
@@ -48,26 +48,26 @@ __all__ = ["Door"]
 log = logging.getLogger("resile.checkpoint")
 
 PROOF_LIMIT = 5.0
-"""Seconds a stranger has for its whole proof: one round trip, on a busy machine."""
+"""Timeout in seconds for the whole authentication: one round trip, on a busy machine."""
 
 MOST_STRANGERS = 32
-"""Connections that have not proven yet that they belong to the job."""
+"""Maximum unauthenticated connections."""
 
 MOST_CALLERS = 64
-"""Those that have, at once: every node of a large job may fetch from one that has what it needs."""
+"""Maximum authenticated connections: every node of a large job may fetch from one."""
 
 ACCEPT_PAUSE = 0.05
-"""Seconds, when the process has no file descriptor left for a caller."""
+"""Seconds until a retry when the process has no file descriptor left for a caller."""
 
 SLOT_LIMIT = 2.0
-"""Seconds that memory may be in use when a copy is offered: the carrier lets go of an unfinished
-one as soon as it has a processor."""
+"""Seconds to wait for memory that is in use when a copy is offered: the writer process releases an
+unfinished one as soon as it is scheduled."""
 
 SLOT_PAUSE = 0.01
 
 
 class Door:
-    """Listens on ``host``, on a port of its own; raises OSError if that is not to be had."""
+    """Listens on ``host``, on a free port; raises OSError if it cannot."""
 
     def __init__(self, host: str, *, token: str, holdings: Holdings, transfers: Transfers) -> None:
         self._token = token
@@ -83,7 +83,7 @@ class Door:
         threading.Thread(target=self._accept, name="resile-peers", daemon=True).start()
 
     def close(self) -> None:
-        """Stop listening, and hang up on everybody."""
+        """Stop listening, and close all connections."""
         with self._lock:
             self._closed = True
             connections = [self._socket, *self._callers, *self._strangers]
@@ -104,7 +104,7 @@ class Door:
             ).start()
 
     def _take_in(self, connection: socket.socket, address: str) -> None:
-        """Count a new connection among the strangers; one of them may have to go for it."""
+        """Add a new unauthenticated connection; the oldest may be closed for it."""
         with self._lock:
             if len(self._strangers) >= MOST_STRANGERS:
                 oldest = displaced(self._strangers)
@@ -114,7 +114,7 @@ class Door:
 
     def _receive(self, connection: socket.socket) -> None:
         try:
-            # Headers are many small pieces: none waits until the one before was confirmed.
+            # Headers are many small packets: Nagle's algorithm would delay each.
             connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             connection.settimeout(PROOF_LIMIT)
             if admit(connection, self._token, deadline=time.monotonic() + PROOF_LIMIT):
@@ -123,9 +123,9 @@ class Door:
                 while True:
                     self._answer(connection)
         except (OSError, CheckpointError) as error:
-            log.debug("a peer's call for snapshots broke off: %s", error)
+            log.debug("a peer's snapshot connection broke: %s", error)
         except Exception:
-            log.exception("a peer's call for snapshots failed")
+            log.exception("a peer's snapshot request failed")
         finally:
             with self._lock:
                 self._callers.discard(connection)
@@ -133,11 +133,11 @@ class Door:
             connection.close()
 
     def _prove(self, connection: socket.socket) -> None:
-        """A stranger turned out to belong to the job: no stranger displaces it any more."""
+        """Mark a connection as authenticated: new connections no longer displace it."""
         with self._lock:
             known = self._strangers.pop(connection, None) is not None
             if not known or len(self._callers) >= MOST_CALLERS or self._closed:
-                raise PeerTrouble("there is no room for another caller")
+                raise PeerTrouble("too many connections")
             self._callers.add(connection)
 
     def _answer(self, connection: socket.socket) -> None:
@@ -150,13 +150,13 @@ class Door:
             for label in ask.labels:
                 self._give_header(connection, label)
         else:
-            raise PeerTrouble(f"{type(ask).__name__} is not what a caller begins with")
+            raise PeerTrouble(f"unexpected request {type(ask).__name__}")
 
     def _keep(self, connection: socket.socket, offer: Offer) -> Answer:
         label = offer.label
         newer = self._newer(label)
         if newer is not None and newer != label:
-            return No(reason=f"{newer.name} is newer and kept here")
+            return No(reason=f"{newer.name} is newer and held here")
         if newer is not None and not offer.again:
             return Kept()
         try:
@@ -174,10 +174,10 @@ class Door:
             whole = isinstance(frames.receive(connection, AskDecoder), Whole)
         finally:
             filling.complete() if whole else filling.abandon()
-        return Kept() if whole else No(reason="it was not said to be whole")
+        return Kept() if whole else No(reason="the sender did not confirm the part")
 
     def _memory_for(self, offer: Offer) -> Filling | None:
-        """A slot for a copy, if need be when an unfinished earlier copy has been let go."""
+        """A slot for a copy, after an unfinished earlier copy was released if necessary."""
         self._transfers.replace(offer.label.place)
         give_up = time.monotonic() + SLOT_LIMIT
         while (filling := self._holdings.fill(offer.label, offer.size)) is None:
@@ -187,7 +187,7 @@ class Door:
         return filling
 
     def _newer(self, label: Label) -> Label | None:
-        """What makes the offered part superfluous, if something does."""
+        """A part held here that makes the offered one unnecessary, if there is one."""
         for held in self._holdings.inventory():
             mine = held.label
             if mine.place == label.place and (
@@ -197,8 +197,8 @@ class Door:
         return None
 
     def _give(self, connection: socket.socket, label: Label) -> None:
-        """Somebody restores and waits: sent by this thread, not behind everything else. Held until
-        all of it arrived: bytes on their way may still be this memory's own."""
+        """Send a part, in this thread and not at low priority: the other side is restoring. It
+        stays locked until it has arrived, because the kernel sends the slot's own pages."""
         with self._held(connection, label) as held:
             if held is not None:
                 descriptor, size = held
@@ -207,7 +207,7 @@ class Door:
                 frames.receive(connection, AskDecoder)
 
     def _give_header(self, connection: socket.socket, label: Label) -> None:
-        """Read while it is held, so that it does not change between its length and last byte."""
+        """Send a header, read under the lock so that it does not change in between."""
         with self._held(connection, label) as held:
             if held is None:
                 return
@@ -220,7 +220,7 @@ class Door:
 
     @contextmanager
     def _held(self, connection: socket.socket, label: Label) -> Iterator[tuple[int, int] | None]:
-        """A part's slot, held, and the part's size; who asks is told if it is not here."""
+        """Lock a part: its slot and size, or None after a refusal was sent."""
         held = self._holdings.hold(label)
         if held is None:
             frames.send(connection, No(reason=f"{label.name} is not held here"))

@@ -1,7 +1,7 @@
-"""What keepers say to each other: length-prefixed msgpack on TCP, with a part's bytes in between.
+"""The messages between snapshot servers: length-prefixed msgpack on TCP, with part data in between.
 
-A frame is small and bounded, so that nobody can make a keeper take in more than it wants to; the
-bytes of a part follow a frame that says how many they are.
+Frames are small and bounded, so that no client can make a server read more than it wants to; the
+bytes of a part follow a frame that announces their number.
 """
 
 from __future__ import annotations
@@ -42,49 +42,49 @@ __all__ = [
 LARGEST_FRAME = 64 * 1024
 _LENGTH = struct.Struct("!I")
 _AT_ONCE = 1 << 20
-"""Memory is taken as bytes arrive, not as they are announced."""
+"""Bytes per read: memory is allocated as bytes arrive, not as they are announced."""
 
 T = TypeVar("T")
 Bytes = Annotated[int, msgspec.Meta(ge=0)]
-"""How many there are."""
+"""A number of bytes."""
 
 
 class Challenge(msgspec.Struct, frozen=True, tag=True):
-    """The first word, of who was called."""
+    """The called side's nonce; the first frame of a connection."""
 
     nonce: bytes
 
 
 class Proof(msgspec.Struct, frozen=True, tag=True):
-    """That somebody knows the job's token, without saying it."""
+    """Proof of knowing the job's token, without sending it."""
 
     nonce: bytes
     code: bytes
 
 
 class Offer(msgspec.Struct, frozen=True, kw_only=True, tag=True):
-    """Will you keep this part? Its bytes follow if so, then that they were whole."""
+    """Offer a copy of a part. If accepted, its bytes follow, then :class:`Whole`."""
 
     label: Label
     size: Bytes
     again: bool = False
-    """It was saved once more: what the other side may have of it is out of date."""
+    """The part was saved again: a copy that the other side may have is out of date."""
 
 
 class Wanted(msgspec.Struct, frozen=True, kw_only=True, tag=True):
-    """Please send this part."""
+    """Request a part."""
 
     label: Label
 
 
 class HeadersWanted(msgspec.Struct, frozen=True, kw_only=True, tag=True):
-    """Please send what these parts say of themselves, one after the other."""
+    """Request the headers of parts, one after the other."""
 
     labels: tuple[Label, ...]
 
 
 class GoOn(msgspec.Struct, frozen=True, tag=True):
-    """Send."""
+    """The offer is accepted: send the part."""
 
 
 class Coming(msgspec.Struct, frozen=True, kw_only=True, tag=True):
@@ -94,26 +94,26 @@ class Coming(msgspec.Struct, frozen=True, kw_only=True, tag=True):
 
 
 class HeaderComing(msgspec.Struct, frozen=True, kw_only=True, tag=True):
-    """The first bytes of a part follow, as far as its header goes."""
+    """The first bytes of a part follow, up to the end of its header."""
 
     length: Bytes
 
 
 class Arrived(msgspec.Struct, frozen=True, tag=True):
-    """All bytes of the part are here. Until then they may be on their way straight from the
-    sender's memory, so that a change of it would still change them."""
+    """All bytes of the part have arrived. Until then the kernel may still read them from the
+    sender's memory, so that a change there would change them."""
 
 
 class Whole(msgspec.Struct, frozen=True, tag=True):
-    """What was sent did not change before it arrived."""
+    """The sender confirms that the part did not change before it arrived."""
 
 
 class Kept(msgspec.Struct, frozen=True, tag=True):
-    """The part is here."""
+    """The part is held here."""
 
 
 class No(msgspec.Struct, frozen=True, kw_only=True, tag=True):
-    """No, and why."""
+    """The request was refused, with the reason."""
 
     reason: str
 
@@ -135,24 +135,24 @@ def send(connection: socket.socket, message: Any) -> None:
 def receive(
     connection: socket.socket, decoder: MsgpackDecoder[T], *, deadline: float | None = None
 ) -> T:
-    """The next frame, and not one byte of what comes after it.
+    """Receive one frame, and no byte beyond it.
 
-    ``deadline``: of the monotonic clock, for the whole frame, however slowly its bytes come. Raises
-    OSError when the other side is gone, :class:`PeerTrouble` for what is no frame of ours.
+    ``deadline``: of the monotonic clock, for the whole frame, however slowly its bytes arrive.
+    Raises OSError when the other side is gone, :class:`PeerTrouble` for an invalid frame.
     """
     (length,) = _LENGTH.unpack(receive_exactly(connection, _LENGTH.size, deadline=deadline))
     if length > LARGEST_FRAME:
-        raise PeerTrouble(f"a frame of {length} bytes; at most {LARGEST_FRAME} are read")
+        raise PeerTrouble(f"a frame of {length} bytes is too large; at most {LARGEST_FRAME}")
     try:
         return decoder.decode(receive_exactly(connection, length, deadline=deadline))
     except DecodeError as error:
-        raise PeerTrouble(f"not a word of a keeper: {error}") from None
+        raise PeerTrouble(f"not a message of a snapshot server: {error}") from None
 
 
 def receive_exactly(
     connection: socket.socket, count: int, *, deadline: float | None = None
 ) -> bytes:
-    """So many bytes; raises OSError when the other side is gone before, or the deadline is over."""
+    """Receive ``count`` bytes; raises OSError when the other side is gone, or at the deadline."""
     data = bytearray()
     while len(data) < count:
         if deadline is not None:
@@ -162,6 +162,6 @@ def receive_exactly(
             connection.settimeout(left)
         piece = connection.recv(min(count - len(data), _AT_ONCE))
         if not piece:
-            raise ConnectionError("it hung up")
+            raise ConnectionError("connection closed")
         data += piece
     return bytes(data)

@@ -1,7 +1,7 @@
-"""Headers of parts on other nodes, asked for once for all workers of this one.
+"""A cache of the headers of parts on other nodes, shared by all workers of this node.
 
-All workers of a node that restores ask the same, at about the same time: the first one's answer
-serves the others, until training goes on.
+All workers of a restoring node request the same headers at about the same time: the answer to the
+first serves the others, until training continues.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ Ask = Callable[[str, tuple[Label, ...]], tuple[bytes, ...]]
 @dataclass
 class _Asked:
     lock: threading.Lock = field(default_factory=threading.Lock)
-    """Taken for as long as asking takes."""
+    """Held while the headers are fetched."""
 
     found: tuple[bytes, ...] | None = None
 
 
 class Lookup:
-    """``ask`` gets the headers from a keeper; what it raises is not remembered."""
+    """``ask`` fetches the headers from a server; its errors are not cached."""
 
     def __init__(self, ask: Ask) -> None:
         self._ask = ask
@@ -34,7 +34,7 @@ class Lookup:
         self._table = threading.Lock()
 
     def headers(self, address: str, labels: tuple[Label, ...]) -> tuple[bytes, ...]:
-        """Of these parts at that keeper, empty for one that is not there."""
+        """The headers of these parts at that server, empty for missing ones."""
         with self._table:
             asked = self._asked.setdefault((address, labels), _Asked())
         with asked.lock:
@@ -43,6 +43,6 @@ class Lookup:
             return asked.found
 
     def forget(self) -> None:
-        """Give the memory back, and ask anew from now on. Never waits."""
+        """Clear the cache. Never waits."""
         with self._table:
             self._asked = {}

@@ -1,4 +1,4 @@
-"""This node's keeper among the others: listens, sends copies to the next, fetches what it lacks."""
+"""The connection of a node's snapshot server to its peers: listen, replicate, fetch."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from resile.checkpoint.keeping.peers.door import Door
 from resile.checkpoint.keeping.peers.lookup import Lookup
 from resile.checkpoint.keeping.peers.transfers import Transfers
 from resile.checkpoint.part import PartKind
-from resile.checkpoint.slots import Label, Place
+from resile.checkpoint.slots import Label, PartPlace
 from resile.checkpoint.writing import Carrier
 
 __all__ = ["Peers"]
@@ -26,7 +26,7 @@ __all__ = ["Peers"]
 class Peers:
     """A :class:`~resile.checkpoint.keeping.neighbourhood.Neighbourhood` over TCP.
 
-    ``host``: this node's own address; raises OSError if it cannot be listened on.
+    ``host``: this node's own address; raises OSError if it cannot listen on it.
     """
 
     def __init__(
@@ -52,26 +52,26 @@ class Peers:
 
     @property
     def next(self) -> str:
-        """Where copies go."""
+        """The address that copies go to; empty for none."""
         return self._copier.next
 
     @property
     def copied(self) -> int | None:
-        """The newest step of which the next node acknowledged every part."""
+        """The newest step of which the next node has acknowledged every part."""
         return self._copier.copied
 
     @property
     def pending(self) -> bool:
-        """Whether parts are still to be copied to the next node."""
+        """Whether parts remain to be copied to the next node."""
         return self._copier.pending
 
     @property
     def trouble(self) -> str:
-        """Why the latest copy did not come about."""
+        """The error of the latest copy; empty if it succeeded."""
         return self._copier.trouble
 
     def turn_to(self, address: str) -> None:
-        """Send copies there from now on, beginning with what is held already."""
+        """Send copies to this address from now on, starting with the parts held already."""
         if address == self.address:
             address = ""
         if self._copier.turn_to(address):
@@ -87,22 +87,22 @@ class Peers:
         if label.place.kind is PartKind.RANK:
             self._copier.send(label, parts=parts)
 
-    def wanted(self, place: Place, step: int) -> None:
+    def wanted(self, place: PartPlace, step: int) -> None:
         """A worker waits for the memory of a part that is being copied."""
         self._copier.wanted(place, step)
 
     def workers_hold(self, holding: bool) -> None:
-        """While workers hold still, everything that is moved is urgent."""
+        """While workers hold, all transfers are urgent."""
         self._transfers.workers_hold(holding)
         self._copier.workers_hold(holding)
 
     def forget_after(self, step: int) -> None:
-        """Later steps are not copied any more."""
+        """Do not copy steps after ``step``."""
         self._copier.forget_after(step)
 
     def fetch(self, address: str, label: Label) -> Arrival | None:
-        """Have a part come into this node's memory, once for all who want it; None if it is here
-        already."""
+        """Start to fetch a part into this node's memory, once for all its workers; None if it is
+        here already."""
         with self._lock:
             arrival = self._arrivals.get(label)
             if arrival is not None and not arrival.failed:
@@ -113,20 +113,20 @@ class Peers:
             return self._arrivals[label]
 
     def arrived(self, number: int, until: int) -> int:
-        """How many bytes of what was fetched are here, at least ``until``; raises what
-        :meth:`Arrival.wait` raises."""
+        """Wait until at least ``until`` bytes of a fetched part are here, and return their number;
+        raises the same as :meth:`Arrival.wait`."""
         with self._lock:
             arrivals = [one for one in self._arrivals.values() if one.number == number]
         if not arrivals:
-            raise PeerTrouble("it is not wanted any more")
+            raise PeerTrouble("the fetch was cancelled")
         return arrivals[0].wait(until)
 
     def headers(self, address: str, labels: tuple[Label, ...]) -> tuple[bytes, ...]:
-        """What parts on another node say of themselves, asked once for all who want it."""
+        """The headers of parts on another node, fetched once for all workers."""
         return self._lookup.headers(address, labels)
 
     def settle(self) -> None:
-        """Nobody restores any more."""
+        """Restoring is over: drop caches and idle connections."""
         self._lookup.forget()
         with self._lock:
             arrivals, self._arrivals = self._arrivals, {}

@@ -1,11 +1,11 @@
-"""Both sides show that they know the job's token, and neither says it.
+"""Mutual authentication: both sides prove that they know the job's token without sending it.
 
-    called -> caller    a number never used before
-    caller -> called    another one, and HMAC(token, "caller" + both)
+    called -> caller    a nonce
+    caller -> called    another nonce, and HMAC(token, "caller" + both)
     called -> caller    HMAC(token, "called" + both)
 
-Who listens in learns nothing that helps later. The part's bytes themselves travel in clear, as the
-workers' own collectives do: keep a job's nodes on a network that is theirs.
+An eavesdropper learns nothing that can be replayed. The parts themselves are sent unencrypted, as
+the workers' own collectives are: keep a job's nodes on a private network.
 """
 
 from __future__ import annotations
@@ -25,30 +25,30 @@ NONCE = 32
 
 
 def admit(connection: socket.socket, token: str, *, deadline: float | None = None) -> bool:
-    """As the one who was called: whether the caller belongs to the job. It is told if not.
+    """Authenticate a caller; returns whether it belongs to the job, and sends a refusal if not.
 
-    ``deadline``: of the monotonic clock, for all of it; raises TimeoutError.
+    ``deadline``: of the monotonic clock, for the whole exchange; raises TimeoutError.
     """
     mine = secrets.token_bytes(NONCE)
     frames.send(connection, Challenge(mine))
     proof = frames.receive(connection, AskDecoder, deadline=deadline)
     if not isinstance(proof, Proof) or len(proof.nonce) != NONCE:
-        raise PeerTrouble("the caller did not prove that it belongs to the job")
+        raise PeerTrouble("the caller did not authenticate")
     if not hmac.compare_digest(proof.code, _code(token, b"caller", mine + proof.nonce)):
-        frames.send(connection, No(reason="the job's token is another one"))
+        frames.send(connection, No(reason="wrong job token"))
         return False
     frames.send(connection, Proof(b"", _code(token, b"called", mine + proof.nonce)))
     return True
 
 
 def introduce(connection: socket.socket, token: str, *, deadline: float | None = None) -> None:
-    """As the caller; raises :class:`PeerTrouble` unless both know the same token.
+    """Authenticate as the caller; raises :class:`PeerTrouble` unless both have the same token.
 
-    ``deadline``: of the monotonic clock, for all of it; raises TimeoutError.
+    ``deadline``: of the monotonic clock, for the whole exchange; raises TimeoutError.
     """
     challenge = frames.receive(connection, AnswerDecoder, deadline=deadline)
     if not isinstance(challenge, Challenge) or len(challenge.nonce) != NONCE:
-        raise PeerTrouble("it is no keeper of snapshots")
+        raise PeerTrouble("it is not a snapshot server")
     mine = secrets.token_bytes(NONCE)
     both = challenge.nonce + mine
     frames.send(connection, Proof(mine, _code(token, b"caller", both)))

@@ -1,13 +1,12 @@
-"""Parts on their way between two nodes: in the background first, at full priority once it matters.
+"""Transfers of parts between two nodes: in the background first, at full priority when urgent.
 
-The carrier's process moves the bytes at the lowest priority, so that training does not feel it. On
-a machine whose cores are all busy that can take far too long. So a transfer can be hurried: the
-carrier stops after the piece it is at, and the thread that waited for it moves the rest itself, at
-the priority of the agent. (An unprivileged process cannot raise the priority of another.)
+The writer process moves the bytes at the lowest priority, so that training is not slowed down. On a
+machine whose cores are all busy that can take far too long. So a transfer can be hurried: the
+writer stops after the current piece, and the waiting thread moves the rest itself, at the priority
+of the agent. (An unprivileged process cannot raise the priority of another.)
 
-A node decides by what it sees itself: a transfer is late when a newer snapshot is whole on this
-node while it still goes on, which is true of both ends, and everything is urgent while workers hold
-still.
+A node decides on its own: a transfer is late when a newer snapshot is complete on this node while
+it is still in progress, which holds for both ends, and all transfers are urgent while workers hold.
 """
 
 from __future__ import annotations
@@ -22,26 +21,26 @@ from contextlib import contextmanager, suppress
 from resile.checkpoint.keeping.errors import PeerTrouble
 from resile.checkpoint.memory import same_memory
 from resile.checkpoint.moving import pull, push
-from resile.checkpoint.slots import Label, Place
+from resile.checkpoint.slots import Label, PartPlace
 from resile.checkpoint.writing import (
     Carrier,
     Failed,
     Finished,
-    Progress,
     Receive,
     Send,
     Stopped,
+    WriteProgress,
 )
 
 __all__ = ["Transfer", "Transfers"]
 
 URGENT_AFTER_LATE = 20
-"""Transfers that are urgent from the start after one was late: on a machine that is so busy the
-next would be late as well, and even to stop the carrier takes long there."""
+"""Transfers that are urgent from the start after one was late: on such a busy machine the next
+would be late as well, and even stopping the writer process takes long."""
 
 
 class Transfer:
-    """One part's bytes. ``push`` or ``pull`` is called once; the rest from any thread."""
+    """The transfer of one part. ``push`` or ``pull`` is called once; the rest from any thread."""
 
     def __init__(self, carrier: Carrier, *, urgent: bool = False) -> None:
         self._carrier = carrier
@@ -49,22 +48,23 @@ class Transfer:
         self._given_up = False
         self._order: int | None = None
         self._background: Send | Receive | None = None
-        self._words: queue.Queue[Finished | Progress] = queue.Queue()
+        self._words: queue.Queue[Finished | WriteProgress] = queue.Queue()
         self._connection: socket.socket | None = None
         self._lock = threading.Lock()
 
     def push(self, slot: int, connection: socket.socket, *, length: int) -> None:
-        """Send the part in a slot that the caller holds; raises :class:`PeerTrouble` or OSError.
+        """Send the part in a slot that the caller has locked; raises :class:`PeerTrouble` or
+        OSError.
 
-        The carrier does not hold the slot: it would let go of it when it has a processor.
+        The writer process gets no lock of its own: it would release it only when scheduled.
         """
         moved = self._in_background(Send(length=length), same_memory(slot), connection)
         push(slot, connection, length=length, begin=moved)
 
     def pull(self, slot: int, connection: socket.socket, *, length: int) -> None:
-        """Fill a slot that the caller has alone; raises :class:`PeerTrouble` or OSError.
+        """Fill a slot that the caller has locked; raises :class:`PeerTrouble` or OSError.
 
-        The carrier has it as well, for as long as it might still write there.
+        The writer process shares the lock, for as long as it might still write there.
         """
         moved = self._in_background(Receive(length=length), os.dup(slot), connection)
         pull(slot, connection, length=length, begin=moved)
@@ -78,27 +78,27 @@ class Transfer:
             self._carrier.stop(order)
 
     def give_up(self) -> None:
-        """Move nothing more."""
+        """Give the transfer up."""
         with self._lock:
             self._given_up = True
             if isinstance(self._background, Send):
-                self._words.put(Failed(reason="it was given up"))
+                self._words.put(Failed(reason="the transfer was given up"))
             if self._connection is not None:
                 with suppress(OSError):
                     self._connection.shutdown(socket.SHUT_RDWR)
 
     @property
     def given_up(self) -> bool:
-        """Whether somebody decided so."""
+        """Whether the transfer was given up."""
         return self._given_up
 
     @contextmanager
     def over(self, connection: socket.socket) -> Iterator[None]:
-        """Whoever gives the transfer up meanwhile ends this connection."""
+        """Close this connection if the transfer is given up meanwhile."""
         with self._lock:
             self._connection = connection
             if self._given_up:
-                raise PeerTrouble("it was given up")
+                raise PeerTrouble("the transfer was given up")
         try:
             yield
         finally:
@@ -106,8 +106,8 @@ class Transfer:
                 self._connection = None
 
     def _in_background(self, order: Send | Receive, slot: int, connection: socket.socket) -> int:
-        """Have the carrier move bytes; how many it has moved when it is stopped or done. ``slot``
-        is the carrier's from here on."""
+        """Transfer in the writer process; returns the bytes moved when it is stopped or done. Takes
+        ownership of ``slot``."""
         with self._lock:
             if self._urgent or self._given_up:
                 os.close(slot)
@@ -124,16 +124,16 @@ class Transfer:
 
 
 class Transfers:
-    """All transfers of one node, to and from it. Thread-safe."""
+    """All transfers to and from a node. Thread-safe."""
 
     def __init__(self, carrier: Carrier) -> None:
         self._carrier = carrier
         self._under_way: dict[Transfer, Label] = {}
-        self._incoming: dict[Place, Transfer] = {}
+        self._incoming: dict[PartPlace, Transfer] = {}
         self._newest = (-1, -1)
         self._hold_still = False
         self._urgent_left = 0
-        """How many transfers are urgent from the start because one was late."""
+        """The number of further transfers that are urgent because one was late."""
         self._lock = threading.Lock()
 
     @contextmanager
@@ -152,7 +152,7 @@ class Transfers:
 
     @contextmanager
     def receive(self, label: Label, connection: socket.socket) -> Iterator[Transfer]:
-        """A transfer of a part to this node, over a connection that ends if it is given up."""
+        """A transfer of a part to this node; its connection is closed if it is given up."""
         with self.begin(label) as transfer, transfer.over(connection):
             with self._lock:
                 self._incoming[label.place] = transfer
@@ -163,21 +163,21 @@ class Transfers:
                     if self._incoming.get(label.place) is transfer:
                         del self._incoming[label.place]
 
-    def replace(self, place: Place) -> None:
-        """Another copy of a part is offered: its sender has given up what still comes of it."""
+    def replace(self, place: PartPlace) -> None:
+        """Give up an incoming copy: its sender offers another one of the same part."""
         with self._lock:
             transfer = self._incoming.get(place)
         if transfer is not None:
             transfer.give_up()
 
     def saved(self, label: Label) -> None:
-        """A part of a step is whole on this node: what goes on of earlier steps is late."""
+        """A part of a step is complete on this node: transfers of earlier steps are late."""
         with self._lock:
             self._newest = max(self._newest, (label.round, label.step))
         self._hurry()
 
     def workers_hold(self, holding: bool) -> None:
-        """Whether all workers of the job wait, or soon will, for what is moved."""
+        """Set whether all workers of the job wait, or soon will, for transfers."""
         with self._lock:
             self._hold_still = holding
         self._hurry()

@@ -36,6 +36,6 @@ def order(**changes: Any) -> StartNode:
         "resources": NodeResources(),
         "priority": Priority(),
         "grace_seconds": 30.0,
-        "reason": "role worker is to have 4 nodes",
+        "reason": "role worker should have 4 nodes",
     }
     return StartNode(**{**usual, **changes})

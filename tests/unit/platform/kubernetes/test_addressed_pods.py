@@ -125,7 +125,7 @@ def test_the_service_of_a_rank_selects_its_pod_also_before_it_is_ready() -> None
 def test_a_volume_with_the_name_of_ours_is_refused() -> None:
     taken = job(ps={**PS, "volumes": [{"name": "resile-addresses", "emptyDir": {}}]})
     (problem,) = kubernetes_problems(taken)
-    assert "take another name" in str(problem)
+    assert "choose another name" in str(problem)
 
 
 @pytest.mark.parametrize(

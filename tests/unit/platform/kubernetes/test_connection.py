@@ -64,7 +64,7 @@ async def test_a_server_behind_tls_is_reached_through_the_proxy(
         monkeypatch.setenv("HTTPS_PROXY", proxy.url.replace("//", "//me:secret@"))
         monkeypatch.setenv("NO_PROXY", "")
         proxy.status = "407 Who are you"
-        with pytest.raises(Unreachable, match=r"the proxy says 407 Who are you$"):
+        with pytest.raises(Unreachable, match=r"the proxy answered 407 Who are you$"):
             await ask(written(tmp_path, "https://one.example:6443", user={"token": "t"}))
     assert proxy.heads[0][0].startswith("CONNECT one.example:6443 ")
     assert proxy.values("Proxy-Authorization") == ["Basic bWU6c2VjcmV0"]
@@ -87,7 +87,7 @@ async def test_a_server_may_have_a_path(tmp_path: Path) -> None:
 )
 async def test_an_address_that_is_none_is_a_mistake(tmp_path: Path, server: str) -> None:
     path = written(tmp_path, server, user={})
-    with pytest.raises(ConfigError, match=r"cluster 'c' has the 'server' .* no address such as"):
+    with pytest.raises(ConfigError, match=r"cluster 'c' has the 'server' .* not a URL such as"):
         KubeClient.connect(kubeconfig=path)
 
 
@@ -178,7 +178,7 @@ async def test_what_a_plugin_complains_of_is_seen(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     user = plugin(tmp_path, "sys.exit('please log in')\n")
-    with pytest.raises(ConfigError, match=r"credential plugin .*python.* ended with code 1"):
+    with pytest.raises(ConfigError, match=r"credential plugin .*python.* exited with code 1"):
         await ask(written(tmp_path, "http://127.0.0.1:1", user=user))
     assert "please log in" in capfd.readouterr().err
 
@@ -230,7 +230,7 @@ def test_a_plugin_nobody_waits_for_is_ended_and_named_in_one_line(tmp_path: Path
 @pytest.mark.parametrize(
     ("body", "sentence"),
     [
-        ("print('hello')\n", "printed no ExecCredential"),
+        ("print('hello')\n", "did not print an ExecCredential"),
         ("answer()\n", "printed neither a token nor a certificate with its key"),
         ("answer(clientCertificateData='x', clientKeyData='y')\n", "that cannot be used"),
     ],
@@ -251,5 +251,5 @@ async def test_a_plugin_of_an_unknown_protocol_is_a_mistake(tmp_path: Path) -> N
     path = written(
         tmp_path, "http://127.0.0.1:1", user=plugin(tmp_path, "", apiVersion="example.org/v9")
     )
-    with pytest.raises(ConfigError, match=r"speaks 'example.org/v9'; known are: .*k8s.io/v1,"):
+    with pytest.raises(ConfigError, match=r"uses 'example.org/v9'; supported are: .*k8s.io/v1,"):
         KubeClient.connect(kubeconfig=path)

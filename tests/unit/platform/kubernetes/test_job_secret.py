@@ -49,9 +49,9 @@ def test_a_secret_of_a_job_without_tls_has_the_token_alone() -> None:
         ({}, "it has no token"),
         ({"data": None}, "it has no token"),
         ({"data": {"token": ""}}, "it has no token"),
-        ({"data": {"token": "%%%"}}, "no text"),
-        ({"data": {"token": 7}}, "no text"),
-        (as_object({"token": "t", "tls.crt": "c"}), "not all"),
+        ({"data": {"token": "%%%"}}, "not text"),
+        ({"data": {"token": 7}}, "not text"),
+        (as_object({"token": "t", "tls.crt": "c"}), "needs all of"),
         (as_object({"token": "t", "ca.crt": "a", "tls.crt": "c", "tls.key": "k"}), "ca.crt"),
     ],
 )

@@ -37,20 +37,20 @@ def test_what_its_kubelet_says(ready: str | None, state: MachineState) -> None:
     assert machine_state(machine(ready)) is state
     assert machine_state(readiness_alone(machine(ready))) is state, "nothing else is needed"
     known = Machines({("", "node-a"): machine(ready)}, read_until="100")
-    assert known.below(pod("node-a")) is state
+    assert known.of(pod("node-a")) is state
 
 
 def test_a_pod_that_was_not_placed_has_no_machine() -> None:
-    assert Machines({}, read_until="100").below(pod(None)) is MachineState.NONE
+    assert Machines({}, read_until="100").of(pod(None)) is MachineState.NONE
 
 
 def test_a_machine_that_is_not_there_is_gone() -> None:
-    assert Machines({}, read_until="100").below(pod("node-b", version="100")) is MachineState.GONE
+    assert Machines({}, read_until="100").of(pod("node-b", version="100")) is MachineState.GONE
 
 
 def test_a_machine_is_not_gone_while_nobody_could_have_told_of_it() -> None:
     known = Machines({}, read_until="100")
-    assert known.below(pod("node-new", version="101")) is MachineState.READY
+    assert known.of(pod("node-new", version="101")) is MachineState.READY
 
 
 def test_of_a_machine_little_is_remembered() -> None:

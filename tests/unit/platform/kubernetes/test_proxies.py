@@ -87,7 +87,7 @@ def test_exceptions_are_names_addresses_and_networks(
     [
         ("socks5://me:1080", "its scheme is 'socks5', and only http and https proxies"),
         ("me:1080", "its scheme is 'me'"),
-        ("http://", "it names no host"),
+        ("http://", "it has no host"),
         ("http://me:port", "could not be cast to integer"),
     ],
 )

@@ -7,8 +7,9 @@ from collections.abc import Iterable
 from hypothesis import given
 from hypothesis import strategies as st
 
-from resile.checkpoint.keeping import Held, Label, Place
+from resile.checkpoint.keeping.messages import HeldPartInfo
 from resile.checkpoint.part import PartKind
+from resile.checkpoint.slots import Label, PartPlace
 from resile.train.checkpoint.choosing import (
     Choice,
     NodeInventory,
@@ -23,9 +24,12 @@ RANK, REPLICA = PartKind.RANK, PartKind.REPLICA
 def _node(*parts: tuple[PartKind, int, int], world: int) -> NodeInventory:
     return NodeInventory(
         parts=tuple(
-            Held(
+            HeldPartInfo(
                 label=Label(
-                    place=Place(kind=kind, index=index, count=count), step=10, round=1, world=world
+                    place=PartPlace(kind=kind, index=index, count=count),
+                    step=10,
+                    round=1,
+                    world=world,
                 ),
                 size=1,
             )

@@ -12,11 +12,10 @@ from click.testing import CliRunner
 
 from resile import Checkpointer
 from resile.checkpoint.errors import PartDamaged
-from resile.checkpoint.keeping import Label
-from resile.checkpoint.keeping import Place as PartPlace
 from resile.checkpoint.manifest import decode_manifest, encode_manifest
 from resile.checkpoint.part import PartKind, lay_out, read_header
 from resile.checkpoint.shelf import Shelf
+from resile.checkpoint.slots import Label, PartPlace
 from resile.checkpoint.storage import open_storage
 from resile.cli.main import cli
 from resile.train.checkpoint.capture import Capture

@@ -12,9 +12,8 @@ import torch
 import torch.distributed as dist
 
 from resile.checkpoint.errors import NoCheckpoint, PartDamaged
-from resile.checkpoint.keeping import Label
-from resile.checkpoint.keeping import Place as PartPlace
 from resile.checkpoint.part import PartHeader, PartKind, Slice
+from resile.checkpoint.slots import Label, PartPlace
 from resile.train.checkpoint.agreement import Agreement, Place
 from resile.train.checkpoint.choosing import Choice, NodeInventory, Source, held_choices
 from resile.train.checkpoint.held_parts import DistantPart, open_held
@@ -238,7 +237,7 @@ def test_a_part_that_breaks_off_everywhere_says_why(make: MakeNode) -> None:
         )
         distant.bring()
         dying.leave()
-        with pytest.raises(NoCheckpoint, match=r"cannot be had: the keeper at .* ended after"):
+        with pytest.raises(NoCheckpoint, match=r"cannot be had: snapshot server at .* ended after"):
             distant.read(0, len(content))
 
 
