@@ -135,7 +135,7 @@ async def open_socket(
         raise _refusal(error, access.endpoint) from None
     except (aiohttp.ClientError, OSError, asyncio.TimeoutError) as error:
         await session.close()
-        raise _failure(error, access) from None
+        raise connection_failure(error, access) from None
     except BaseException:
         await session.close()
         raise
@@ -206,7 +206,7 @@ def _no_master(status: int, endpoint: Endpoint) -> UnprovenPeer:
     return UnprovenPeer(reason, final=status < 500)
 
 
-def _failure(error: Exception, access: Access) -> WireError:
+def connection_failure(error: Exception, access: Access) -> WireError:
     """Why there is no connection, and what a person could do about it."""
     endpoint = access.endpoint
     if isinstance(error, aiohttp.ClientConnectorCertificateError):

@@ -22,7 +22,7 @@ from yarl import URL
 from resile.decoding import DecodeError, decode_json
 from resile.job.addresses import Addresses
 from resile.wire.answer_size import LARGEST_ANSWER, TooLong
-from resile.wire.client import Access
+from resile.wire.client import Access, connection_failure
 from resile.wire.digest import PROOF_PATH, Credentials
 from resile.wire.directive import Directive
 from resile.wire.endpoint import Endpoint
@@ -120,6 +120,8 @@ class MasterHttpClient:
                 f"what listens at {self._access.endpoint} gave no answer of a Resile master: "
                 f"{error}"
             ) from None
+        except aiohttp.ClientSSLError as error:
+            raise connection_failure(error, self._access) from None
         except (aiohttp.ClientError, asyncio.TimeoutError, OSError) as error:
             why = why_unreachable(error)
             raise Unreachable(f"no master answers at {self._access.endpoint}: {why}") from None

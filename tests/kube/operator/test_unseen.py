@@ -9,7 +9,6 @@ import pytest
 import pytest_asyncio
 
 from resile.operator.beside import running_alongside
-from resile.operator.masterline import master_session
 from resile.operator.means import Means
 from resile.operator.reconciler import Reconciler
 from resile.operator.recorder import EventRecorder
@@ -21,6 +20,7 @@ from resile.platform.kubernetes.errors import Unreachable
 from resile.platform.kubernetes.kinds import PODS, Kind, KubeObject
 from resile.platform.kubernetes.kubeconfig import find_cluster
 from resile.platform.kubernetes.labels import job_key
+from resile.wire.http_client import master_session
 from tests.kube.apiserver import ApiServer
 from tests.kube.operator.stage import Stage, eventually
 

@@ -51,7 +51,7 @@ async def test_the_operator_reaches_it_at_any_address(
 async def test_the_certificate_of_another_job_is_not_trusted(master: MasterProcess) -> None:
     async with aiohttp.ClientSession() as session:
         other = Access(master.endpoint, TOKEN, new_secret().client_context())
-        with pytest.raises(aiohttp.ClientConnectorCertificateError):
+        with pytest.raises(UnprovenPeer, match=r"certificate of the master .* is not trusted"):
             await MasterHttpClient(session, other).status()
 
 
