@@ -1,4 +1,4 @@
-"""What a job's controller reads from its master and sends to it, on every platform. Pure."""
+"""The exchange between a job's controller and its master, on every platform. Pure."""
 
 from __future__ import annotations
 
