@@ -13,8 +13,6 @@ class Deadlines:
     join: float | None = None
     settle: float | None = None
     forming: float | None = None
-    verdict: float | None = None
-    start: float | None = None
 
     def pending(self) -> list[float]:
         """All that are set."""

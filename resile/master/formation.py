@@ -13,16 +13,20 @@ from collections.abc import Collection, Mapping
 
 from resile.job.elasticity import ANY_ROLE, Elasticity, GroupSuccess
 from resile.job.events import EventKind
-from resile.master.attribution import is_newcomers_own, restarts_used_up, why_hopeless
 from resile.master.deadlines import Deadlines, is_over
-from resile.master.failures import Failures, describe_failures
+from resile.master.failure_judge import (
+    Consequence,
+    FailureJudge,
+    JobFails,
+    NodeDismissed,
+    RoundChanged,
+)
 from resile.master.handovers import Handovers
 from resile.master.records import JobRecord, RoundPhase, RoundRecord
 from resile.master.register import Register
 from resile.master.roster import Node
 from resile.master.rounds import Round
 from resile.master.selection import choose_members, deciding_members, in_rank_order
-from resile.master.stagnation import FREE_LOSSES, Stagnation
 from resile.wire import messages
 from resile.wire.messages import FailureReport, JobDone, LocalState, Outcome, WorkerFailure
 
@@ -37,17 +41,8 @@ class Formation:
         self._register = register
         self._roster = register.roster
         self._until = Deadlines()
-        self._failures = Failures()
-        self._broken = ""
-        """Why the round cannot go on; empty while it can."""
+        self._judge = FailureJudge(register)
         self._handovers = Handovers(register)
-        self._charged = False
-        """The round being formed cost a restart, which a lost node's echo gets back."""
-        self._by_workers = False
-        """The round is broken because workers failed, which may turn out to be an echo."""
-        self._blamed: int | None = None
-        """The newcomer whose own failure it is, unless news of a lost node comes."""
-        self._stagnation = Stagnation()
 
     @property
     def _job(self) -> JobRecord:
@@ -64,105 +59,47 @@ class Formation:
     def deadlines(self) -> list[float]:
         """When :meth:`check_deadlines` has something to do."""
         handover = self._handovers.until
-        return [*self._until.pending(), *([] if handover is None else [handover])]
+        pending = [*self._until.pending(), *self._judge.deadlines()]
+        return pending if handover is None else [*pending, handover]
 
     def resume(self, now: float) -> None:
         """Go on after a master's return: a round that was being formed gets its time again."""
-        self._until = Deadlines()
+        self._forget_deadlines()
         if self._round.phase is RoundPhase.FORMING:
             self._until.forming = now + self._elasticity.forming_timeout
         elif self._round.phase is RoundPhase.GATHERING:
-            self._broken = self._round.record.reason
+            self._judge.broken = self._round.record.reason
+
+    def _forget_deadlines(self) -> None:
+        self._until = Deadlines()
+        self._judge.forget_deadlines()
 
     # --- what breaks a round ----------------------------------------------------------------
 
     def lost(self, node: Node, reason: str, now: float) -> None:
         """A node is out of the job: the round goes on only if it was not needed any more."""
-        if node.id in self._round and node.state is not LocalState.SUCCEEDED:
-            if self._by_workers or not self._broken:
-                self._broken, self._by_workers = reason, False
-            self._until.verdict = self._blamed = None
-            self._hasten(now)
+        self._judge.lost(node, reason, now)
 
     def evicted(self, node: Node, why: str, now: float) -> None:
-        """A node was put out, before it is :meth:`lost`: what that means for who is to blame."""
-        if self._charged and node.id in self._round:
-            # The workers that failed a moment ago failed because this node was dying.
-            self._register.set_job(restarts=self._job.restarts - 1)
-            self._charged = False
-        if node.id not in self._round or node.state is LocalState.SUCCEEDED:
-            return
-        noticed_at = self._register.journal.wall(now)
-        rank = self._round.first_rank(node.id)
-        self._failures.note_lost(
-            node.record, rank, f"the node was lost: {why}", noticed_at=noticed_at
-        )
-        if self._round.phase is RoundPhase.RUNNING and self._stagnation.lost(_identity(node), now):
-            text = (
-                f"{node.label} was lost {FREE_LOSSES} times ({why}), "
-                "and training got no further in between"
-            )
-            self._fail(text, now)
+        """A node was evicted, before it is :meth:`lost`: what that means for who is to blame."""
+        self._carry_out(self._judge.evicted(node, why, now), now)
 
     def progressed(self, node: Node, step: int) -> None:
         """A node's workers report steps: they have reached the process group."""
-        self._stagnation.reported(step)
-        if self._round.phase is RoundPhase.RUNNING and node.id in self._round:
-            self._register.reached_group(node)
+        self._judge.progressed(node, step)
 
     def suspect(self, node: Node, now: float) -> None:
         """A member's connection is gone: failures seen elsewhere point at it."""
-        if node.id not in self._round:
-            return
-        if self._until.verdict is not None:
-            self._until.verdict = self._blamed = None
-            self._broken = f"{node.label} was lost"
-        if self._broken or self._charged:
-            self._hasten(now)
+        self._judge.suspect(node, now)
 
     def failed(self, node: Node, failures: tuple[WorkerFailure, ...], now: float) -> None:
         """Workers of a member failed."""
-        for failure in failures:
-            self._note(node, failure, now)
-        text = describe_failures(failures, node.label)
-        if self._blamed is not None and self._failures.first_node == self._blamed:
-            return  # an echo of the newcomer's failure
         needed = self.cannot_do_without([node])
-        if hopeless := why_hopeless(self._register, failures, needed=needed):
-            self._register.tell(EventKind.WORKERS_FAILED, text, now)
-            self._fail(hopeless, now)
-        elif self._broken or not is_newcomers_own(self._register, node):
-            self._worker_failure(text, now)
-        elif node.killed_early or any(failure.exit_code > 0 for failure in failures):
-            self._register.tell(EventKind.WORKERS_FAILED, text, now)
-            self._blamed = node.id
-            self._until.verdict = now + self._elasticity.verdict_window
-        else:
-            node.killed_early = True
-            self._register.tell(EventKind.WORKERS_FAILED, text, now)
-            self.spoilt(text, now)
-
-    def _dismiss(self, node: Node, now: float) -> None:
-        """Go on without a newcomer that cannot run the script: no restart of the job would help."""
-        why = "its workers failed before they ever reached the process group"
-        self._register.tell(
-            EventKind.NODE_DISMISSED, f"{node.label} is out: {why}", now, node=node.id
-        )
-        done = JobDone(
-            outcome=Outcome.FAILED,
-            reason=why,
-            report=self._failures.first(),
-            others_go_on=True,
-        )
-        self._register.send(node.id, done)
-        self._register.remove(node)
-        self._broken = f"{node.label} failed before it could train"
-        self.consider(now)
+        self._carry_out(self._judge.failed(node, failures, now, needed=needed), now)
 
     def spoilt(self, reason: str, now: float) -> None:
         """The round cannot go on, and no worker is to blame: it costs no restart."""
-        self._broken = self._broken or reason
-        self.consider(now)
+        self._carry_out(self._judge.spoilt(reason), now)
 
     def unready(self, now: float) -> list[Node]:
         """Members that had their time to get ready and did not."""
@@ -174,62 +111,36 @@ class Formation:
 
     def uneven(self, now: float) -> None:
         """Who reached the process group changed: some there and some not may not last."""
-        uneven = self._round.reached and self._round.late and self._elasticity.start_timeout
-        if not uneven:
-            self._until.start = None
-        elif self._until.start is None:
-            self._until.start = now + self._elasticity.start_timeout
+        self._judge.uneven(now)
 
-    def _note(self, node: Node, failure: WorkerFailure, now: float) -> None:
-        self._failures.note(node.record, failure, reported_at=self._register.journal.wall(now))
+    def _carry_out(self, consequence: Consequence | None, now: float) -> None:
+        """Do what follows from a failure, if anything."""
+        match consequence:
+            case JobFails(reason):
+                self._fail(reason, now)
+            case NodeDismissed(node, why):
+                self._dismiss(node, why, now)
+            case RoundChanged():
+                self.consider(now)
 
-    def _hasten(self, now: float) -> None:
-        self._roster.hasten(self._round.members, proof_at=now + self._elasticity.evidence_grace)
-
-    def _worker_failure(self, reason: str, now: float) -> None:
-        if self._broken:
-            return
-        if self._blamed is not None:
-            self._blamed = self._until.verdict = None
-        self._register.tell(EventKind.WORKERS_FAILED, reason, now)
-        self._by_workers = True
-        if self._roster.limbo.intersection(self._round.members):
-            self._broken = reason
-            self._hasten(now)
-        elif self._job.restarts < self._elasticity.max_restarts:
-            self._register.set_job(restarts=self._job.restarts + 1)
-            self._charged = True
-            self._broken = reason
-        elif self._until.verdict is None:
-            self._until.verdict = now + self._elasticity.verdict_window
+    def _dismiss(self, node: Node, why: str, now: float) -> None:
+        """Go on without a newcomer that cannot run the script: no restart of the job would help."""
+        self._register.tell(
+            EventKind.NODE_DISMISSED, f"{node.label} is out: {why}", now, node=node.id
+        )
+        done = JobDone(
+            outcome=Outcome.FAILED,
+            reason=why,
+            report=self._judge.first_failure(),
+            others_go_on=True,
+        )
+        self._register.send(node.id, done)
+        self._register.remove(node)
+        self._judge.broken = f"{node.label} failed before it could train"
         self.consider(now)
 
-    def _late_start(self, now: float) -> None:
-        """Some workers never reached the process group: as bad as a crash, and as curable."""
-        why = f"did not reach the process group within {self._elasticity.start_timeout:g} s"
-        late = [self._roster[node] for node in sorted(self._round.late) if node in self._roster]
-        for node in late:
-            first = self._round.first_rank(node.id)
-            for rank in node.missing:
-                failure = WorkerFailure(
-                    local_rank=rank - first, rank=rank, pid=0, exit_code=0, message=why
-                )
-                self._note(node, failure, now)
-        ranks = ", ".join(str(rank) for node in late for rank in node.missing)
-        self._worker_failure(f"rank {ranks} {why}, while others did", now)
-
-    def _give_verdict(self, now: float) -> None:
-        """Nobody was lost in the meantime: the failure is what it looked like."""
-        blamed, self._blamed = self._blamed, None
-        if blamed is not None and blamed in self._roster:
-            self._dismiss(self._roster[blamed], now)
-        elif blamed is None:
-            self._fail(
-                f"a worker failed and {restarts_used_up(self._elasticity.max_restarts)}", now
-            )
-
     def _fail(self, reason: str, now: float) -> None:
-        self.finish(Outcome.FAILED, reason, now, report=self._failures.first())
+        self.finish(Outcome.FAILED, reason, now, report=self._judge.first_failure())
 
     # --- what may wait for a step to end ------------------------------------------------------
 
@@ -237,7 +148,7 @@ class Formation:
         """A node was asked to go and would like everybody to save before."""
         self._roster.parting.add(node.id)
         running = self._round.phase is RoundPhase.RUNNING and node.id in self._round
-        breaking = self._broken or self._until.verdict is not None
+        breaking = self._judge.broken or self._judge.undecided
         if not running or breaking or self._round.succeeded:
             self._register.send(node.id, messages.HandoverOver(round=self._round.number))
             return
@@ -297,7 +208,7 @@ class Formation:
         handover = self._handovers.current
         self._handovers.finish(now)
         if handover is not None and not handover.leaving:
-            self._broken = handover.reason
+            self._judge.broken = handover.reason
         self.consider(now)
 
     def _handover_is_moot(self) -> str:
@@ -316,20 +227,15 @@ class Formation:
 
     def check_deadlines(self, now: float) -> None:
         """Act on every deadline that is over."""
-        until = self._until
-        if is_over(until.start, now):
-            until.start = None
-            self._late_start(now)
+        self._carry_out(self._judge.check_late_start(now), now)
+        self._carry_out(self._judge.check_verdict(now), now)
         if is_over(self._handovers.until, now):
             if self._handovers.current is not None and self._handovers.current.over:
                 self._handovers.cancel("who wanted to leave did not")
             else:
                 self._end_handover(now)
-        if is_over(until.verdict, now):
-            until.verdict = None
-            self._give_verdict(now)
-        if is_over(until.join, now):
-            until.join = None
+        if is_over(self._until.join, now):
+            self._until.join = None
             patience = f"{self._elasticity.join_timeout:g} s"
             self._fail(f"gave up after {patience}: {self._shortage()}", now)
 
@@ -341,12 +247,13 @@ class Formation:
             reason = _why_complete(self._round.record)
             self.finish(Outcome.SUCCEEDED, reason, now)
             return
-        if self._round.phase is RoundPhase.RUNNING and not self._broken:
+        if self._round.phase is RoundPhase.RUNNING and not self._judge.broken:
             self._consider_newcomers(now)
-        if self._broken and self._round.phase is not RoundPhase.GATHERING:
-            self._register.set_phase(RoundPhase.GATHERING, reason=self._broken)
+        if self._judge.broken and self._round.phase is not RoundPhase.GATHERING:
+            self._register.set_phase(RoundPhase.GATHERING, reason=self._judge.broken)
             self._handovers.drop()
-            self._until, self._blamed = Deadlines(), None
+            self._forget_deadlines()
+            self._judge.acquit()
         if self._round.phase is RoundPhase.GATHERING:
             self._close_if_possible(now)
 
@@ -357,7 +264,7 @@ class Formation:
             self._until.settle = None
             return
         grown, ending = self._has_grown(), self._round.succeeded
-        if not grown or ending or self._roster.limbo or self._until.verdict is not None:
+        if not grown or ending or self._roster.limbo or self._judge.undecided:
             self._until.settle = None
             self._tell_spares()
         elif self._until.settle is None:
@@ -453,12 +360,12 @@ class Formation:
             number=max(self._round.number, self._job.floor) + 1,
             phase=RoundPhase.FORMING,
             members=tuple(members),
-            reason=self._broken or "first round",
+            reason=self._judge.broken or "first round",
             success=self._elasticity.success,
             deciding=deciding_members(tuple(members), infos, self._elasticity),
         )
         self._register.open_round(record)
-        self._broken, self._by_workers = "", False
+        self._judge.round_forms()
         self._until = Deadlines(forming=now + self._elasticity.forming_timeout)
         text = f"round {record.number} forms with {len(members)} nodes: {record.reason}"
         self._register.tell(EventKind.ROUND_FORMING, text, now)
@@ -471,9 +378,7 @@ class Formation:
     def start(self, now: float) -> None:
         """Every member is ready: the workers may go."""
         self._until.forming = None
-        self._charged = False
-        self._failures.clear()
-        self._stagnation.round_starts(now)
+        self._judge.round_starts(now)
         self._register.set_phase(RoundPhase.RUNNING, reason=self._round.record.reason)
         nodes, world = len(self._round.members), self._round.world_size
         text = f"round {self._round.number}: {nodes} nodes, {world} workers"
@@ -488,7 +393,7 @@ class Formation:
     ) -> None:
         """The job is over, for whatever reason."""
         self._register.set_job(outcome=outcome, reason=reason, report=report)
-        self._until = Deadlines()
+        self._forget_deadlines()
         self._register.tell_end(outcome, reason, now)
         if done := self._register.done():
             for node in self._roster:
@@ -502,10 +407,3 @@ def _why_complete(record: RoundRecord) -> str:
     if len(record.deciding) not in (0, len(record.members)):
         return "all workers of the first role ended well"
     return "all workers ended well"
-
-
-def _identity(node: Node) -> str:
-    """A node that rejoins is the same; one that its platform started in its place is not, also
-    where it has the same name."""
-    info = node.record.info
-    return f"{info.name}#{info.generation}"

@@ -1,0 +1,265 @@
+"""What follows from the loss of a node or the failure of a worker: a restart, a new round, the end.
+
+A worker's own failure costs one of the job's restarts. One that turns out to be the echo of a lost
+node does not: news of a failure often comes before that of the node that caused it. So where the
+job would end by a failure, or a newcomer would be dismissed for one, a verdict waits for a while
+(``verdict_window``), and the loss of a member in that time overturns it.
+
+The judge decides; :class:`~resile.master.formation.Formation` carries out the consequences that it
+returns. What both look at is :attr:`FailureJudge.broken`: why the round cannot go on.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from resile.job.elasticity import Elasticity
+from resile.job.events import EventKind
+from resile.master.attribution import is_newcomers_own, restarts_used_up, why_hopeless
+from resile.master.deadlines import is_over
+from resile.master.failures import Failures, describe_failures
+from resile.master.records import JobRecord, RoundPhase
+from resile.master.register import Register
+from resile.master.roster import Node
+from resile.master.rounds import Round
+from resile.master.stagnation import FREE_LOSSES, Stagnation
+from resile.wire.messages import FailureReport, LocalState, WorkerFailure
+
+__all__ = ["Consequence", "FailureJudge", "JobFails", "NodeDismissed", "RoundChanged"]
+
+
+@dataclass(frozen=True)
+class JobFails:
+    """The job cannot go on."""
+
+    reason: str
+
+
+@dataclass(frozen=True)
+class NodeDismissed:
+    """The job goes on without a node that cannot run the script."""
+
+    node: Node
+    why: str
+
+
+@dataclass(frozen=True)
+class RoundChanged:
+    """The round is broken, or the job's end is near: it has to be looked at again."""
+
+
+Consequence: TypeAlias = JobFails | NodeDismissed | RoundChanged
+
+
+class FailureJudge:
+    """Decides what the failures of one group's rounds mean."""
+
+    def __init__(self, register: Register) -> None:
+        self._register = register
+        self._roster = register.roster
+        self._failures = Failures()
+        self._stagnation = Stagnation()
+        self.broken = ""
+        """Why the round cannot go on; empty while it can."""
+        self._charged = False
+        """The round being formed cost a restart, which is given back for a lost node's echo."""
+        self._by_workers = False
+        """The round is broken because workers failed, which may turn out to be an echo."""
+        self._blamed: int | None = None
+        """The newcomer whose own failure it is, unless news of a lost node comes."""
+        self._verdict_at: float | None = None
+        self._late_at: float | None = None
+        """When workers that have not reached the process group count as failed."""
+
+    @property
+    def _job(self) -> JobRecord:
+        return self._register.job
+
+    @property
+    def _round(self) -> Round:
+        return self._register.round
+
+    @property
+    def _elasticity(self) -> Elasticity:
+        return self._register.elasticity
+
+    @property
+    def undecided(self) -> bool:
+        """Whether a verdict is pending."""
+        return self._verdict_at is not None
+
+    def first_failure(self) -> FailureReport | None:
+        """The failure that the others most likely follow from."""
+        return self._failures.first()
+
+    # --- the course of rounds ---------------------------------------------------------------
+
+    def deadlines(self) -> list[float]:
+        """When :meth:`check_late_start` or :meth:`check_verdict` has something to do."""
+        return [at for at in (self._verdict_at, self._late_at) if at is not None]
+
+    def forget_deadlines(self) -> None:
+        """The round that they were set for is over."""
+        self._verdict_at = self._late_at = None
+
+    def acquit(self) -> None:
+        """Blame no newcomer: the round is broken for another reason."""
+        self._blamed = None
+
+    def round_forms(self) -> None:
+        """A new round forms, for the reason why the last one could not go on."""
+        self.broken, self._by_workers = "", False
+        self.forget_deadlines()
+
+    def round_starts(self, now: float) -> None:
+        """Workers train from now on."""
+        self._charged = False
+        self._failures.clear()
+        self._stagnation.round_starts(now)
+
+    def progressed(self, node: Node, step: int) -> None:
+        """A node's workers report steps: they have reached the process group."""
+        self._stagnation.reported(step)
+        if self._round.phase is RoundPhase.RUNNING and node.id in self._round:
+            self._register.reached_group(node)
+
+    # --- lost nodes -------------------------------------------------------------------------
+
+    def suspect(self, node: Node, now: float) -> None:
+        """A member's connection is gone: failures seen elsewhere point at it."""
+        if node.id not in self._round:
+            return
+        if self._verdict_at is not None:
+            self._verdict_at = self._blamed = None
+            self.broken = f"{node.label} was lost"
+        if self.broken or self._charged:
+            self._hasten(now)
+
+    def evicted(self, node: Node, why: str, now: float) -> JobFails | None:
+        """A node was evicted, before it is :meth:`lost`: what that means for who is to blame."""
+        if self._charged and node.id in self._round:
+            # The workers that failed a moment ago failed because this node was dying.
+            self._register.set_job(restarts=self._job.restarts - 1)
+            self._charged = False
+        if node.id not in self._round or node.state is LocalState.SUCCEEDED:
+            return None
+        noticed_at = self._register.journal.wall(now)
+        rank = self._round.first_rank(node.id)
+        self._failures.note_lost(
+            node.record, rank, f"the node was lost: {why}", noticed_at=noticed_at
+        )
+        running = self._round.phase is RoundPhase.RUNNING
+        if running and self._stagnation.lost(_identity(node), now):
+            return JobFails(
+                f"{node.label} was lost {FREE_LOSSES} times ({why}), "
+                "and training got no further in between"
+            )
+        return None
+
+    def lost(self, node: Node, reason: str, now: float) -> None:
+        """A node is out of the job: the round goes on only if it was not needed any more."""
+        if node.id in self._round and node.state is not LocalState.SUCCEEDED:
+            if self._by_workers or not self.broken:
+                self.broken, self._by_workers = reason, False
+            self._verdict_at = self._blamed = None
+            self._hasten(now)
+
+    def spoilt(self, reason: str) -> RoundChanged:
+        """The round cannot go on, and no worker is to blame: it costs no restart."""
+        self.broken = self.broken or reason
+        return RoundChanged()
+
+    def _hasten(self, now: float) -> None:
+        self._roster.hasten(self._round.members, proof_at=now + self._elasticity.evidence_grace)
+
+    # --- failed workers ---------------------------------------------------------------------
+
+    def failed(
+        self, node: Node, failures: tuple[WorkerFailure, ...], now: float, *, needed: bool
+    ) -> JobFails | RoundChanged | None:
+        """Workers of a member failed. ``needed``: nobody could train without that member."""
+        for failure in failures:
+            self._note(node, failure, now)
+        text = describe_failures(failures, node.label)
+        if self._blamed is not None and self._failures.first_node == self._blamed:
+            return None  # an echo of the newcomer's failure
+        if hopeless := why_hopeless(self._register, failures, needed=needed):
+            self._register.tell(EventKind.WORKERS_FAILED, text, now)
+            return JobFails(hopeless)
+        if self.broken or not is_newcomers_own(self._register, node):
+            return self._worker_failure(text, now)
+        self._register.tell(EventKind.WORKERS_FAILED, text, now)
+        if node.killed_early or any(failure.exit_code > 0 for failure in failures):
+            self._blamed = node.id
+            self._verdict_at = now + self._elasticity.verdict_window
+            return None
+        node.killed_early = True
+        return self.spoilt(text)
+
+    def uneven(self, now: float) -> None:
+        """Who reached the process group changed: some there and some not may not last."""
+        uneven = self._round.reached and self._round.late and self._elasticity.start_timeout
+        if not uneven:
+            self._late_at = None
+        elif self._late_at is None:
+            self._late_at = now + self._elasticity.start_timeout
+
+    def check_late_start(self, now: float) -> RoundChanged | None:
+        """Some workers never reached the process group: as bad as a crash, and as curable."""
+        if not is_over(self._late_at, now):
+            return None
+        self._late_at = None
+        why = f"did not reach the process group within {self._elasticity.start_timeout:g} s"
+        late = [self._roster[node] for node in sorted(self._round.late) if node in self._roster]
+        for node in late:
+            first = self._round.first_rank(node.id)
+            for rank in node.missing:
+                failure = WorkerFailure(
+                    local_rank=rank - first, rank=rank, pid=0, exit_code=0, message=why
+                )
+                self._note(node, failure, now)
+        ranks = ", ".join(str(rank) for node in late for rank in node.missing)
+        return self._worker_failure(f"rank {ranks} {why}, while others did", now)
+
+    def check_verdict(self, now: float) -> JobFails | NodeDismissed | None:
+        """Nobody was lost in the meantime: the failure is what it looked like."""
+        if not is_over(self._verdict_at, now):
+            return None
+        self._verdict_at = None
+        blamed, self._blamed = self._blamed, None
+        if blamed is None:
+            used_up = restarts_used_up(self._elasticity.max_restarts)
+            return JobFails(f"a worker failed and {used_up}")
+        if blamed not in self._roster:
+            return None
+        why = "its workers failed before they ever reached the process group"
+        return NodeDismissed(self._roster[blamed], why)
+
+    def _worker_failure(self, reason: str, now: float) -> RoundChanged | None:
+        if self.broken:
+            return None
+        if self._blamed is not None:
+            self._blamed = self._verdict_at = None
+        self._register.tell(EventKind.WORKERS_FAILED, reason, now)
+        self._by_workers = True
+        if self._roster.limbo.intersection(self._round.members):
+            self.broken = reason
+            self._hasten(now)
+        elif self._job.restarts < self._elasticity.max_restarts:
+            self._register.set_job(restarts=self._job.restarts + 1)
+            self._charged = True
+            self.broken = reason
+        elif self._verdict_at is None:
+            self._verdict_at = now + self._elasticity.verdict_window
+        return RoundChanged()
+
+    def _note(self, node: Node, failure: WorkerFailure, now: float) -> None:
+        self._failures.note(node.record, failure, reported_at=self._register.journal.wall(now))
+
+
+def _identity(node: Node) -> str:
+    """A node that rejoins is the same; one that its platform started in its place is not, also
+    where it has the same name."""
+    info = node.record.info
+    return f"{info.name}#{info.generation}"
