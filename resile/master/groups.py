@@ -17,9 +17,10 @@ from dataclasses import dataclass
 
 from resile.job.elasticity import Elasticity
 from resile.job.limits import MOST_NODES
+from resile.master.admission import is_replacement, why_unfit
 from resile.master.agenda import Agenda
 from resile.master.journal import Instructions, Journal
-from resile.master.membership import Membership, why_unfit
+from resile.master.membership import Membership
 from resile.master.records import DIRECTIVES_KEY, MAIN, DirectivesRecord, JobRecord, Memory
 from resile.master.register import Register
 from resile.wire.messages import Fenced, Hello, JobDone, Refused
@@ -137,7 +138,7 @@ class Groups:
             if refusal := self._why_not(hello, terms):
                 return refusal
             group = self._add(hello, terms, now)
-        elif group.is_replaced_by(hello):
+        elif is_replacement(hello, group.job):
             group.begin_anew(self._terms(hello), now=now)
         return group.hello(hello, now=now)
 

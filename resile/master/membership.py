@@ -15,11 +15,13 @@ from __future__ import annotations
 
 from resile.job.elasticity import Elasticity
 from resile.job.events import EventKind
-from resile.job.rendezvous_conf import write_setting
+from resile.master.admission import answer_after_end, difference, from_where, why_unfit
 from resile.master.formation import Formation
 from resile.master.journal import Instructions, Journal
 from resile.master.leftover import Leftover
-from resile.master.recall import Recall, newest_round, remembers
+from resile.master.lost_memory import LostMemory
+from resile.master.member_reports import MemberReports
+from resile.master.recall import newest_round
 from resile.master.records import MAIN, JobRecord, NodeRecord, RoundPhase
 from resile.master.register import Register
 from resile.master.rollcall import RollCall
@@ -33,32 +35,10 @@ from resile.wire.messages import (
     Hello,
     JobDone,
     LocalState,
-    NodeInfo,
     Outcome,
-    Progress,
-    RankProgress,
     Refused,
-    StoreAddress,
-    Usage,
     Wait,
-    WorkerFailure,
-    WorkersNow,
 )
-
-
-def why_unfit(hello: Hello, *, job: str, elasticity: Elasticity) -> Refused | None:
-    """Why a node can never be in this group, if so. ``job`` is empty while nobody has named it."""
-    if job and hello.job != job:
-        reason = f"this master serves the job '{job}', not '{hello.job}'"
-        return Refused(reason=reason, final=True)
-    if not elasticity.knows(hello.info.role):
-        names = ", ".join(role.name for role in elasticity.roles)
-        reason = (
-            f"no node of role '{hello.info.role}' trains in this job, only {names}: "
-            "give one of these with --role"
-        )
-        return Refused(reason=reason, final=True)
-    return None
 
 
 class Membership:
@@ -78,17 +58,17 @@ class Membership:
         ``how_to_forget``: what a person does who does not want the job in the store continued.
         """
         self._register = register
-        self._forgotten = forgotten
         self._ends_with_job = ends_with_job
         self._leftover = Leftover(register, how_to_forget)
-        self._recall: Recall | None = None
-        """While agents are asked what they hold, because nothing is remembered."""
+        self._lost_memory = LostMemory(register, forgotten=forgotten)
         self._make_rules()
 
     def _make_rules(self) -> None:
         self._formation = Formation(self._register)
         self._succession = Succession(self._register, self._formation)
         self._roll_call = RollCall(self._register, self._formation)
+        self.reports = MemberReports(self._register, self._formation)
+        """What the group's nodes report about themselves and their workers."""
 
     @classmethod
     def restore(
@@ -157,7 +137,7 @@ class Membership:
     @property
     def recalling(self) -> bool:
         """Whether agents are being asked what they hold; nobody is taken in meanwhile."""
-        return self._recall is not None
+        return self._lost_memory.recalling
 
     @property
     def begun(self) -> bool:
@@ -172,8 +152,8 @@ class Membership:
         """When :meth:`tick` has something to do, should nothing happen before."""
         if self.job.outcome:
             return None
-        if self._recall is not None:
-            return self._recall.until
+        if (recall_until := self._lost_memory.until) is not None:
+            return recall_until
         deadlines = [*self._formation.deadlines(), *self.roster.deadlines()]
         if len(self.roster) > len(self.roster.limbo):
             deadlines.append(max(now, self._roll_call.next))
@@ -189,50 +169,23 @@ class Membership:
         if not self.job.agreed:
             self._register.set_job(job=hello.job, elasticity=terms, agreed=True)
         if done := self._register.done():
-            return self._too_late(hello, done)
+            return answer_after_end(
+                hello, self.job, done, group=self.name, master_ends=self._ends_with_job
+            )
         if (seen := newest_round(hello)) > max(self.round.number, self.job.floor):
             self._register.set_job(floor=seen)
         if hello.handover > self.job.handovers:
             self._register.set_job(handovers=hello.handover)
-        if refusal := self._recalled(hello, now):
+        if refusal := self._ask_what_is_held(hello, now):
             return refusal
         if hello.held is not None:
             return self._come_back(hello, hello.held, now)
         return self._join(hello, now)
 
-    def _too_late(self, hello: Hello, done: JobDone) -> JobDone | Refused:
-        """The job is over. Whoever was part of it, or was started for it by a platform, hears how
-        it ended; a node that is started anew wants to train, not to be told that others did."""
-        part_of_it = hello.held is not None or hello.seen or hello.info.generation is not None
-        if part_of_it:
-            return done
-        whose = f"the group '{self.name}' of " if self.name else ""
-        over = f"{whose}the job '{self.job.job}' is over ({done.outcome.value}: {done.reason})"
-        if self._ends_with_job:
-            return Refused(reason=f"{over}, and its master is about to go")
-        reason = f"{over}, and nothing was run here: start another master for another job"
-        return Refused(reason=reason, final=True)
-
     def name_job(self, job: str) -> None:
         """An agent of another group said what the job is called; its sizes stay to be agreed on."""
         if not self.job.job:
             self._register.set_job(job=job)
-
-    def is_replaced_by(self, hello: Hello) -> bool:
-        """Whether the group has ended, and this node was started in order that it goes on.
-
-        A platform's replacement is newer than every node that ever joined; without a platform a
-        person started it. A group that a person stopped stays so.
-        """
-        over = self.job.outcome not in (None, Outcome.STOPPED)
-        if not over or not self.elasticity.independent or hello.held is not None:
-            return False
-        if why_unfit(hello, job=self.job.job, elasticity=self.elasticity):
-            return False
-        generation = hello.info.generation
-        if generation is None:
-            return not hello.seen
-        return self.job.newest is None or generation > self.job.newest
 
     def begin_anew(self, terms: Elasticity, *, now: float) -> None:
         """An independent group goes on after its end, with all restarts; rounds count on."""
@@ -252,33 +205,6 @@ class Membership:
         text = "it begins anew for a replacement, with all restarts"
         self._register.tell(EventKind.GROUP_BEGUN_ANEW, text, now)
 
-    def heard(self, fence: Fence, *, now: float) -> None:
-        """Whatever a node says, it is alive."""
-        if node := self.roster.get(fence.node):
-            node.lease_until, node.waited_for = now + self.elasticity.lease, False
-
-    def renew(
-        self,
-        fence: Fence,
-        progress: Progress | None,
-        *,
-        usage: Usage | None = None,
-        workers: WorkersNow | None = None,
-        ranks: tuple[RankProgress, ...] = (),
-        now: float,
-    ) -> str | None:
-        """A sign of life. This and the following return why a message was refused, if it was."""
-        node = self.roster.get(fence.node)
-        if node is None:
-            return f"node {fence.node} is not in the job"
-        self.heard(fence, now=now)
-        if progress is not None:
-            node.progress = progress
-            if progress.step is not None and fence.round == self.round.number:
-                self._formation.progressed(node, progress.step)
-        node.usage, node.workers, node.ranks = usage, workers, ranks
-        return None
-
     def disconnected(self, node_id: int, *, now: float) -> None:
         """A node's connection was closed by the other side."""
         node = self.roster.get(node_id)
@@ -287,103 +213,6 @@ class Membership:
         proof_at = now + self.elasticity.connection_grace
         self.roster.lost_connection(node, proof_at=proof_at, not_before=now)
         self._formation.suspect(node, now)
-
-    def warmed(self, fence: Fence, *, now: float) -> str | None:
-        """A node can start workers at once: now it may be taken into a running job."""
-        node = self.roster.get(fence.node)
-        if node is None:
-            return f"node {fence.node} is not in the job"
-        self.roster.warmed(node)
-        self._formation.consider(now)
-        return None
-
-    def ready(self, fence: Fence, store: StoreAddress | None, *, now: float) -> str | None:
-        """A member stopped its old workers; the first of them has opened the store."""
-        if refusal := self._register.why_stale(fence, RoundPhase.FORMING):
-            return refusal
-        hosts = fence.node == self.round.members[0]
-        if hosts and store is None:
-            return f"node {fence.node} hosts the store and did not say where it is"
-        self.roster[fence.node].state = LocalState.READY
-        self.round.ready.add(fence.node)
-        if hosts:
-            self.round.change(phase=self.round.phase, store=store, reason=self.round.record.reason)
-        if self.round.all_ready():
-            self._formation.start(now)
-        return None
-
-    def failed(
-        self, fence: Fence, failures: tuple[WorkerFailure, ...], *, now: float
-    ) -> str | None:
-        """Workers of a node failed."""
-        if refusal := self._register.why_stale(fence, RoundPhase.RUNNING):
-            return refusal
-        node = self.roster[fence.node]
-        node.state = LocalState.FAILED
-        self._formation.failed(node, failures, now)
-        return None
-
-    def succeeded(self, fence: Fence, *, now: float) -> str | None:
-        """All workers of a node ended well."""
-        if refusal := self._register.why_stale(fence, RoundPhase.RUNNING):
-            return refusal
-        self.roster[fence.node].state = LocalState.SUCCEEDED
-        self.round.succeeded.add(fence.node)
-        self._formation.consider(now)
-        return None
-
-    def reached(
-        self, fence: Fence, reached: tuple[int, ...], missing: tuple[int, ...], *, now: float
-    ) -> str | None:
-        """Which workers of a node have come to the round's store, as global ranks."""
-        if refusal := self._register.why_stale(fence, RoundPhase.RUNNING):
-            return refusal
-        node = self.roster[fence.node]
-        first = self.round.first_rank(node.id)
-        if not set(range(first, first + node.record.info.nproc)).issuperset({*reached, *missing}):
-            return f"these ranks are not all of node {node.id}'s workers"
-        node.missing = missing
-        if reached:
-            self._register.reached_group(node)
-        (self.round.reached.add if reached else self.round.reached.discard)(fence.node)
-        (self.round.late.add if missing else self.round.late.discard)(fence.node)
-        self._formation.uneven(now)
-        return None
-
-    def leaving(self, fence: Fence, reason: str, *, now: float) -> str | None:
-        """A node was asked to go: the others may want to save first."""
-        node = self.roster.get(fence.node)
-        if node is None:
-            return f"node {fence.node} is not in the job"
-        self._formation.leaving(node, reason, now)
-        return None
-
-    def handover_told(self, fence: Fence, handover: int, *, able: bool, now: float) -> str | None:
-        """A node's workers know of a planned change, or cannot save."""
-        if refusal := self._register.why_stale(fence, RoundPhase.RUNNING):
-            return refusal
-        self._formation.told(self.roster[fence.node], handover, now, able=able)
-        return None
-
-    def handed_over(
-        self, fence: Fence, handover: int, step: int, *, copied: int | None, now: float
-    ) -> str | None:
-        """A node's workers saved a step for a planned change, and hold. ``copied``: the newest step
-        of which the next node has copies of all parts of this one."""
-        if refusal := self._register.why_stale(fence, RoundPhase.RUNNING):
-            return refusal
-        node = self.roster[fence.node]
-        self._formation.handed_over(node, handover, step, now, copied=copied)
-        return None
-
-    def handover_published(
-        self, fence: Fence, handover: int, stored: int | None, *, now: float
-    ) -> str | None:
-        """A node waits no longer for storage, where ``stored`` is the newest step."""
-        if refusal := self._register.why_stale(fence, RoundPhase.RUNNING):
-            return refusal
-        self._formation.published(self.roster[fence.node], handover, stored, now)
-        return None
 
     def left(self, fence: Fence, reason: str, *, now: float) -> None:
         """A node goes on purpose."""
@@ -409,7 +238,7 @@ class Membership:
     def adapt(self, elasticity: Elasticity, *, now: float) -> None:
         """The job's sizes or its patience were changed while it runs."""
         if elasticity != self.elasticity and not self.job.outcome:
-            note = _difference(elasticity, self.elasticity)
+            note = difference(elasticity, self.elasticity)
             self._register.set_job(elasticity=elasticity)
             self._register.tell(EventKind.JOB_CHANGED, f"{note} from now on", now)
             for node in self.roster:
@@ -433,10 +262,10 @@ class Membership:
         """Time has passed: act on every deadline that is over."""
         if self.job.outcome:
             return
-        if self._recall is not None:
-            if now < self._recall.until:
+        if (recall_until := self._lost_memory.until) is not None:
+            if now < recall_until:
                 return
-            self._adopt(self._recall, now)
+            self._resume(self._lost_memory.adopt(now), now)
         for node in self.roster.proven_lost(now):
             self._evict(node, "its connection was lost", now)
         for node in self.roster.overstaying(now):
@@ -454,39 +283,23 @@ class Membership:
 
     # --- a lost memory ----------------------------------------------------------------------
 
-    def _recalled(self, hello: Hello, now: float) -> Refused | None:
-        """A master that knows of no round asks first, should anybody hold one, or have held one.
+    def _ask_what_is_held(self, hello: Hello, now: float) -> Refused | None:
+        """A master that knows of no round asks first, if an agent holds one or has held one.
 
         What follows is decided in :meth:`tick`, when everything that is said now was sent: ids of
         the forgotten job may be those that were given in the meantime.
         """
-        if self.round.number:
-            return None
-        if self._recall is None:
-            if not self._forgotten and not remembers(hello):
+        if not self._lost_memory.recalling:
+            if not self._lost_memory.concerns(hello):
                 return None
-            patience = self.elasticity.lease
-            if self._forgotten:
-                # The old master may still be there, and nodes with it that save before they leave.
-                patience += self.elasticity.leave_timeout
-            self._recall = Recall(until=now + patience)
+            self._lost_memory.start_recall(now)
             for node in self.roster:
                 self._evict(node, "it joined a master that had lost its memory", now)
-        return self._recall.hear(hello, now=now)
+        return self._lost_memory.hear(hello, now=now)
 
     def nobody_holds_anything(self, *, now: float) -> None:
         """All nodes that this master might not know of are gone: there is nobody to wait for."""
-        if self._recall is None:
-            self._forgotten = False
-        elif not self._recall.anything:
-            self._recall.until = min(self._recall.until, now)
-
-    def _adopt(self, recall: Recall, now: float) -> None:
-        """Go on from what agents hold."""
-        self._recall, self._forgotten = None, False
-        if recall.anything:
-            self._register.adopt(recall.memory(self.job), now=now)
-        self._resume(recall.sentence, now)
+        self._lost_memory.nobody_holds_anything(now=now)
 
     def _resume(self, sentence: str, now: float) -> None:
         self._formation.resume(now)
@@ -507,11 +320,11 @@ class Membership:
         self._register.add(node)
         self._register.tell(
             EventKind.NODE_JOINED,
-            f"{node.label} joined{_from_where(hello.info)}",
+            f"{node.label} joined{from_where(hello.info)}",
             now,
             node=node.id,
         )
-        self._register.welcome(node, 0, note=_difference(self.elasticity, hello.elasticity))
+        self._register.welcome(node, 0, note=difference(self.elasticity, hello.elasticity))
         self._leftover.joined(node, hello.elasticity)
         self._formation.consider(now)
         self._formation.greet(node)
@@ -540,9 +353,9 @@ class Membership:
         if same and phase is RoundPhase.RUNNING:
             node.state = hello.state
             if hello.state is LocalState.FAILED:
-                self.failed(held, hello.failures, now=now)
+                self.reports.failed(held, hello.failures, now=now)
             elif hello.state is LocalState.SUCCEEDED:
-                self.succeeded(held, now=now)
+                self.reports.succeeded(held, now=now)
             elif hello.state is LocalState.IDLE:
                 self._formation.spoilt(f"{node.label} stopped its workers while cut off", now)
             elif hello.state is not LocalState.RUNNING:
@@ -552,7 +365,7 @@ class Membership:
             if hello.leaving:
                 self._formation.leaving(node, hello.leaving, now)
         elif same and phase is RoundPhase.FORMING and hello.state is LocalState.READY:
-            self.ready(held, hello.store, now=now)
+            self.reports.ready(held, hello.store, now=now)
         elif phase is RoundPhase.FORMING and node.id in self.round:
             self._register.send(node.id, self.round.prepare_for(node.id))
         elif hello.state is LocalState.RUNNING:
@@ -571,16 +384,3 @@ class Membership:
         self._register.remove(node)
         self._leftover.gone(node, now)
         self._formation.lost(node, reason, now)
-
-
-def _from_where(info: NodeInfo) -> str:
-    """A pod is its own host."""
-    return "" if info.host == info.name else f" from {info.host}"
-
-
-def _difference(ours: Elasticity, theirs: Elasticity) -> str:
-    """What a newcomer asked for and does not get, because the job was agreed on otherwise."""
-    fields = Elasticity.__struct_fields__
-    names = [name for name in fields if getattr(ours, name) != getattr(theirs, name)]
-    changed = ", ".join(f"{name}={write_setting(getattr(ours, name))}" for name in names)
-    return f"the job runs with {changed}" if changed else ""

@@ -200,7 +200,7 @@ class MasterService:
                     self._forget(peer)
                 elif isinstance(body, Welcome) and (group := self.groups.get(address.group)):
                     # Not before: keeping the records may take longer than a lease.
-                    group.heard(Fence(address.node, 0), now=self._clock.now())
+                    group.reports.heard(Fence(address.node, 0), now=self._clock.now())
         self._notice_emptiness()
 
     def _log_events(self) -> None:
@@ -260,7 +260,7 @@ class MasterService:
         membership = self.groups.rouse(name)
         if membership is None:
             return f"there is no group '{name}'"
-        membership.heard(fence, now=now)
+        membership.reports.heard(fence, now=now)
         match message:
             case Renew(progress=progress, usage=usage, workers=workers, ranks=ranks):
                 reported = self.reported[name]
@@ -268,27 +268,27 @@ class MasterService:
                     reported.hear(node.record.info.name, progress, workers)
                 if progress is not None and fence.node in membership.round.members[:1]:
                     reported.pace(progress.step, now)
-                return membership.renew(
+                return membership.reports.renew(
                     fence, progress, usage=usage, workers=workers, ranks=ranks, now=now
                 )
             case Warmed():
-                return membership.warmed(fence, now=now)
+                return membership.reports.warmed(fence, now=now)
             case Ready(store=store):
-                return membership.ready(fence, store, now=now)
+                return membership.reports.ready(fence, store, now=now)
             case WorkersFailed(failures=failures):
-                return membership.failed(fence, failures, now=now)
+                return membership.reports.failed(fence, failures, now=now)
             case WorkersSucceeded():
-                return membership.succeeded(fence, now=now)
+                return membership.reports.succeeded(fence, now=now)
             case WorkersReached(reached=reached, missing=missing):
-                return membership.reached(fence, reached, missing, now=now)
+                return membership.reports.reached(fence, reached, missing, now=now)
             case HandoverTold(able=able, handover=handover):
-                return membership.handover_told(fence, handover, able=able, now=now)
+                return membership.reports.handover_told(fence, handover, able=able, now=now)
             case HandedOver(step=step, copied=copied, handover=handover):
-                return membership.handed_over(fence, handover, step, copied=copied, now=now)
+                return membership.reports.handed_over(fence, handover, step, copied=copied, now=now)
             case HandoverPublished(stored=stored, handover=handover):
-                return membership.handover_published(fence, handover, stored, now=now)
+                return membership.reports.handover_published(fence, handover, stored, now=now)
             case Leaving(reason=reason):
-                return membership.leaving(fence, reason, now=now)
+                return membership.reports.leaving(fence, reason, now=now)
             case Leave(reason=reason):
                 membership.left(fence, reason, now=now)
                 return None

@@ -303,8 +303,8 @@ def test_what_a_node_of_an_ended_life_says_is_refused() -> None:
     late = model.fence(worker)
     model.join(group="worker/3", rank=3, generation=7)
     again = group(model, "worker/3")
-    assert again.succeeded(late, now=model.now)
-    assert again.renew(late, None, now=model.now)
+    assert again.reports.succeeded(late, now=model.now)
+    assert again.reports.renew(late, None, now=model.now)
     assert again.job.outcome is None
 
 

@@ -79,7 +79,7 @@ class Peers(RuleBasedStateMachine):
         end = self.now + seconds
         while True:
             for session in self.connected.values():
-                self.membership.renew(session.fence, None, now=self.now)
+                self.membership.reports.renew(session.fence, None, now=self.now)
             deadline = self.membership.next_deadline(self.now)
             if deadline is None or deadline > end:
                 break
@@ -184,9 +184,9 @@ class Peers(RuleBasedStateMachine):
         if session in self.connected.values():
             match message:
                 case Ready(fence=fence, store=store):
-                    self.membership.ready(fence, store, now=self.now)
+                    self.membership.reports.ready(fence, store, now=self.now)
                 case WorkersFailed(fence=fence, failures=failures):
-                    self.membership.failed(fence, failures, now=self.now)
+                    self.membership.reports.failed(fence, failures, now=self.now)
         self._settle()
 
 
