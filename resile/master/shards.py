@@ -17,8 +17,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from resile.job.events import EventKind
-from resile.master.journal import Journal
-from resile.master.shards_dataset import Client, Dataset
+from resile.master.shards_dataset import Client, Dataset, LeaseJournal
 from resile.master.shards_records import BegunRecord, DatasetKey, DatasetRecords
 from resile.wire.shards import (
     Begin,
@@ -75,7 +74,7 @@ class ShardBook:
     """All datasets of a job. Whether a taker's round is still on is the caller's business."""
 
     def __init__(
-        self, journal: Journal, records: Sequence[DatasetRecords] = (), *, now: float = 0.0
+        self, journal: LeaseJournal, records: Sequence[DatasetRecords] = (), *, now: float = 0.0
     ) -> None:
         self._journal = journal
         self._away: dict[str, float] = {}

@@ -10,8 +10,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from typing import Protocol
 
-from resile.master.journal import Journal
+import msgspec
+
+from resile.job.events import EventKind
 from resile.master.shards_records import (
     BegunRecord,
     ClientRecord,
@@ -25,6 +28,19 @@ from resile.wire.shards import DatasetSpec, Pace, Shard
 from resile.wire.shards_order import fair_share
 from resile.wire.shards_pool import Pool
 from resile.wire.shards_spans import Spans
+
+
+class LeaseJournal(Protocol):
+    """Collects records to keep and events to publish; the master carries them out."""
+
+    def keep(self, key: str, record: msgspec.Struct) -> None:
+        """Write a record to the store."""
+
+    def forget(self, key: str) -> None:
+        """Delete a record from the store."""
+
+    def tell(self, kind: EventKind, text: str, now: float, *, round: int, group: str = "") -> None:
+        """Publish an event."""
 
 
 @dataclass
@@ -50,7 +66,7 @@ class Dataset:
     """One begun dataset. Every change of it is told to the journal."""
 
     def __init__(
-        self, begun: BegunRecord, journal: Journal, *, traffic: Traffic | None = None
+        self, begun: BegunRecord, journal: LeaseJournal, *, traffic: Traffic | None = None
     ) -> None:
         """``traffic``: that of the begin before this one."""
         self.begun = begun
@@ -62,7 +78,7 @@ class Dataset:
         self.traffic = traffic or Traffic()
 
     @classmethod
-    def restore(cls, records: DatasetRecords, journal: Journal, *, now: float) -> Dataset:
+    def restore(cls, records: DatasetRecords, journal: LeaseJournal, *, now: float) -> Dataset:
         """Go on from what a store kept; every lease gets its whole time again."""
         restored = cls(records.begun, journal)
         if records.pool is not None:
