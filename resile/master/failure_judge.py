@@ -1,12 +1,12 @@
-"""What follows from the loss of a node or the failure of a worker: a restart, a new round, the end.
+"""Consequences of a lost node or a failed worker: a restart, a new round, the end of the job.
 
-A worker's own failure costs one of the job's restarts. One that turns out to be the echo of a lost
-node does not: news of a failure often comes before that of the node that caused it. So where the
-job would end by a failure, or a newcomer would be dismissed for one, a verdict waits for a while
-(``verdict_window``), and the loss of a member in that time overturns it.
+A worker's own failure costs one of the job's restarts. One that is the consequence of a lost node
+does not, and it is often reported before the loss of that node is known. So where a failure would
+end the job, or dismiss a newcomer, the verdict waits for ``verdict_window``, and the loss of a
+member in that time overturns it.
 
-The judge decides; :class:`~resile.master.formation.Formation` carries out the consequences that it
-returns. What both look at is :attr:`FailureJudge.broken`: why the round cannot go on.
+The judge decides; :class:`~resile.master.formation.Formation` acts on the consequences that it
+returns. Both use :attr:`FailureJudge.broken`: the reason why the round cannot continue.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ __all__ = ["Consequence", "FailureJudge", "JobFails", "NodeDismissed", "RoundCha
 
 @dataclass(frozen=True)
 class JobFails:
-    """The job cannot go on."""
+    """The job ends with a failure."""
 
     reason: str
 
 
 @dataclass(frozen=True)
 class NodeDismissed:
-    """The job goes on without a node that cannot run the script."""
+    """The job continues without a node that cannot run the script."""
 
     node: Node
     why: str
@@ -46,7 +46,7 @@ class NodeDismissed:
 
 @dataclass(frozen=True)
 class RoundChanged:
-    """The round is broken, or the job's end is near: it has to be looked at again."""
+    """The round is broken, or a verdict is pending: the round has to be considered again."""
 
 
 Consequence: TypeAlias = JobFails | NodeDismissed | RoundChanged
@@ -61,13 +61,13 @@ class FailureJudge:
         self._failures = Failures()
         self._stagnation = Stagnation()
         self.broken = ""
-        """Why the round cannot go on; empty while it can."""
+        """Why the round cannot continue; empty while it can."""
         self._charged = False
-        """The round being formed cost a restart, which is given back for a lost node's echo."""
+        """The round being formed cost a restart, which is refunded if a lost node was the cause."""
         self._by_workers = False
-        """The round is broken because workers failed, which may turn out to be an echo."""
+        """The round is broken because workers failed; a lost node may turn out to be the cause."""
         self._blamed: int | None = None
-        """The newcomer whose own failure it is, unless news of a lost node comes."""
+        """The newcomer that is dismissed by the verdict, unless a member is lost before."""
         self._verdict_at: float | None = None
         self._late_at: float | None = None
         """When workers that have not reached the process group count as failed."""
@@ -90,17 +90,17 @@ class FailureJudge:
         return self._verdict_at is not None
 
     def first_failure(self) -> FailureReport | None:
-        """The failure that the others most likely follow from."""
+        """Return the failure that most likely caused the others."""
         return self._failures.first()
 
     # --- the course of rounds ---------------------------------------------------------------
 
     def deadlines(self) -> list[float]:
-        """When :meth:`check_late_start` or :meth:`check_verdict` has something to do."""
+        """Return when :meth:`check_late_start` or :meth:`check_verdict` has something to do."""
         return [at for at in (self._verdict_at, self._late_at) if at is not None]
 
     def forget_deadlines(self) -> None:
-        """The round that they were set for is over."""
+        """Clear all deadlines: the round that they were set for is over."""
         self._verdict_at = self._late_at = None
 
     def acquit(self) -> None:
@@ -108,7 +108,7 @@ class FailureJudge:
         self._blamed = None
 
     def round_forms(self) -> None:
-        """A new round forms, for the reason why the last one could not go on."""
+        """A new round forms: the reason why the last one broke is settled."""
         self.broken, self._by_workers = "", False
         self.forget_deadlines()
 
@@ -137,7 +137,7 @@ class FailureJudge:
             self._hasten(now)
 
     def evicted(self, node: Node, why: str, now: float) -> JobFails | None:
-        """A node was evicted, before it is :meth:`lost`: what that means for who is to blame."""
+        """A node is being evicted (before :meth:`lost`): settle which failure was the cause."""
         if self._charged and node.id in self._round:
             # The workers that failed a moment ago failed because this node was dying.
             self._register.set_job(restarts=self._job.restarts - 1)
@@ -158,7 +158,7 @@ class FailureJudge:
         return None
 
     def lost(self, node: Node, reason: str, now: float) -> None:
-        """A node is out of the job: the round goes on only if it was not needed any more."""
+        """A node is out of the job: the round continues only if the node had finished."""
         if node.id in self._round and node.state is not LocalState.SUCCEEDED:
             if self._by_workers or not self.broken:
                 self.broken, self._by_workers = reason, False
@@ -166,7 +166,7 @@ class FailureJudge:
             self._hasten(now)
 
     def spoilt(self, reason: str) -> RoundChanged:
-        """The round cannot go on, and no worker is to blame: it costs no restart."""
+        """The round cannot continue, and no worker is the cause: it costs no restart."""
         self.broken = self.broken or reason
         return RoundChanged()
 
@@ -178,12 +178,12 @@ class FailureJudge:
     def failed(
         self, node: Node, failures: tuple[WorkerFailure, ...], now: float, *, needed: bool
     ) -> JobFails | RoundChanged | None:
-        """Workers of a member failed. ``needed``: nobody could train without that member."""
+        """Workers of a member failed. ``needed``: the group cannot train without that member."""
         for failure in failures:
             self._note(node, failure, now)
         text = describe_failures(failures, node.label)
         if self._blamed is not None and self._failures.first_node == self._blamed:
-            return None  # an echo of the newcomer's failure
+            return None  # a consequence of the newcomer's failure
         if hopeless := why_hopeless(self._register, failures, needed=needed):
             self._register.tell(EventKind.WORKERS_FAILED, text, now)
             return JobFails(hopeless)
@@ -198,7 +198,7 @@ class FailureJudge:
         return self.spoilt(text)
 
     def uneven(self, now: float) -> None:
-        """Who reached the process group changed: some there and some not may not last."""
+        """The set of workers in the process group changed: some in it and some not may not last."""
         uneven = self._round.reached and self._round.late and self._elasticity.start_timeout
         if not uneven:
             self._late_at = None
@@ -206,7 +206,7 @@ class FailureJudge:
             self._late_at = now + self._elasticity.start_timeout
 
     def check_late_start(self, now: float) -> RoundChanged | None:
-        """Some workers never reached the process group: as bad as a crash, and as curable."""
+        """Treat workers that never reached the process group like crashed ones."""
         if not is_over(self._late_at, now):
             return None
         self._late_at = None
@@ -223,7 +223,7 @@ class FailureJudge:
         return self._worker_failure(f"rank {ranks} {why}, while others did", now)
 
     def check_verdict(self, now: float) -> JobFails | NodeDismissed | None:
-        """Nobody was lost in the meantime: the failure is what it looked like."""
+        """Give the verdict once its time is over: no member was lost in the meantime."""
         if not is_over(self._verdict_at, now):
             return None
         self._verdict_at = None
@@ -259,7 +259,6 @@ class FailureJudge:
 
 
 def _identity(node: Node) -> str:
-    """A node that rejoins is the same; one that its platform started in its place is not, also
-    where it has the same name."""
+    """The same for a node that rejoins; another for its replacement, even under the same name."""
     info = node.record.info
     return f"{info.name}#{info.generation}"

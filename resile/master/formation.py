@@ -1,9 +1,9 @@
-"""How rounds come about, break and end: the rules once it is settled who is there.
+"""The rounds of a group: how they form, break and end.
 
-``membership`` says who came and who went; here it is decided what follows for the round. It is
-closed as soon as it can be, broken when a member is lost or a worker fails, and formed again from
-whoever is there. A worker's own failure costs one of the job's restarts; one that turns out to be
-the echo of a lost node does not.
+``membership`` says which nodes joined and left; this module decides what follows for the round. Its
+membership is closed as soon as possible, it breaks when a member is lost or a worker fails, and the
+next one forms from the nodes that are there. Whether a failure costs a restart, or ends the job, is
+decided in ``failure_judge``.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ from resile.master.selection import choose_members, deciding_members, in_rank_or
 from resile.wire import messages
 from resile.wire.messages import FailureReport, JobDone, LocalState, Outcome, WorkerFailure
 
-SPARE = "waiting as a spare: the job has all the nodes it may use"
-WARMING = "warming up: training goes on without this node until it can start workers at once"
+SPARE = "waiting as a spare: the job has its maximum number of nodes"
+WARMING = "warming up: training continues without this node until it can start workers at once"
 
 
 class Formation:
-    """One job's rounds, from the first call to the last worker."""
+    """The rounds of one group, from the first node that joins to the end of the last worker."""
 
     def __init__(self, register: Register) -> None:
         self._register = register
@@ -63,7 +63,7 @@ class Formation:
         return pending if handover is None else [*pending, handover]
 
     def resume(self, now: float) -> None:
-        """Go on after a master's return: a round that was being formed gets its time again."""
+        """Continue after a restart of the master: a forming round gets its whole timeout again."""
         self._forget_deadlines()
         if self._round.phase is RoundPhase.FORMING:
             self._until.forming = now + self._elasticity.forming_timeout
@@ -77,11 +77,11 @@ class Formation:
     # --- what breaks a round ----------------------------------------------------------------
 
     def lost(self, node: Node, reason: str, now: float) -> None:
-        """A node is out of the job: the round goes on only if it was not needed any more."""
+        """A node is out of the job: the round continues only if the node had finished."""
         self._judge.lost(node, reason, now)
 
     def evicted(self, node: Node, why: str, now: float) -> None:
-        """A node was evicted, before it is :meth:`lost`: what that means for who is to blame."""
+        """A node is being evicted (before :meth:`lost`): settle which failure was the cause."""
         self._carry_out(self._judge.evicted(node, why, now), now)
 
     def progressed(self, node: Node, step: int) -> None:
@@ -98,11 +98,11 @@ class Formation:
         self._carry_out(self._judge.failed(node, failures, now, needed=needed), now)
 
     def spoilt(self, reason: str, now: float) -> None:
-        """The round cannot go on, and no worker is to blame: it costs no restart."""
+        """The round cannot continue, and no worker is the cause: it costs no restart."""
         self._carry_out(self._judge.spoilt(reason), now)
 
     def unready(self, now: float) -> list[Node]:
-        """Members that had their time to get ready and did not."""
+        """Return the members that were not ready before the timeout."""
         if not is_over(self._until.forming, now):
             return []
         self._until.forming = None
@@ -110,11 +110,11 @@ class Formation:
         return [self._roster[node] for node in sorted(late) if node in self._roster]
 
     def uneven(self, now: float) -> None:
-        """Who reached the process group changed: some there and some not may not last."""
+        """The set of workers in the process group changed: check for some that are late."""
         self._judge.uneven(now)
 
     def _carry_out(self, consequence: Consequence | None, now: float) -> None:
-        """Do what follows from a failure, if anything."""
+        """Act on the consequence of a failure, if there is one."""
         match consequence:
             case JobFails(reason):
                 self._fail(reason, now)
@@ -124,9 +124,9 @@ class Formation:
                 self.consider(now)
 
     def _dismiss(self, node: Node, why: str, now: float) -> None:
-        """Go on without a newcomer that cannot run the script: no restart of the job would help."""
+        """Continue without a newcomer that cannot run the script: no restart would help."""
         self._register.tell(
-            EventKind.NODE_DISMISSED, f"{node.label} is out: {why}", now, node=node.id
+            EventKind.NODE_DISMISSED, f"{node.label} was dismissed: {why}", now, node=node.id
         )
         done = JobDone(
             outcome=Outcome.FAILED,
@@ -142,10 +142,10 @@ class Formation:
     def _fail(self, reason: str, now: float) -> None:
         self.finish(Outcome.FAILED, reason, now, report=self._judge.first_failure())
 
-    # --- what may wait for a step to end ------------------------------------------------------
+    # --- planned changes --------------------------------------------------------------------
 
     def leaving(self, node: Node, reason: str, now: float) -> None:
-        """A node was asked to go and would like everybody to save before."""
+        """A node is about to leave: let all members save first, if they can."""
         self._roster.parting.add(node.id)
         running = self._round.phase is RoundPhase.RUNNING and node.id in self._round
         breaking = self._judge.broken or self._judge.undecided
@@ -155,13 +155,13 @@ class Formation:
         self._handovers.begin(f"{node.label} is leaving: {reason}", now, leaving=node.id)
 
     def may_save(self, node: Node, now: float) -> bool:
-        """Whether a node has workers in the round that might hold steps nobody else has."""
+        """Whether a node's workers in the round may hold steps that are not saved elsewhere."""
         running = self._round.phase is RoundPhase.RUNNING and node.state is LocalState.RUNNING
         answers = node.connected and node.lease_until > now
         return running and answers and node.id in self._round
 
     def cannot_do_without(self, nodes: Collection[Node]) -> bool:
-        """Whether a round is under way that nobody could go on with if these were put out."""
+        """Whether the current round could not be formed again if these nodes were evicted."""
         if self._round.phase is RoundPhase.GATHERING:
             return False
         out = {node.id for node in nodes}
@@ -174,12 +174,12 @@ class Formation:
         return self._handovers.current is not None
 
     def is_leaving(self, node: Node) -> bool:
-        """Whether it has said so and waits for everybody to save."""
+        """Whether a node has announced that it leaves and waits for all members to save."""
         handover = self._handovers.current
         return handover is not None and node.id in handover.leaving
 
     def remind(self, node: Node) -> None:
-        """A member is back, and may have missed that a change is planned."""
+        """A member reconnected, and may have missed that a change is planned."""
         self._handovers.remind(node.id)
 
     def told(self, node: Node, handover: int, now: float, *, able: bool) -> None:
@@ -195,16 +195,16 @@ class Formation:
             self._end_handover(now)
 
     def published(self, node: Node, handover: int, stored: int | None, now: float) -> None:
-        """A member has what its workers saved in storage, or cannot have it there."""
+        """A member's saved state is in storage, or cannot be stored."""
         if self._handovers.published(node.id, handover, stored, now):
             self._end_handover(now)
 
     def leaves_early(self, node: Node, now: float) -> None:
-        """A node goes: if a planned change was not over, it is said what is lost with the node."""
+        """A node leaves: if a planned change is unfinished, report what is lost with the node."""
         self._handovers.leaves_early(node.id, now)
 
     def _end_handover(self, now: float) -> None:
-        """Everybody saved, or cannot, or took too long: the change happens."""
+        """All members saved, or cannot, or took too long: apply the change."""
         handover = self._handovers.current
         self._handovers.finish(now)
         if handover is not None and not handover.leaving:
@@ -212,7 +212,7 @@ class Formation:
         self.consider(now)
 
     def _handover_is_moot(self) -> str:
-        """Why the change that is prepared cannot happen any more, if so."""
+        """Return why the planned change is no longer needed, or nothing."""
         handover = self._handovers.current
         if handover is None:
             return ""
@@ -220,10 +220,10 @@ class Formation:
             return "training is about to end"
         if handover.leaving:
             here = any(node in self._roster for node in handover.leaving)
-            return "" if here else "who wanted to leave is gone"
-        return "" if self._has_grown() else "the newcomers are gone"
+            return "" if here else "the node that wanted to leave is gone"
+        return "" if self._has_grown() else "the new nodes are gone"
 
-    # --- what makes one ---------------------------------------------------------------------------
+    # --- forming a round --------------------------------------------------------------------
 
     def check_deadlines(self, now: float) -> None:
         """Act on every deadline that is over."""
@@ -231,16 +231,16 @@ class Formation:
         self._carry_out(self._judge.check_verdict(now), now)
         if is_over(self._handovers.until, now):
             if self._handovers.current is not None and self._handovers.current.over:
-                self._handovers.cancel("who wanted to leave did not")
+                self._handovers.cancel("the node that wanted to leave has not left")
             else:
                 self._end_handover(now)
         if is_over(self._until.join, now):
             self._until.join = None
-            patience = f"{self._elasticity.join_timeout:g} s"
-            self._fail(f"gave up after {patience}: {self._shortage()}", now)
+            timeout = f"{self._elasticity.join_timeout:g} s"
+            self._fail(f"timed out after {timeout}: {self._shortage()}", now)
 
     def consider(self, now: float) -> None:
-        """Look at everything and take the next step, if there is one to take."""
+        """Take the next step of the current round, if there is one."""
         if self._job.outcome:
             return
         if self._round.complete():
@@ -277,7 +277,7 @@ class Formation:
         return sum(self._world_of(self._candidates()).values()) > len(self._round.members)
 
     def _world_of(self, nodes: Collection[Node]) -> dict[str, int]:
-        """How many of these may train, by role; empty when they are too few."""
+        """Return how many of these nodes may train, by role; empty when they are too few."""
         return self._elasticity.world(self._count(nodes))
 
     def _count(self, nodes: Collection[Node]) -> Mapping[str, int]:
@@ -293,7 +293,7 @@ class Formation:
                 self._register.tell_wait(node, SPARE if node.warm else WARMING)
 
     def _close_if_possible(self, now: float) -> None:
-        """A round closes as soon as it can: nobody in limbo, enough nodes, no last call open."""
+        """Close the membership of a round: no node in limbo, enough nodes, no last call open."""
         if self._roster.limbo:
             return
         world = self._world_of(self._candidates())
@@ -305,7 +305,7 @@ class Formation:
             self._close(world, now)
 
     def _last_call_over(self, size: int, now: float) -> bool:
-        """First round only: everyone who can come is here, or the window is over."""
+        """Whether the first round is complete, or the time to wait for more nodes is over."""
         known = self._job.wanted if self._job.wanted is not None else self._elasticity.max_nodes
         if size >= self._elasticity.largest_world(known):
             return True
@@ -316,7 +316,7 @@ class Formation:
     def _wait_for_nodes(self, now: float) -> None:
         self._until.last_call = None
         nobody_yet = self._job.next_node == 0
-        # Of a group that others do not wait for: its node was taken away, and none is to come.
+        # An independent group whose node was removed, and that is to have none.
         unwanted = self._elasticity.independent and self._job.wanted == 0
         if self._job.resting or nobody_yet or unwanted:
             self._until.join = None
@@ -326,9 +326,9 @@ class Formation:
                 self._tell_shortage(node)
 
     def greet(self, node: Node) -> None:
-        """Tell a newcomer what everybody waits for, if they do.
+        """Tell a newcomer what the group waits for, if it does.
 
-        Said once to each: telling all of every newcomer would cost the square of n.
+        Sent once to each node: telling all of every newcomer would cost O(n²) messages.
         """
         if self._until.join is not None:
             self._tell_shortage(node)
@@ -337,8 +337,8 @@ class Formation:
         self._register.tell_wait(node, f"waiting for nodes: {self._shortage()}")
 
     def _candidates(self) -> Collection[Node]:
-        """Who may be in the next round: nobody who is about to leave; once a job has trained, the
-        warm ones if they suffice."""
+        """Return the nodes that may be in the next round: none that is about to leave; once a job
+        has trained, only warm ones if they suffice."""
         staying = self._roster.staying()
         if self._round.number == 0 or not self._roster.cold:
             return staying
@@ -349,7 +349,7 @@ class Formation:
         return self._elasticity.shortage(self._count(self._roster))
 
     def _close(self, world: Mapping[str, int], now: float) -> None:
-        """Choose the members of a new round and have them prepare."""
+        """Choose the members of a new round and tell them to prepare."""
         candidates = [node.record for node in self._candidates()]
         chosen = choose_members(candidates, self._round.members, self._elasticity, sizes=world)
         members = in_rank_order(chosen, self._elasticity)
@@ -367,7 +367,7 @@ class Formation:
         self._register.open_round(record)
         self._judge.round_forms()
         self._until = Deadlines(forming=now + self._elasticity.forming_timeout)
-        text = f"round {record.number} forms with {len(members)} nodes: {record.reason}"
+        text = f"round {record.number}: forming with {_nodes(len(members))}: {record.reason}"
         self._register.tell(EventKind.ROUND_FORMING, text, now)
         for node in self._roster:
             node.state, node.told, node.missing = LocalState.IDLE, "", ()
@@ -376,12 +376,13 @@ class Formation:
         self._tell_spares()
 
     def start(self, now: float) -> None:
-        """Every member is ready: the workers may go."""
+        """Every member is ready: start the workers."""
         self._until.forming = None
         self._judge.round_starts(now)
         self._register.set_phase(RoundPhase.RUNNING, reason=self._round.record.reason)
-        nodes, world = len(self._round.members), self._round.world_size
-        text = f"round {self._round.number}: {nodes} nodes, {world} workers"
+        nodes, world = _nodes(len(self._round.members)), self._round.world_size
+        workers = f"{world} worker{'' if world == 1 else 's'}"
+        text = f"round {self._round.number}: running with {nodes}, {workers}"
         self._register.tell(EventKind.ROUND_RUNNING, text, now)
         for member in self._round.members:
             self._roster[member].state = LocalState.RUNNING
@@ -391,7 +392,7 @@ class Formation:
     def finish(
         self, outcome: Outcome, reason: str, now: float, *, report: FailureReport | None = None
     ) -> None:
-        """The job is over, for whatever reason."""
+        """End the job, or this group of it."""
         self._register.set_job(outcome=outcome, reason=reason, report=report)
         self._forget_deadlines()
         self._register.tell_end(outcome, reason, now)
@@ -401,9 +402,13 @@ class Formation:
 
 
 def _why_complete(record: RoundRecord) -> str:
-    """What made the success, for people."""
+    """Describe why a round counts as a success, for people."""
     if record.success is GroupSuccess.ANY:
-        return "the workers of one node ended well"
+        return "the workers of one node succeeded"
     if len(record.deciding) not in (0, len(record.members)):
-        return "all workers of the first role ended well"
-    return "all workers ended well"
+        return "all workers of the first role succeeded"
+    return "all workers succeeded"
+
+
+def _nodes(count: int) -> str:
+    return f"{count} node{'' if count == 1 else 's'}"

@@ -42,7 +42,7 @@ class MemberReports:
         return self._register.round
 
     def heard(self, fence: Fence, *, now: float) -> None:
-        """Whatever a node says, it is alive."""
+        """Extend the lease of a node: any message shows that it is alive."""
         if node := self._roster.get(fence.node):
             node.lease_until, node.waited_for = now + self._register.elasticity.lease, False
 
@@ -56,7 +56,7 @@ class MemberReports:
         ranks: tuple[RankProgress, ...] = (),
         now: float,
     ) -> str | None:
-        """A sign of life. This and the following return why a message was refused, if it was."""
+        """A heartbeat, with the progress of the node's workers."""
         node = self._roster.get(fence.node)
         if node is None:
             return f"node {fence.node} is not in the job"
@@ -69,7 +69,7 @@ class MemberReports:
         return None
 
     def warmed(self, fence: Fence, *, now: float) -> str | None:
-        """A node can start workers at once: now it may be taken into a running job."""
+        """A node can start workers at once: it may join a running round from now on."""
         node = self._roster.get(fence.node)
         if node is None:
             return f"node {fence.node} is not in the job"
@@ -78,12 +78,12 @@ class MemberReports:
         return None
 
     def ready(self, fence: Fence, store: StoreAddress | None, *, now: float) -> str | None:
-        """A member stopped its old workers; the first of them has opened the store."""
+        """A member has stopped its old workers; the first member has opened the store."""
         if refusal := self._register.why_stale(fence, RoundPhase.FORMING):
             return refusal
         hosts = fence.node == self._round.members[0]
         if hosts and store is None:
-            return f"node {fence.node} hosts the store and did not say where it is"
+            return f"node {fence.node} hosts the store and gave no address of it"
         self._roster[fence.node].state = LocalState.READY
         self._round.ready.add(fence.node)
         if hosts:
@@ -106,7 +106,7 @@ class MemberReports:
         return None
 
     def succeeded(self, fence: Fence, *, now: float) -> str | None:
-        """All workers of a node ended well."""
+        """All workers of a node succeeded."""
         if refusal := self._register.why_stale(fence, RoundPhase.RUNNING):
             return refusal
         self._roster[fence.node].state = LocalState.SUCCEEDED
@@ -117,7 +117,7 @@ class MemberReports:
     def reached(
         self, fence: Fence, reached: tuple[int, ...], missing: tuple[int, ...], *, now: float
     ) -> str | None:
-        """Which workers of a node have come to the round's store, as global ranks."""
+        """Workers of a node that have and have not reached the round's store, as global ranks."""
         if refusal := self._register.why_stale(fence, RoundPhase.RUNNING):
             return refusal
         node = self._roster[fence.node]
@@ -133,7 +133,7 @@ class MemberReports:
         return None
 
     def leaving(self, fence: Fence, reason: str, *, now: float) -> str | None:
-        """A node was asked to go: the others may want to save first."""
+        """A node is about to leave: members save first."""
         node = self._roster.get(fence.node)
         if node is None:
             return f"node {fence.node} is not in the job"
@@ -161,7 +161,7 @@ class MemberReports:
     def handover_published(
         self, fence: Fence, handover: int, stored: int | None, *, now: float
     ) -> str | None:
-        """A node waits no longer for storage, where ``stored`` is the newest step."""
+        """A node waits no longer for storage, where its newest step is ``stored``."""
         if refusal := self._register.why_stale(fence, RoundPhase.RUNNING):
             return refusal
         self._formation.published(self._roster[fence.node], handover, stored, now)

@@ -1,14 +1,13 @@
-"""The agreement of a group's agents, as a state machine: events in, instructions out, no I/O.
+"""The membership of a group as a state machine: events in, instructions out, no I/O.
 
-Who is in the group, which round it is in, and what each node has to do next. A job has one main
-group and may have others (``groups``); where it has not, the group is the job. The service feeds it
-what agents say and what time it is; it answers with records to keep and messages to send. Nothing
-is sent before the records are kept (the service sees to that), so a master that dies and returns
-goes on from here.
+It decides which nodes are in the group, which round the group is in, and what each node does next.
+A job has one main group and may have others (``groups``); without others, the group is the job. The
+service passes in messages and the time; the result is records to write and messages to send. No
+message is sent before the records are written, so a restarted master continues from here.
 
-Evidence, not silence, puts a node out: a reported exit is proof at once; a closed connection when
-it is not back within a grace; the same with workers failing elsewhere, sooner; mere silence only
-when the lease is over. What follows for the round is decided in ``formation``.
+A node is evicted on evidence, not on silence: a reported exit is proof at once; a closed connection
+after a grace period, which is shorter when workers fail elsewhere; mere silence only when the lease
+is over. What follows for the round is decided in ``formation``.
 """
 
 from __future__ import annotations
@@ -42,7 +41,7 @@ from resile.wire.messages import (
 
 
 class Membership:
-    """One group's nodes and rounds."""
+    """The nodes and rounds of one group."""
 
     def __init__(
         self,
@@ -52,10 +51,10 @@ class Membership:
         ends_with_job: bool = False,
         how_to_forget: str = "",
     ) -> None:
-        """``forgotten``: the job is known to have trained, though nothing of that is.
+        """``forgotten``: the job is known to have trained, but its state is lost.
 
-        ``ends_with_job``: this master goes when the job is over, and another can begin.
-        ``how_to_forget``: what a person does who does not want the job in the store continued.
+        ``ends_with_job``: this master exits when the job is over, so that another can start.
+        ``how_to_forget``: how a person discards the job in the store, instead of continuing it.
         """
         self._register = register
         self._ends_with_job = ends_with_job
@@ -68,7 +67,7 @@ class Membership:
         self._succession = Succession(self._register, self._formation)
         self._roll_call = RollCall(self._register, self._formation)
         self.reports = MemberReports(self._register, self._formation)
-        """What the group's nodes report about themselves and their workers."""
+        """Takes the reports of the group's nodes."""
 
     @classmethod
     def restore(
@@ -79,7 +78,7 @@ class Membership:
         ends_with_job: bool = False,
         how_to_forget: str = "",
     ) -> Membership:
-        """Go on from what a store kept."""
+        """Continue from the records of a store."""
         unseen = register.round.number == 0 and register.job.floor > 0
         restored = cls(
             register,
@@ -90,13 +89,13 @@ class Membership:
         restored._leftover.expect(register.roster)
         if register.group == MAIN:
             restored._resume(f"the master resumed round {register.round.number}", now)
-        else:  # one story of the master's return is enough for a job of a thousand groups
+        else:  # one event for the master's restart is enough for a job of a thousand groups
             restored._formation.resume(now)
         return restored
 
     @property
     def name(self) -> str:
-        """The group's; empty for the main one."""
+        """The group's name; empty for the main one."""
         return self._register.group
 
     @property
@@ -116,12 +115,12 @@ class Membership:
 
     @property
     def journal(self) -> Journal:
-        """What happened."""
+        """The journal of the job."""
         return self._register.journal
 
     @property
     def elasticity(self) -> Elasticity:
-        """The job's sizes and patience."""
+        """The group's sizes and timeouts."""
         return self._register.elasticity
 
     @property
@@ -131,25 +130,25 @@ class Membership:
 
     @property
     def handing_over(self) -> bool:
-        """Whether everybody is saving for a planned change."""
+        """Whether members are saving for a planned change."""
         return self._formation.handing_over
 
     @property
     def recalling(self) -> bool:
-        """Whether agents are being asked what they hold; nobody is taken in meanwhile."""
+        """Whether agents are being asked what they hold; no node is admitted meanwhile."""
         return self._lost_memory.recalling
 
     @property
     def begun(self) -> bool:
-        """Whether a node of the group was ever heard of."""
+        """Whether the group ever had a node."""
         return self.job.next_node > 0 or self.recalling or self.job.outcome is not None
 
     def instructions(self) -> Instructions:
-        """All that was decided since the last call."""
+        """Return everything that was decided since the last call."""
         return self.journal.take()
 
     def next_deadline(self, now: float) -> float | None:
-        """When :meth:`tick` has something to do, should nothing happen before."""
+        """Return when :meth:`tick` has to be called next, if nothing happens before."""
         if self.job.outcome:
             return None
         if (recall_until := self._lost_memory.until) is not None:
@@ -162,7 +161,7 @@ class Membership:
     # --- events -----------------------------------------------------------------------------
 
     def hello(self, hello: Hello, *, now: float) -> int | Fenced | JobDone | Refused:
-        """Somebody connected: the id of its node, or the answer that sends it away."""
+        """An agent connected: return the id of its node, or the refusal."""
         terms = self.elasticity if self.job.agreed else hello.elasticity
         if unfit := why_unfit(hello, job=self.job.job, elasticity=terms):
             return unfit
@@ -183,14 +182,14 @@ class Membership:
         return self._join(hello, now)
 
     def name_job(self, job: str) -> None:
-        """An agent of another group said what the job is called; its sizes stay to be agreed on."""
+        """Set the job's name, which an agent of another group gave; sizes are agreed on later."""
         if not self.job.job:
             self._register.set_job(job=job)
 
     def begin_anew(self, terms: Elasticity, *, now: float) -> None:
-        """An independent group goes on after its end, with all restarts; rounds count on."""
+        """Restart an independent group after its end, with all restarts; round numbers continue."""
         for node in self.roster:
-            self._register.remove(node)  # it was told of the end, and is on its way out
+            self._register.remove(node)  # it was told of the end, and is about to exit
         self._register.set_job(
             elasticity=terms,
             restarts=0,
@@ -199,14 +198,14 @@ class Membership:
             report=None,
             left_on_purpose=False,
         )
-        self._register.set_phase(RoundPhase.GATHERING, reason="the group begins anew")
+        self._register.set_phase(RoundPhase.GATHERING, reason="the group was restarted")
         self._make_rules()
         self._formation.resume(now)
-        text = "it begins anew for a replacement, with all restarts"
+        text = "restarted for a replacement node, with all restarts"
         self._register.tell(EventKind.GROUP_BEGUN_ANEW, text, now)
 
     def disconnected(self, node_id: int, *, now: float) -> None:
-        """A node's connection was closed by the other side."""
+        """A node closed its connection."""
         node = self.roster.get(node_id)
         if node is None or not node.connected:
             return
@@ -215,7 +214,7 @@ class Membership:
         self._formation.suspect(node, now)
 
     def left(self, fence: Fence, reason: str, *, now: float) -> None:
-        """A node goes on purpose."""
+        """A node leaves on purpose."""
         if node := self.roster.get(fence.node):
             text = f"{node.label} left: {reason}"
             self._register.tell(EventKind.NODE_LEFT, text, now, node=node.id)
@@ -225,18 +224,18 @@ class Membership:
             self._formation.consider(now)
 
     def stop(self, reason: str, *, now: float) -> None:
-        """A person wants the job to end."""
+        """End the job on a person's request."""
         if not self.job.outcome:
             self._formation.finish(Outcome.STOPPED, reason, now)
 
     def want(self, nodes: int, *, now: float) -> None:
-        """The platform was asked for so many nodes: nobody has to wait for more than these."""
+        """Set how many nodes the platform was asked for: more are not waited for."""
         if nodes != self.job.wanted:
             self._register.set_job(wanted=nodes)
             self._formation.consider(now)
 
     def adapt(self, elasticity: Elasticity, *, now: float) -> None:
-        """The job's sizes or its patience were changed while it runs."""
+        """Change the sizes or timeouts of a running job."""
         if elasticity != self.elasticity and not self.job.outcome:
             note = difference(elasticity, self.elasticity)
             self._register.set_job(elasticity=elasticity)
@@ -246,13 +245,13 @@ class Membership:
             self._formation.consider(now)
 
     def rest(self, resting: bool, *, now: float) -> None:
-        """Whether the job is to be without nodes for a while: then nobody is waited for."""
+        """Suspend or resume the job: while suspended, missing nodes are not waited for."""
         if resting is not self.job.resting and not self.job.outcome:
             self._register.set_job(resting=resting)
             self._formation.consider(now)
 
     def drain(self, node_id: int, reason: str) -> bool:
-        """Ask a node to leave cleanly. False if there is no such node."""
+        """Ask a node to leave cleanly; False if there is no such node."""
         if node_id not in self.roster:
             return False
         self._register.send(node_id, Drain(reason=reason))
@@ -267,38 +266,38 @@ class Membership:
                 return
             self._resume(self._lost_memory.adopt(now), now)
         for node in self.roster.proven_lost(now):
-            self._evict(node, "its connection was lost", now)
+            self._evict(node, "connection lost", now)
         for node in self.roster.overstaying(now):
-            self._evict(node, "another node has its place", now)
+            self._evict(node, "rank taken over by a replacement", now)
         for node in self._roll_call.out(now):
-            self._evict(node, f"no sign of life for {self.elasticity.lease:g} s", now)
+            self._evict(node, f"no heartbeat for {self.elasticity.lease:g} s", now)
         for node in self._formation.unready(now):
             self._evict(node, f"not ready within {self.elasticity.forming_timeout:g} s", now)
         self._formation.check_deadlines(now)
         self._formation.consider(now)
 
     def leases_lost(self, *, now: float) -> None:
-        """What the running round took of its data is not known: only a snapshot says."""
-        self._formation.spoilt("what was leased of the data was lost with the master's memory", now)
+        """Form the round again: which data it has leased is not known, only its snapshot is."""
+        self._formation.spoilt("the leases of its data were lost with the master's state", now)
 
-    # --- a lost memory ----------------------------------------------------------------------
+    # --- lost state -------------------------------------------------------------------------
 
     def _ask_what_is_held(self, hello: Hello, now: float) -> Refused | None:
         """A master that knows of no round asks first, if an agent holds one or has held one.
 
-        What follows is decided in :meth:`tick`, when everything that is said now was sent: ids of
-        the forgotten job may be those that were given in the meantime.
+        What follows is decided in :meth:`tick`, after the messages of this moment were sent: new
+        ids that were given meanwhile may be the same as ids of the forgotten job.
         """
         if not self._lost_memory.recalling:
             if not self._lost_memory.concerns(hello):
                 return None
             self._lost_memory.start_recall(now)
             for node in self.roster:
-                self._evict(node, "it joined a master that had lost its memory", now)
+                self._evict(node, "it joined a master that had lost its state", now)
         return self._lost_memory.hear(hello, now=now)
 
     def nobody_holds_anything(self, *, now: float) -> None:
-        """All nodes that this master might not know of are gone: there is nobody to wait for."""
+        """Stop waiting for nodes that this master might not know of: all of them are gone."""
         self._lost_memory.nobody_holds_anything(now=now)
 
     def _resume(self, sentence: str, now: float) -> None:
@@ -333,9 +332,9 @@ class Membership:
     def _come_back(self, hello: Hello, held: Fence, now: float) -> int | Fenced:
         node = self.roster.get(held.node)
         if node is None or node.record.info.name != hello.info.name:
-            return Fenced(reason=f"node {held.node} was put out of the job while it was away")
+            return Fenced(reason=f"node {held.node} was evicted while it was disconnected")
         if held.round > self.round.number:
-            return Fenced(reason=f"this master knows nothing of round {held.round}")
+            return Fenced(reason=f"round {held.round} is not known to this master")
         self.roster.is_back(node, lease_until=now + self.elasticity.lease)
         self._leftover.came_back(node)
         if hello.warm:
@@ -347,7 +346,7 @@ class Membership:
         return node.id
 
     def _catch_up(self, node: Node, hello: Hello, held: Fence, now: float) -> None:
-        """Bring a returned node and this master to the same state."""
+        """Bring a reconnected node and this master to the same state."""
         phase = self.round.phase
         same = held.round == self.round.number and node.id in self.round
         if same and phase is RoundPhase.RUNNING:
@@ -357,7 +356,7 @@ class Membership:
             elif hello.state is LocalState.SUCCEEDED:
                 self.reports.succeeded(held, now=now)
             elif hello.state is LocalState.IDLE:
-                self._formation.spoilt(f"{node.label} stopped its workers while cut off", now)
+                self._formation.spoilt(f"{node.label} stopped its workers while disconnected", now)
             elif hello.state is not LocalState.RUNNING:
                 self._register.send_start(node.id)
             else:
@@ -374,7 +373,7 @@ class Membership:
     def _evict(self, node: Node, why: str, now: float) -> None:
         self._register.send(node.id, Fenced(reason=why))
         self._register.tell(
-            EventKind.NODE_LOST, f"{node.label} was put out: {why}", now, node=node.id
+            EventKind.NODE_LOST, f"{node.label} was evicted: {why}", now, node=node.id
         )
         self._formation.evicted(node, why, now)
         self._register.went(on_purpose=False)

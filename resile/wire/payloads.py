@@ -28,44 +28,44 @@ from resile.wire.bounds import (
 
 
 class Fence(msgspec.Struct, frozen=True):
-    """Who speaks, and of which round."""
+    """The sender of a message, and the round that it is about."""
 
     node: Number
     round: Number
 
 
 class StoreAddress(msgspec.Struct, frozen=True):
-    """Where the round's TCPStore listens."""
+    """The address of the round's TCPStore."""
 
     host: Host
     port: Port
     hosted: bool = True
-    """Whether an agent serves it; a script without torch gets an address nobody listens at."""
+    """Whether an agent serves it; for a script without torch nothing listens there."""
 
 
 class WorkerFailure(msgspec.Struct, frozen=True, kw_only=True):
-    """How one worker ended that should not have."""
+    """The failure of one worker."""
 
     local_rank: Number
     rank: Number
     pid: Number
     exit_code: ExitCode
-    """As subprocess counts: negative for a signal."""
+    """As in subprocess: negative for a signal."""
 
     age: Age = 0.0
     """Seconds between the death and this report, so that no two clocks have to agree."""
 
     message: LastWords = ""
-    """The worker's own last words: its error file, or the last lines of its stderr."""
+    """The worker's own report: its error file, or the last lines of its stderr."""
 
     log: PathText = ""
-    """Where the worker's output can be read in full, if it was kept."""
+    """The file with the worker's whole output, if it was kept."""
 
     cannot_start: Line = ""
-    """The error for which the script itself could not be compiled or imported, if that was it."""
+    """The error if the script itself could not be compiled or imported."""
 
     error_file: LastWords = ""
-    """The file that torch's ``record`` wrote, as a whole, if this is the node's first failure."""
+    """The whole file that torch's ``record`` wrote, for the first failure of the node."""
 
 
 WorkerFailures: TypeAlias = Annotated[
@@ -75,28 +75,28 @@ Ranks: TypeAlias = Annotated[tuple[Number, ...], msgspec.Meta(max_length=MOST_WO
 
 
 class Progress(msgspec.Struct, frozen=True, kw_only=True):
-    """What the workers reported since they started; travels with the lease.
+    """The progress that workers reported since they started; sent with each heartbeat.
 
-    Without bounds: it is the user's own number, and a strange one must not cost the connection.
+    Without bounds: the numbers are the user's, and a strange one must not cost the connection.
     """
 
     step: int | None = None
     loss: float | None = None
     total: int | None = None
-    """How many steps there will be in all, if the script says so."""
+    """The total number of steps, if the script reports it."""
 
     resumed: int | None = None
-    """The step that training went on with after a restore, if there was one."""
+    """The step that training resumed from, if state was restored."""
 
     source: str = ""
-    """What that was restored from: memory, storage."""
+    """The source of the restored state: memory, storage."""
 
 
 class RankProgress(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
-    """How far one worker of a node has come in its round.
+    """The progress of one worker of a node in its round.
 
-    Without bounds on steps and times, for the reason that :class:`Progress` has none. Sent without
-    the fields' names, so that those of the largest node fit into a frame; new fields go to the end.
+    Without bounds on steps and times, like :class:`Progress`. Sent without field names, so that
+    those of the largest node fit into a frame; new fields go to the end.
     """
 
     local_rank: Number
@@ -106,11 +106,11 @@ class RankProgress(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
     """Seconds since that step, by the node's clock, when this was sent."""
 
     step_time: float | None = None
-    """Seconds that a step takes lately, smoothed; None until two steps were seen."""
+    """Seconds per step, smoothed; None until two steps were seen."""
 
 
 class Usage(msgspec.Struct, frozen=True, kw_only=True):
-    """What a node uses at the moment."""
+    """The current resource usage of a node."""
 
     cpu: Cores | None = None
     memory: Number | None = None
@@ -123,17 +123,17 @@ RanksProgress: TypeAlias = Annotated[
 
 
 class WorkersNow(msgspec.Struct, frozen=True, kw_only=True):
-    """The workers of a node, as its agent knows them."""
+    """The current workers of a node."""
 
     pids: Ranks = ()
     """In the order of their local ranks; empty while none run."""
 
     failures: Number = 0
-    """How often one or more of them failed since this agent joined."""
+    """The number of rounds in which workers failed since this agent joined."""
 
 
 class LocalState(Enum):
-    """What an agent holds, as it tells a master that may have forgotten."""
+    """The state of a node's workers in its round."""
 
     IDLE = "idle"
     READY = "ready"
@@ -143,35 +143,35 @@ class LocalState(Enum):
 
 
 class NodeInfo(msgspec.Struct, frozen=True, kw_only=True):
-    """What does not change in an agent's life."""
+    """Facts about a node that do not change while its agent runs."""
 
     name: Name
     host: Name
     address: Host
-    """Where other nodes reach this one."""
+    """The address at which other nodes reach this one."""
 
     nproc: WorkerCount
     role: Name = "default"
     rank: Number | None = None
-    """The slot it was started for, if its platform or user said so."""
+    """The slot it was started for, if its platform or user gave one."""
 
     generation: Number | None = None
-    """The platform's own id of the node: for one slot, the higher one replaces the lower."""
+    """The platform's own id of the node: a higher one replaces a lower one of the same slot."""
 
     pid: Number = 0
     door: Line = ""
-    """HOST:PORT at which other nodes' agents reach this one's; empty if it listens nowhere."""
+    """HOST:PORT at which agents of other nodes reach this agent; empty if it does not listen."""
 
 
 class RolePlace(msgspec.Struct, frozen=True):
-    """Where a node's workers are among those of the same role."""
+    """The ranks of a node's workers among those of the same role."""
 
     first_rank: Number
     world_size: Number
 
 
 class Outcome(Enum):
-    """How a job ended."""
+    """The outcome of a job."""
 
     SUCCEEDED = "succeeded"
     FAILED = "failed"
@@ -179,7 +179,7 @@ class Outcome(Enum):
 
 
 class FailureReport(msgspec.Struct, frozen=True, kw_only=True):
-    """Which worker failed first, and where: what a person asks when a job has failed."""
+    """The first failure of a round: the worker, and its node."""
 
     node: Number
     name: str

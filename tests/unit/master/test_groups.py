@@ -81,7 +81,7 @@ def test_the_end_of_a_group_is_told_to_its_own_nodes() -> None:
         model.succeed(agent)
     assert group(model, "evaluate").job.outcome is Outcome.SUCCEEDED
     assert not model.ended
-    assert model.last_event == "evaluate: the group succeeded: all workers ended well"
+    assert model.last_event == "evaluate: the group succeeded: all workers succeeded"
     assert model.groups.journal.events[-1].kind == "GroupSucceeded"
     done = [a.name for a in model.agents.values() if isinstance(a.told[-1], JobDone)]
     assert done == [agent.name for agent in agents["evaluate"]]

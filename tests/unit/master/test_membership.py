@@ -42,7 +42,7 @@ def test_a_job_below_min_says_for_what_it_waits_and_gives_up() -> None:
     model.advance(10.1)
     assert isinstance(agent.told[-1], JobDone)
     assert agent.told[-1].outcome is Outcome.FAILED
-    assert "gave up after 10 s" in agent.told[-1].reason
+    assert "timed out after 10 s" in agent.told[-1].reason
 
 
 def test_the_patience_of_a_job_begins_with_its_first_node() -> None:
@@ -52,7 +52,7 @@ def test_the_patience_of_a_job_begins_with_its_first_node() -> None:
     agent = model.join()
     model.advance(10.1)
     assert isinstance(agent.told[-1], JobDone)
-    assert "gave up after 10 s" in agent.told[-1].reason
+    assert "timed out after 10 s" in agent.told[-1].reason
 
 
 def test_a_job_that_is_suspended_while_it_waits_does_not_give_up() -> None:

@@ -1,6 +1,6 @@
 """Sessions of several nodes and the real membership of a master, without any I/O between them.
 
-Whatever happened before: a master that lost its memory learns from the sessions' Hellos the round
+Whatever happened before: a master that lost its state learns from the sessions' Hellos the round
 that they all hold and goes on with it, and otherwise brings all of them into a new one.
 """
 
