@@ -199,8 +199,8 @@ class FailureJudge:
 
     def uneven(self, now: float) -> None:
         """The set of workers in the process group changed: some in it and some not may not last."""
-        uneven = self._round.reached and self._round.late and self._elasticity.start_timeout
-        if not uneven:
+        some_late = self._round.reached and self._round.late and self._elasticity.start_timeout
+        if not some_late:
             self._late_at = None
         elif self._late_at is None:
             self._late_at = now + self._elasticity.start_timeout

@@ -10,7 +10,7 @@ from resile.wire.messages import FailureReport, WorkerFailure
 
 
 class Failures:
-    """Failures since the round started, so that the first can be reported at the end."""
+    """Collects failures since the round started, so that the first can be reported."""
 
     def __init__(self) -> None:
         self._reports: list[FailureReport] = []

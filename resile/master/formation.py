@@ -182,9 +182,9 @@ class Formation:
         """A member reconnected, and may have missed that a change is planned."""
         self._handovers.remind(node.id)
 
-    def told(self, node: Node, handover: int, now: float, *, able: bool) -> None:
+    def handover_prepared(self, node: Node, handover: int, now: float, *, able: bool) -> None:
         """A member's workers know of the planned change, or cannot save."""
-        if self._handovers.told(node.id, handover, able=able):
+        if self._handovers.prepared(node.id, handover, able=able):
             self._end_handover(now)
 
     def handed_over(
@@ -293,12 +293,12 @@ class Formation:
                 self._register.tell_wait(node, SPARE if node.warm else WARMING)
 
     def _close_if_possible(self, now: float) -> None:
-        """Close the membership of a round: no node in limbo, enough nodes, no last call open."""
+        """Close the round's membership: no node disconnected, enough nodes, no last call open."""
         if self._roster.limbo:
             return
         world = self._world_of(self._candidates())
         if not world:
-            self._wait_for_nodes(now)
+            self._wait_for_count_nodes(now)
             return
         self._until.join = None
         if self._round.number > 0 or self._last_call_over(sum(world.values()), now):
@@ -313,7 +313,7 @@ class Formation:
             self._until.last_call = now + self._elasticity.last_call
         return self._until.last_call <= now
 
-    def _wait_for_nodes(self, now: float) -> None:
+    def _wait_for_count_nodes(self, now: float) -> None:
         self._until.last_call = None
         nobody_yet = self._job.next_node == 0
         # An independent group whose node was removed, and that is to have none.
@@ -349,7 +349,7 @@ class Formation:
         return self._elasticity.shortage(self._count(self._roster))
 
     def _close(self, world: Mapping[str, int], now: float) -> None:
-        """Choose the members of a new round and tell them to prepare."""
+        """Choose the members of a new round and send them Prepare."""
         candidates = [node.record for node in self._candidates()]
         chosen = choose_members(candidates, self._round.members, self._elasticity, sizes=world)
         members = in_rank_order(chosen, self._elasticity)
@@ -367,10 +367,10 @@ class Formation:
         self._register.open_round(record)
         self._judge.round_forms()
         self._until = Deadlines(forming=now + self._elasticity.forming_timeout)
-        text = f"round {record.number}: forming with {_nodes(len(members))}: {record.reason}"
+        text = f"round {record.number}: forming with {_count_nodes(len(members))}: {record.reason}"
         self._register.tell(EventKind.ROUND_FORMING, text, now)
         for node in self._roster:
-            node.state, node.told, node.missing = LocalState.IDLE, "", ()
+            node.state, node.wait_reason, node.missing = LocalState.IDLE, "", ()
         for member in record.members:
             self._register.send(member, self._round.prepare_for(member))
         self._tell_spares()
@@ -380,7 +380,7 @@ class Formation:
         self._until.forming = None
         self._judge.round_starts(now)
         self._register.set_phase(RoundPhase.RUNNING, reason=self._round.record.reason)
-        nodes, world = _nodes(len(self._round.members)), self._round.world_size
+        nodes, world = _count_nodes(len(self._round.members)), self._round.world_size
         workers = f"{world} worker{'' if world == 1 else 's'}"
         text = f"round {self._round.number}: running with {nodes}, {workers}"
         self._register.tell(EventKind.ROUND_RUNNING, text, now)
@@ -410,5 +410,5 @@ def _why_complete(record: RoundRecord) -> str:
     return "all workers succeeded"
 
 
-def _nodes(count: int) -> str:
+def _count_nodes(count: int) -> str:
     return f"{count} node{'' if count == 1 else 's'}"

@@ -3,7 +3,7 @@
 A group is a set of nodes that share one world. A job has a main group, whose name is empty, and any
 number of others: a second world that trains in lockstep, or a world of one node for each
 independent worker and server. Each has a :class:`Membership` of its own, with its own ids, rounds,
-restarts and end; they share the journal, so that a job has one list of events.
+restarts and end; a job has one list of events.
 
 A group is created by the first agent that names it. Its sizes and timeouts are those that the job's
 controller published for it, or else those of that agent.
@@ -90,7 +90,7 @@ class Groups:
 
     @property
     def journal(self) -> Journal:
-        """The journal of all groups."""
+        """Effects and events of all groups."""
         return self.main.journal
 
     def __len__(self) -> int:

@@ -19,7 +19,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 
-__all__ = ["Handover", "Stage"]
+__all__ = ["HandoverState", "Stage"]
 
 
 class Stage(Enum):
@@ -36,7 +36,7 @@ class Stage(Enum):
 
 
 @dataclass
-class Handover:
+class HandoverState:
     """One planned change of one round. ``members``: each one's copies go to the next, those of the
     last to the first."""
 
@@ -54,20 +54,20 @@ class Handover:
     over: bool = False
     """Released: nodes may leave; the others still hold."""
 
-    _told: set[int] = field(default_factory=set)
+    _prepared: set[int] = field(default_factory=set)
     _steps: dict[int, int] = field(default_factory=dict)
     _copied: dict[int, int | None] = field(default_factory=dict)
     _stored: dict[int, int | None] = field(default_factory=dict)
 
-    def told(self, node: int) -> bool:
+    def prepared(self, node: int) -> bool:
         """Note that a member's workers know of it; True when it was the last member."""
-        missing = set(self.members) - self._told
-        self._told.add(node)
+        missing = set(self.members) - self._prepared
+        self._prepared.add(node)
         return missing == {node}
 
     def remind(self, node: int) -> None:
         """Note that a member was disconnected and is told again."""
-        self._told.discard(node)
+        self._prepared.discard(node)
 
     def saved(self, node: int, step: int, *, copied: int | None) -> None:
         """Note the step that a member saved; the next member has copies up to ``copied``."""

@@ -9,7 +9,7 @@ cancelled. The phases: ``handover``.
 from __future__ import annotations
 
 from resile.job.events import EventKind
-from resile.master.handover import Handover, Stage
+from resile.master.handover import HandoverState, Stage
 from resile.master.register import Register
 from resile.wire import messages
 
@@ -24,12 +24,12 @@ class Handovers:
 
     def __init__(self, register: Register) -> None:
         self._register = register
-        self._current: Handover | None = None
+        self._current: HandoverState | None = None
         self.until: float | None = None
         """The deadline of the handover in progress."""
 
     @property
-    def current(self) -> Handover | None:
+    def current(self) -> HandoverState | None:
         """The handover in progress."""
         return self._current
 
@@ -40,7 +40,7 @@ class Handovers:
             number = register.job.handovers + 1
             register.set_job(handovers=number)
             register.handover = number
-            self._current = Handover(reason, tuple(register.round.members), number=number)
+            self._current = HandoverState(reason, tuple(register.round.members), number=number)
             self.until = now + register.elasticity.handover_timeout
             for member in register.round.members:
                 self._ask(self._current, member)
@@ -59,12 +59,12 @@ class Handovers:
         if handover.securing:
             self._ask_to_publish(handover, member)
 
-    def told(self, node: int, number: int, *, able: bool) -> bool:
+    def prepared(self, node: int, number: int, *, able: bool) -> bool:
         """A member's workers know of the planned change, or cannot save."""
-        handover = self._prepared(number)
+        handover = self._in_preparation(number)
         if handover is None:
             return False
-        if able and handover.told(node):
+        if able and handover.prepared(node):
             register = self._register
             step = messages.HandoverStep(round=register.round.number, handover=number)
             register.send(register.round.members[0], step)
@@ -72,7 +72,7 @@ class Handovers:
 
     def saved(self, node: int, number: int, step: int, now: float, *, copied: int | None) -> bool:
         """A member's workers saved a step and hold."""
-        handover = self._prepared(number)
+        handover = self._in_preparation(number)
         if handover is None:
             return False
         handover.saved(node, step, copied=copied)
@@ -80,13 +80,13 @@ class Handovers:
 
     def published(self, node: int, number: int, stored: int | None, now: float) -> bool:
         """A member's saved state is in storage, or cannot be stored."""
-        handover = self._prepared(number)
+        handover = self._in_preparation(number)
         if handover is None:
             return False
         handover.published(node, stored)
         return self._is_secured(handover, now)
 
-    def _is_secured(self, handover: Handover, now: float) -> bool:
+    def _is_secured(self, handover: HandoverState, now: float) -> bool:
         """Whether no step is lost with the nodes that leave; ask for storage where it would be."""
         stage = handover.stage(self._leaving())
         if stage is Stage.SECURING and not handover.securing:
@@ -136,7 +136,7 @@ class Handovers:
         for node in handover.leaving if handover is not None else ():
             self._let_go(node)
 
-    def _prepared(self, number: int) -> Handover | None:
+    def _in_preparation(self, number: int) -> HandoverState | None:
         """Return the handover in preparation if it has this number."""
         current = self._current
         known = current is not None and current.number == number and not current.over
@@ -146,7 +146,9 @@ class Handovers:
         """Members that have announced that they leave."""
         return frozenset(self._register.roster.parting.intersection(self._register.round.members))
 
-    def _tell_outcome(self, handover: Handover, now: float, *, also: int | None = None) -> None:
+    def _tell_outcome(
+        self, handover: HandoverState, now: float, *, also: int | None = None
+    ) -> None:
         """Publish the outcome. ``also``: a member that leaves unannounced."""
         if handover.any_saved:
             labels = {node.id: node.label for node in self._register.roster}
@@ -154,13 +156,13 @@ class Handovers:
             outcome = handover.outcome(leaving, labels)
             self._register.tell(EventKind.HANDED_OVER, f"{handover.reason}: {outcome}", now)
 
-    def _ask(self, handover: Handover, member: int) -> None:
+    def _ask(self, handover: HandoverState, member: int) -> None:
         ask = messages.Handover(
             round=self._register.round.number, reason=handover.reason, handover=handover.number
         )
         self._register.send(member, ask)
 
-    def _ask_to_publish(self, handover: Handover, member: int) -> None:
+    def _ask_to_publish(self, handover: HandoverState, member: int) -> None:
         number = self._register.round.number
         ask = messages.HandoverPublish(round=number, handover=handover.number)
         self._register.send(member, ask)

@@ -36,7 +36,7 @@ class Instructions:
 
 
 class Journal:
-    """Collects instructions, and keeps the latest events. All groups of a job share one: they have
+    """Collects effects, and has the latest events. All groups of a job share one: they have
     one list of events, and decisions of one moment are one commit."""
 
     def __init__(self, events: tuple[EventRecord, ...] = (), *, wall_offset: float = 0.0) -> None:
@@ -46,7 +46,7 @@ class Journal:
         self._pending = Instructions()
 
     def take(self) -> Instructions:
-        """Return all instructions since the last call."""
+        """Return all effects since the last call."""
         pending, self._pending = self._pending, Instructions()
         return pending
 

@@ -29,9 +29,9 @@ __all__ = ["MemberReports"]
 class MemberReports:
     """Takes the reports of one group's nodes."""
 
-    def __init__(self, register: Register, formation: Formation) -> None:
+    def __init__(self, register: Register, rounds: Formation) -> None:
         self._register = register
-        self._formation = formation
+        self._formation = rounds
 
     @property
     def _roster(self) -> Roster:
@@ -144,7 +144,7 @@ class MemberReports:
         """A node's workers know of a planned change, or cannot save."""
         if refusal := self._register.why_stale(fence, RoundPhase.RUNNING):
             return refusal
-        self._formation.told(self._roster[fence.node], handover, now, able=able)
+        self._formation.handover_prepared(self._roster[fence.node], handover, now, able=able)
         return None
 
     def handed_over(

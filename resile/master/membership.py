@@ -1,4 +1,4 @@
-"""The membership of a group as a state machine: events in, instructions out, no I/O.
+"""The membership of a group as a state machine: events in, effects out, no I/O.
 
 It decides which nodes are in the group, which round the group is in, and what each node does next.
 A job has one main group and may have others (``groups``); without others, the group is the job. The
@@ -115,7 +115,7 @@ class Membership:
 
     @property
     def journal(self) -> Journal:
-        """The journal of the job."""
+        """Effects and events of the job."""
         return self._register.journal
 
     @property

@@ -1,13 +1,13 @@
 """Recovery of a master's state from the agents of a running job.
 
-An empty store does not tell a job that never started from one that was lost. Its agents do: each
-knows its id, the round it holds, and the Start message of that round. A master that knows of no
+An empty store does not show whether a job never started or was lost. Its agents know: each has
+its id, the round it holds, and the Start message of that round. A master that knows of no
 round and meets an agent that holds one admits no new nodes until every member of the newest round
 has reported; agents that connect are asked to retry. From their reports it builds the records that
 a store would have had, and no worker notices.
 
-A member that does not come within a lease counts as lost, as usual. Then the others keep their ids
-and slots, and form a round that is newer than any they have seen.
+A member that does not come within a lease counts as lost, as usual. Then the others retain their
+ids and slots, and form a round that is newer than any they have seen.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The current state of a group, and the methods that change it.
 
 The rules are in ``membership`` and ``formation``; this is what they work on: the group's record,
-its nodes, its latest round, and the journal that every change and every message goes through.
+its nodes and its latest round. Every change and every message is collected as an effect.
 """
 
 from __future__ import annotations
@@ -192,8 +192,8 @@ class Register:
 
     def tell_wait(self, node: Node, reason: str) -> None:
         """Tell a node to wait, once for each reason; workers of a broken round have to stop."""
-        if node.told != reason:
-            node.told = reason
+        if node.wait_reason != reason:
+            node.wait_reason = reason
             self.send(node.id, Wait(reason=reason, stop_workers=True))
 
     def tell(self, kind: EventKind, text: str, now: float, *, node: int | None = None) -> None:

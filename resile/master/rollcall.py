@@ -21,9 +21,9 @@ CALLS_PER_LEASE = 10
 class RollCall:
     """Finds the silent nodes of one group."""
 
-    def __init__(self, register: Register, formation: Formation) -> None:
+    def __init__(self, register: Register, rounds: Formation) -> None:
         self._register = register
-        self._formation = formation
+        self._formation = rounds
         self.next = 0.0
         """When the next check is due."""
 

@@ -44,7 +44,7 @@ class Node:
     waited_for: bool = False
     """Its lease is over, and it is kept because no other node could take its place."""
 
-    told: str = ""
+    wait_reason: str = ""
     """The last reason for waiting that it was sent, so that each is sent once."""
 
     ranks: tuple[RankProgress, ...] = ()
@@ -68,7 +68,7 @@ class Node:
 
 
 class Roster:
-    """All nodes of a group. Those in *limbo* are disconnected, but not yet proven lost."""
+    """All nodes of a group. ``limbo``: those that lost their connection, not yet proven lost."""
 
     def __init__(self) -> None:
         self._nodes: dict[int, Node] = {}
@@ -171,7 +171,7 @@ class Roster:
         return [n for n in self._nodes.values() if n.leave_by is not None and n.leave_by <= now]
 
     def deadlines(self) -> Iterator[float]:
-        """Yield when nodes in limbo are proven lost, and when replaced ones have to be gone."""
+        """Yield when disconnected nodes are proven lost, and when replaced ones have to be gone."""
         for node in self.limbo:
             proof_at = self._nodes[node].proof_at
             if proof_at is not None:

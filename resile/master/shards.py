@@ -1,6 +1,6 @@
 """Leases of a job's datasets as a state machine: requests in, answers out, no I/O.
 
-Records go to the journal, and are written before an answer is sent.
+Records are written before an answer is sent.
 
 A dataset with rounds belongs to a group, and is fenced by the group's rounds. Training resumes from
 a snapshot or checkpoint, and only records in *that* are done, whatever was leased since: so a new
@@ -72,7 +72,7 @@ class Taker:
 
 
 class ShardBook:
-    """The leases of all datasets of a job. The caller checks that a taker's round still runs."""
+    """The leases of all datasets of a job. The caller checks that the round still runs."""
 
     def __init__(
         self, journal: LeaseJournal, records: Sequence[DatasetRecords] = (), *, now: float = 0.0

@@ -31,7 +31,7 @@ from resile.wire.shards_spans import Spans
 
 
 class LeaseJournal(Protocol):
-    """Collects records to keep and events to publish; the master carries them out."""
+    """Collects records to write and events to publish; the master carries them out."""
 
     def keep(self, key: str, record: msgspec.Struct) -> None:
         """Write a record to the store."""
@@ -63,7 +63,7 @@ class Traffic:
 
 
 class Dataset:
-    """A begun dataset. Every change is written to the journal."""
+    """A begun dataset. Every change is recorded."""
 
     def __init__(
         self, begun: BegunRecord, journal: LeaseJournal, *, traffic: Traffic | None = None

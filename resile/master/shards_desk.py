@@ -40,7 +40,7 @@ class ShardDesk:
         self._visits: dict[str, Visit] = {}
 
     def arrived(self, worker: Introduce) -> Visit:
-        """Register the connection of a worker."""
+        """Add the connection of a worker."""
         visit = Visit(worker)
         if worker.round is None:
             self._visits[worker.client] = visit

@@ -18,10 +18,10 @@ __all__ = ["Succession"]
 class Succession:
     """Decides which nodes of one group a newcomer replaces."""
 
-    def __init__(self, register: Register, formation: Formation) -> None:
+    def __init__(self, register: Register, rounds: Formation) -> None:
         self._register = register
         self._roster = register.roster
-        self._formation = formation
+        self._formation = rounds
 
     def proven_gone(self, newcomer: NodeInfo, now: float) -> list[Node]:
         """Return the nodes that a newcomer proves lost. Others that it replaces are asked to leave;

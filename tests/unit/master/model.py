@@ -339,7 +339,7 @@ class Model:
     def last_event(self) -> str:
         return self.membership.journal.events[-1].text
 
-    # --- carrying instructions out ----------------------------------------------------------
+    # --- carrying effects out -------------------------------------------------------------
 
     def settle(self) -> None:
         """Keep and deliver everything, until nobody has anything more to say."""
