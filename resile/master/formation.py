@@ -3,7 +3,7 @@
 ``membership`` says which nodes joined and left; this module decides what follows for the round. Its
 membership is closed as soon as possible, it breaks when a member is lost or a worker fails, and the
 next one forms from the nodes that are there. Whether a failure costs a restart, or ends the job, is
-decided in ``failure_judge``.
+decided in ``resile.master.failure_judge``.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 A report that concerns a round is refused when it is late: when its fence names another round than
 the group's, or a node that is no longer in it. Each method returns why its report was refused, or
-None. What follows for the round is decided in ``formation``.
+None. What follows for the round is decided in ``resile.master.formation``.
 """
 
 from __future__ import annotations

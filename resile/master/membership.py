@@ -7,7 +7,7 @@ message is sent before the records are written, so a restarted master continues 
 
 A node is evicted on evidence, not on silence: a reported exit is proof at once; a closed connection
 after a grace period, which is shorter when workers fail elsewhere; mere silence only when the lease
-is over. What follows for the round is decided in ``formation``.
+is over. What follows for the round is decided in ``resile.master.formation``.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The current state of a group, and the methods that change it.
 
-The rules are in ``membership`` and ``formation``; this is what they work on: the group's record,
-its nodes and its latest round. Every change and every message is collected as an effect.
+The rules are in ``membership`` and ``resile.master.formation``; this is what they work on: the
+group's record, its nodes and its latest round. Every change and message is collected as an effect.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class Register:
         self.master_pid = 0
         """The process id of this master, for people."""
         self.handover = 0
-        """The number of the handover in progress; 0 for none. Not stored: see ``handovers``."""
+        """The number of the handover in progress; 0 for none. Not stored: see ``handover``."""
 
     @classmethod
     def restore(cls, memory: GroupMemory, *, journal: Journal, now: float) -> Register:

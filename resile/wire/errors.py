@@ -7,7 +7,7 @@ WireError
 ├── RefusedByPeer    the peer refused, with its reason; ``final`` when a retry is futile
 │   └── UnprovenPeer the peer did not prove that it is this job's master
 ├── Disconnected     an established connection is lost
-├── TooLong          an answer exceeds its limit (``answer_size``)
+├── TooLong          an answer exceeds its limit
 ├── ProtocolError    the peer sent a message that is not valid at this point
 └── BadFrame         the peer sent a frame that is not a message
 """

@@ -1,7 +1,7 @@
 """Launching a master as a process: its command line, and how it announces that it listens.
 
-There are two callers: an agent on the endpoint's machine (``agent/keeper.py``), and the local
-platform for a whole job. Only one process may launch a job's master: two would start it with
+There are two callers: an agent on the endpoint's machine (``resile/agent/keeper.py``), and the
+local platform for a whole job. Only one process may launch a job's master: two would start it with
 different stores.
 """
 

@@ -6,8 +6,8 @@ that would change the master's state names the node and the round that it is abo
 Messages are small and of constant size, whatever the size of the job, so a round of n nodes costs n
 messages and not n² bytes.
 
-Every field has bounds (``wire/bounds.py``), checked as a frame is decoded. The structs in the
-messages are defined in ``wire/payloads.py``. The phases of a handover: ``master/handover.py``.
+Every field has bounds (``bounds.py``), checked as a frame is decoded. The structs in the messages
+are defined in ``payloads.py``. The phases of a handover: ``resile/master/handover.py``.
 
 Compatibility: fields are only ever added, with defaults. ``PROTOCOL`` changes when that is broken.
 """

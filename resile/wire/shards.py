@@ -93,7 +93,7 @@ Done: TypeAlias = Annotated[
 
 
 class PoolState(msgspec.Struct, frozen=True, kw_only=True):
-    """The state of a pool; see ``wire/shards_pool.py``."""
+    """The state of a pool; see ``resile/wire/shards_pool.py``."""
 
     cursor: tuple[int, ...]
     spare: tuple[Shard, ...] = ()

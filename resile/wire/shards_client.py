@@ -2,7 +2,7 @@
 
 The agent gives its workers the address of the master; the token is found as by other clients. A
 lost connection is not repaired: the caller repeats its request over a new one, which is safe (see
-``wire/shards.py``).
+``resile/wire/shards.py``).
 """
 
 from __future__ import annotations
