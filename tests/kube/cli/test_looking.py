@@ -342,7 +342,7 @@ async def test_events_are_the_jobs_and_its_pods_in_order(stage: Stage, console: 
     raw = await create(client, manifest("digits"), status("digits"))
     pod = await pod_of(stage, "digits-worker-0")
     other = await pod_of(stage, "digits-worker")
-    await tell(client, raw, "RoundRunning", "round 1: 2 nodes, 4 workers")
+    await tell(client, raw, "RoundRunning", "round 1: running with 2 nodes, 4 workers")
     await tell(client, raw, "NodeStarted", "digits-worker-0 (rank 0) is running")
     await tell(client, pod, "NodeStarted", "digits-worker-0 (rank 0) is running")
     await tell(client, pod, "BackOff", "Back-off pulling image", count=3, component="kubelet")
@@ -352,7 +352,7 @@ async def test_events_are_the_jobs_and_its_pods_in_order(stage: Stage, console: 
     lines = (await console.says("events", "digits")).splitlines()
     told = [line.split(maxsplit=1)[1] for line in lines]
     assert told == [
-        f"{'RoundRunning':<18} round 1: 2 nodes, 4 workers",
+        f"{'RoundRunning':<18} round 1: running with 2 nodes, 4 workers",
         f"{'NodeStarted':<18} digits-worker-0 (rank 0) is running",
         f"{'BackOff':<18} digits-worker-0: Back-off pulling image (3 times)",
     ]

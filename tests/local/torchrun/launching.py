@@ -20,7 +20,7 @@ class TorchrunJob(Job):
     def master(self, *flags: str) -> NodeProcess:
         """Start a master and wait until it listens."""
         master = self.launch_master(*flags)
-        master.says("listens at")
+        master.says("listening on")
         return master
 
     def launch_master(self, *flags: str) -> NodeProcess:

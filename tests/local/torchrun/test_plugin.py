@@ -53,7 +53,7 @@ def test_a_node_too_many_is_a_spare_and_ends_well_with_the_job(job: TorchrunJob)
 
 def test_a_node_may_come_before_the_master(job: TorchrunJob) -> None:
     node = job.torchrun(STEPS="5")
-    node.says("the master is away")
+    node.says("the master is unreachable")
     job.master()
     assert node.wait() == 0, node.output
 

@@ -13,13 +13,13 @@ from tests.local.up.ups import Machine, manifest, ticking
 def test_a_job_runs_to_success_and_what_it_did_can_be_read_afterwards(machine: Machine) -> None:
     up = machine.up(manifest("short", {"worker": ticking(replicas=2, STEPS="20")}))
     assert up.wait() == 0
-    assert "The job succeeded: all workers ended well." in up.output
+    assert "The job succeeded: all workers succeeded." in up.output
     assert "[short-worker-0] [rank0] step 19 of rank 0" in up.output
     assert "[short-worker-1] [rank1] step 19 of rank 1" in up.output
     machine.has_nothing_left()
     (row,) = json.loads(machine.says("jobs", "-o", "json"))
     assert (row["name"], row["phase"], row["ready"], row["wanted"]) == ("short", "Succeeded", 2, 2)
-    assert "Succeeded: all workers ended well" in machine.says("describe", "short")
+    assert "Succeeded: all workers succeeded" in machine.says("describe", "short")
     kinds = [kind for kind, _ in machine.events("short")]
     assert kinds.count("NodeStarted") == 2
     assert kinds[-3:] == ["JobSucceeded", "NodeSucceeded", "NodeSucceeded"]

@@ -81,7 +81,7 @@ def test_what_its_nodes_print_is_shown(machine: Machine) -> None:
 def test_what_its_master_prints_is_shown(machine: Machine) -> None:
     said = machine.says("logs", "seen", "--master", "--tail", "2").splitlines()
     assert len(said) == 2
-    assert "RoundRunning: round 1: 2 nodes, 2 workers" in said[1]
+    assert "RoundRunning: round 1: running with 2 nodes, 2 workers" in said[1]
     assert not said[1].startswith("["), "one log needs no names"
     assert machine.says("logs", "seen", "--master", "--prefix").startswith("[seen-master] ")
     assert "leave --all, --rank and names out" in machine.refuses("logs", "seen", "--master", "x")

@@ -151,7 +151,7 @@ def test_a_training_that_was_complete_before_says_so() -> None:
 def test_a_frame_of_the_live_view_fits_the_terminal(width: int, height: int) -> None:
     console = Console(width=width, height=height, file=StringIO(), markup=False)
     view = LiveView("train", console=console)
-    words = "round 4 forms with 2 nodes: train-worker-1 was lost, and so on and on and on and on"
+    words = "round 4: forming with 2 nodes: train-worker-1 was lost, and so on and on and on and on"
     view.tell([EventView(seq=n, time=0.0, kind="RoundForming", text=words) for n in range(20)])
     console.print(view.draw(training(total=3000, throughput="12.5 steps/s", loss=0.5)))
     assert isinstance(console.file, StringIO)

@@ -122,7 +122,7 @@ def test_in_a_suspended_job_nobody_is_waited_for(membership: Membership) -> None
     membership.tick(3.5 * patience)
     assert membership.job.outcome is None, "the wait begins when it is resumed"
     membership.tick(4 * patience + 1)
-    assert "gave up" in membership.job.reason
+    assert "timed out" in membership.job.reason
 
 
 def test_the_masters_own_verdict_is_not_told_twice(board: Board, membership: Membership) -> None:
