@@ -1,8 +1,8 @@
-"""Put an optimizer's state back: by parameter names, whatever exists already.
+"""Restore of an optimizer's state by parameter names.
 
-State that the optimizer has is filled in place. What it has not yet (Adam before its first step)
-is made from the parameter: the same shape, device and placement. The optimizer's own
-``load_state_dict`` comes last, with everything in place, so its hooks run and nothing is copied.
+Existing state is filled in place. Missing state (Adam before its first step) is created like the
+parameter: the same shape, device and placement. The optimizer's own ``load_state_dict`` comes last,
+with everything in place, so its hooks run and nothing is copied.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def draft_optimizer(
     saved: Any,
     path: Path,
 ) -> None:
-    """Note what has to be done; ``names`` are those of its parameters."""
+    """Add an optimizer to the plan; ``names`` are those of its parameters."""
     parts = entries(saved)
     states = entries(parts.get("state")) if parts else None
     if parts is None or states is None or not isinstance(parts.get("param_groups"), list):
@@ -41,7 +41,7 @@ def draft_optimizer(
     groups = draft.decode(parts["param_groups"], resolver=resolver, path=(*path, "param_groups"))
     known = [name for group in groups for name in group["params"]]
     if known and isinstance(known[0], str) != isinstance(names[0] if names else "", str):
-        # One of the two was saved or is restored without its model: their order is all there is.
+        # One of the two was saved or is restored without its model: only their order is known.
         names = known if len(known) == len(names) else names
     draft.compare(names, known, (*path, "parameters"))
     parameters = dict(zip(names, parameters_of(optimizer), strict=True))
@@ -62,7 +62,7 @@ def draft_optimizer(
 def _matched(
     optimizer: Optimizer, groups: list[dict[str, Any]], names: Sequence[Any]
 ) -> list[dict[str, Any]]:
-    """For each live group the saved one that has its parameters; itself if none has."""
+    """For each live group the saved group with its parameters; the live one if there is none."""
     by_name = {name: group for group in groups for name in group["params"]}
     matched = []
     number = 0
@@ -108,7 +108,7 @@ class _StateOf:
         fits = like is not None and tuple(like.shape) == stored.shape
         if is_dtensor(self._parameter) and stored.shape and not fits:
             self._draft.problem(
-                path, "a state of another shape than its parameter; step the optimizer once before"
+                path, "its shape differs from its parameter's; step the optimizer once before"
             )
         return self._draft.make(name, path, like=like)
 
@@ -118,7 +118,7 @@ class _StateOf:
 
 def _load(optimizer: Optimizer, loaded: dict[str, Any]) -> None:
     optimizer.load_state_dict(loaded)
-    # torch casts state to its parameter's type; what was saved in another type was meant so.
+    # torch casts state to its parameter's dtype; a saved dtype that differs was intended.
     parameters = parameters_of(optimizer)
     for number, state in loaded["state"].items():
         live = optimizer.state[parameters[number]]

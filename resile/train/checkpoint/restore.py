@@ -1,9 +1,9 @@
-"""Put a saved step back into a script's live state, at any world size, without a collective.
+"""Load a saved step into a script's live state, at any world size, without a collective.
 
-The saved tree of values is walked beside the live state. Modules and optimizers are matched name by
-name; anything else with ``load_state_dict`` gets what its ``state_dict`` gave; tensors in plain
-dictionaries are filled in place; plain values (a step counter) are replaced in the script's own
-dictionary. Random streams come last, so that nothing in between moves them.
+The saved tree of values is walked together with the live state. Modules and optimizers are matched
+by name; other objects with ``load_state_dict`` get what their ``state_dict`` returned; tensors in
+plain dictionaries are filled in place; plain values (a step counter) are replaced in the script's
+own dictionary. Random streams come last, so that nothing in between advances them.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ __all__ = ["Restored", "restore"]
 
 @dataclass(frozen=True)
 class Restored:
-    """What came of it."""
+    """The result of a restore."""
 
     step: int
     world: int
     """The world size that saved it."""
 
     left_alone: tuple[str, ...]
-    """What did not fit and was left as it is; always empty with ``strict``."""
+    """The entries that did not match and were not changed; always empty with ``strict``."""
 
 
 def restore(
@@ -50,10 +50,10 @@ def restore(
     strict: bool = True,
     trust: bool = False,
 ) -> Restored:
-    """Put all of a step back, as rank ``rank``. ``parts``: all that the step needs.
+    """Load all of a step as rank ``rank``. ``parts``: all parts of the step.
 
-    Raises NoCheckpoint if parts are missing, StateMismatch if the state is another one (then
-    nothing is changed), NotTrusted for values that need ``trust``, PartDamaged for broken ones.
+    Raises NoCheckpoint if parts are missing, StateMismatch if the state does not match (then
+    nothing is changed), NotTrusted for values that need ``trust``, PartDamaged for invalid ones.
     """
     sources = Sources(parts)
     draft = Draft(sources, state, strict=strict, trust=trust)
@@ -66,7 +66,7 @@ def restore(
 
 
 def _random_states(sources: Sources, rank: int) -> dict[str, Any] | None:
-    """Those of the same rank; a rank that was not there before goes on with its own."""
+    """The states of the same rank; a rank that did not exist before keeps its own."""
     if rank >= len(sources.ranks):
         return None
     part = sources.ranks[rank]
@@ -75,7 +75,7 @@ def _random_states(sources: Sources, rank: int) -> dict[str, Any] | None:
 
 
 def _values_of(part: ReadablePart, entry: str) -> Any:
-    """An entry of a rank part's values."""
+    """Return an entry of a rank part's values."""
     values = part.header.values
     if not isinstance(values, dict) or not isinstance(values.get(entry), dict):
         raise PartDamaged(f"{part.header.name} has no {entry!r} among its values")
@@ -83,7 +83,7 @@ def _values_of(part: ReadablePart, entry: str) -> Any:
 
 
 class _Restoration:
-    """Walks live state and saved tree side by side."""
+    """Walks the live state and the saved tree together."""
 
     def __init__(self, draft: Draft, state: dict[str, Any], rank: int) -> None:
         self._draft = draft
@@ -98,10 +98,12 @@ class _Restoration:
         self._container(state, saved, ())
 
     def _container(self, live: Any, saved: Any, path: Path) -> None:
-        """A dictionary or list with objects in it: both sides have the same keys."""
+        """A dictionary or list that contains objects: both sides must have the same keys."""
         found = self._entries(saved) if isinstance(live, dict) else _elements(saved)
         if found is None:
-            self._draft.problem(path, f"a {type(live).__name__} in the state, not so when saved")
+            self._draft.problem(
+                path, f"a {type(live).__name__} in the state, but something else in the checkpoint"
+            )
             return
         ours = live if isinstance(live, dict) else dict(enumerate(live))
         self._draft.compare(ours, found, path)
@@ -123,7 +125,7 @@ class _Restoration:
         elif isinstance(value, tuple) and _has_objects(value):
             items = list(value)
             self._container(items, saved, path)
-            kind = type(value)  # it may be a named one
+            kind = type(value)  # may be a named tuple
             self._set_later(container, key, lambda: tuple.__new__(kind, items), path)
         elif is_record(value) and _has_objects(value):
             self._record(container, key, value=value, saved=saved, path=path)
@@ -133,11 +135,13 @@ class _Restoration:
             self._plain(container, key, value=value, saved=saved, path=path)
 
     def _record(self, container: Any, key: Any, *, value: Any, saved: Any, path: Path) -> None:
-        """A dataclass with objects in it: the same fields on both sides."""
+        """A dataclass that contains objects: both sides must have the same fields."""
         kind = type(value)
         found = record(saved)
         if found is None or self._draft.builder.kind(found[0], Sort.RECORD, path) is not kind:
-            self._draft.problem(path, f"a {class_name(kind)} in the state, not so when saved")
+            self._draft.problem(
+                path, f"a {class_name(kind)} in the state, but something else in the checkpoint"
+            )
             return
         fields = fields_of(value)
         self._container(fields, found[1], path)
@@ -152,7 +156,7 @@ class _Restoration:
     def _module(self, module: nn.Module, saved: Any, path: Path) -> None:
         found = entries(saved)
         if found is None:
-            self._draft.problem(path, "a module in the state, but something else when saved")
+            self._draft.problem(path, "a module in the state, but something else in the checkpoint")
             return
         live = self._names.modules.tensors(module)
         self._draft.compare(live, found, path)
@@ -169,17 +173,17 @@ class _Restoration:
 
     def _object(self, value: Any, saved: Any, path: Path) -> None:
         if tagged(saved) == PER_RANK:
-            self._draft.problem(path, "was saved for each rank; set resile_per_rank = True on it")
+            self._draft.problem(path, "was saved per rank; set resile_per_rank = True on it")
             return
         live = dict(tensors_by_path(value.state_dict(), path))
         state = self._decode_new(saved, live, path)
         self._draft.later(Turn.OBJECT, path, partial(value.load_state_dict, state))
 
     def _per_rank(self, value: Any, saved: Any, path: Path) -> None:
-        """All ranks' states together if it can take them; else the one of the same rank."""
+        """Load all ranks' states if the object supports it; else the one of the same rank."""
         ranks = self._draft.sources.ranks
         if tagged(saved) != PER_RANK:
-            self._draft.problem(path, "for each rank in the state, but saved once for all")
+            self._draft.problem(path, "per rank in the state, but saved once for all ranks")
             return
         if hasattr(value, "load_rank_states"):
             states = [self._decode_of_rank(part, named(path)) for part in ranks]
