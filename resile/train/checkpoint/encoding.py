@@ -197,7 +197,7 @@ def _write_other(value: Any, keeper: Keeper, path: Path) -> Any:
     if type(value) in _untrusted and not keeper.trust:
         raise UnsupportedState(
             f"{named(path)} is a {kind}, which could only be restored by unpickling. {instead}. If "
-            "whoever can write to the storage may also run code in the workers: "
+            "everyone with write access to the storage may run code in the workers, use "
             "Checkpointer(..., trust=True)"
         )
     return {"$torch": [kind, _text(file.getvalue())]}

@@ -156,7 +156,7 @@ class _Elsewhere:
             headers = self._memory.headers(address, labels)
         except CheckpointError as error:
             return [str(error)] * len(labels)
-        return [header or f"the node at {address} does not have it" for header in headers]
+        return [header or f"snapshot server at {address} does not have it" for header in headers]
 
     def _fetch(self, label: Label, holder: int) -> HeldPart:
         coming = self._memory.fetch(self._addresses[holder], label)

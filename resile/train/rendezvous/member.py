@@ -118,7 +118,7 @@ class Member:
                 if note:
                     log.warning("%s", note)
             case PrepareRound():
-                log.info("round %d: forming: %s", instruction.round, instruction.reason)
+                log.info("round %d is forming: %s", instruction.round, instruction.reason)
                 self._order = instruction
             case StartWorkers():
                 self._order = instruction
@@ -130,7 +130,7 @@ class Member:
                 log.warning("%s", reason)
                 self._order = None
             case Rejoin(reason=reason):
-                log.warning("evicted from the job: %s; rejoining as a new node", reason)
+                log.warning("evicted: %s; rejoining as a new node", reason)
                 self._order = instruction
             case LeaveJob(reason=reason):
                 log.warning("leaving the job: %s", reason)

@@ -80,7 +80,7 @@ def test_all_ranks_restore_the_same_bytes_although_a_step_is_written_again(tmp_p
     found, resumed = restore_together([LocalStorage(tmp_path), ChangesOnce(tmp_path)])
     assert found == [[2.0] * 5] * WORLD
     assert [one.step for one in resumed] == [10, 10]
-    assert "written again" in resumed[0].problems[0]
+    assert "rewritten during the restore" in resumed[0].problems[0]
 
 
 def test_damaged_checkpoints_are_said_and_the_one_before_is_used(tmp_path: Path) -> None:
