@@ -18,10 +18,10 @@ class GlobalBatch:
     """One rank's micro-batches. Iterated once; each needs one ``trainer.backward``."""
 
     def __init__(
-        self, plan: StepPlan, exchange: Exchange, *, loader: Any, batches: Iterator[Any]
+        self, plan: StepPlan, grad_sync: Exchange, *, loader: Any, batches: Iterator[Any]
     ) -> None:
         self.plan = plan
-        self._exchange = exchange
+        self._grad_sync = grad_sync
         self._loader = loader
         self._batches = batches
         self._current: Pass | None = None
@@ -49,7 +49,7 @@ class GlobalBatch:
             self._next()  # consumed, so that the next batches of the loader line up
         for planned in self.plan.passes:
             batch = self._filler() if planned.filler else self._next()
-            with self._exchange.during(last=planned.last):
+            with self._grad_sync.during(last=planned.last):
                 self._current = planned
                 self._begun += 1
                 yield batch

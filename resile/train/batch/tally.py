@@ -17,8 +17,8 @@ __all__ = ["Tally"]
 class Tally:
     """The sums of one step on one rank."""
 
-    def __init__(self, exchange: Exchange) -> None:
-        self._exchange = exchange
+    def __init__(self, grad_sync: Exchange) -> None:
+        self._grad_sync = grad_sync
         self._loss: Any = None
         self._count: Any = None
         self._factor: Any = 1.0
@@ -38,14 +38,14 @@ class Tally:
 
         A collective. With a total count of 0 the factor is 0.
         """
-        total = self._exchange.mean(self._count.clone()) * world
+        total = self._grad_sync.mean(self._count.clone()) * world
         self._factor = torch.where(total > 0, expected / total, torch.zeros_like(total))
         return self._factor
 
     def mean_loss(self) -> float:
         """Return the loss over the whole global batch. A collective on its first call."""
         if self._mean is None:
-            self._mean = float(self._exchange.mean(self._loss.clone()) * self._factor)
+            self._mean = float(self._grad_sync.mean(self._loss.clone()) * self._factor)
         return self._mean
 
 

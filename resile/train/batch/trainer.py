@@ -70,9 +70,9 @@ class ElasticTrainer:
         self.model, self.optimizer, self.scaler = model, optimizer, scaler
         self._reduction, self._mean_over = reduction, mean_over
         self._learning_rate = learning_rate
-        self._exchange = exchange_of(model)
+        self._grad_sync = exchange_of(model)
         self._equal_passes = (
-            passes == "equal" or self._exchange.equal_passes or has_collective_forward(model)
+            passes == "equal" or self._grad_sync.equal_passes or has_collective_forward(model)
         )
         self._open: GlobalBatch | None = None
         self._tally: Tally | None = None
@@ -86,8 +86,8 @@ class ElasticTrainer:
         ahead = plans(cutter, equal_passes=self._equal_passes)
         batches = iter(loader)
         for plan in ahead:
-            self._open = GlobalBatch(plan, self._exchange, loader=loader, batches=batches)
-            self._tally = Tally(self._exchange)
+            self._open = GlobalBatch(plan, self._grad_sync, loader=loader, batches=batches)
+            self._tally = Tally(self._grad_sync)
             yield self._open
             self._whole()
         if next(batches, self) is not self:
@@ -160,10 +160,10 @@ class ElasticTrainer:
                     parameter.grad.mul_(factor)
 
     def _check_world(self, shares: int) -> None:
-        if self._exchange.world not in (None, shares):
+        if self._grad_sync.world not in (None, shares):
             raise BatchMistake(
                 f"the sampler cuts a global batch into {shares} shares, but gradients are averaged "
-                f"over {self._exchange.world} ranks: set num_replicas={self._exchange.world} on "
+                f"over {self._grad_sync.world} ranks: set num_replicas={self._grad_sync.world} on "
                 "the sampler (or the ShardedDataset)"
             )
 

@@ -111,13 +111,13 @@ class Checkpointer:
         if not self._only_looks:
             self._memory = _open_memory(self._place, self._tell)
         self._store = connect_early(self._place)
-        self._agreement: Agreement | None = None
+        self._channel: Agreement | None = None
         self._saver: Saver | None = None
         self._costs = Costs()
         self._due: int | None = None
         self._checkpointed = 0
         """The step of the last checkpoint that was due."""
-        self._said_steps: int | None = None
+        self._printed_steps: int | None = None
         self._snapshots = 0
         self._confirmed = 0
         self._reserved = False
@@ -139,16 +139,16 @@ class Checkpointer:
         0 if there is nothing to restore. ``strict=False`` leaves entries that do not match as they
         are.
         """
-        if self._agreement is not None:
+        if self._channel is not None:
             raise RuntimeError("restore is called once, before the first step")
-        self._agreement = open_agreement(self._place, self._store)
+        self._channel = open_agreement(self._place, self._store)
         record = {"seconds": 0.0, "failures": 0}
         whole = {**state, RECORD: record}
         # As the script has it now: the next worker will know the same classes.
         self._classes = ScriptClasses(state)
         self.resumed = resume(
             whole,
-            agreement=self._agreement,
+            channel=self._channel,
             memory=self._memory,
             storage=self._storage,
             group=self._group,
@@ -173,11 +173,11 @@ class Checkpointer:
 
     def _begin(self, step: int) -> None:
         """Prepare saving; training resumes at ``step``."""
-        agreement = self._agreement
-        assert agreement is not None
+        channel = self._channel
+        assert channel is not None
         attempt = ""
         if self._storage is not None:
-            attempt = agreement.decide("attempt", lambda: new_attempt(self._place.round), str)
+            attempt = channel.decide("attempt", lambda: new_attempt(self._place.round), str)
             self._claim = Claim(
                 attempt=attempt,
                 run=self._place.run or attempt,
@@ -189,7 +189,7 @@ class Checkpointer:
             )
         if self._memory is not None:
             page = self._memory.resumed(step, next=self._next_node())
-            self._handover = Handover(agreement, self._memory, page)
+            self._handover = Handover(channel, self._memory, page)
         self._saver = Saver(
             self._place,
             memory=self._memory,
@@ -397,14 +397,14 @@ class Checkpointer:
         return self._due
 
     def _agree(self) -> Agreement:
-        assert self._agreement is not None
-        return self._agreement
+        assert self._channel is not None
+        return self._channel
 
     def _say_choice(self, choice: Choice) -> None:
         """Print the first choice, and later ones that differ from the last one printed."""
-        said = self._said_steps
-        if said is None or abs(choice.steps - said) > _ANOTHER * said:
-            self._said_steps = choice.steps
+        last = self._printed_steps
+        if last is None or abs(choice.steps - last) > _ANOTHER * last:
+            self._printed_steps = choice.steps
             self._tell(f"snapshots {choice.reason}")
 
     # --- messages ---------------------------------------------------------------------------

@@ -21,25 +21,25 @@ _POLL = 0.02
 _WELL = ""
 
 
-def confirm(agreement: Agreement, saver: Saver, *, step: int, topic: str, timeout: float) -> None:
+def confirm(channel: Agreement, saver: Saver, *, step: int, topic: str, timeout: float) -> None:
     """Return on every worker when the checkpoint of ``step`` exists.
 
     ``topic`` is the key of the result. Raises :class:`NotSaved` on every worker if one of them
     cannot write its parts, and TimeoutError.
     """
-    place = agreement.place
+    place = channel.place
     deadline = time.monotonic() + timeout
     mine: str | None = None
-    while not agreement.said(topic):
+    while not channel.said(topic):
         if mine is None and (mine := saver.verdict(step)) is not None:
             if mine != _WELL:
-                agreement.say(topic, f"rank {place.rank}: {mine}" if place.world > 1 else mine)
+                channel.say(topic, f"rank {place.rank}: {mine}" if place.world > 1 else mine)
             elif place.rank == 0:
-                agreement.say(topic, _WELL)
+                channel.say(topic, _WELL)
         elif time.monotonic() > deadline:
             raise TimeoutError(f"storage took longer than {timeout:g} s")
         else:
             time.sleep(_POLL)
-    said = agreement.hear(topic, str)
-    if said != _WELL:
-        raise NotSaved(f"step {step} is not on storage: {said}")
+    result = channel.hear(topic, str)
+    if result != _WELL:
+        raise NotSaved(f"step {step} is not on storage: {result}")

@@ -26,28 +26,28 @@ _LOOK = 0.01
 class Handover:
     """One worker's part in the planned change of a round, if one comes."""
 
-    def __init__(self, agreement: Agreement, memory: SnapshotMemory, page: HandoverPage) -> None:
-        self._agreement = agreement
+    def __init__(self, channel: Agreement, memory: SnapshotMemory, page: HandoverPage) -> None:
+        self._channel = channel
         self._memory = memory
         self._page = page
         self._chosen = self._due = 0
 
     def is_due(self, done: int) -> bool:
         """Return whether the step just done is the one to save; called after every step."""
-        place = self._agreement.place
+        place = self._channel.place
         self._due = number = self._page.asked(place.round)
         if not number:
             return False
         key = f"handover/{number}"
-        if self._agreement.said(key):
-            return self._agreement.hear(key, int) == done
+        if self._channel.said(key):
+            return self._channel.hear(key, int) == done
         if place.rank == 0 and self._page.may_choose(number) and self._chosen != number:
             self._chosen = number
-            self._agreement.say(key, done + 1)
+            self._channel.say(key, done + 1)
         return False
 
     def hold(self, done: int) -> None:
         """Report the step as saved and wait until the change stops this process or is cancelled."""
         self._memory.hold(done, handover=self._due)
-        while self._page.asked(self._agreement.place.round) == self._due:
+        while self._page.asked(self._channel.place.round) == self._due:
             time.sleep(_LOOK)

@@ -171,9 +171,9 @@ def _described(data: memoryview, label: Label) -> tuple[PartHeader, PartLayout]:
     """Read a part's header and check it against the requested label."""
     header, layout = read_header(data, source=label.name)
     place = label.place
-    said = (header.group, header.kind, header.index, header.count, header.step, header.world)
-    meant = (place.group, place.kind, place.index, place.count, label.step, label.world)
-    if said != meant:
+    found = (header.group, header.kind, header.index, header.count, header.step, header.world)
+    expected = (place.group, place.kind, place.index, place.count, label.step, label.world)
+    if found != expected:
         whose = f" of {told_group(header.group)}" if header.group != place.group else ""
         raise PartDamaged(
             f"{label.name} says that it is step {header.step} of {header.name}{whose}"

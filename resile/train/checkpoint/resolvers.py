@@ -27,34 +27,34 @@ __all__ = ["InPlace", "Made", "OfRank", "tensors_by_path"]
 class Made:
     """New tensors, each like the live one at the same path."""
 
-    def __init__(self, draft: Draft, live: Mapping[Path, Any]) -> None:
-        self._draft = draft
+    def __init__(self, plan: Draft, live: Mapping[Path, Any]) -> None:
+        self._plan = plan
         self._live = live
 
     def tensor(self, name: str, path: Path) -> Any:
-        return self._draft.make(name, path, like=self._live.get(path))
+        return self._plan.make(name, path, like=self._live.get(path))
 
     def array(self, name: str, path: Path) -> Any:
-        return self._draft.make(name, path).numpy()
+        return self._plan.make(name, path).numpy()
 
 
 class InPlace:
     """The live tensors themselves; a new one where the state has no tensor at the path."""
 
-    def __init__(self, draft: Draft, live: Mapping[Path, Any]) -> None:
-        self._draft = draft
+    def __init__(self, plan: Draft, live: Mapping[Path, Any]) -> None:
+        self._plan = plan
         self._live = live
 
     def tensor(self, name: str, path: Path) -> Any:
         live = self._live.get(path)
         if not isinstance(live, torch.Tensor):
-            return self._draft.make(name, path)
-        self._draft.fill(live, name, path)
+            return self._plan.make(name, path)
+        self._plan.fill(live, name, path)
         return live
 
     def array(self, name: str, path: Path) -> Any:
         live = self._live.get(path)
-        stored = self._draft.sources.stored(name)
+        stored = self._plan.sources.stored(name)
         if live is not None and not isinstance(live, torch.Tensor):
             view = arrays.as_tensor(live)
             fits = view is not None and (view.dtype, tuple(view.shape)) == (
@@ -62,9 +62,9 @@ class InPlace:
                 stored.shape,
             )
             if fits and arrays.shares_memory(live, view):
-                self._draft.fill(view, name, path)
+                self._plan.fill(view, name, path)
                 return live
-        return self._draft.make(name, path).numpy()
+        return self._plan.make(name, path).numpy()
 
 
 class OfRank:

@@ -81,7 +81,7 @@ class Verdict(msgspec.Struct, frozen=True):
 def resume(
     state: dict[str, Any],
     *,
-    agreement: Agreement,
+    channel: Agreement,
     memory: SnapshotMemory | None,
     storage: Storage | None,
     group: str = MAIN_GROUP,
@@ -93,24 +93,24 @@ def resume(
     ``memory`` holds the snapshots of the same group, or is None.
     """
     started = time.monotonic()
-    nodes = _exchange_inventories(agreement, memory)
+    nodes = _exchange_inventories(channel, memory)
     shelf = None if storage is None else Shelf(storage, group)
     problems: list[str] = []
     refused: set[Key] = set()
     while True:
         turn = len(refused)
-        choice = agreement.decide(
+        choice = channel.decide(
             f"choice/{turn}",
-            lambda: _choose(nodes, shelf, frozenset(refused), agreement.place.run),
+            lambda: _choose(nodes, shelf, frozenset(refused), channel.place.run),
             Choice,
         )
         problems += [one for one in choice.unusable if one not in problems]
         if choice.source is Source.NOWHERE:
             _refuse_to_forget(problems)
             return Resumed(choice.source, addresses=choice.addresses, owner=choice.owner)
-        reading = _Reading(agreement, memory, shelf)
+        reading = _Reading(channel, memory, shelf)
         mine = reading.attempt(state, choice, strict=strict, trust=trust)
-        verdict = _common_verdict(agreement, turn, mine)
+        verdict = _common_verdict(channel, turn, mine)
         if not verdict.problem:
             seconds = time.monotonic() - started
             return Resumed(
@@ -136,21 +136,19 @@ def _refuse_to_forget(problems: list[str]) -> None:
         )
 
 
-def _exchange_inventories(
-    agreement: Agreement, memory: SnapshotMemory | None
-) -> list[NodeInventory]:
+def _exchange_inventories(channel: Agreement, memory: SnapshotMemory | None) -> list[NodeInventory]:
     """Collect all nodes' inventories on rank 0; elsewhere the result is empty."""
-    place = agreement.place
+    place = channel.place
     mine = NodeInventory()
     if place.leads_node and memory is not None:
         with contextlib.suppress(KeeperError):
             mine = NodeInventory(address=memory.address, parts=memory.inventory())
     if place.rank != 0:
         if place.leads_node:
-            agreement.say(f"inventory/{place.group_rank}", mine)
+            channel.say(f"inventory/{place.group_rank}", mine)
         return []
     others = range(1, place.nodes)
-    return [mine, *(agreement.hear(f"inventory/{node}", NodeInventory) for node in others)]
+    return [mine, *(channel.hear(f"inventory/{node}", NodeInventory) for node in others)]
 
 
 def _choose(
@@ -207,9 +205,9 @@ def _look(shelf: Shelf, refused: frozenset[Key]) -> _Found:
     return _Found([], unusable, fence, owner)
 
 
-def _common_verdict(agreement: Agreement, turn: int, mine: Verdict) -> Verdict:
+def _common_verdict(channel: Agreement, turn: int, mine: Verdict) -> Verdict:
     """Success if all workers succeeded; else the first problem, preferring a final one."""
-    verdicts = agreement.gather(f"verdict/{turn}", mine, Verdict)
+    verdicts = channel.gather(f"verdict/{turn}", mine, Verdict)
 
     def judge() -> Verdict:
         bad = [
@@ -219,7 +217,7 @@ def _common_verdict(agreement: Agreement, turn: int, mine: Verdict) -> Verdict:
         ]
         return next((one for one in bad if one.final), bad[0] if bad else Verdict())
 
-    return agreement.decide(f"verdicts/{turn}", judge, Verdict)
+    return channel.decide(f"verdicts/{turn}", judge, Verdict)
 
 
 def _let_go_of(parts: list[ReadablePart]) -> None:
@@ -233,9 +231,9 @@ class _Reading:
     """One worker's attempt at one choice."""
 
     def __init__(
-        self, agreement: Agreement, memory: SnapshotMemory | None, shelf: Shelf | None
+        self, channel: Agreement, memory: SnapshotMemory | None, shelf: Shelf | None
     ) -> None:
-        self._place = agreement.place
+        self._place = channel.place
         self._memory = memory
         self._shelf = shelf
         self.error: CheckpointError | None = None

@@ -32,15 +32,15 @@ class Listener:
 
     def __init__(
         self,
-        agreement: Agreement,
+        channel: Agreement,
         decisions: Agreement,
         *,
         is_requested: Callable[[], bool],
         interval: float,
     ) -> None:
-        """``agreement`` belongs to the thread, ``decisions`` to the training loop: the two never
+        """``channel`` belongs to the thread, ``decisions`` to the training loop: the two never
         wait for each other. ``is_requested`` is called on rank 0 only."""
-        self._agreement = agreement
+        self._channel = channel
         self._decisions = decisions
         self._is_requested = is_requested
         self._interval = interval
@@ -94,18 +94,18 @@ class Listener:
         while not self._is_requested():
             if self._ended.wait(self._interval):
                 return
-        self._agreement.say(_ASKED, True)
+        self._channel.say(_ASKED, True)
         self._asked = True
-        waiting = set(range(1, self._agreement.place.world))
+        waiting = set(range(1, self._channel.place.world))
         while waiting:
-            waiting = {rank for rank in waiting if not self._agreement.said(f"heard/{rank}")}
+            waiting = {rank for rank in waiting if not self._channel.said(f"heard/{rank}")}
             if waiting and self._ended.wait(self._interval / 10):
                 return
         self._everybody_heard = True
 
     def _hear(self) -> None:
-        while not self._agreement.said(_ASKED):
+        while not self._channel.said(_ASKED):
             if self._ended.wait(self._interval):
                 return
         self._asked = True
-        self._agreement.say(f"heard/{self._agreement.place.rank}", True)
+        self._channel.say(f"heard/{self._channel.place.rank}", True)

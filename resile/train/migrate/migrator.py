@@ -51,7 +51,7 @@ class Migrator:
     def __init__(self) -> None:
         self._state: dict[str, Any] = {}
         self._place: Place | None = None
-        self._agreement: Agreement | None = None
+        self._channel: Agreement | None = None
         self._volume: Volume | None = None
         self._listener: Listener | None = None
         self._boundaries = Boundaries(reached=self._reached, is_asked=self._is_asked)
@@ -144,12 +144,12 @@ class Migrator:
 
     def _begin(self) -> None:
         """Decide once, before anything else, whether this run resumes: on rank 0, for all."""
-        if self._agreement is not None:
+        if self._channel is not None:
             return
         self._place = _place()
         self._volume = Volume(MigrationFiles.from_environment(), _run(self._place))
-        self._agreement = open_agreement(self._place)
-        self._resume = self._agreement.decide("resume", self._volume.begin, bool)
+        self._channel = open_agreement(self._place)
+        self._resume = self._channel.decide("resume", self._volume.begin, bool)
         atexit.register(self._end)
 
     def _at(self) -> Place:
@@ -166,9 +166,9 @@ class Migrator:
         return self._saved
 
     def _agree_loaded(self, problem: CheckpointError | None) -> None:
-        assert self._agreement is not None
-        problems = self._agreement.gather("loaded", str(problem or ""), str)
-        first = self._agreement.decide("verdict", lambda: _first(problems or []), str)
+        assert self._channel is not None
+        problems = self._channel.gather("loaded", str(problem or ""), str)
+        first = self._channel.decide("verdict", lambda: _first(problems or []), str)
         if problem is not None:
             raise problem
         if first:

@@ -40,9 +40,9 @@ class Gathered:
     """The state of each rank alone."""
 
 
-def gather(state: dict[str, Any], agreement: Agreement, *, step: int) -> Gathered | None:
+def gather(state: dict[str, Any], channel: Agreement, *, step: int) -> Gathered | None:
     """Collect a step on rank 0; None on the others. All workers call it."""
-    place = agreement.place
+    place = channel.place
     portion = _capture(place).take(state, step=step).rank
     slices = portion.header.slices
     sharded = {name: one for name, one in slices.items() if one.whole is not None}
@@ -53,10 +53,10 @@ def gather(state: dict[str, Any], agreement: Agreement, *, step: int) -> Gathere
     )
     if place.rank != 0:
         for topic, part in zip(("slices", "own"), parts, strict=True):
-            _send(agreement, f"{topic}/{place.rank}", part.buffer)
+            _send(channel, f"{topic}/{place.rank}", part.buffer)
         return None
     others = range(1, place.world)
-    received = [_receive(agreement, f"slices/{rank}") for rank in others]
+    received = [_receive(channel, f"slices/{rank}") for rank in others]
     return Gathered(
         state=state,
         step=step,
@@ -65,7 +65,7 @@ def gather(state: dict[str, Any], agreement: Agreement, *, step: int) -> Gathere
             parts[0],
             *(BufferPart.from_bytes(one, source="a rank's slices") for one in received),
         ),
-        own=(bytes(parts[1].buffer), *(_receive(agreement, f"own/{rank}") for rank in others)),
+        own=(bytes(parts[1].buffer), *(_receive(channel, f"own/{rank}") for rank in others)),
     )
 
 
@@ -96,16 +96,16 @@ def _capture(place: Place) -> Capture:
     return Capture(rank=place.rank, world=place.world, local_rank=0, local_world=1)
 
 
-def _send(agreement: Agreement, topic: str, data: memoryview) -> None:
+def _send(channel: Agreement, topic: str, data: memoryview) -> None:
     pieces = list(_pieces(data))
     for number, piece in enumerate(pieces):
-        agreement.say(f"{topic}/{number}", bytes(piece))
-    agreement.say(f"{topic}/count", len(pieces))
+        channel.say(f"{topic}/{number}", bytes(piece))
+    channel.say(f"{topic}/count", len(pieces))
 
 
-def _receive(agreement: Agreement, topic: str) -> bytes:
-    count = agreement.hear(f"{topic}/count", int)
-    return b"".join(agreement.hear(f"{topic}/{number}", bytes) for number in range(count))
+def _receive(channel: Agreement, topic: str) -> bytes:
+    count = channel.hear(f"{topic}/count", int)
+    return b"".join(channel.hear(f"{topic}/{number}", bytes) for number in range(count))
 
 
 def _pieces(data: memoryview) -> Iterator[memoryview]:

@@ -13,7 +13,6 @@ import torch.distributed as dist
 
 from resile.checkpoint.errors import NoCheckpoint, PartDamaged
 from resile.checkpoint.keeping import Label
-from resile.checkpoint.keeping import Place as PartPlace
 from resile.checkpoint.part import PartHeader, PartKind, Slice
 from resile.train.checkpoint.agreement import Agreement, Place
 from resile.train.checkpoint.choosing import Choice, NodeInventory, Source, held_choices
@@ -25,7 +24,7 @@ from tests.local.commands import wait_for
 from tests.unit.checkpoint.giver import giver
 from tests.unit.checkpoint.nodes import MakeNode, Node, nodes
 from tests.unit.checkpoint.parts import make_part
-from tests.unit.train.checkpoint.parts import MemoryPart, save_node
+from tests.unit.train.checkpoint.parts import MemoryPart, place_of, save_node
 
 WORLD = 2
 ROWS = 300_000
@@ -81,7 +80,7 @@ def holds(state: dict[str, Any], value: float) -> bool:
 
 def label_of(part: MemoryPart) -> Label:
     header = part.header
-    place = PartPlace(kind=header.kind, index=header.index, count=header.count)
+    place = place_of(header)
     return Label(place=place, step=header.step, round=1, world=header.world)
 
 
@@ -276,10 +275,10 @@ def run_all(nodes: Sequence[Node], states: Sequence[dict[str, Any]]) -> list[Res
             nodes=len(nodes),
             round=2,
         )
-        agreement = Agreement(place, store)
+        channel = Agreement(place, store)
         return resume(
             states[rank],
-            agreement=agreement,
+            channel=channel,
             memory=nodes[rank].memory,
             storage=None,
             strict=True,

@@ -58,7 +58,7 @@ def restore_together(storages: list[Storage]) -> tuple[list[Any], list[Resumed]]
         )
         resumed[rank] = resume(
             states[rank],
-            agreement=Agreement(place, store),
+            channel=Agreement(place, store),
             memory=None,
             storage=storages[rank],
             strict=True,
@@ -102,7 +102,7 @@ def test_a_folder_with_damaged_checkpoints_only_is_no_empty_folder(tmp_path: Pat
     with pytest.raises(NoCheckpoint, match=r"none can be used.*is not a manifest"):
         resume(
             {"w": torch.zeros(5)},
-            agreement=Agreement(alone, None),
+            channel=Agreement(alone, None),
             memory=None,
             storage=LocalStorage(tmp_path),
             strict=True,
