@@ -35,7 +35,7 @@ _LENGTH = struct.Struct("<I")
 
 
 class Compression(IntEnum):
-    """How a chunk's data is compressed. All can be read; :data:`WRITABLE` can be written."""
+    """The compression of a chunk's data. All can be read; :data:`WRITABLE` can be written."""
 
     NONE = 0
     SNAPPY = 1
