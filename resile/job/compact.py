@@ -31,14 +31,9 @@ from resile.job.status import (
     JobStatus,
     NodeStatus,
 )
+from resile.job.training import LISTED, SHOWN
 
 __all__ = ["LISTED", "SHOWN", "compact", "packed", "published", "unpacked"]
-
-LISTED = 250
-"""Nodes of a job that are all listed: some 100 KB, and more than a person reads."""
-
-SHOWN = 100
-"""Nodes of a larger job that are listed because they are not well."""
 
 SENTENCE = 1024
 """Letters of a condition's message or a decision."""
@@ -121,6 +116,8 @@ def published(status: JobStatus) -> JobStatus:
         loss=None,
         throughput="",
         training=None,
+        groups={},
+        unlisted_groups=0,
         decisions=(),
         asks=(),
         troubled_hosts=(),

@@ -12,11 +12,11 @@ from resile.control.pods import one_line
 from resile.job.addresses import Addresses
 from resile.job.node import LIVE
 from resile.job.status import JobStatus
+from resile.job.training import TrainingView
 from resile.operator.attendants import Slot
 from resile.operator.headway import Headway
 from resile.operator.masterline import MasterLine
 from resile.platform.kubernetes.observing import Outlook, PodRefusal
-from resile.wire.views import JobPicture
 
 __all__ = ["Addressed", "JobMemory"]
 
@@ -83,17 +83,19 @@ class JobMemory:
     """Put to the master because of those nodes, and not answered yet."""
 
     @property
-    def picture(self) -> JobPicture | None:
-        """What the master saw last."""
+    def trainings(self) -> dict[str, TrainingView] | None:
+        """The training of every group as the master saw it last."""
         return None if self.line is None else self.line.latest
 
     @property
     def in_touch(self) -> frozenset[str]:
         """Names of the nodes whose agents the master hears from."""
-        training = None if self.picture is None else self.picture.training
-        if training is None:
-            return frozenset()
-        return frozenset(node.name for node in training.nodes if node.connected)
+        return frozenset(
+            node.name
+            for training in (self.trainings or {}).values()
+            for node in training.nodes.values()
+            if not node.away
+        )
 
     def were_made(self, ids: Set[int], status: JobStatus) -> None:
         """Nodes whose pods are there, or were, have been taken after all: the answer got lost, or

@@ -19,12 +19,10 @@ from resile.job.status import (
     Condition,
     ConditionStatus,
     ConditionType,
-    FirstFailure,
     JobPhase,
     JobStatus,
-    MemberStatus,
-    TrainingStatus,
 )
+from resile.job.training import Failure, NodeView, TrainingView
 from resile.platform.kubernetes.kinds import ELASTIC_JOBS, EVENTS, NAMESPACES, PODS, KubeObject
 from resile.platform.local.jobfolder import JobFolder
 from tests.kube.apiserver import ApiServer
@@ -33,7 +31,7 @@ from tests.kube.cli.statuses import create, left_behind, manifest, status, tell,
 from tests.kube.operator.operators import OperatorProcess
 from tests.kube.operator.stage import Stage, eventually
 
-FAILURE = FirstFailure(
+FAILURE = Failure(
     node="digits-worker-0",
     node_id=1,
     host="h",
@@ -150,15 +148,15 @@ async def test_a_training_looks_the_same_on_both_platforms(
     stage: Stage, console: Console, monkeypatch: pytest.MonkeyPatch, phase: JobPhase
 ) -> None:
     over = phase is JobPhase.FAILED
-    training = TrainingStatus(
+    training = TrainingView(
         phase="failed" if over else "running",
         reason="a worker failed" if over else "first round",
         restarts=2,
         max_restarts=3,
         failure=FAILURE if over else None,
         nodes={
-            "digits-worker-0": MemberStatus(state="running", step=71, cpu="1.5", memory="300Mi"),
-            "digits-worker-2": MemberStatus(state="running", step=70, away=True, memory="2Gi"),
+            "digits-worker-0": NodeView(state="running", step=71, cpu="1.5", memory="300Mi"),
+            "digits-worker-2": NodeView(state="running", step=70, away=True, memory="2Gi"),
         },
     )
     described, written = manifest("digits"), status("digits", phase, training=training)

@@ -123,19 +123,20 @@ class Machine:
     def job(self, name: str) -> JobFolder:
         return JobFolder(name)
 
-    def picture(self, name: str) -> dict[str, Any]:
+    def view(self, name: str) -> dict[str, Any]:
         """The job as its master shows it; empty while there is none."""
         inquiry = self.job(name).inquiry()
         if inquiry is None:
             return {}
         try:
-            drawn: dict[str, Any] = msgspec.to_builtins(inquiry.picture())
+            view = inquiry.view()
         except WireError:
             return {}
-        return drawn
+        shown: dict[str, Any] = msgspec.to_builtins(view)
+        return {**shown, "nodes": [msgspec.structs.asdict(node) for node in view.nodes]}
 
     def nodes(self, name: str) -> list[dict[str, Any]]:
-        return list(self.picture(name).get("nodes", []))
+        return list(self.view(name).get("nodes", []))
 
     def await_nodes(self, name: str, **wanted: Any) -> list[dict[str, Any]]:
         """Wait until some node is like ``wanted``; all that are."""
@@ -153,7 +154,7 @@ class Machine:
         """Wait for a round later than ``after`` in which so many nodes take steps; its number."""
 
         def found() -> int:
-            training = self.picture(name).get("training") or {}
+            training = self.view(name).get("training") or {}
             stepping = [
                 n for n in self.nodes(name) if n["state"] == "running" and n["step"] is not None
             ]
