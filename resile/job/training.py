@@ -58,6 +58,9 @@ LEAST_WORDS = 128
 ALL_WORDS = 8 * LAST_WORDS
 """Characters of last words of each group at least, and of all groups together."""
 
+GROUPS_ROOM = 160 * 1024
+"""Bytes of all groups beside the main one. 250 groups of one node each, all failed, take 140 KB."""
+
 WORD = 255
 SENTENCE = 1024
 """Characters of a name or state, and of a reason."""
@@ -308,7 +311,7 @@ def trimmed_groups(seen: Mapping[str, TrainingView]) -> dict[str, TrainingView]:
 
     Nodes that work independently have a group each, so there may be as many groups as nodes. Of a
     large job only groups that are not well are listed; all of them share the room for nodes and for
-    last words.
+    last words. What does not fit is left out.
     """
     listed = dict(seen)
     if len(listed) > LISTED:
@@ -316,13 +319,17 @@ def trimmed_groups(seen: Mapping[str, TrainingView]) -> dict[str, TrainingView]:
         listed = {name: listed[name] for name in unwell[:SHOWN]}
     crowded = sum(len(one.nodes) for one in listed.values()) > LISTED
     words = max(LEAST_WORDS, min(LAST_WORDS, ALL_WORDS // max(1, len(listed))))
-    room = LISTED
+    nodes, room = LISTED, GROUPS_ROOM
     short: dict[str, TrainingView] = {}
     for name, one in listed.items():
-        some = trimmed(_without_well_nodes(one, at_most=room) if crowded else one, words=words)
-        room -= len(some.nodes)
+        some = trimmed(_without_well_nodes(one, at_most=nodes) if crowded else one, words=words)
         failures = dict(list(some.worker_failures.items())[: max(1, LISTED // len(listed))])
-        short[_cut(name, WORD)] = replace(some, worker_failures=failures)
+        some = replace(some, worker_failures=failures)
+        room -= len(msgspec.json.encode(some)) + WORD
+        if room < 0:
+            break
+        nodes -= len(some.nodes)
+        short[_cut(name, WORD)] = some
     return short
 
 

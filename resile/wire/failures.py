@@ -1,4 +1,4 @@
-"""The first failure of a training, from the message that agents get to the view of the job. Pure."""
+"""The first failure of a training, as the view of a job shows it. Pure."""
 
 from __future__ import annotations
 

@@ -11,6 +11,7 @@ from msgspec.structs import replace
 from resile.job.node import NodePhase
 from resile.job.status import JobStatus
 from resile.job.training import (
+    GROUPS_ROOM,
     LAST_WORDS,
     LISTED,
     SHOWN,
@@ -174,6 +175,17 @@ def test_of_many_groups_those_that_are_not_well_are_written_and_the_rest_is_coun
     assert status.unlisted_groups == 9_998
 
 
+def test_two_hundred_independent_workers_that_failed_fit() -> None:
+    traceback = replace(FAILURE, message="Traceback\n" * 400)
+    seen = {
+        f"worker/{n}": training(
+            member(f"train-worker-{n}", state="failed"), phase="failed", failure=traceback
+        )
+        for n in range(LISTED)
+    }
+    assert len(trimmed_groups(seen)) == LISTED
+
+
 WORDS = st.sampled_from(["", "running", "word " * 50, "x" * 9999, "line\n" * 3000])
 
 
@@ -207,7 +219,7 @@ def test_a_trimmed_training_fits_and_trimming_it_again_changes_nothing(told: Tra
 @given(told_trainings(), st.sampled_from([0, 1, 2, 20, LISTED, LISTED + 1, 2000]))
 def test_the_groups_of_a_status_fit_however_many_there_are(told: TrainingView, count: int) -> None:
     listed = trimmed_groups({f"group/{n}": told for n in range(count)})
-    assert len(msgspec.json.encode(listed)) < 600_000
+    assert len(msgspec.json.encode(listed)) < GROUPS_ROOM
     assert len(listed) <= max(LISTED, SHOWN)
     assert count <= LISTED or len(listed) <= SHOWN
     assert sum(len(one.nodes) for one in listed.values()) <= LISTED
