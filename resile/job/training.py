@@ -325,7 +325,7 @@ def trimmed_groups(seen: Mapping[str, TrainingView]) -> dict[str, TrainingView]:
         some = trimmed(_without_well_nodes(one, at_most=nodes) if crowded else one, words=words)
         failures = dict(list(some.worker_failures.items())[: max(1, LISTED // len(listed))])
         some = replace(some, worker_failures=failures)
-        room -= len(msgspec.json.encode(some)) + WORD
+        room -= len(msgspec.json.encode({_cut(name, WORD): some}))
         if room < 0:
             break
         nodes -= len(some.nodes)

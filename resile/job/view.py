@@ -64,6 +64,7 @@ class JobView(msgspec.Struct, frozen=True, kw_only=True, rename="camel", dict=Tr
     """Everything there is to see of a job at one moment."""
 
     api_version: Annotated[str, Meta(description="The version of this format.")] = VIEW_VERSION
+    kind: Annotated[str, Meta(description="Always JobView.")] = "JobView"
     name: Annotated[str, Meta(description="The job's name.")]
     phase: Annotated[
         str, Meta(description="The job in one word; empty before anybody looked after it.")

@@ -101,7 +101,7 @@ def left_behind(
     training: TrainingView | None = None,
 ) -> None:
     """A job of this machine, as its `up` wrote it down. ``training``: what its master saw."""
-    seen = trainings_in(msgspec.structs.replace(written, training=training))
+    seen = trainings_in(msgspec.structs.replace(written, training=training or written.training))
     with folder.hold():
         folder.begin()
         view = combine(

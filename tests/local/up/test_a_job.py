@@ -25,7 +25,8 @@ def test_a_job_runs_to_success_and_what_it_did_can_be_read_afterwards(machine: M
     assert kinds[-3:] == ["JobSucceeded", "NodeSucceeded", "NodeSucceeded"]
     assert "step 19 of rank 1" in machine.says("logs", "short", "short-worker-1", "--tail", "3")
     whole = json.loads(machine.says("get", "short", "-o", "json"))
-    assert whole["kind"] == "ElasticJob"
+    assert (whole["apiVersion"], whole["kind"]) == ("view.resile.dev/v1", "JobView")
+    assert whole["manifest"]["kind"] == "ElasticJob"
     assert whole["status"]["phase"] == "Succeeded"
     machine.says("delete", "short")
     assert machine.says("jobs").startswith("There are no jobs.")

@@ -16,10 +16,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import psutil
 import pytest
 
+from resile.job.view import document
 from resile.platform.local.jobfolder import JobFolder
 from resile.wire.errors import WireError
 from tests.local.commands import Command, wait_for
@@ -129,11 +129,9 @@ class Machine:
         if inquiry is None:
             return {}
         try:
-            view = inquiry.view()
+            return document(inquiry.view())
         except WireError:
             return {}
-        shown: dict[str, Any] = msgspec.to_builtins(view)
-        return {**shown, "nodes": [msgspec.structs.asdict(node) for node in view.nodes]}
 
     def nodes(self, name: str) -> list[dict[str, Any]]:
         return list(self.view(name).get("nodes", []))
