@@ -138,7 +138,7 @@ async def test_messages_of_a_round_to_come_change_nothing(master: MasterProcess)
         for count, message in enumerate(every_message(Fence(agent.node, 2**50))):
             await agent.send(message)
             await agent.hears(Refused, more_than=count)
-        assert (await asyncio.to_thread(master.status))["round"] == before["round"]
+        assert (await asyncio.to_thread(master.status)).round == before.round
 
 
 async def test_a_node_that_was_put_out_is_told_so_whatever_it_says(tmp_path: Path) -> None:
