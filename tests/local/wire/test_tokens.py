@@ -22,6 +22,7 @@ from tests.local.wire.pretend import honest_agent, is_served
 
 PATHS = [
     "/v1/status",
+    "/v1/trainings",
     "/v1/events",
     "/metrics",
     AGENT_PATH,
