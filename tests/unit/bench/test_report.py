@@ -5,9 +5,9 @@ import math
 from pathlib import Path
 
 import pytest
-from bench.view import draw_pictures
 from rich.console import Console
 
+from bench.picture import draw_pictures
 from bench.plots import plot
 from bench.report import every_value, number, show
 from bench.results import (

@@ -5,11 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import timedelta
 
-from resile.wire.view import headline
-
 from resile.control.conditions import with_condition
 from resile.job.exits import NodeExit
 from resile.job.status import Condition, ConditionStatus, ConditionType, JobPhase
+from resile.job.view import headline
 from tests.unit.control.builders import at, job
 from tests.unit.control.simulation import SimulatedPlatform
 
