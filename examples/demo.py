@@ -21,9 +21,9 @@ import psutil
 from rich.console import Console
 from rich.table import Table
 
+from resile.job.view import JobView
 from resile.platform.local.jobfolder import JobFolder
 from resile.wire.errors import WireError
-from resile.wire.views import JobPicture
 
 HERE = Path(__file__).parent
 PATIENCE = 60.0
@@ -79,11 +79,11 @@ class Demo:
         manifest.write_text(MANIFEST.format(script=script, folder=folder, steps=STEPS))
         self.up = subprocess.Popen([sys.executable, "-m", "resile", "up", "--logs", str(manifest)])
 
-    def picture(self) -> JobPicture | None:
+    def view(self) -> JobView | None:
         """The job as its master shows it; None while there is none to ask."""
         inquiry = self.job.inquiry()
         try:
-            return inquiry.picture() if inquiry else None
+            return inquiry.view() if inquiry else None
         except WireError:
             return None
 
@@ -132,8 +132,8 @@ class Demo:
 
     def agents(self) -> list[int]:
         """The pids of the nodes' agents, by rank."""
-        picture = self.picture()
-        nodes = sorted(picture.nodes, key=lambda node: node.rank or 0) if picture else []
+        view = self.view()
+        nodes = sorted(view.nodes, key=lambda node: node.rank or 0) if view else []
         return [node.pid for node in nodes if node.pid]
 
     def a_worker(self) -> list[int]:

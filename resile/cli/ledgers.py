@@ -67,7 +67,7 @@ def _in_manifest(job: LocalReader) -> Path | None:
     """The folder that the env of a role names, if one does."""
     from resile.job.manifest import job_from_data
 
-    manifest = job.picture().manifest
+    manifest = job.view().manifest
     roles = job_from_data(manifest).spec.roles.values() if manifest else ()
     named = (role.environment.get(FOLDER_VARIABLE) for role in roles)
     return next((Path(folder) for folder in named if folder), None)

@@ -17,11 +17,13 @@ import click
 from resile.cli.mistakes import sentence_for
 from resile.cli.places import Where, connect
 from resile.cli.thismachine import LocalReader, not_here
+from resile.job.training import NodeView
+from resile.job.view import JobView
 from resile.platform.kubernetes.errors import KubeError
 from resile.platform.kubernetes.remote.cluster import is_configured
 from resile.platform.kubernetes.remote.errors import NoSuchJob
 from resile.platform.local.jobfolder import all_jobs
-from resile.wire.views import EventView, JobPicture, NodePicture
+from resile.wire.views import EventView
 
 __all__ = ["JobReader", "find_job"]
 
@@ -49,10 +51,10 @@ class JobReader(Protocol):
     def unseen(self) -> bool:
         """Whether who looks after it had yet to take the present manifest up, when last asked."""
 
-    def picture(self) -> JobPicture:
+    def view(self) -> JobView:
         """Everything there is to see."""
 
-    def phase(self, picture: JobPicture | None = None) -> str:
+    def phase(self, view: JobView | None = None) -> str:
         """The job in one word."""
 
     def where(self) -> dict[str, str]:
@@ -61,12 +63,12 @@ class JobReader(Protocol):
     def events(self, *, since: int = 0, wait: float = 0.0) -> list[EventView]:
         """What happened after event ``since``, waiting up to ``wait`` seconds for the first."""
 
-    def log_nodes(self) -> list[NodePicture]:
+    def log_nodes(self) -> list[NodeView]:
         """The nodes whose output there is."""
 
     def lines(
         self,
-        wanted: Callable[[NodePicture], bool],
+        wanted: Callable[[NodeView], bool],
         *,
         tail: int | None,
         follow: bool,

@@ -100,10 +100,10 @@ def _watch(job: ClusterJob, where: Where) -> None:
     said: tuple[str, ...] = ()
     operator = OperatorWatch(job, after=NO_OPERATOR_AFTER)
     while True:
-        picture = job.picture()
-        if job.phase(picture) == DELETED:
+        view = job.view()
+        if job.phase(view) == DELETED:
             raise click.ClickException(f"the job '{job.name}' was deleted")
-        seen = headway(picture, masters=_masters(job), behind=job.behind)
+        seen = headway(view, masters=_masters(job), behind=job.behind)
         if seen.arrival is Arrival.FAILED:
             raise click.ClickException(f"{' '.join(seen.lines)}\n{_read_more(job.name, where)}")
         for line in seen.lines:

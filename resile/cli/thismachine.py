@@ -18,17 +18,16 @@ from typing import TypeVar
 import click
 
 from resile.cli.follower import LogFollower, LogSource
-from resile.job.errors import ManifestError
-from resile.job.manifest import job_from_data
 from resile.job.naming import role_in
 from resile.job.spec import ElasticJob
 from resile.job.status import JobPhase
+from resile.job.training import NodeView
+from resile.job.view import JobView, ended_view
 from resile.platform.local.jobfolder import JobFolder, JobFolderError, JobRunning, all_jobs
 from resile.wire.errors import RefusedByPeer, Unreachable
 from resile.wire.inquiry import Inquiry
 from resile.wire.logfiles import PIECE
-from resile.wire.picture import ended_picture
-from resile.wire.views import EventView, JobPicture, LogFile, NodePicture
+from resile.wire.views import EventView, LogFile
 
 __all__ = ["LocalReader", "find_local_job", "not_here"]
 
@@ -64,13 +63,13 @@ class LocalReader:
         """Whether its `up` lives."""
         return self.folder.running()
 
-    def picture(self) -> JobPicture:
+    def view(self) -> JobView:
         """Everything there is to see; all but empty before it really began."""
-        return self._ask(Inquiry.picture, self._last_picture)
+        return self._ask(Inquiry.view, self._last_view)
 
-    def phase(self, picture: JobPicture | None = None) -> str:
+    def phase(self, view: JobView | None = None) -> str:
         """The job in one word, also when its `up` is gone."""
-        seen = picture or self.picture()
+        seen = view or self.view()
         if seen.phase in OVER:
             return seen.phase
         if self.running:
@@ -88,16 +87,16 @@ class LocalReader:
             lambda: self.folder.events(since=since),
         )
 
-    def log_nodes(self) -> list[NodePicture]:
+    def log_nodes(self) -> list[NodeView]:
         """The nodes whose output there is; the ranks of those that were replaced are forgotten."""
-        picture = self.picture()
-        present = {node.name: node for node in picture.nodes}
-        past = partial(_past_node, _job_of(picture))
+        view = self.view()
+        present = {node.name: node for node in view.nodes}
+        past = partial(_past_node, view.job)
         return [present.get(file.node) or past(file.node) for file in self.log_files()]
 
     def lines(
         self,
-        wanted: Callable[[NodePicture], bool],
+        wanted: Callable[[NodeView], bool],
         *,
         tail: int | None,
         follow: bool,
@@ -122,7 +121,7 @@ class LocalReader:
 
     def has_nodes(self) -> bool:
         """Whether a node of it runs."""
-        status = self.picture().status
+        status = self.view().status
         return status is not None and any(role.active for role in status.roles.values())
 
     def _lines(
@@ -191,10 +190,10 @@ class LocalReader:
         return True
 
     def _is_suspended(self) -> bool:
-        picture = self.picture()
-        if picture.suspend is not None:
-            return picture.suspend
-        return bool((picture.manifest or {}).get("spec", {}).get("suspend"))
+        view = self.view()
+        if view.suspend is not None:
+            return view.suspend
+        return bool((view.manifest or {}).get("spec", {}).get("suspend"))
 
     def _forget(self) -> None:
         """Remove what is left once its `up` is gone; that removes the folder itself if it can."""
@@ -221,7 +220,7 @@ class LocalReader:
         if not self.running:
             raise click.ClickException(self._refusal(what))
         deadline = time.monotonic() + PATIENCE
-        while self.picture().manifest is None and time.monotonic() < deadline:
+        while self.view().manifest is None and time.monotonic() < deadline:
             time.sleep(RETRY)  # its `up` has only just begun
 
     def _refusal(self, what: str) -> str:
@@ -235,11 +234,11 @@ class LocalReader:
 
     # --- asking -----------------------------------------------------------------------------
 
-    def _last_picture(self) -> JobPicture:
+    def _last_view(self) -> JobView:
         """What was written down last; of a killed `up` that is what ran at the time."""
-        picture = self.folder.picture() or JobPicture(name=self.name, phase="")
-        crashed = not self.running and not picture.ended and picture.phase not in OVER
-        return ended_picture(picture, CRASHED) if crashed else picture
+        view = self.folder.view() or JobView(name=self.name, phase="")
+        crashed = not self.running and not view.ended and view.phase not in OVER
+        return ended_view(view, CRASHED) if crashed else view
 
     def _gone(self) -> None:
         raise click.ClickException(f"the job '{self.name}' does not answer; see {self.folder.path}")
@@ -259,22 +258,15 @@ class LocalReader:
         return past()
 
 
-def _job_of(picture: JobPicture) -> ElasticJob | None:
-    try:
-        return job_from_data(picture.manifest)
-    except ManifestError:
-        return None  # not there yet, or written by another version of Resile
-
-
-def _past_node(job: ElasticJob | None, name: str) -> NodePicture:
+def _past_node(job: ElasticJob | None, name: str) -> NodeView:
     role = "" if job is None else role_in(job, name)
-    return NodePicture(name=name, role=role, rank=None, phase="")
+    return NodeView(name=name, role=role, rank=None, phase="")
 
 
 class _Chosen:
     """The logs of some nodes. Which those are may change: another node takes a rank over."""
 
-    def __init__(self, reader: LocalReader, wanted: Callable[[NodePicture], bool]) -> None:
+    def __init__(self, reader: LocalReader, wanted: Callable[[NodeView], bool]) -> None:
         self._reader = reader
         self._wanted = wanted
         self._chosen: dict[str, bool] = {}

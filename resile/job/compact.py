@@ -31,14 +31,9 @@ from resile.job.status import (
     JobStatus,
     NodeStatus,
 )
+from resile.job.training import LISTED, SHOWN
 
 __all__ = ["LISTED", "SHOWN", "compact", "packed", "published", "unpacked"]
-
-LISTED = 250
-"""The largest job whose nodes are all listed: some 100 KB, and more than a person reads."""
-
-SHOWN = 100
-"""The most unhealthy nodes that are listed of a larger job."""
 
 SENTENCE = 1024
 """Characters of a condition's message or a decision."""
@@ -121,6 +116,8 @@ def published(status: JobStatus) -> JobStatus:
         loss=None,
         throughput="",
         training=None,
+        groups={},
+        unlisted_groups=0,
         decisions=(),
         asks=(),
         troubled_hosts=(),

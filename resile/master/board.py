@@ -26,11 +26,13 @@ from resile.job.manifest import job_from_data
 from resile.job.role import RoleSpec
 from resile.job.spec import ElasticJob, JobSpec
 from resile.job.status import DecisionNote
+from resile.job.training import TrainingView
+from resile.job.view import JobView, combine
 from resile.master.groups import Groups
 from resile.master.membership import Membership
 from resile.master.records import BOARD_KEY, ENDINGS, BoardRecord
-from resile.wire.picture import draw_picture
-from resile.wire.views import JobPicture, JobView, Publication, Usage
+from resile.wire.messages import Usage
+from resile.wire.views import Publication
 
 
 class BoardError(Exception):
@@ -135,16 +137,13 @@ class Board:
             self._keep(msgspec.structs.replace(self.record, deleting=True))
             self._say(EventKind.DELETION_REQUESTED, "a user asked for the job to be deleted", now)
 
-    def picture(
-        self, training: JobView, *, groups: Mapping[str, JobView], now: float
-    ) -> JobPicture:
+    def view(self, trainings: Mapping[str, TrainingView], *, now: float) -> JobView:
         """Everything there is to see. ``now`` is Unix time."""
         record = self.record
-        return draw_picture(
-            training.job,
+        return combine(
+            self._main.job.job,
             status=record.status,
-            training=training,
-            groups=groups,
+            trainings=trainings,
             manifest=record.manifest,
             usage=self.usage,
             wishes=record.wishes,

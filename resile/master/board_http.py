@@ -18,8 +18,9 @@ from resile.decoding import DecodeError
 from resile.master.answers import json_answer, read_body, refusal
 from resile.master.board import BoardError, Unusable, WrongSize
 from resile.master.service import MasterService
-from resile.master.view import view, views
-from resile.wire.views import Publication, Usage
+from resile.master.view import trainings
+from resile.wire.messages import Usage
+from resile.wire.views import Publication
 
 Route = Callable[[web.Request], Awaitable[web.Response]]
 
@@ -29,7 +30,7 @@ SERVICE = web.AppKey("board_service", MasterService)
 def add_board_routes(app: web.Application, service: MasterService) -> None:
     """Serve all of this on ``app``."""
     app[SERVICE] = service
-    app.router.add_get("/v1/job", _picture)
+    app.router.add_get("/v1/job", _view)
     app.router.add_put("/v1/job", _with_reasons(_publish))
     app.router.add_delete("/v1/job", _with_reasons(_delete))
     app.router.add_post("/v1/scale", _with_reasons(_scale))
@@ -56,10 +57,9 @@ def _with_reasons(route: Route) -> Route:
     return served
 
 
-async def _picture(request: web.Request) -> web.Response:
+async def _view(request: web.Request) -> web.Response:
     service = request.app[SERVICE]
-    picture = service.board.picture(view(service), groups=views(service), now=time.time())
-    return json_answer(picture)
+    return json_answer(service.board.view(trainings(service), now=time.time()))
 
 
 async def _publish(request: web.Request) -> web.Response:

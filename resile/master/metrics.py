@@ -12,15 +12,15 @@ from collections.abc import Callable, Iterator
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
+from resile.job.training import TrainingView
 from resile.master.records import RoundPhase
 from resile.master.service import MasterService
 from resile.master.shards_figures import figures_of
-from resile.master.view import view, views
-from resile.wire.views import JobView
+from resile.master.view import trainings
 
 __all__ = ["metrics_text"]
 
-FIGURES: tuple[tuple[str, str, Callable[[JobView], float]], ...] = (
+FIGURES: tuple[tuple[str, str, Callable[[TrainingView], float]], ...] = (
     ("round", "Number of the latest round", lambda seen: seen.round),
     ("world_size", "Workers in the latest round", lambda seen: seen.world_size),
     ("nodes", "Nodes in the group", lambda seen: len(seen.nodes)),
@@ -50,7 +50,7 @@ class _Metrics:
         yield from self._datasets()
 
     def _training(self) -> Iterator[Metric]:
-        shown = {"": view(self._service), **views(self._service)}
+        shown = trainings(self._service)
         for name, text, figure in FIGURES:
             family = GaugeMetricFamily(f"resile_{name}", text, labels=["group"])
             for group, seen in shown.items():

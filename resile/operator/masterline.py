@@ -1,7 +1,7 @@
 """The operator's line to one job's master: what it sees, what happens there, what it is told.
 
 One task waits at the master for news and another tells it what was decided, so that looking at a
-job does not wait for a slow network: the operator decides with the latest picture there is, and one
+job does not wait for a slow network: the operator decides with the latest view there is, and one
 job's master that hangs keeps no other job waiting. Only when nodes have ended is the master asked
 at once, and shortly, because an agent that exits over an outcome does so after its master has kept
 it.
@@ -20,6 +20,7 @@ import aiohttp
 import msgspec
 
 from resile.decoding import DecodeError, decode_json
+from resile.job.training import TrainingView
 from resile.platform.kubernetes.job_secret import JobSecret
 from resile.wire.answer_size import answer_limit
 from resile.wire.client import Access
@@ -27,7 +28,7 @@ from resile.wire.endpoint import Endpoint
 from resile.wire.errors import WireError
 from resile.wire.http_client import MasterHttpClient
 from resile.wire.rate import SpeechRate
-from resile.wire.views import EventView, JobPicture, JobView, Publication
+from resile.wire.views import EventView, Publication
 
 __all__ = ["MasterLine", "master_session"]
 
@@ -82,9 +83,12 @@ class MasterLine:
         news: Callable[[list[EventView]], None],
         changed: Callable[[], None],
     ) -> None:
-        """``news`` hears each event once; ``changed`` when there is a new picture."""
-        self.latest: JobPicture | None = None
-        """What the master saw last; None before it ever answered."""
+        """``news`` hears each event once; ``changed`` when there is a new view."""
+        self.latest: dict[str, TrainingView] | None = None
+        """The training of every group as the master saw it last; None before it ever answered."""
+
+        self.latest_at = 0.0
+        """When that was, in Unix time."""
 
         self.most_nodes = 0
         """How many nodes the job may have: its answers may be as long as that takes."""
@@ -124,7 +128,7 @@ class MasterLine:
     async def look(self, patience: float) -> None:
         """Bring :attr:`latest` up to date, if the master answers within ``patience`` seconds."""
         try:
-            self.latest = await asyncio.wait_for(self._picture(), patience)
+            self._take(await asyncio.wait_for(self._trainings(), patience))
         except PASSING as error:
             log.debug("the master at %s does not answer: %s", self._endpoint, error)
 
@@ -174,16 +178,16 @@ class MasterLine:
             await self._hear()
 
     async def _hear(self) -> None:
-        """Wait for something to happen, at most until the picture has to be looked at again."""
+        """Wait for something to happen, at most until the view has to be looked at again."""
         endpoint = self._endpoint
         query = {"since": str(self._since), "wait": f"{self._refresh:g}"}
         events = await self._ask(
             "GET", "/v1/events", list[EventView], query=query, patience=self._refresh
         )
-        picture = await self._picture()
+        trainings = await self._trainings()
         if endpoint != self._endpoint:
             return
-        self.latest = picture
+        self._take(trainings)
         if events:
             self._since = events[-1].seq
         # A master that was replaced tells its whole story again, or counts anew: go by time.
@@ -195,10 +199,12 @@ class MasterLine:
         if not self._answers.allows(time.monotonic()):
             await asyncio.sleep(RETRY)
 
-    async def _picture(self) -> JobPicture:
-        """The training alone: the rest of what a master shows was told to it from here."""
-        seen = await self._ask("GET", "/v1/status", JobView)
-        return JobPicture(name=seen.job, phase=seen.phase, training=seen, seen=time.time())
+    async def _trainings(self) -> dict[str, TrainingView]:
+        """The training alone: the rest of what a master shows came from here."""
+        return await self._ask("GET", "/v1/trainings", dict[str, TrainingView])
+
+    def _take(self, trainings: dict[str, TrainingView]) -> None:
+        self.latest, self.latest_at = trainings, time.time()
 
     async def _ask(
         self,

@@ -21,18 +21,13 @@ import msgspec
 
 from resile.decoding import DecodeError, decode_json
 from resile.job.addresses import Addresses
+from resile.job.view import JobView
 from resile.wire.answer_size import LARGEST_ANSWER, TooLong
 from resile.wire.digest import PROOF_PATH, Credentials
 from resile.wire.endpoint import Endpoint
 from resile.wire.errors import UNPROVEN, RefusedByPeer, UnprovenPeer, Unreachable
-from resile.wire.views import (
-    EventView,
-    JobPicture,
-    LogFile,
-    Publication,
-    Refusal,
-    Usage,
-)
+from resile.wire.messages import Usage
+from resile.wire.views import EventView, LogFile, Publication, Refusal
 
 __all__ = ["Inquiry", "is_master"]
 
@@ -59,9 +54,9 @@ class Inquiry:
         self._token = token
         self._tls = tls
 
-    def picture(self) -> JobPicture:
+    def view(self) -> JobView:
         """Everything there is to see now."""
-        return self._ask("GET", "/v1/job", JobPicture)
+        return self._ask("GET", "/v1/job", JobView)
 
     def publish(self, publication: Publication) -> None:
         """Tell the master what the controller decided. Returns when that is kept."""

@@ -15,6 +15,7 @@ from typing import Any, Literal, TypeVar
 
 from resile.job.spec import ElasticJob
 from resile.job.status import JobPhase
+from resile.job.view import JobView
 from resile.platform.kubernetes.errors import KubeError
 from resile.platform.kubernetes.remote.cluster import Cluster
 from resile.platform.kubernetes.remote.errors import JobEnded, WaitedInVain
@@ -30,7 +31,6 @@ from resile.platform.kubernetes.remote.manifests import (
 from resile.platform.kubernetes.remote.patience import PATIENCE, may_pass, patiently
 from resile.platform.kubernetes.remote.seeing import UNSEEN
 from resile.platform.kubernetes.remote.submitting import submit_job
-from resile.wire.views import JobPicture
 
 __all__ = ["ClusterJob", "submit", "wait"]
 
@@ -67,15 +67,14 @@ def wait(
     namespace: str | None = None,
     context: str | None = None,
     kubeconfig: str | os.PathLike[str] | None = None,
-) -> JobPicture:
-    """Wait until a job trains, or until it is over, and return its state.
+) -> JobView:
+    """Wait until a job trains, or until it is over, and return how it looks then.
 
-    ``job``: the result of :func:`submit`, or a name; only a name takes ``namespace``, ``context``
-    and ``kubeconfig``. After ``finished``, ``picture.phase`` says whether the job succeeded or
-    failed. A job that succeeded has trained. A job that was changed counts as training once the
-    operator has seen the change. Raises JobEnded if it was deleted, or failed before it trained,
-    and WaitedInVain, a TimeoutError, after ``timeout`` seconds, even if the API server is
-    unavailable then.
+    ``job``: what :func:`submit` returned, or a name; where the cluster is, is asked for a name
+    only. ``finished``: whether it succeeded or failed, ``view.phase`` says. A job that succeeded
+    has trained. A job that was changed trains when the operator has looked at the change. Raises
+    JobEnded if it was deleted, or failed before it trained, and WaitedInVain, a TimeoutError, after
+    ``timeout`` seconds, also if the API server is away then.
     """
     if until not in ("running", "finished"):
         raise ValueError(f"until is 'running' or 'finished', not {until!r}")
@@ -110,27 +109,27 @@ class _Watch:
 
         return self._in_time(name, lambda within: patiently(lambda: look(within), within=within))
 
-    def wait(self, job: ClusterJob) -> JobPicture:
-        """Wait until the job is in that state."""
+    def wait(self, job: ClusterJob) -> JobView:
+        """How it looks when it has come to that."""
         while True:
-            picture = self._in_time(job.name, lambda within: job.picture(within=within))
-            if self._has_come(job, picture):
-                return picture
+            view = self._in_time(job.name, lambda within: job.view(within=within))
+            if self._has_come(job, view):
+                return view
             if time.monotonic() >= self._deadline:
-                message = UNSEEN if job.behind else picture.message
-                raise self._vain(job.name, f"{picture.phase}: {message}".removesuffix(": "))
+                message = UNSEEN if job.behind else view.message
+                raise self._vain(job.name, f"{view.phase}: {message}".removesuffix(": "))
             job.pause()
 
-    def _has_come(self, job: ClusterJob, picture: JobPicture) -> bool:
-        over = picture.status is not None and picture.status.finished
-        if picture.phase == JobPhase.SUCCEEDED or (over and self._until == "finished"):
+    def _has_come(self, job: ClusterJob, view: JobView) -> bool:
+        over = view.status is not None and view.status.finished
+        if view.phase == JobPhase.SUCCEEDED or (over and self._until == "finished"):
             return True
-        if self._until == "running" and trains(picture) and not job.behind:
+        if self._until == "running" and trains(view) and not job.behind:
             return True
-        if job.phase(picture) == DELETED:
+        if job.phase(view) == DELETED:
             raise JobEnded(f"the job '{job.name}' was deleted")
         if over:
-            raise JobEnded(f"the job '{job.name}' is over ({picture.phase}): {picture.message}")
+            raise JobEnded(f"the job '{job.name}' is over ({view.phase}): {view.message}")
         return False
 
     def _in_time(self, name: str, look: Callable[[float], T]) -> T:

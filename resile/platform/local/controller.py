@@ -29,14 +29,14 @@ from resile.control.reconcile import reconcile
 from resile.job.addresses import Addresses, has_addresses
 from resile.job.spec import ElasticJob
 from resile.job.status import DecisionNote, JobPhase, JobStatus
+from resile.job.view import JobView, combine
 from resile.platform.local.addressing import LocalAddressing
 from resile.platform.local.jobfolder import JobFolder
 from resile.platform.reports import group_directives, nodes_to_come, reports_in
 from resile.platform.story import told_by
 from resile.wire.errors import RefusedByPeer, Unreachable, WireError
 from resile.wire.inquiry import Inquiry
-from resile.wire.picture import draw_picture
-from resile.wire.views import JobPicture, Publication
+from resile.wire.views import Publication
 
 __all__ = ["Ending", "LocalController", "Platform"]
 
@@ -102,7 +102,7 @@ class LocalController:
         """All notes of the job, so that each has a number."""
         self._told = 0
         self._published: JobStatus | None = None
-        self._seen = JobPicture(name=job.metadata.name, phase="")
+        self._seen = JobView(name=job.metadata.name, phase="")
         self._reports: dict[str, GroupReport] = {}
         self._master = MasterState(ready=False)
         self._created = time.time()
@@ -138,7 +138,7 @@ class LocalController:
         deadline = time.monotonic() + MASTER_PATIENCE
         while True:
             try:
-                self._seen = await asyncio.to_thread(self._inquiry.picture)
+                self._seen = await asyncio.to_thread(self._inquiry.view)
             except WireError as error:
                 if time.monotonic() > deadline:
                     log.warning("continuing without the master: %s", error)
@@ -146,7 +146,10 @@ class LocalController:
                     return
                 await asyncio.sleep(ASK_AGAIN)
             else:
-                self._reports = {**reports_in(self._seen, self._job.spec), **self._reports}
+                self._reports = {
+                    **reports_in(self._seen.trainings, self._job.spec, at=self._seen.seen),
+                    **self._reports,
+                }
                 self._heed(self._seen.suspend)
                 self._master = MasterState(ready=True)
                 return
@@ -175,7 +178,7 @@ class LocalController:
         self._notes += decision.notes
         self._notes += told_by(self._status, decision.status, now=_now())
         self._status = decision.status
-        self._folder.write_picture(self.picture())
+        self._folder.write_view(self.view())
 
     def _address(self, decision: Decision) -> None:
         """Assign addresses to all nodes before one of them is started."""
@@ -183,12 +186,12 @@ class LocalController:
             starting = [a.node for a in decision.actions if isinstance(a, StartNode)]
             self._addresses = self._addressing.update(self._job, self._status, starting=starting)
 
-    def picture(self) -> JobPicture:
-        """Return the job as this controller knows it."""
-        return draw_picture(
+    def view(self) -> JobView:
+        """The job as this controller knows it."""
+        return combine(
             self._job.metadata.name,
             status=self._status,
-            training=self._seen.training,
+            trainings=self._seen.trainings,
             manifest=self._manifest,
             wishes=self._seen.wishes,
             suspend=self._seen.suspend,

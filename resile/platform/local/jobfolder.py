@@ -1,7 +1,7 @@
 """A job's folder on this machine: written by `resile up`, read by all other commands.
 
 ``<state_home>/jobs/<name>`` holds the token, the master's endpoint, store and log, the nodes' logs,
-the last state of the job (``job.json``, written before anything in it is acted on) and its events
+the last view of the job (``job.json``, written before anything in it is acted on) and its story
 (``events.jsonl``). It stays when the job is over, until `resile delete` or the next `up` of that
 name. ``ledger`` and ``ports.json`` survive the next `up`, which may continue the training of the
 last one and whose nodes get the same ports. ``addresses.json`` holds the addresses of all nodes.
@@ -21,10 +21,12 @@ import os
 import time
 from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
-from resile.decoding import DecodeError, decode_json
+from resile.decoding import DecodeError, convert, decode_json
+from resile.job.view import JobView
 from resile.ledger.lines import ENDING
 from resile.platform.local.ports import PortBook, read_ports
 from resile.regular_files import read_end, read_regular_file
@@ -34,7 +36,7 @@ from resile.wire.endpoint import Endpoint, EndpointError, parse_endpoint
 from resile.wire.inquiry import Inquiry
 from resile.wire.logfiles import list_logs, read_piece
 from resile.wire.statedir import RUN_FILES, state_home
-from resile.wire.views import EventView, JobPicture, LogFile
+from resile.wire.views import EventView, LogFile
 
 __all__ = ["FolderUnusable", "JobFolder", "JobFolderError", "JobRunning", "all_jobs"]
 
@@ -50,7 +52,7 @@ PORTS_LOCK = "ports.lock"
 """Beside the jobs' folders: held while ports are chosen."""
 
 LARGEST_ENDPOINT = 4096
-LARGEST_PICTURE = 64 << 20
+LARGEST_VIEW = 64 << 20
 LONGEST_STORY = 16 << 20
 """Maximum bytes read of each: a job of 10,000 nodes needs a tenth of that."""
 
@@ -84,7 +86,7 @@ class JobFolder:
         self.ledger = self.path / "ledger"
         self.master_log = self.path / "master.log"
         self.addresses = self.path / "addresses.json"
-        self._picture = self.path / "job.json"
+        self._view = self.path / "job.json"
         self._events = self.path / "events.jsonl"
         self._endpoint = self.path / "endpoint"
         self._lock = self.path / "up.lock"
@@ -108,10 +110,10 @@ class JobFolder:
         except (OSError, UnicodeDecodeError, EndpointError, AuthError):
             return None
 
-    def picture(self) -> JobPicture | None:
-        """Return the last state that was written; None if there is none."""
+    def view(self) -> JobView | None:
+        """The job as it was last written down; None if it came to nothing."""
         try:
-            return decode_json(read_regular_file(self._picture, limit=LARGEST_PICTURE), JobPicture)
+            return _view(read_regular_file(self._view, limit=LARGEST_VIEW))
         except (OSError, DecodeError):
             return None
 
@@ -163,9 +165,9 @@ class JobFolder:
         with self.usable():
             self._endpoint.write_text(f"{endpoint}\n")
 
-    def write_picture(self, picture: JobPicture) -> None:
-        """Replace the state atomically; a reader sees the old or the new one, never a part."""
-        self._replace(self._picture, msgspec.json.encode(picture))
+    def write_view(self, view: JobView) -> None:
+        """Replace the view; a reader sees the old or the new one, never a part."""
+        self._replace(self._view, msgspec.json.encode(view))
 
     def write_addresses(self, text: bytes) -> None:
         """Replace the nodes' addresses atomically."""
@@ -235,6 +237,15 @@ class JobFolder:
             return self._lock.stat().st_ino == os.fstat(descriptor).st_ino
         except FileNotFoundError:
             return False
+
+
+def _view(data: bytes) -> JobView:
+    try:
+        return decode_json(data, JobView)
+    except DecodeError:
+        # Before the view had a version, its training had another shape; the rest is the same.
+        older = decode_json(data, dict[str, Any])
+        return convert({**older, "training": None, "groups": {}}, JobView)
 
 
 def _event(line: bytes) -> EventView | None:

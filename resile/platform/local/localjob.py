@@ -1,10 +1,9 @@
 """A whole job on this machine, from its folder to its end: what `resile up` runs.
 
-It consists of a master as a child process, a platform that runs the nodes, and the controller;
-events are written to the job's folder as they happen. However the job ends (by itself, deleted from
-another terminal, or interrupted), the nodes are stopped first, then the last state is written, then
-the master is stopped. If this process is killed, the kernel and the nodes' wardens end everything
-else.
+A master as a child process, a platform that runs the nodes, and the controller between them; the
+story is written down as it is told. However the job ends (by itself, deleted from elsewhere, or
+interrupted), the nodes are ended first, then the last view is taken, then the master goes.
+Should this process be killed, the kernel and the nodes' wardens end everything else.
 """
 
 from __future__ import annotations
@@ -16,6 +15,7 @@ import time
 from collections.abc import Callable, Mapping
 
 from resile.job.spec import ElasticJob
+from resile.job.view import JobView, ended_view
 from resile.ledger import FOLDER_VARIABLE
 from resile.platform.local.capacity import Capacity
 from resile.platform.local.controller import Ending, LocalController
@@ -29,8 +29,7 @@ from resile.wire.auth import TOKEN_FILE_VARIABLE, TOKEN_VARIABLE
 from resile.wire.endpoint import Endpoint
 from resile.wire.errors import WireError
 from resile.wire.inquiry import Inquiry
-from resile.wire.picture import ended_picture
-from resile.wire.views import EventView, JobPicture
+from resile.wire.views import EventView
 
 __all__ = ["LocalJob"]
 
@@ -76,14 +75,14 @@ class LocalJob:
         """End the job: gracefully the first time, at once the second."""
         (self._impatient if self._interrupted.is_set() else self._interrupted).set()
 
-    async def picture(self) -> JobPicture | None:
-        """Return the current state of the job; None before there is any."""
+    async def view(self) -> JobView | None:
+        """The job as it is now; None before there is anything to see."""
         if self._inquiry is None or self._controller is None:
             return None
         try:
-            return await asyncio.to_thread(self._inquiry.picture)
+            return await asyncio.to_thread(self._inquiry.view)
         except WireError:
-            return self._controller.picture()
+            return self._controller.view()
 
     async def run(self) -> Ending:
         """Run the job to its end. Raises MasterFailed if its master cannot be started."""
@@ -114,7 +113,7 @@ class LocalJob:
             measuring.cancel()
             await self._end_nodes()
             await news.catch_up()
-            await self._leave_picture(end)
+            await self._leave_view(end)
             keeping.cancel()
             await asyncio.gather(keeping, measuring, return_exceptions=True)
         return end
@@ -153,10 +152,10 @@ class LocalJob:
             await self._platform.close(grace=0)
         await closing
 
-    async def _leave_picture(self, end: Ending) -> None:
-        picture = await self.picture()
-        if picture is not None:
-            self._folder.write_picture(ended_picture(picture, end.value))
+    async def _leave_view(self, end: Ending) -> None:
+        view = await self.view()
+        if view is not None:
+            self._folder.write_view(ended_view(view, end.value))
 
     def _heard(self, events: list[EventView]) -> None:
         if self._controller is not None:

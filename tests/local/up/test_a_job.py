@@ -25,7 +25,8 @@ def test_a_job_runs_to_success_and_what_it_did_can_be_read_afterwards(machine: M
     assert kinds[-3:] == ["JobSucceeded", "NodeSucceeded", "NodeSucceeded"]
     assert "step 19 of rank 1" in machine.says("logs", "short", "short-worker-1", "--tail", "3")
     whole = json.loads(machine.says("get", "short", "-o", "json"))
-    assert whole["kind"] == "ElasticJob"
+    assert (whole["apiVersion"], whole["kind"]) == ("view.resile.dev/v1", "JobView")
+    assert whole["manifest"]["kind"] == "ElasticJob"
     assert whole["status"]["phase"] == "Succeeded"
     machine.says("delete", "short")
     assert machine.says("jobs").startswith("There are no jobs.")
@@ -54,9 +55,9 @@ def test_the_master_may_be_killed_and_the_job_goes_on_and_is_scaled_afterwards(
     first = machine.await_training("steered", nodes=2)
     killed = machine.master_pid()
     os.kill(killed, signal.SIGKILL)
-    wait_for(lambda: machine.picture("steered").get("training"), "the master's return")
+    wait_for(lambda: machine.view("steered").get("training"), "the master's return")
     assert machine.master_pid() != killed
-    assert machine.picture("steered")["training"]["round"] == first
+    assert machine.view("steered")["training"]["round"] == first
     assert ("MasterReturned", f"the master resumed round {first}") in machine.events("steered")
     assert "worker: 2 -> 3 nodes" in machine.says("scale", "steered", "worker=3", "--wait")
     second = machine.await_training("steered", nodes=3, after=first)
@@ -87,7 +88,7 @@ def test_an_evaluator_with_a_script_does_not_join_the_training(machine: Machine)
     roles = {"worker": ticking(STEPS="60"), "evaluator": ticking()}
     up = machine.up(manifest("judged", roles))
     machine.await_training("judged", nodes=1)
-    assert machine.picture("judged")["training"]["world_size"] == 1
+    assert machine.view("judged")["training"]["worldSize"] == 1
     wait_for(
         lambda: "step 3 of rank 0" in machine.says("logs", "judged", "evaluator"),
         "steps of the evaluator",

@@ -22,7 +22,8 @@ from resile.platform.local.masterprocess import MasterProcess
 from resile.wire.auth import TOKEN_FILE_VARIABLE, TOKEN_VARIABLE, write_private
 from resile.wire.errors import RefusedByPeer, Unreachable
 from resile.wire.inquiry import Inquiry
-from resile.wire.views import Publication, Usage
+from resile.wire.messages import Usage
+from resile.wire.views import Publication
 from tests.local.up.ups import manifest
 
 TOKEN = "a-token-of-the-tests"
@@ -90,17 +91,17 @@ async def test_a_killed_master_forgets_nothing_that_it_has_answered(
     inquiry.scale({"worker": 2})
     inquiry.suspend()
     await kill_and_start_again(master)
-    picture = inquiry.picture()
-    assert picture.suspend is True
+    view = inquiry.view()
+    assert view.suspend is True
     inquiry.resume()
-    assert inquiry.picture().suspend is False
-    assert picture.wishes == {"worker": 2}
-    assert picture.status == publication().status
-    assert picture.manifest == MANIFEST
-    assert not picture.deleting
+    assert inquiry.view().suspend is False
+    assert view.wishes == {"worker": 2}
+    assert view.status == publication().status
+    assert view.manifest == MANIFEST
+    assert not view.deleting
     inquiry.delete()
     await kill_and_start_again(master)
-    assert inquiry.picture().deleting
+    assert inquiry.view().deleting
     assert [event for event in told(inquiry) if event[0] != "MasterReturned"] == [
         ("Noted", "one"),
         ("Noted", "two"),
@@ -156,7 +157,7 @@ async def test_a_size_that_the_job_cannot_have_is_refused_with_a_sentence(
     for sizes, sentence in REFUSED_SIZES:
         with pytest.raises(RefusedByPeer, match=re.escape(sentence)):
             inquiry.scale(sizes)
-    assert inquiry.picture().wishes == {}
+    assert inquiry.view().wishes == {}
 
 
 async def test_a_job_that_is_over_or_has_no_controller_cannot_be_scaled(inquiry: Inquiry) -> None:
@@ -176,7 +177,7 @@ async def test_a_job_that_is_over_or_has_no_controller_cannot_be_scaled(inquiry:
 async def test_everything_needs_the_token(master: MasterProcess) -> None:
     stranger = Inquiry(master.endpoint, "another-token-altogether")
     asks = (
-        stranger.picture,
+        stranger.view,
         stranger.events,
         stranger.log_files,
         stranger.delete,
@@ -220,4 +221,5 @@ async def test_what_nodes_use_is_shown_with_the_node(inquiry: Inquiry) -> None:
     status = JobStatus(phase=JobPhase.RUNNING, nodes=(node,))
     inquiry.publish(Publication(manifest=MANIFEST, status=status))
     inquiry.tell_usage({"asked-worker-0": Usage(cpu=1.5, memory=1024)})
-    assert inquiry.picture().nodes[0].usage == Usage(cpu=1.5, memory=1024)
+    (shown,) = inquiry.view().nodes
+    assert (shown.cpu, shown.memory) == ("1.5", "1Ki")

@@ -16,10 +16,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import psutil
 import pytest
 
+from resile.job.view import document
 from resile.platform.local.jobfolder import JobFolder
 from resile.wire.errors import WireError
 from tests.local.commands import Command, wait_for
@@ -123,19 +123,18 @@ class Machine:
     def job(self, name: str) -> JobFolder:
         return JobFolder(name)
 
-    def picture(self, name: str) -> dict[str, Any]:
+    def view(self, name: str) -> dict[str, Any]:
         """The job as its master shows it; empty while there is none."""
         inquiry = self.job(name).inquiry()
         if inquiry is None:
             return {}
         try:
-            drawn: dict[str, Any] = msgspec.to_builtins(inquiry.picture())
+            return document(inquiry.view())
         except WireError:
             return {}
-        return drawn
 
     def nodes(self, name: str) -> list[dict[str, Any]]:
-        return list(self.picture(name).get("nodes", []))
+        return list(self.view(name).get("nodes", []))
 
     def await_nodes(self, name: str, **wanted: Any) -> list[dict[str, Any]]:
         """Wait until some node is like ``wanted``; all that are."""
@@ -153,7 +152,7 @@ class Machine:
         """Wait for a round later than ``after`` in which so many nodes take steps; its number."""
 
         def found() -> int:
-            training = self.picture(name).get("training") or {}
+            training = self.view(name).get("training") or {}
             stepping = [
                 n for n in self.nodes(name) if n["state"] == "running" and n["step"] is not None
             ]

@@ -102,8 +102,8 @@ async def test_a_squatter_on_the_masters_port_learns_nothing(ask, claims: bool) 
 
 async def test_a_master_takes_the_place_of_a_squatter_it_never_was(master: MasterProcess) -> None:
     access = Access(master.endpoint, TOKEN)
-    picture = await asyncio.to_thread(Inquiry(access.endpoint, TOKEN).picture)
-    assert picture.training is not None
+    view = await asyncio.to_thread(Inquiry(access.endpoint, TOKEN).view)
+    assert view.training is not None
     async with aiohttp.ClientSession() as session:
         client = MasterHttpClient(session, access)
         for _ in range(3):

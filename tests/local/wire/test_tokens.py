@@ -22,6 +22,7 @@ from tests.local.wire.pretend import honest_agent, is_served
 
 PATHS = [
     "/v1/status",
+    "/v1/trainings",
     "/v1/events",
     "/metrics",
     AGENT_PATH,
@@ -43,7 +44,7 @@ def test_a_request_without_the_token_learns_nothing(
 @pytest.mark.parametrize("path", ["/v1/stop", "/v1/nodes/0/drain"])
 def test_a_command_without_the_token_is_not_obeyed(master: MasterProcess, path: str) -> None:
     assert master.ask(path, token="not-the-token-of-this-job", method="POST")[0] == 401
-    assert master.status()["phase"] == "gathering"
+    assert master.status().phase == "gathering"
 
 
 def test_everybody_may_ask_whether_the_master_lives_and_learns_no_more(

@@ -49,7 +49,7 @@ def test_an_answer_without_end_is_refused() -> None:
             peer.sendall(b" " * 65536)
 
     with answering(endless) as endpoint, pytest.raises(RefusedByPeer, match="longer than 65536"):
-        Inquiry(endpoint, "t").picture()
+        Inquiry(endpoint, "t").view()
 
 
 def test_a_compressed_answer_is_refused() -> None:
@@ -59,7 +59,7 @@ def test_a_compressed_answer_is_refused() -> None:
         peer.sendall(HEAD + b"Content-Encoding: gzip\r\n\r\n" + body)
 
     with answering(zipped) as endpoint, pytest.raises(RefusedByPeer, match="compressed"):
-        Inquiry(endpoint, "t").picture()
+        Inquiry(endpoint, "t").view()
 
 
 def test_an_answer_that_drips_is_given_up_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -72,4 +72,4 @@ def test_an_answer_that_drips_is_given_up_in_time(monkeypatch: pytest.MonkeyPatc
             time.sleep(0.02)
 
     with answering(dripping) as endpoint, pytest.raises(Unreachable, match="too long"):
-        Inquiry(endpoint, "t").picture()
+        Inquiry(endpoint, "t").view()

@@ -8,20 +8,15 @@ from enum import Enum
 from typing import Any
 
 from resile.control.pods import observe_pod
-from resile.job.errors import ManifestError
-from resile.job.manifest import job_from_data
 from resile.job.node import Node, NodePhase
-from resile.job.spec import JobSpec
 from resile.job.status import ConditionStatus, ConditionType, JobPhase, JobStatus
+from resile.job.training import TrainingPhase
+from resile.job.view import JobView
 from resile.platform.kubernetes.facts import pod_facts
 from resile.platform.kubernetes.labels import MASTER
 from resile.platform.kubernetes.remote.seeing import UNSEEN
-from resile.wire.views import JobPicture
 
 __all__ = ["Arrival", "Headway", "headway", "master_line", "trains"]
-
-FORMS, RUNS = "forming", "running"
-"""A round's phases: it has its members; they all have started their workers."""
 
 SUSPENDED = "the job is suspended (spec.suspend)"
 
@@ -45,55 +40,45 @@ class Headway:
 
 
 def headway(
-    picture: JobPicture,
+    view: JobView,
     *,
     masters: Sequence[Mapping[str, Any]] | None = (),
     behind: bool = False,
 ) -> Headway:
     """``masters``: the pods of its master, None if nobody may see them. ``behind``: the status
     speaks of an earlier manifest, so that it says nothing of this one unless the job is over."""
-    status, spec = picture.status, _spec(picture)
+    status, spec = view.status, view.spec
     if spec is not None and spec.managed_elsewhere:
-        return Headway((picture.message,), Arrival.ELSEWHERE)
+        return Headway((view.message,), Arrival.ELSEWHERE)
     if status is None:
         halt = Arrival.SUSPENDED if spec is not None and spec.suspend else None
-        return Headway((SUSPENDED if halt else picture.message,), halt)
+        return Headway((SUSPENDED if halt else view.message,), halt)
     if status.phase is JobPhase.SUCCEEDED:
-        return Headway((_with("the job has succeeded", picture.message),), Arrival.SUCCEEDED)
+        return Headway((_with("the job has succeeded", view.message),), Arrival.SUCCEEDED)
     if behind:
         return Headway((UNSEEN,))
     if status.phase is JobPhase.FAILED or _refused(status):
-        return Headway((_with("the job has failed", picture.message),), Arrival.FAILED)
+        return Headway((_with("the job has failed", view.message),), Arrival.FAILED)
     if spec is not None and spec.suspend:
         return Headway((SUSPENDED,), Arrival.SUSPENDED)
-    if trains(picture):
+    if trains(view):
         return Headway((_training(status),), Arrival.TRAINS)
-    running = status.condition(ConditionType.RUNNING)
-    message = picture.message if running is None else running.message
-    told = (master_line(masters, status.master_problem), _nodes(status, message), _round(status))
+    told = (master_line(masters, status.master_problem), _nodes(view, status), _round(status))
     return Headway(tuple(line for line in told if line))
 
 
-def trains(picture: JobPicture) -> bool:
+def trains(view: JobView) -> bool:
     """Whether it does what it is for: its round runs, or there is none to form.
 
     A round that only forms does not count: its workers may fail before they have begun."""
-    status = picture.status
+    status = view.status
     if status is None or status.phase is not JobPhase.RUNNING:
         return False
-    spec = _spec(picture)
-    if spec is not None and not spec.training_roles():
+    if view.spec is not None and not view.spec.training_roles():
         return True
     if status.training is not None:
-        return status.training.phase == RUNS
+        return status.training.phase == TrainingPhase.RUNNING
     return status.step is not None or bool(status.world_size)  # whose phase was not told
-
-
-def _spec(picture: JobPicture) -> JobSpec | None:
-    try:
-        return job_from_data(picture.manifest).spec
-    except ManifestError:
-        return None
 
 
 def _refused(status: JobStatus) -> bool:
@@ -130,7 +115,8 @@ def master_line(pods: Sequence[Mapping[str, Any]] | None, why: str = "") -> str:
     return "" if ready is not None and ready.status == "True" else "the master has started"
 
 
-def _nodes(status: JobStatus, why: str) -> str:
+def _nodes(view: JobView, status: JobStatus) -> str:
+    """How many nodes run, and what the first of the others waits for."""
     waiting = [
         rank
         for rank in status.nodes
@@ -140,12 +126,19 @@ def _nodes(status: JobStatus, why: str) -> str:
     if waiting:
         rank = waiting[0]
         return f"{said}; {rank.name or rank.role} is {rank.phase.value.lower()}: {rank.message}"
-    return why if why.startswith(said) else _with(said, why)
+    running = status.condition(ConditionType.RUNNING)
+    if running is not None and running.message:
+        return running.message  # it has the count, or says more than that
+    return _with(said, view.message)
 
 
 def _round(status: JobStatus) -> str:
     """Of one that has its members and does not run yet."""
-    if status.training is None or status.training.phase != FORMS or not status.world_size:
+    if (
+        status.training is None
+        or status.training.phase != TrainingPhase.FORMING
+        or not status.world_size
+    ):
         return ""
     return f"round {status.round} is forming: {status.world_size} workers"
 

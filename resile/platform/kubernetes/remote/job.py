@@ -11,6 +11,8 @@ from collections.abc import AsyncGenerator, Callable, Generator, Mapping
 from typing import Any
 
 from resile.job.spec import ElasticJob
+from resile.job.training import NodeView
+from resile.job.view import JobView, ended_view
 from resile.platform.kubernetes.errors import (
     Conflict,
     Forbidden,
@@ -28,19 +30,18 @@ from resile.platform.kubernetes.remote.podlogs import (
     PodLogs,
     has_begun,
     job_pods,
-    node_pictures,
+    node_views,
 )
 from resile.platform.kubernetes.remote.seeing import (
     is_behind,
     is_over,
     job_in,
     phase_of,
-    picture_of,
     status_in,
+    view_of,
 )
 from resile.platform.kubernetes.remote.sizes import wrong_size
-from resile.wire.picture import ended_picture
-from resile.wire.views import EventView, JobPicture, NodePicture
+from resile.wire.views import EventView
 
 __all__ = ["DELETED", "ClusterJob"]
 
@@ -87,16 +88,16 @@ class ClusterJob:
         """Whether no operator had looked at it at all, or not at the present manifest."""
         return not self._gone and (status_in(self._raw) is None or self.behind)
 
-    def picture(self, *, within: float = PATIENCE) -> JobPicture:
+    def view(self, *, within: float = PATIENCE) -> JobView:
         """Everything there is to see; of a deleted job, what there was last.
 
         ``within``: for how many seconds an API server that is away is waited for.
         """
         self._look(within=within)
-        drawn = picture_of(self._raw, now=time.time())
-        return ended_picture(drawn, DELETED) if self._gone else drawn
+        drawn = view_of(self._raw, now=time.time())
+        return ended_view(drawn, DELETED) if self._gone else drawn
 
-    def phase(self, _picture: JobPicture | None = None) -> str:
+    def phase(self, _view: JobView | None = None) -> str:
         """The job in one word."""
         if self._gone:
             return DELETED
@@ -112,13 +113,13 @@ class ClusterJob:
             self._listener = Listener(self._cluster, self._raw)
         return self._listener.events(since=since, wait=wait)
 
-    def log_nodes(self) -> list[NodePicture]:
+    def log_nodes(self) -> list[NodeView]:
         """The nodes whose output there is, or may come to be."""
-        return [node for _, node in node_pictures(patiently(lambda: self._pods(NODE)))]
+        return [node for _, node in node_views(patiently(lambda: self._pods(NODE)))]
 
     def lines(
         self,
-        wanted: Callable[[NodePicture], bool] = lambda _node: True,
+        wanted: Callable[[NodeView], bool] = lambda _node: True,
         *,
         tail: int | None = None,
         follow: bool = False,
@@ -140,7 +141,7 @@ class ClusterJob:
     def _lines(
         self,
         component: str,
-        wanted: Callable[[NodePicture], bool],
+        wanted: Callable[[NodeView], bool],
         *,
         tail: int | None,
         follow: bool,
@@ -164,7 +165,7 @@ class ClusterJob:
 
     def master_trouble(self) -> str:
         """Why its master prints nothing, in a sentence; empty if nothing is wrong with it."""
-        status, pods = self.picture().status, self.masters()
+        status, pods = self.view().status, self.masters()
         why = "" if status is None else status.master_problem
         if pods:
             begun = any(has_begun(pod) for pod in pods)
