@@ -69,7 +69,7 @@ def _first_failure(failure: Failure) -> list[str]:
 
 
 def ending(failure: WorkerFailure | Failure) -> str:
-    """How a worker ended, in words."""
+    """Describe how a worker ended."""
     return describe_exit(failure.exit_code) if failure.exit_code else failure.message
 
 

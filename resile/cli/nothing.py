@@ -23,7 +23,7 @@ def why_silent(view: JobView, *, wanted: Callable[[NodeView], bool], kept: bool,
     if status is None or _refused(status):
         return _with(f"the job is {phase}", view.message)
     if status.finished:
-        gone = "" if kept else "; the output of its nodes is gone with them"
+        gone = "" if kept else "; the logs were removed with its nodes"
         return _with(f"the job is over ({phase})", view.message) + gone
     if status.phase is JobPhase.SUSPENDED:
         return _with("the job is suspended", view.message)

@@ -13,7 +13,7 @@ import torch.distributed as dist
 
 from resile.checkpoint.errors import NoCheckpoint, PartDamaged
 from resile.checkpoint.part import PartHeader, PartKind, Slice
-from resile.checkpoint.slots import Label, PartPlace
+from resile.checkpoint.slots import Label
 from resile.train.checkpoint.agreement import Agreement, Place
 from resile.train.checkpoint.choosing import Choice, NodeInventory, Source, held_choices
 from resile.train.checkpoint.held_parts import DistantPart, open_held
@@ -239,7 +239,9 @@ def test_a_part_that_breaks_off_everywhere_says_why(make: MakeNode) -> None:
         )
         distant.bring()
         dying.leave()
-        with pytest.raises(NoCheckpoint, match=r"is not available: snapshot server at .* ended after"):
+        with pytest.raises(
+            NoCheckpoint, match=r"is not available: snapshot server at .* ended after"
+        ):
             distant.read(0, len(content))
 
 
