@@ -22,9 +22,9 @@ from rich.console import Console
 from rich.table import Table
 
 from resile.client.local import LocalJob
+from resile.job.view import JobView
 from resile.platform.local.jobfolder import JobFolder
 from resile.system.loop_thread import run_in_thread
-from resile.wire.views import JobPicture
 
 HERE = Path(__file__).parent
 PATIENCE = 60.0
@@ -80,11 +80,11 @@ class Demo:
         manifest.write_text(MANIFEST.format(script=script, folder=folder, steps=STEPS))
         self.up = subprocess.Popen([sys.executable, "-m", "resile", "up", "--logs", str(manifest)])
 
-    def picture(self) -> JobPicture | None:
+    def view(self) -> JobView | None:
         """The job as its `up` shows it; None while there is none to ask."""
         if not self.job.running():
             return None
-        return run_in_thread(LocalJob(self.job).picture())
+        return run_in_thread(LocalJob(self.job).view())
 
     def trace(self) -> list[Taken]:
         """All steps so far."""
@@ -131,8 +131,8 @@ class Demo:
 
     def agents(self) -> list[int]:
         """The pids of the nodes' agents, by rank."""
-        picture = self.picture()
-        nodes = sorted(picture.nodes, key=lambda node: node.rank or 0) if picture else []
+        view = self.view()
+        nodes = sorted(view.nodes, key=lambda node: node.rank or 0) if view else []
         return [node.pid for node in nodes if node.pid]
 
     def a_worker(self) -> list[int]:

@@ -14,6 +14,8 @@ from resile.job.manifest import job_from_data
 from resile.job.node import Node, NodePhase
 from resile.job.spec import ElasticJob
 from resile.job.status import JobStatus
+from resile.job.training import NodeView, TrainingView
+from resile.job.view import MAIN
 from resile.operator.reconciler import status_of
 from resile.operator.training import with_members, with_training
 from resile.platform.kubernetes.facts import kept_of_pod
@@ -21,8 +23,6 @@ from resile.platform.kubernetes.labels import node_labels
 from resile.platform.kubernetes.machines import Machines
 from resile.platform.kubernetes.observing import observe_nodes
 from resile.platform.reports import directive_for
-from resile.wire.messages import Progress, Usage
-from resile.wire.views import JobPicture, JobView, NodeView
 
 STARTED = "2026-01-01T00:00:00Z"
 READY: dict[str, Any] = {"status": {"conditions": [{"type": "Ready", "status": "True"}]}}
@@ -67,10 +67,9 @@ def _look(
         preempted={},
     )
     decision = reconcile(job, before, Observed(nodes=seen), datetime.now(timezone.utc))
-    picture = _picture(job, decision.status)
-    status = with_training(decision.status, job, seen=picture, generation=1)
-    if picture.training is not None:
-        status = with_members(status, picture.training)
+    trainings = _trainings(decision.status)
+    status = with_training(decision.status, job, seen=trainings, generation=1)
+    status = with_members(status, trainings)
     status = compact(status)
     written: dict[str, Any] = msgspec.to_builtins(packed(status))
     return written, msgspec.json.encode(directive_for(job, status))
@@ -122,36 +121,34 @@ def _host(node: Node) -> str:
     return f"ip-10-{node.id // 250}-{node.id % 250}-7.us-west-2.compute.internal"
 
 
-def _picture(job: ElasticJob, status: JobStatus) -> JobPicture:
-    nodes = [
-        NodeView(
-            id=rank.rank,
+def _trainings(status: JobStatus) -> dict[str, TrainingView]:
+    nodes = {
+        rank.name: NodeView(
             name=rank.name,
-            host=rank.host,
-            pid=1,
             role=rank.role,
             rank=rank.rank,
+            host=rank.host,
+            pid=1,
+            member=rank.rank,
             state="running",
-            connected=True,
             workers=8,
-            progress=Progress(step=1000, loss=0.5),
-            usage=Usage(cpu=7.5, memory=50 * 1024**3),
+            round=3,
+            step=1000,
+            loss=0.5,
+            cpu="7.5",
+            memory="51200Mi",
         )
         for rank in status.nodes
         if rank.phase is NodePhase.RUNNING
-    ]
-    training = JobView(
-        job=job.metadata.name,
+    }
+    training = TrainingView(
         phase="running",
         round=3,
-        reason="",
         min_nodes=1,
         max_nodes=len(status.nodes),
         world_size=8 * len(nodes),
-        restarts=0,
         max_restarts=3,
         step=1000,
         nodes=nodes,
-        report=None,
     )
-    return JobPicture(name=job.metadata.name, phase="running", training=training)
+    return {MAIN: training}

@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import json
 import logging
-from datetime import datetime
 from pathlib import Path
 
 from resile.decoding import decode_python_json
 from resile.job.exits import NodeExitCode
+from resile.job.training import Failure
 from resile.system.exit_status import describe_exit
+from resile.wire.failures import failure_view
 from resile.wire.messages import FailureReport, JobDone, Outcome, WorkerFailure
 
 log = logging.getLogger("resile.agent")
@@ -40,23 +41,25 @@ def failure_text(done: JobDone) -> str:
         if done.others_go_on
         else "The job failed"
     )
-    lines = ["", f"{what}: {done.reason}."]
-    if done.report is not None:
-        lines += _first_failure(done.report)
-    return "\n".join([*lines, ""])
+    failure = None if done.report is None else failure_view(done.report)
+    return "\n".join(["", report_text(what, done.reason, failure), ""])
 
 
-def _first_failure(report: FailureReport) -> list[str]:
-    failure = report.failure
-    when = datetime.fromtimestamp(report.when).strftime("%Y-%m-%d %H:%M:%S.%f")[:-3]
+def report_text(what: str, reason: str, failure: Failure | None) -> str:
+    """What failed and why, and the first failure if it is known; for people."""
+    return "\n".join([f"{what}: {reason}.", *(_first_failure(failure) if failure else ())])
+
+
+def _first_failure(failure: Failure) -> list[str]:
+    when = failure.at.astimezone().strftime("%Y-%m-%d %H:%M:%S.%f")[:-3]
     lines = [
         f"  failed first    rank {failure.rank} (local {failure.local_rank}), pid {failure.pid}",
-        f"  on              node {report.node} ({report.name}), host {report.host}",
+        f"  on              node {failure.node_id} ({failure.node}), host {failure.host}",
         f"  at              {when}",
         f"  cause           {ending(failure)}",
     ]
-    if report.others:
-        lines.append(f"  others          {report.others} more failed after it")
+    if failure.others:
+        lines.append(f"  others          {failure.others} more failed after it")
     if failure.log:
         lines.append(f"  log files       {failure.log}")
     if failure.message and failure.exit_code:
@@ -65,7 +68,7 @@ def _first_failure(report: FailureReport) -> list[str]:
     return lines
 
 
-def ending(failure: WorkerFailure) -> str:
+def ending(failure: WorkerFailure | Failure) -> str:
     """Describe how a worker ended."""
     return describe_exit(failure.exit_code) if failure.exit_code else failure.message
 

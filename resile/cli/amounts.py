@@ -5,9 +5,9 @@ from __future__ import annotations
 import time
 from datetime import datetime
 
-from resile.wire.views import Usage
+from resile.job.training import amount_in
 
-__all__ = ["age", "clock", "count", "memory", "used_cpu", "used_memory"]
+__all__ = ["age", "clock", "count", "memory", "used_memory"]
 
 _UNITS = (("Gi", 1024**3), ("Mi", 1024**2), ("Ki", 1024))
 
@@ -33,14 +33,10 @@ def count(number: int | None) -> str:
     return "-" if number is None else str(number)
 
 
-def used_cpu(usage: Usage | None) -> str:
-    """Cores in use."""
-    return "-" if usage is None or usage.cpu is None else f"{usage.cpu:.1f}"
-
-
-def used_memory(usage: Usage | None) -> str:
-    """Memory in use."""
-    return "-" if usage is None or usage.memory is None else memory(usage.memory)
+def used_memory(quantity: str) -> str:
+    """Memory in use, of a node's view; a dash where it is not known."""
+    size = amount_in(quantity)
+    return "-" if size is None else memory(round(size))
 
 
 def memory(size: int) -> str:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import click
 
 from resile.cli.places import Where, cluster_options
-from resile.cli.reader import JobReader, find_job
+from resile.cli.reader import find_job
+from resile.client.sync import SyncJob
 from resile.platform.kubernetes.errors import Forbidden
 
 
@@ -29,7 +30,7 @@ def delete(jobs: tuple[str, ...], no_wait: bool, where: Where) -> None:
         click.echo(f"job '{reader.name}' is {_end(reader, wait=not no_wait)}")
 
 
-def _end(reader: JobReader, *, wait: bool) -> str:
+def _end(reader: SyncJob, *, wait: bool) -> str:
     """How far it has come, in words."""
 
     def warn(text: str) -> None:

@@ -8,24 +8,27 @@ import click
 import msgspec
 
 from resile.cli.amounts import age, clock
+from resile.cli.get import as_document
 from resile.cli.option_types import COUNT, output_option
 from resile.cli.places import Where, cluster_options
 from resile.cli.progress_text import progress_facts
-from resile.cli.reader import JobReader, find_job
-from resile.job.errors import ManifestError
-from resile.job.manifest import job_from_data
+from resile.cli.reader import find_job
+from resile.client.sync import SyncJob
 from resile.job.role import UNLIMITED
 from resile.job.spec import JobSpec
 from resile.job.status import JobStatus
+from resile.job.view import JobView
 from resile.platform.kubernetes.errors import Forbidden
-from resile.wire.messages import Outcome
-from resile.wire.views import EventView, JobPicture
+from resile.wire.views import EventView
 
 if TYPE_CHECKING:
     from rich.console import Console
 
 TOLD = 15
 """Events shown: what a person reads; `resile events` has them all."""
+
+GROUPS = 20
+"""Groups shown: nodes that work independently have one each, and a line in the table of nodes."""
 
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
@@ -58,55 +61,44 @@ def describe(job: str, told: int, output: str, where: Where) -> None:
         _print(reader, told)
 
 
-def _as_json(reader: JobReader, told: int) -> bytes:
+def _as_json(reader: SyncJob, told: int) -> bytes:
     """Everything that the text is made from, and no column's width is lost on it."""
-    picture = reader.picture()
+    view = reader.view()
     document = {
-        **msgspec.to_builtins(picture),
-        "name": reader.name,
-        "phase": reader.phase(picture),
-        "platform": reader.platform,
-        "namespace": reader.namespace or None,
+        **as_document(reader, view),
         "events": msgspec.to_builtins(_last(reader.events(), told)),
     }
     return msgspec.json.format(msgspec.json.encode(document), indent=2)
 
 
-def _print(reader: JobReader, told: int) -> None:
+def _print(reader: SyncJob, told: int) -> None:
     from resile.cli.tables import new_console
 
-    picture = reader.picture()
+    view = reader.view()
     console = new_console()
-    _heading(console, reader, picture)
-    spec = _spec(picture)
-    if picture.status is not None:
-        if spec is not None:
-            _roles(console, picture.status, spec)
-        _nodes(console, picture)
-        _conditions(console, picture.status)
-    _report(console, picture)
+    _heading(console, reader, view)
+    _groups(console, view)
+    if view.status is not None:
+        if view.spec is not None:
+            _roles(console, view.status, view.spec)
+        _nodes(console, view)
+        _conditions(console, view.status)
+    _report(console, view)
     try:
         _events(console, reader.events(), told)
     except Forbidden as error:
         console.print(f"\nEvents cannot be seen: {error}", soft_wrap=True, markup=False)
 
 
-def _spec(picture: JobPicture) -> JobSpec | None:
-    try:
-        return job_from_data(picture.manifest).spec if picture.manifest else None
-    except ManifestError:
-        return None  # written by another version of Resile
-
-
-def _heading(console: Console, reader: JobReader, picture: JobPicture) -> None:
+def _heading(console: Console, reader: SyncJob, view: JobView) -> None:
     facts = {
         "Name": reader.name,
-        "Phase": _because(reader.phase(picture), picture.message),
-        "Age": age(picture.created),
-        "Training": _training(picture),
-        "Round because": _round_reason(picture),
-        "Budget": _budget(picture),
-        "Asked for": ", ".join(f"{role}={n}" for role, n in picture.wishes.items()),
+        "Phase": _because(reader.phase(view), view.message),
+        "Age": age(view.created),
+        "Training": _training(view),
+        "Round because": _round_reason(view),
+        "Budget": _budget(view),
+        "Asked for": ", ".join(f"{role}={n}" for role, n in view.wishes.items()),
         **reader.where(),
     }
     for name, text in facts.items():
@@ -118,33 +110,41 @@ def _because(phase: str, message: str) -> str:
     return f"{phase}: {message}" if message else phase
 
 
-def _training(picture: JobPicture) -> str:
-    seen, status = picture.training, picture.status
+def _training(view: JobView) -> str:
+    seen, status = view.training, view.status
     if seen is not None and seen.round:
         facts = [f"round {seen.round} ({seen.phase})", f"{seen.world_size} workers"]
     elif seen is not None or status is None or not status.round:
         return "no round yet"
     else:
         facts = [f"round {status.round}", f"{status.world_size or 0} workers"]
-    return ", ".join([*facts, *progress_facts(picture)])
+    return ", ".join([*facts, *progress_facts(view)])
 
 
-def _round_reason(picture: JobPicture) -> str:
-    seen = picture.training
-    over = seen is None or not seen.round or seen.phase in {outcome.value for outcome in Outcome}
-    return "" if seen is None or over else seen.reason
+def _round_reason(view: JobView) -> str:
+    seen = view.training
+    return "" if seen is None or seen.over or not seen.round else seen.reason
 
 
-def _budget(picture: JobPicture) -> str:
-    status, seen = picture.status, picture.training
+def _budget(view: JobView) -> str:
+    status, seen = view.status, view.training
     parts = []
     if seen is not None:
         parts.append(f"{seen.restarts} of {seen.max_restarts} restarts of failing workers")
     if status is not None:
-        limit = (picture.manifest or {}).get("spec", {}).get("backoffLimit")
+        limit = None if view.spec is None else view.spec.backoff_limit
         most = "" if limit is None else f" of {limit}"
         parts.append(f"{status.spent}{most} relaunches of failing nodes")
     return ", ".join(parts) + " spent" if parts else ""
+
+
+def _groups(console: Console, view: JobView) -> None:
+    """The trainings beside that of the main group, which the heading shows."""
+    from resile.cli.tables import groups_table
+
+    if view.groups:
+        _section(console, "Groups")
+        console.print(groups_table(view, most=GROUPS))
 
 
 def _roles(console: Console, status: JobStatus, spec: JobSpec) -> None:
@@ -173,12 +173,12 @@ def _limit(budget: int) -> str:
     return "unlimited" if budget == UNLIMITED else str(budget)
 
 
-def _nodes(console: Console, picture: JobPicture) -> None:
+def _nodes(console: Console, view: JobView) -> None:
     from resile.cli.tables import nodes_table
 
-    if picture.nodes:
+    if view.nodes:
         _section(console, "Nodes")
-        console.print(nodes_table(picture, width=console.width))
+        console.print(nodes_table(view, width=console.width))
 
 
 def _conditions(console: Console, status: JobStatus) -> None:
@@ -192,10 +192,10 @@ def _conditions(console: Console, status: JobStatus) -> None:
     console.print(table)
 
 
-def _report(console: Console, picture: JobPicture) -> None:
+def _report(console: Console, view: JobView) -> None:
     from resile.cli.endreport import training_report
 
-    report = training_report(picture)
+    report = training_report(view)
     if report:
         _section(console, "Failure")
         console.print(report, soft_wrap=True)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from resile.agent.report import failure_text
+from resile.agent.report import report_text
 from resile.job.node import NodePhase
 from resile.job.status import JobStatus, NodeStatus
+from resile.job.training import TrainingPhase
+from resile.job.view import JobView
 from resile.platform.local.jobfolder import JobFolder
-from resile.wire.messages import JobDone, Outcome
-from resile.wire.views import JobPicture
 
 __all__ = ["failure_report", "training_report"]
 
@@ -16,22 +16,26 @@ TAIL = 16 * 1024
 """Bytes read from a log's end: more than so many lines of any traceback."""
 
 
-def training_report(picture: JobPicture) -> str:
-    """The master's report, if the training itself failed."""
-    seen = picture.training
-    if seen is None or seen.phase != Outcome.FAILED.value:
-        return ""
-    done = JobDone(outcome=Outcome.FAILED, reason=seen.reason, report=seen.report)
-    return failure_text(done).strip("\n")
+def training_report(view: JobView) -> str:
+    """The master's report of every group whose training failed; empty if none did."""
+    return "\n\n".join(
+        report_text(_what(group), seen.reason, seen.failure)
+        for group, seen in view.trainings.items()
+        if seen.phase == TrainingPhase.FAILED
+    )
 
 
-def failure_report(picture: JobPicture, folder: JobFolder) -> str:
+def _what(group: str) -> str:
+    return f"The training of group {group} failed" if group else "The job failed"
+
+
+def failure_report(view: JobView, folder: JobFolder) -> str:
     """Why the job failed: the training's own report, or the end of the log of the last node."""
-    report = training_report(picture)
+    report = training_report(view)
     if report:
         return report
-    lines = [f"The job failed: {picture.message}."]
-    culprit = _last_given_up(picture.status) if picture.status else None
+    lines = [f"The job failed: {view.message}."]
+    culprit = _last_given_up(view.status) if view.status else None
     if culprit is not None:
         lines.append(f"  the last lines of {culprit.name}")
         lines += [f"    {line}" for line in _last_lines(folder, culprit.name)]

@@ -9,7 +9,8 @@ from resile.cli.amounts import clock
 from resile.cli.follower import until_interrupted
 from resile.cli.option_types import COUNT, output_option
 from resile.cli.places import Where, cluster_options
-from resile.cli.reader import JobReader, find_job
+from resile.cli.reader import find_job
+from resile.client.sync import SyncJob
 from resile.wire.views import EventView
 
 WAIT = 10.0
@@ -40,7 +41,7 @@ def events(job: str, follow: bool, tail: int | None, output: str, where: Where) 
             _follow(reader, told[-1].seq if told else 0, output)
 
 
-def _follow(reader: JobReader, last: int, output: str) -> None:
+def _follow(reader: SyncJob, last: int, output: str) -> None:
     while True:
         over = not reader.running
         if over:

@@ -14,11 +14,11 @@ from resile.cli.option_types import output_option
 from resile.cli.places import Where, cluster_options, connect
 from resile.client.cluster.cluster import is_configured
 from resile.client.local import LocalJob
+from resile.job.view import JobView
 from resile.platform.kubernetes.errors import KubeError
 from resile.platform.kubernetes.kinds import KubeObject
 from resile.platform.local.jobfolder import all_jobs
 from resile.system.loop_thread import run_in_thread
-from resile.wire.views import JobPicture
 
 UNASKED_PATIENCE = 2.0
 """Seconds that a cluster may cost somebody who did not ask for it."""
@@ -80,10 +80,10 @@ def _of_cluster(where: Where, *, everywhere: bool, within: float | None) -> list
 
 
 def _of_object(raw: KubeObject) -> dict[str, Any]:
-    from resile.client.cluster.job_object import is_over, phase_of, picture_of
+    from resile.client.cluster.job_object import is_over, phase_of, view_of
 
-    picture = picture_of(raw, now=time.time())
-    row = _summary(picture, phase=phase_of(raw), running=not is_over(raw))
+    view = view_of(raw, now=time.time())
+    row = _summary(view, phase=phase_of(raw), running=not is_over(raw))
     return {**row, "platform": KUBERNETES, "namespace": raw["metadata"]["namespace"]}
 
 
@@ -93,35 +93,35 @@ async def _of_this_machine() -> list[dict[str, Any]]:
 
 
 async def _of_local_job(job: LocalJob) -> dict[str, Any]:
-    picture = await job.picture()
-    row = _summary(picture, phase=await job.phase(picture), running=await job.running())
+    view = await job.view()
+    row = _summary(view, phase=await job.phase(view), running=await job.running())
     return {**row, "name": job.name, "platform": LOCAL, "namespace": None}
 
 
-def _summary(picture: JobPicture, *, phase: str, running: bool) -> dict[str, Any]:
-    roles = picture.status.roles.values() if picture.status else ()
+def _summary(view: JobView, *, phase: str, running: bool) -> dict[str, Any]:
+    roles = view.status.roles.values() if view.status else ()
     return {
-        "name": picture.name,
+        "name": view.name,
         "phase": phase,
         "ready": sum(role.succeeded + role.active * running for role in roles),
         "wanted": sum(role.wanted for role in roles),
-        "restarts": restarts(picture),
-        "step": _step(picture),
-        "created": picture.created,
+        "restarts": restarts(view),
+        "step": _step(view),
+        "created": view.created,
     }
 
 
-def restarts(picture: JobPicture) -> int:
+def restarts(view: JobView) -> int:
     """Nodes that were replaced, and rounds that failing workers cost."""
-    replaced = sum(r.restarts for r in picture.status.roles.values()) if picture.status else 0
-    return replaced + (picture.training.restarts if picture.training else 0)
+    replaced = sum(r.restarts for r in view.status.roles.values()) if view.status else 0
+    return replaced + sum(training.restarts for training in view.trainings.values())
 
 
-def _step(picture: JobPicture) -> int | None:
+def _step(view: JobView) -> int | None:
     """Asked of its master, or what its operator wrote down last."""
-    if picture.training is not None:
-        return picture.training.step
-    return picture.status.step if picture.status else None
+    if view.training is not None:
+        return view.training.step
+    return view.status.step if view.status else None
 
 
 def _print(rows: list[dict[str, Any]], *, namespaces: bool) -> None:

@@ -68,7 +68,7 @@ def _in_manifest(job: LocalJob) -> Path | None:
     from resile.job.manifest import job_from_data
     from resile.system.loop_thread import run_in_thread
 
-    manifest = run_in_thread(job.picture()).manifest
+    manifest = run_in_thread(job.view()).manifest
     roles = job_from_data(manifest).spec.roles.values() if manifest else ()
     named = (role.environment.get(FOLDER_VARIABLE) for role in roles)
     return next((Path(folder) for folder in named if folder), None)

@@ -1,6 +1,6 @@
 """The live view of `resile up` on a terminal: the job, its nodes, and what happened and why.
 
-Drawn anew a few times a second from the job's picture, for the terminal as it is at that moment: in
+Drawn anew a few times a second from the job's view, for the terminal as it is at that moment: in
 a small one nodes and events share what room there is. Node output goes to the logs, not here, so
 nothing garbles it. What a terminal does with drawn lines when its size changes nobody knows, so
 then the screen is cleared.
@@ -22,9 +22,10 @@ from rich.text import Text
 from resile.cli.amounts import age, clock
 from resile.cli.progress_text import progress_facts
 from resile.cli.tables import event_line, new_console, nodes_table, phase_text
+from resile.job.view import JobView
 from resile.platform.local.runner import JobRunner
 from resile.wire.throughput import Throughput
-from resile.wire.views import EventView, JobPicture
+from resile.wire.views import EventView
 
 __all__ = ["LiveView"]
 
@@ -57,16 +58,16 @@ class LiveView:
         live, size = self._begun(), self._console.size
         try:
             while True:
-                picture = await job.picture()
+                view = await job.view()
                 self._measure()
                 if self._console.size != size:
                     live.stop()
                     self._console.clear()
                     live, size = self._begun(), self._console.size
-                live.update(self.draw(picture), refresh=True)
+                live.update(self.draw(view), refresh=True)
                 await asyncio.sleep(INTERVAL)
         finally:
-            live.update(self.draw(await job.picture()), refresh=True)
+            live.update(self.draw(await job.view()), refresh=True)
             live.stop()
 
     def _measure(self) -> None:
@@ -82,40 +83,40 @@ class LiveView:
         live.start()
         return live
 
-    def draw(self, picture: JobPicture | None) -> Group:
+    def draw(self, view: JobView | None) -> Group:
         """One frame, no larger than the terminal."""
-        if picture is None or not picture.phase:
+        if view is None or not view.phase:
             return Group(Text(f"job {self._name}: starting"))
-        progress = self._progress(picture)
+        progress = self._progress(view)
         room = max(2, self._console.height - FRAME - len(progress))
-        nodes = min(len(picture.nodes), max(1, room - min(len(self._events), room // 2)))
+        nodes = min(len(view.nodes), max(1, room - min(len(self._events), room // 2)))
         told = max(0, min(len(self._events), room - nodes))
         lines = [event_line(event, when=clock(event.time)) for event in self._events]
         for line in lines:
             line.no_wrap, line.overflow = True, "ellipsis"
         return Group(
-            self._heading(picture),
+            self._heading(view),
             *progress,
             Text(),
-            nodes_table(picture, width=self._console.width, most=nodes),
+            nodes_table(view, width=self._console.width, most=nodes),
             Text(),
             *lines[len(lines) - told :],
         )
 
-    def _heading(self, picture: JobPicture) -> Text:
+    def _heading(self, view: JobView) -> Text:
         heading = Text("job ", no_wrap=True, overflow="ellipsis")
         heading.append(self._name, style="bold").append("  ")
-        heading.append_text(phase_text("Deleting" if picture.deleting else picture.phase))
-        heading.append(f"  {age(picture.created)}", style="dim")
-        return heading.append(f"  {picture.message}", style="dim")
+        heading.append_text(phase_text("Deleting" if view.deleting else view.phase))
+        heading.append(f"  {age(view.created)}", style="dim")
+        return heading.append(f"  {view.message}", style="dim")
 
-    def _progress(self, picture: JobPicture) -> list[Text]:
-        seen = picture.training
+    def _progress(self, view: JobView) -> list[Text]:
+        seen = view.training
         if seen is None or not seen.round:
             return [Text("no round yet", style="dim")]
         parts = [f"round {seen.round} {seen.phase}", f"world size {seen.world_size}"]
         rate = self._rate.at(seen.step, time.monotonic())
-        parts += progress_facts(picture, rate=rate if seen.phase == "running" else None)
+        parts += progress_facts(view, rate=rate if seen.phase == "running" else None)
         return [Text(line, no_wrap=True) for line in _folded(parts, self._console.width)]
 
 

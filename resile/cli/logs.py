@@ -13,11 +13,11 @@ from resile.cli.follower import until_interrupted
 from resile.cli.nothing import why_silent
 from resile.cli.option_types import COUNT
 from resile.cli.places import Where, cluster_options
-from resile.cli.reader import JobReader, find_job
-from resile.job.errors import ManifestError
-from resile.job.manifest import job_from_data
+from resile.cli.reader import find_job
+from resile.client.sync import SyncJob
 from resile.job.node import NodePhase
-from resile.wire.views import JobPicture, NodePicture
+from resile.job.training import NodeView
+from resile.job.view import JobView
 
 PENDING = NodePhase.PENDING.value
 
@@ -93,7 +93,7 @@ class LogQuery:
     """Why nothing was printed: asked at the moment when that is to be said."""
 
 
-def _master_log(reader: JobReader, *, tail: int | None, follow: bool) -> LogQuery:
+def _master_log(reader: SyncJob, *, tail: int | None, follow: bool) -> LogQuery:
     return LogQuery(
         lines=reader.master_lines(tail=tail, follow=follow, warn=_warn),
         several=False,
@@ -103,7 +103,7 @@ def _master_log(reader: JobReader, *, tail: int | None, follow: bool) -> LogQuer
 
 
 def _node_log(
-    reader: JobReader,
+    reader: SyncJob,
     names: tuple[str, ...],
     *,
     rank: int | None,
@@ -137,9 +137,9 @@ def _say_why(what: str, query: LogQuery, hint: str) -> None:
     click.echo(f"{what}: {reason}; {hint}", err=True)
 
 
-def _why_silent(reader: JobReader, wanted: Callable[[NodePicture], bool]) -> str:
-    picture, kept = reader.picture(), any(wanted(node) for node in reader.log_nodes())
-    return why_silent(picture, wanted=wanted, kept=kept, phase=reader.phase(picture))
+def _why_silent(reader: SyncJob, wanted: Callable[[NodeView], bool]) -> str:
+    view, kept = reader.view(), any(wanted(node) for node in reader.log_nodes())
+    return why_silent(view, wanted=wanted, kept=kept, phase=reader.phase(view))
 
 
 def _warn(text: str) -> None:
@@ -147,12 +147,12 @@ def _warn(text: str) -> None:
 
 
 def _chosen(
-    reader: JobReader, names: tuple[str, ...], *, present: list[NodePicture], rank: int | None
-) -> Callable[[NodePicture], bool]:
+    reader: SyncJob, names: tuple[str, ...], *, present: list[NodeView], rank: int | None
+) -> Callable[[NodeView], bool]:
     """Which nodes the names stand for; one that stands for nothing is the user's mistake."""
     job = reader.name
     if names:
-        manifest = reader.picture().manifest or {}
+        manifest = reader.view().manifest or {}
         roles = set(manifest.get("spec", {}).get("roles", {}))
         for name in names:
             if name in roles or any(_stands_for(name, node, job) for node in present):
@@ -162,25 +162,25 @@ def _chosen(
                 f"job '{job}' has no node or role '{name}': {there or 'no output yet'}"
             )
 
-    def wanted(node: NodePicture) -> bool:
+    def wanted(node: NodeView) -> bool:
         return _is_named(node, names, job) and (rank is None or node.rank == rank)
 
     return wanted
 
 
 def _check_rank(
-    reader: JobReader,
+    reader: SyncJob,
     rank: int,
     names: tuple[str, ...],
     *,
-    present: list[NodePicture],
+    present: list[NodeView],
     follow: bool,
 ) -> None:
     """A rank that nobody has is the user's mistake; who follows may wait for one that can come."""
-    picture = reader.picture()
-    there = [node for node in (*present, *picture.nodes) if _is_named(node, names, reader.name)]
+    view = reader.view()
+    there = [node for node in (*present, *view.nodes) if _is_named(node, names, reader.name)]
     ranks = {node.rank for node in there if node.rank is not None}
-    if rank in ranks or (follow and rank < _most_nodes(picture)):
+    if rank in ranks or (follow and rank < _most_nodes(view)):
         return
     told = ", ".join(str(one) for one in sorted(ranks))
     raise click.ClickException(
@@ -188,18 +188,16 @@ def _check_rank(
     )
 
 
-def _most_nodes(picture: JobPicture) -> float:
+def _most_nodes(view: JobView) -> float:
     """How many nodes a role of the job can have at most."""
-    try:
-        spec = job_from_data(picture.manifest).spec
-    except ManifestError:
+    if view.spec is None:
         return math.inf  # not there yet, or written by another version of Resile
-    return max((role.size.max for role in spec.roles.values()), default=0)
+    return max((role.size.max for role in view.spec.roles.values()), default=0)
 
 
-def _is_named(node: NodePicture, names: tuple[str, ...], job: str) -> bool:
+def _is_named(node: NodeView, names: tuple[str, ...], job: str) -> bool:
     return not names or any(_stands_for(name, node, job) for name in names)
 
 
-def _stands_for(name: str, node: NodePicture, job: str) -> bool:
+def _stands_for(name: str, node: NodeView, job: str) -> bool:
     return name in (node.name, node.name.removeprefix(f"{job}-"), node.role)

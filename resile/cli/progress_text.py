@@ -3,26 +3,26 @@
 from __future__ import annotations
 
 from resile.cli.amounts import age
+from resile.job.view import JobView
 from resile.wire.throughput import rate_in, speed_text
-from resile.wire.views import JobPicture
 
 __all__ = ["nothing_left", "progress_facts"]
 
 
-def progress_facts(picture: JobPicture, *, rate: float | None = None) -> list[str]:
+def progress_facts(view: JobView, *, rate: float | None = None) -> list[str]:
     """As far as they are known, each a few words: ``step 30 of 100 (30%)``, ``2 steps/s``,
     ``35s left``, ``loss 0.25``.
 
     ``rate``: steps a second, if it was measured here; else what the master or operator told.
     """
-    seen, status = picture.training, picture.status
+    seen, status = view.training, view.status
     if seen is not None:
-        step, total, loss, speed = seen.step, seen.total, seen.loss, seen.throughput
+        step, total, loss, speed = seen.step, seen.total_steps, seen.loss, seen.throughput
     elif status is not None:
         step, total, loss, speed = status.step, status.total_steps, status.loss, status.throughput
     else:
         return []
-    resumed = _resumed(picture)
+    resumed = _resumed(view)
     if step is None:
         return resumed
     rate = rate or rate_in(speed)
@@ -31,9 +31,9 @@ def progress_facts(picture: JobPicture, *, rate: float | None = None) -> list[st
     return [*(fact for fact in facts if fact), *resumed]
 
 
-def nothing_left(picture: JobPicture) -> str:
+def nothing_left(view: JobView) -> str:
     """What to say of a training that was complete when it was started; empty if it was not."""
-    seen = picture.training
+    seen = view.training
     if seen is None or seen.resumed is None or (seen.step or 0) >= seen.resumed:
         return ""
     return (
@@ -42,8 +42,8 @@ def nothing_left(picture: JobPicture) -> str:
     )
 
 
-def _resumed(picture: JobPicture) -> list[str]:
-    seen = picture.training
+def _resumed(view: JobView) -> list[str]:
+    seen = view.training
     if seen is None or seen.resumed is None:
         return []
     return [f"resumed at {seen.resumed} from {seen.source}"]

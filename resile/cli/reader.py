@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TypeAlias
-
 import click
 
 from resile.cli.places import Where
 from resile.client.sync import SyncJob
 from resile.client.sync import find_job as find_job_anywhere
 
-__all__ = ["JobReader", "find_job"]
-
-JobReader: TypeAlias = SyncJob
+__all__ = ["find_job"]
 
 
-def find_job(name: str, where: Where) -> JobReader:
+def find_job(name: str, where: Where) -> SyncJob:
     """The job of that name; disconnected when the command ends."""
     job = find_job_anywhere(
         name, namespace=where.namespace, context=where.context, kubeconfig=where.kubeconfig

@@ -8,9 +8,10 @@ import click
 
 from resile.cli.absence import OperatorWatch
 from resile.cli.places import Where, cluster_options
-from resile.cli.reader import JobReader, find_job
+from resile.cli.reader import find_job
+from resile.client.sync import SyncJob
 from resile.job.limits import MOST_NODES
-from resile.wire.views import JobPicture
+from resile.job.view import JobView
 
 _MOST_DIGITS = 9
 
@@ -37,9 +38,9 @@ def scale(job: str, sizes: tuple[str, ...], wait: bool, where: Where) -> None:
     """
     asked = _parse(sizes)
     reader = find_job(job, where)
-    picture = reader.picture()
-    before = _wanted(picture)
-    _check(picture, asked)
+    view = reader.view()
+    before = _wanted(view)
+    _check(view, asked)
     reader.scale(asked)
     operator = OperatorWatch(reader)
     _await_taken(reader, asked, operator)
@@ -66,27 +67,23 @@ def _parse(sizes: tuple[str, ...]) -> dict[str, int]:
     return asked
 
 
-def _check(picture: JobPicture, asked: dict[str, int]) -> None:
+def _check(view: JobView, asked: dict[str, int]) -> None:
     """Refuse what the job cannot be, before anybody is asked."""
-    from resile.job.errors import ManifestError
-    from resile.job.manifest import job_from_data
 
-    try:
-        spec = job_from_data(picture.manifest).spec
-    except ManifestError:
+    if view.spec is None:
         return  # not there yet, or written by another version of Resile: whoever is asked knows
-    if problem := spec.why_not_sizes(asked):
+    if problem := view.spec.why_not_sizes(asked):
         raise click.ClickException(problem)
 
 
-def _wanted(picture: JobPicture) -> dict[str, int]:
-    status = picture.status
+def _wanted(view: JobView) -> dict[str, int]:
+    status = view.status
     return {name: role.wanted for name, role in status.roles.items()} if status else {}
 
 
-def _await_taken(reader: JobReader, asked: dict[str, int], operator: OperatorWatch) -> None:
+def _await_taken(reader: SyncJob, asked: dict[str, int], operator: OperatorWatch) -> None:
     deadline = time.monotonic() + TAKEN_WITHIN
-    while not asked.items() <= _wanted(reader.picture()).items():
+    while not asked.items() <= _wanted(reader.view()).items():
         if time.monotonic() > deadline or not reader.running:
             raise click.ClickException(
                 "the request was accepted but the controller has not acted on it yet "
@@ -96,9 +93,9 @@ def _await_taken(reader: JobReader, asked: dict[str, int], operator: OperatorWat
         reader.pause()
 
 
-def _await_reached(reader: JobReader, asked: dict[str, int], operator: OperatorWatch) -> None:
+def _await_reached(reader: SyncJob, asked: dict[str, int], operator: OperatorWatch) -> None:
     while True:
-        status = reader.picture().status
+        status = reader.view().status
         roles = status.roles if status else {}
         if all(
             roles[role].active == size and not roles[role].scaling for role, size in asked.items()

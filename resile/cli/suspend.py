@@ -6,7 +6,8 @@ import click
 
 from resile.cli.absence import OperatorWatch
 from resile.cli.places import Where, cluster_options
-from resile.cli.reader import JobReader, find_job
+from resile.cli.reader import find_job
+from resile.client.sync import SyncJob
 from resile.job.status import JobPhase
 
 HELP = {"help_option_names": ["-h", "--help"]}
@@ -53,20 +54,20 @@ def resume(job: str, wait: bool, where: Where) -> None:
     reader = find_job(job, where)
     if not reader.resume():
         click.echo(f"job '{job}' is not suspended")
-        wait = wait and reader.picture().phase == JobPhase.SUSPENDED  # somebody else resumed it
+        wait = wait and reader.view().phase == JobPhase.SUSPENDED  # somebody else resumed it
     else:
         click.echo(f"job '{job}' is being resumed")
     if wait:
         _await(reader, JobPhase.RUNNING)
 
 
-def _await(reader: JobReader, phase: JobPhase) -> None:
+def _await(reader: SyncJob, phase: JobPhase) -> None:
     operator = OperatorWatch(reader)
     while True:
-        picture = reader.picture()
-        roles = picture.status.roles.values() if picture.status else ()
+        view = reader.view()
+        roles = view.status.roles.values() if view.status else ()
         left = sum(role.active for role in roles)
-        if picture.phase == phase and not (left and phase is JobPhase.SUSPENDED):
+        if view.phase == phase and not (left and phase is JobPhase.SUSPENDED):
             return
         if not reader.running:
             raise click.ClickException(f"the job ended before that ({reader.phase()})")

@@ -8,11 +8,13 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from resile.cli.amounts import count, used_cpu, used_memory
+from resile.cli.amounts import count, used_memory
 from resile.job.events import Severity, severity_of
-from resile.wire.views import EventView, JobPicture, NodePicture
+from resile.job.training import NodeView, TrainingPhase
+from resile.job.view import JobView
+from resile.wire.views import EventView
 
-__all__ = ["event_line", "new_console", "new_table", "nodes_table", "phase_text"]
+__all__ = ["event_line", "groups_table", "new_console", "new_table", "nodes_table", "phase_text"]
 
 WIDE = 240
 """Columns where there is no terminal: what is read by programs is not folded."""
@@ -63,15 +65,15 @@ def phase_text(phase: str) -> Text:
     return Text(phase, style=_COLOURS.get(phase, ""))
 
 
-def nodes_table(picture: JobPicture, *, width: int, most: int | None = None) -> Table:
+def nodes_table(view: JobView, *, width: int, most: int | None = None) -> Table:
     """All nodes, one line each; at most ``most`` lines, and less of each if it is narrow.
 
     Where a node runs is told when there is more than one such place.
     """
-    shown = picture.nodes if most is None else _most_telling(picture.nodes, most)
+    shown = view.nodes if most is None else _most_telling(view.nodes, most)
     cells = {name: [str(cell(node)) for node in shown] for name, cell in _COLUMNS.items()}
     widths = {name: max(map(len, (name, *texts))) + GAP for name, texts in cells.items()}
-    columns = _that_fit(widths, _without_news(picture.nodes), width=width)
+    columns = _that_fit(widths, _without_news(view.nodes), width=width)
     table = new_table(*columns, numbers=_NUMBERS)
     if columns[-1] == "WHY":
         table.columns[-1].max_width = width - sum(widths[name] for name in columns[:-1])
@@ -79,12 +81,31 @@ def nodes_table(picture: JobPicture, *, width: int, most: int | None = None) -> 
         table.add_row(*(_COLUMNS[name](node) for name in columns))
     if most is not None:
         table.columns[-1].no_wrap = True  # a line each, and no more
-    if len(shown) < len(picture.nodes):
-        table.add_row(f"… and {len(picture.nodes) - len(shown)} more")
+    if len(shown) < len(view.nodes):
+        table.add_row(f"… and {len(view.nodes) - len(shown)} more")
     return table
 
 
-def _most_telling(nodes: tuple[NodePicture, ...], most: int) -> tuple[NodePicture, ...]:
+def groups_table(view: JobView, *, most: int) -> Table:
+    """The training of every group but the main one; at most ``most`` of them, failed ones first."""
+    names = sorted(view.groups, key=lambda name: view.groups[name].phase != TrainingPhase.FAILED)
+    numbers = ("ROUND", "WORKERS", "STEP", "RESTARTS")
+    table = new_table("GROUP", "TRAINING", *numbers, "THROUGHPUT", "WHY", numbers=numbers)
+    for name in names[:most]:
+        seen = view.groups[name]
+        table.add_row(
+            name,
+            seen.phase or "-",
+            *(str(seen.round), str(seen.world_size), count(seen.step), str(seen.restarts)),
+            seen.throughput or "-",
+            Text(seen.reason, style="dim"),
+        )
+    if len(names) > most:
+        table.add_row(f"… and {len(names) - most} more")
+    return table
+
+
+def _most_telling(nodes: tuple[NodeView, ...], most: int) -> tuple[NodeView, ...]:
     """At most so many lines, one of which says how many nodes were left out: the last of those
     that run as they should."""
     if len(nodes) <= most:
@@ -95,7 +116,7 @@ def _most_telling(nodes: tuple[NodePicture, ...], most: int) -> tuple[NodePictur
     return tuple(node for node in nodes if id(node) in kept)
 
 
-def _without_news(nodes: tuple[NodePicture, ...]) -> set[str]:
+def _without_news(nodes: tuple[NodeView, ...]) -> set[str]:
     """Columns that would tell nothing."""
     silent = set()
     if len({node.host for node in nodes if node.host}) < 2:
@@ -120,20 +141,20 @@ def _that_fit(widths: dict[str, int], hidden: set[str], *, width: int) -> list[s
     return [name for name in widths if name not in hidden]
 
 
-def _memory(node: NodePicture) -> str:
-    used = used_memory(node.usage)
+def _memory(node: NodeView) -> str:
+    used = used_memory(node.memory)
     return f"{used}/{node.memory_limit}" if node.memory_limit else used
 
 
-def _in_the_round(node: NodePicture) -> str:
+def _in_the_round(node: NodeView) -> str:
     """What the node does in the round: ``2 running``, ``spare``, ``3 ready (away)``."""
     if not node.state:
         return "-"
     where = f"{node.round} {node.state}" if node.round else node.state
-    return where if node.connected else f"{where} (away)"
+    return f"{where} (away)" if node.away else where
 
 
-def _why(node: NodePicture) -> Text:
+def _why(node: NodeView) -> Text:
     said = "" if node.phase in _WELL else node.message
     return Text(said, style="dim", overflow="ellipsis")
 
@@ -152,7 +173,7 @@ _SEVERITY_COLOURS = {
 }
 
 
-_COLUMNS: dict[str, Callable[[NodePicture], Text | str]] = {
+_COLUMNS: dict[str, Callable[[NodeView], Text | str]] = {
     "NODE": lambda node: node.name or "-",
     "ID": lambda node: count(node.id),
     "ROLE": lambda node: node.role,
@@ -164,7 +185,7 @@ _COLUMNS: dict[str, Callable[[NodePicture], Text | str]] = {
     "STEP": lambda node: count(node.step),
     "LOSS": lambda node: "-" if node.loss is None else f"{node.loss:.4g}",
     "RESTARTS": lambda node: str(node.restarts),
-    "CPU": lambda node: used_cpu(node.usage),
+    "CPU": lambda node: node.cpu or "-",
     "MEMORY": _memory,
     "WHY": _why,
 }

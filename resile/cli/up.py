@@ -154,12 +154,12 @@ def _interruption(name: signal.Signals) -> EventView:
 
 def _conclude(end: Ending, folder: JobFolder) -> None:
     """The last lines: how it ended, and where to read more."""
-    name, picture = folder.name, folder.picture()
-    if end is Ending.FAILED and picture is not None:
-        click.echo(failure_report(picture, folder), err=True)
-    elif end is Ending.SUCCEEDED and picture is not None:
-        click.echo(f"The job succeeded: {picture.message}.")
-        if left := nothing_left(picture):
+    name, view = folder.name, folder.view()
+    if end is Ending.FAILED and view is not None:
+        click.echo(failure_report(view, folder), err=True)
+    elif end is Ending.SUCCEEDED and view is not None:
+        click.echo(f"The job succeeded: {view.message}.")
+        if left := nothing_left(view):
             click.echo(f"{left}.")
     elif end is Ending.DELETED:
         click.echo(f"The job '{name}' was deleted.", err=True)

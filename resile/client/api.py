@@ -17,8 +17,8 @@ from resile.client.find import find_job as find_job_async
 from resile.client.sync import SyncCluster, SyncClusterJob, SyncJob, find_job
 from resile.client.waiting import Until, Wait
 from resile.job.spec import ElasticJob
+from resile.job.view import JobView
 from resile.system.loop_thread import run_in_thread
-from resile.wire.views import JobPicture
 
 __all__ = ["find_job", "submit", "wait"]
 
@@ -54,11 +54,11 @@ def wait(
     namespace: str | None = None,
     context: str | None = None,
     kubeconfig: str | os.PathLike[str] | None = None,
-) -> JobPicture:
+) -> JobView:
     """Wait until a job trains, or until it is over, and return how it looks then.
 
     ``job``: what :func:`submit` or :func:`find_job` returned, or a name, which is looked for as
-    :func:`find_job` does. ``finished``: ``picture.phase`` says whether it succeeded or failed. A
+    :func:`find_job` does. ``finished``: ``view.phase`` says whether it succeeded or failed. A
     job that succeeded has trained. A job that was changed trains when the operator has seen the
     change. Raises JobEnded if it was deleted, or failed before it trained, and WaitTimeout, a
     TimeoutError, after ``timeout`` seconds, also if the API server is away then.
@@ -80,7 +80,7 @@ async def _find_and_wait(
     namespace: str | None,
     context: str | None,
     kubeconfig: str | os.PathLike[str] | None,
-) -> JobPicture:
+) -> JobView:
     job = await waiting.find(
         name,
         lambda: find_job_async(name, namespace=namespace, context=context, kubeconfig=kubeconfig),

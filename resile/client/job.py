@@ -11,8 +11,10 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Callable, Mapping
 from typing import Protocol, TypeAlias
 
+from resile.job.training import NodeView
+from resile.job.view import JobView
 from resile.wire.auth import Scope
-from resile.wire.views import EventView, JobPicture, NodePicture
+from resile.wire.views import EventView
 
 __all__ = [
     "CRASHED",
@@ -36,11 +38,11 @@ up` was killed; Interrupted: it was ended by a signal."""
 Batch: TypeAlias = list[tuple[str, str]]
 """Lines of output in order: a node's name and a line it printed."""
 
-NodeFilter: TypeAlias = Callable[[NodePicture], bool]
+NodeFilter: TypeAlias = Callable[[NodeView], bool]
 Warn: TypeAlias = Callable[[str], None]
 
 
-def all_nodes(_node: NodePicture) -> bool:
+def all_nodes(_node: NodeView) -> bool:
     """Choose every node."""
     return True
 
@@ -77,12 +79,12 @@ class Job(Protocol):
     async def running(self) -> bool:
         """Return whether a controller still looks after it."""
 
-    async def picture(self, *, within: float | None = None) -> JobPicture:
+    async def view(self, *, within: float | None = None) -> JobView:
         """Return everything there is to see; of a job that is gone, what there was last.
 
         ``within``: seconds for which to retry while the other side is away."""
 
-    async def phase(self, picture: JobPicture | None = None) -> str:
+    async def phase(self, view: JobView | None = None) -> str:
         """Return the job's state in one word, also when it is gone."""
 
     def where(self) -> dict[str, str]:
@@ -96,7 +98,7 @@ class Job(Protocol):
 
     # --- logs -------------------------------------------------------------------------------
 
-    async def log_nodes(self) -> list[NodePicture]:
+    async def log_nodes(self) -> list[NodeView]:
         """Return the nodes whose output there is."""
 
     def lines(

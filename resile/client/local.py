@@ -33,12 +33,13 @@ from resile.job.manifest import job_from_data
 from resile.job.naming import role_in
 from resile.job.spec import ElasticJob
 from resile.job.status import JobPhase
+from resile.job.training import NodeView
+from resile.job.view import JobView, ended_view
 from resile.platform.local.jobfolder import JobFolder, JobRunning, all_jobs
 from resile.wire.auth import AuthError, Scope, Tokens, read_token
 from resile.wire.errors import RefusedByPeer, Unreachable
 from resile.wire.logfiles import PIECE
-from resile.wire.picture import ended_picture
-from resile.wire.views import EventView, JobPicture, LogFile, NodePicture
+from resile.wire.views import EventView, LogFile
 
 __all__ = ["LocalJob", "find_local_job"]
 
@@ -73,13 +74,13 @@ class LocalJob:
         """Return whether its `up` lives."""
         return self.folder.running()
 
-    async def picture(self, *, within: float | None = None) -> JobPicture:
+    async def view(self, *, within: float | None = None) -> JobView:
         """Return everything there is to see; all but empty before it really began."""
-        return await self._ask(UpClient.picture, self._last_picture, within=within)
+        return await self._ask(UpClient.view, self._last_view, within=within)
 
-    async def phase(self, picture: JobPicture | None = None) -> str:
+    async def phase(self, view: JobView | None = None) -> str:
         """Return the job's state in one word, also when its `up` is gone."""
-        seen = picture or await self.picture()
+        seen = view or await self.view()
         if seen.phase in OVER:
             return seen.phase
         if self.folder.running():
@@ -99,16 +100,16 @@ class LocalJob:
 
     async def has_nodes(self) -> bool:
         """Return whether a node of it runs."""
-        status = (await self.picture()).status
+        status = (await self.view()).status
         return status is not None and any(role.active for role in status.roles.values())
 
     # --- logs -------------------------------------------------------------------------------
 
-    async def log_nodes(self) -> list[NodePicture]:
+    async def log_nodes(self) -> list[NodeView]:
         """Return the nodes whose output there is; the ranks of replaced ones are not known."""
-        picture = await self.picture()
-        present = {node.name: node for node in picture.nodes}
-        past = partial(_past_node, _job_of(picture))
+        view = await self.view()
+        present = {node.name: node for node in view.nodes}
+        past = partial(_past_node, _job_of(view))
         return [present.get(file.node) or past(file.node) for file in await self.log_files()]
 
     def lines(
@@ -214,10 +215,10 @@ class LocalJob:
         return True
 
     async def _is_suspended(self) -> bool:
-        picture = await self.picture()
-        if picture.suspend is not None:
-            return picture.suspend
-        return bool((picture.manifest or {}).get("spec", {}).get("suspend"))
+        view = await self.view()
+        if view.suspend is not None:
+            return view.suspend
+        return bool((view.manifest or {}).get("spec", {}).get("suspend"))
 
     async def _forget(self) -> None:
         """Remove what is left once its `up` is gone; that removes the folder itself if it can."""
@@ -241,7 +242,7 @@ class LocalJob:
         if not self.folder.running():
             raise InvalidState(await self._refusal(what))
         deadline = time.monotonic() + TIMEOUT
-        while (await self.picture()).manifest is None and time.monotonic() < deadline:
+        while (await self.view()).manifest is None and time.monotonic() < deadline:
             await asyncio.sleep(RETRY)  # its `up` has only just begun
 
     async def _refusal(self, what: str) -> str:
@@ -255,11 +256,11 @@ class LocalJob:
 
     # --- asking -----------------------------------------------------------------------------
 
-    def _last_picture(self) -> JobPicture:
+    def _last_view(self) -> JobView:
         """What was written down last; of a killed `up` that is what ran at the time."""
-        picture = self.folder.picture() or JobPicture(name=self.name, phase="")
-        crashed = not self.folder.running() and not picture.ended and picture.phase not in OVER
-        return ended_picture(picture, CRASHED) if crashed else picture
+        view = self.folder.view() or JobView(name=self.name, phase="")
+        crashed = not self.folder.running() and not view.ended and view.phase not in OVER
+        return ended_view(view, CRASHED) if crashed else view
 
     def _unreachable(self) -> None:
         raise JobUnreachable(f"the job '{self.name}' does not answer; see {self.folder.path}")
@@ -291,16 +292,16 @@ def find_local_job(name: str) -> LocalJob:
     return LocalJob(folders[name])
 
 
-def _job_of(picture: JobPicture) -> ElasticJob | None:
+def _job_of(view: JobView) -> ElasticJob | None:
     try:
-        return job_from_data(picture.manifest)
+        return job_from_data(view.manifest)
     except ManifestError:
         return None  # not there yet, or written by another version of Resile
 
 
-def _past_node(job: ElasticJob | None, name: str) -> NodePicture:
+def _past_node(job: ElasticJob | None, name: str) -> NodeView:
     role = "" if job is None else role_in(job, name)
-    return NodePicture(name=name, role=role, rank=None, phase="")
+    return NodeView(name=name, role=role, rank=None, phase="")
 
 
 class _LogSource(Protocol):

@@ -13,9 +13,11 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from resile.client.cluster.cluster import Cluster
 from resile.client.find import find_job as find_job_async
 from resile.client.job import Batch, Job, NodeFilter, Warn, all_nodes, no_warning
+from resile.job.training import NodeView
+from resile.job.view import JobView
 from resile.system.loop_thread import LoopThread
 from resile.wire.auth import Scope
-from resile.wire.views import EventView, JobPicture, NodePicture
+from resile.wire.views import EventView
 
 if TYPE_CHECKING:
     from resile.client.cluster.apply import Submission
@@ -69,13 +71,13 @@ class SyncJob:
         """Whether the controller had not yet seen the present manifest when last asked."""
         return self.job.unseen
 
-    def picture(self) -> JobPicture:
+    def view(self) -> JobView:
         """Return everything there is to see; of a job that is gone, what there was last."""
-        return self.call(self.job.picture())
+        return self.call(self.job.view())
 
-    def phase(self, picture: JobPicture | None = None) -> str:
+    def phase(self, view: JobView | None = None) -> str:
         """Return the job's state in one word, also when it is gone."""
-        return self.call(self.job.phase(picture))
+        return self.call(self.job.phase(view))
 
     def where(self) -> dict[str, str]:
         """Where the job is, as named facts for a person."""
@@ -95,7 +97,7 @@ class SyncJob:
 
     # --- logs -------------------------------------------------------------------------------
 
-    def log_nodes(self) -> list[NodePicture]:
+    def log_nodes(self) -> list[NodeView]:
         """Return the nodes whose output there is."""
         return self.call(self.job.log_nodes())
 

@@ -11,11 +11,12 @@ import aiohttp
 import msgspec
 
 from resile.decoding import DecodeError, decode_json
+from resile.job.view import JobView
 from resile.platform.local.api_socket import socket_address
 from resile.platform.local.jobfolder import JobFolder
 from resile.wire.errors import RefusedByPeer, Unreachable
 from resile.wire.http_client import refusal_reason, why_unreachable
-from resile.wire.views import EventView, JobPicture, LogFile
+from resile.wire.views import EventView, LogFile
 
 __all__ = ["UpClient"]
 
@@ -32,9 +33,9 @@ class UpClient:
         self._folder = folder
         self._path = f"/v1/jobs/{quote(folder.name, safe='')}"
 
-    async def picture(self) -> JobPicture:
+    async def view(self) -> JobView:
         """Return everything there is to see now."""
-        return await self._ask("GET", "", JobPicture)
+        return await self._ask("GET", "", JobView)
 
     async def events(self, *, since: int = 0, wait: float = 0.0) -> list[EventView]:
         """Return what happened after event ``since``; wait up to ``wait`` seconds for the first."""

@@ -15,8 +15,8 @@ from resile.client.errors import JobEnded, WaitTimeout
 from resile.client.find import ClusterUnavailable
 from resile.client.job import CRASHED, DELETED, INTERRUPTED, Job
 from resile.job.status import JobPhase
+from resile.job.view import JobView
 from resile.platform.kubernetes.errors import KubeError, Unreachable
-from resile.wire.views import JobPicture
 
 __all__ = ["Until", "Wait"]
 
@@ -46,30 +46,30 @@ class Wait:
 
         return await self._in_time(name, search)
 
-    async def wait(self, job: Job) -> JobPicture:
+    async def wait(self, job: Job) -> JobView:
         """Return how the job looks when it has come to that."""
         while True:
-            picture = await self._in_time(job.name, lambda within: job.picture(within=within))
-            if await self._has_come(job, picture):
-                return picture
+            view = await self._in_time(job.name, lambda within: job.view(within=within))
+            if await self._has_come(job, view):
+                return view
             if time.monotonic() >= self._deadline:
-                message = STATUS_STALE if _is_stale(job, picture) else picture.message
-                raise self._timed_out(job.name, f"{picture.phase}: {message}".removesuffix(": "))
+                message = STATUS_STALE if _is_stale(job, view) else view.message
+                raise self._timed_out(job.name, f"{view.phase}: {message}".removesuffix(": "))
             await asyncio.sleep(job.poll_interval)
 
-    async def _has_come(self, job: Job, picture: JobPicture) -> bool:
-        over = picture.status is not None and picture.status.finished
-        if picture.phase == JobPhase.SUCCEEDED or (over and self._until == "finished"):
+    async def _has_come(self, job: Job, view: JobView) -> bool:
+        over = view.status is not None and view.status.finished
+        if view.phase == JobPhase.SUCCEEDED or (over and self._until == "finished"):
             return True
-        if self._until == "running" and is_training(picture) and not _is_stale(job, picture):
+        if self._until == "running" and is_training(view) and not _is_stale(job, view):
             return True
-        phase = await job.phase(picture)
+        phase = await job.phase(view)
         if phase == DELETED:
             raise JobEnded(f"the job '{job.name}' was deleted")
         if phase in (CRASHED, INTERRUPTED):
             raise JobEnded(f"the job '{job.name}' is not running ({phase})")
         if over:
-            raise JobEnded(f"the job '{job.name}' is over ({picture.phase}): {picture.message}")
+            raise JobEnded(f"the job '{job.name}' is over ({view.phase}): {view.message}")
         return False
 
     async def _in_time(self, name: str, look: Callable[[float], Awaitable[T]]) -> T:
@@ -100,6 +100,6 @@ async def _hurried(look: Awaitable[Job], within: float) -> Job:
         raise
 
 
-def _is_stale(job: Job, picture: JobPicture) -> bool:
+def _is_stale(job: Job, view: JobView) -> bool:
     """Whether the status is that of an earlier manifest."""
-    return job.unseen and picture.status is not None
+    return job.unseen and view.status is not None

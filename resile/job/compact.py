@@ -31,14 +31,9 @@ from resile.job.status import (
     JobStatus,
     NodeStatus,
 )
+from resile.job.training import LISTED, SHOWN
 
 __all__ = ["LISTED", "SHOWN", "compact", "packed", "unpacked"]
-
-LISTED = 250
-"""The largest job whose nodes are all listed: some 100 KB, and more than a person reads."""
-
-SHOWN = 100
-"""The most unhealthy nodes that are listed of a larger job."""
 
 SENTENCE = 1024
 """Characters of a condition's message or a decision."""

@@ -19,6 +19,7 @@ from msgspec import Meta
 from resile.job.exits import ExitCause
 from resile.job.node import Node, NodePhase
 from resile.job.role import NodeResources
+from resile.job.training import TrainingView
 
 __all__ = [
     "FINISHED",
@@ -29,14 +30,11 @@ __all__ = [
     "ConditionStatus",
     "ConditionType",
     "DecisionNote",
-    "FirstFailure",
     "HostTrouble",
     "JobPhase",
     "JobStatus",
-    "MemberStatus",
     "NodeStatus",
     "RoleStatus",
-    "TrainingStatus",
 ]
 
 
@@ -213,78 +211,6 @@ class HostTrouble(_StatusStruct, frozen=True, kw_only=True):
     at: Annotated[datetime, Meta(description="When.")]
 
 
-class MemberStatus(_StatusStruct, frozen=True, kw_only=True):
-    """One node as the job's master saw it last."""
-
-    state: Annotated[
-        str,
-        Meta(
-            description="What it does in the round: idle, ready, running, succeeded, failed; or it "
-            "is a spare."
-        ),
-    ]
-    away: Annotated[bool, Meta(description="Whether its connection to the master is lost.")] = False
-    workers: Annotated[int, Meta(description="How many workers it runs.")] = 0
-    step: Annotated[int | None, Meta(description="The step it last told.")] = None
-    cpu: Annotated[str, Meta(description="What it uses, in cores: 1.5.")] = ""
-    memory: Annotated[str, Meta(description="What it uses: 364Mi.")] = ""
-
-
-class FirstFailure(_StatusStruct, frozen=True, kw_only=True):
-    """The worker whose failure ended the training: the one that failed first."""
-
-    node: Annotated[str, Meta(description="The name of its node.")]
-    node_id: Annotated[int, Meta(description="The master's number of that node.")]
-    host: Annotated[str, Meta(description="The host that it ran on.")]
-    rank: Annotated[int, Meta(description="Its rank among all workers.")]
-    local_rank: Annotated[int, Meta(description="Its rank among those of its node.")]
-    pid: Annotated[int, Meta(description="Its process id.")]
-    exit_code: Annotated[int, Meta(description="Negative for a signal.")]
-    at: Annotated[datetime, Meta(description="When.")]
-    message: Annotated[str, Meta(description="The end of its last words.")] = ""
-    log: Annotated[str, Meta(description="The file with its output, if it was kept.")] = ""
-    others: Annotated[int, Meta(description="How many more failed after it.")] = 0
-
-
-class TrainingStatus(_StatusStruct, frozen=True, kw_only=True):
-    """The training as the job's master saw it last."""
-
-    phase: Annotated[
-        str,
-        Meta(
-            description="Of the round: gathering, forming, running; of a training that is over: "
-            "succeeded, failed, stopped."
-        ),
-    ]
-    reason: Annotated[str, Meta(description="Why there is this round, or how it ended.")] = ""
-    restarts: Annotated[int, Meta(description="Rounds that failing workers cost.")] = 0
-    max_restarts: Annotated[int, Meta(description="How many of those there may be.")] = 0
-    failure: Annotated[
-        FirstFailure | None, Meta(description="Who failed first, if the training failed.")
-    ] = None
-    worker_failures: Annotated[
-        dict[str, int],
-        Meta(
-            description="How often workers failed, by node; not where none did. Of a large job "
-            "where it was most often.",
-            extra_json_schema={"x-kubernetes-map-type": "atomic"},
-        ),
-    ] = msgspec.field(default_factory=dict)
-    nodes: Annotated[
-        dict[str, MemberStatus],
-        Meta(
-            description="Each node that has joined, by name; brought up to date now and then. Of a "
-            "large job only those that are not well.",
-            # Else an API server keeps a record of who wrote which field of each node.
-            extra_json_schema={"x-kubernetes-map-type": "atomic"},
-        ),
-    ] = msgspec.field(default_factory=dict)
-    counts: Annotated[
-        dict[str, int],
-        Meta(description="Of a large job: how many nodes are in each state, and how many away."),
-    ] = msgspec.field(default_factory=dict)
-
-
 class JobStatus(_StatusStruct, frozen=True, kw_only=True):
     """A job's status; ``JobStatus()`` is that of a job nobody has looked at yet."""
 
@@ -373,8 +299,20 @@ class JobStatus(_StatusStruct, frozen=True, kw_only=True):
         int | None, Meta(description="How many workers the present round has.")
     ] = None
     training: Annotated[
-        TrainingStatus | None, Meta(description="What the job's master saw of the training.")
+        TrainingView | None,
+        Meta(description="What the job's master saw of the training of its main group."),
     ] = None
+    groups: Annotated[
+        dict[str, TrainingView],
+        Meta(
+            description="The training of every other group, by name; of a large job only of groups "
+            "that are not well.",
+            extra_json_schema={"x-kubernetes-map-type": "atomic"},
+        ),
+    ] = msgspec.field(default_factory=dict)
+    unlisted_groups: Annotated[
+        int, Meta(description="How many groups are not listed, because they are well.")
+    ] = 0
     observed_generation: Annotated[
         int | None,
         Meta(description="The generation of the spec that this status was made for."),

@@ -1,1 +1,1 @@
-"""One per job: the place where its agents agree."""
+"""The master of a job: one process in which its agents agree on rounds."""

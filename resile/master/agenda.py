@@ -1,7 +1,7 @@
-"""When which group has something to do: a heap of deadlines, of which each group has at most one.
+"""Deadlines of groups in a heap; each group has at most one.
 
-A job may have thousands of groups of one node each. Looking at all of them for every message would
-cost their number each time; here a change costs its logarithm.
+A job may have thousands of groups of one node each. Scanning all of them for every message would
+cost O(n) each time; with the heap a change costs O(log n).
 """
 
 from __future__ import annotations
@@ -11,18 +11,18 @@ import heapq
 __all__ = ["Agenda"]
 
 SLACK = 64
-"""Entries of the past that may lie about in the heap beyond one for each group."""
+"""Outdated entries that may stay in the heap beyond one for each group."""
 
 
 class Agenda:
-    """Deadlines by name. An entry of the heap that is not the latest of its name is of the past."""
+    """Deadlines by name. A heap entry that is not the latest of its name is outdated."""
 
     def __init__(self) -> None:
         self._when: dict[str, float] = {}
         self._heap: list[tuple[float, str]] = []
 
     def set(self, name: str, when: float | None) -> None:
-        """Put the one deadline of a name, or take it away."""
+        """Set the deadline of a name; None removes it."""
         if when is None:
             self._when.pop(name, None)
         elif self._when.get(name) != when:
@@ -33,13 +33,13 @@ class Agenda:
             heapq.heapify(self._heap)
 
     def next(self) -> float | None:
-        """The earliest deadline."""
+        """Return the earliest deadline."""
         while self._heap and self._when.get(self._heap[0][1]) != self._heap[0][0]:
             heapq.heappop(self._heap)
         return self._heap[0][0] if self._heap else None
 
     def take_due(self, now: float) -> list[str]:
-        """Take away every deadline that is over; the names, the earliest first."""
+        """Remove every deadline that is over; return the names, the earliest first."""
         due = []
         while (earliest := self.next()) is not None and earliest <= now:
             _, name = heapq.heappop(self._heap)

@@ -1,8 +1,8 @@
-"""Whose failure is it: the job's, or one node's own? Pure questions about a round.
+"""Attribution of a failure to the job or to one node. Pure functions of a round.
 
-The job's restarts are for failures that another try may cure. A node that cannot run the script at
-all is not cured by one: alone in the first round it ends the job, and as a newcomer in a job that
-trains it is a matter of its own.
+The job's restarts are for failures that a retry may cure. A node that cannot run the script at all
+is not cured by one: if it is needed in the first round, the job fails; if it joins a job that
+trains, only that node is dismissed.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ FIRST_ROUND = 1
 
 
 def why_hopeless(register: Register, failures: tuple[WorkerFailure, ...], *, needed: bool) -> str:
-    """Why the job never can train, if that is so: in its first round, before anybody reached the
-    process group, a node that is ``needed`` cannot even run the script."""
+    """Return why the job can never train, or nothing: in its first round, before any worker reached
+    the process group, a node that is ``needed`` cannot even run the script."""
     first = register.round.number == FIRST_ROUND and not register.round.reached
     found = next((failure for failure in failures if failure.cannot_start), None)
     if found is None or not first or register.job.restarts or not needed:
@@ -30,8 +30,9 @@ def why_hopeless(register: Register, failures: tuple[WorkerFailure, ...], *, nee
 
 
 def is_newcomers_own(register: Register, node: Node) -> bool:
-    """Whether a failure is a newcomer's own: its workers never reached the process group, in which
-    those of others had been in rounds before. Not while a member is away: it may be the cause."""
+    """Whether a failure is a newcomer's own: its workers never reached the process group, and those
+    of other nodes had in earlier rounds. Not while a member is disconnected: that may be the
+    cause."""
     number, members = register.round.number, register.round.members
     if node.record.reached_in or register.roster.limbo.intersection(members):
         return False
@@ -40,7 +41,7 @@ def is_newcomers_own(register: Register, node: Node) -> bool:
 
 
 def restarts_used_up(max_restarts: int) -> str:
-    """Why a failure cannot be cured any more, for people."""
+    """Return why there is no restart left, for people."""
     match max_restarts:
         case 0:
             return "--max-restarts is 0"

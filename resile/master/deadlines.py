@@ -1,4 +1,4 @@
-"""When the patience of a round ends."""
+"""Deadlines of a round."""
 
 from __future__ import annotations
 
@@ -7,17 +7,15 @@ from dataclasses import dataclass
 
 @dataclass
 class Deadlines:
-    """Each on its own; None while nobody waits for it. What they mean: ``job/elasticity.py``."""
+    """Independent deadlines; None while one is not set. See ``job/elasticity.py`` for each."""
 
     last_call: float | None = None
     join: float | None = None
     settle: float | None = None
     forming: float | None = None
-    verdict: float | None = None
-    start: float | None = None
 
     def pending(self) -> list[float]:
-        """All that are set."""
+        """Return all that are set."""
         return [deadline for deadline in vars(self).values() if deadline is not None]
 
 

@@ -1,4 +1,4 @@
-"""What a user writes to name an etcd: ``etcd://HOST:PORT[,HOST:PORT...]/PREFIX[?KEY=VALUE]``."""
+"""The URL of an etcd store: ``etcd://HOST:PORT[,HOST:PORT...]/PREFIX[?KEY=VALUE]``."""
 
 from __future__ import annotations
 
@@ -13,23 +13,23 @@ DEFAULT_PORT = 2379
 DEFAULT_PREFIX = "/resile"
 
 SHORTEST_LEASE = 2
-"""etcd itself grants none shorter, with its default timings."""
+"""The shortest that etcd grants with its default timings, in seconds."""
 
 
 @dataclass(frozen=True)
 class EtcdAddress:
-    """Where an etcd listens, under which prefix one master's keys lie, and how patient it is."""
+    """The hosts of an etcd, the prefix of one master's keys, and timeouts."""
 
     hosts: tuple[Endpoint, ...]
     prefix: str = DEFAULT_PREFIX
     tls: bool = False
 
     lease: int = 5
-    """Seconds until a master that went silent may be replaced; as long as a node's own lease."""
+    """Seconds after which a silent master may be replaced; as long as a node's own lease."""
 
     patience: float = 30.0
-    """For how many seconds an etcd that went away is asked again. That is most likely an election
-    or a restart; training goes on meanwhile and nothing is lost."""
+    """Seconds for which requests to an unavailable etcd are retried. The cause is most likely an
+    election or a restart; training continues meanwhile and nothing is lost."""
 
     def __str__(self) -> str:
         hosts = ",".join(str(host) for host in self.hosts)
@@ -37,7 +37,7 @@ class EtcdAddress:
 
 
 def parse_etcd_url(text: str) -> EtcdAddress:
-    """Read what the user wrote; ``etcds://`` is TLS. Raises StoreUnusable with what is wrong."""
+    """Parse a URL; ``etcds://`` is TLS. Raises StoreUnusable with what is wrong."""
     url, _, query = text.partition("?")
     scheme, _, rest = url.partition("://")
     hosts, _, path = rest.partition("/")
@@ -65,7 +65,7 @@ def _parse_host(host: str, text: str) -> Endpoint:
     except ValueError:
         name, port = None, None
     if not name:
-        raise StoreUnusable(f"--store {text}: '{host}' is no HOST:PORT")
+        raise StoreUnusable(f"--store {text}: '{host}' is not HOST:PORT")
     return Endpoint(name, DEFAULT_PORT if port is None else port)
 
 

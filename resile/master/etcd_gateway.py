@@ -1,8 +1,8 @@
-"""etcd's v3 JSON gateway: the few calls a store needs, tried again while etcd is unavailable.
+"""A client of etcd's v3 JSON gateway with the few calls a store needs, and retries.
 
-Keys and values travel as base64, 64-bit numbers as text; both stay in here. A call that got no
-answer may have been carried out all the same, so whatever is built on this has to be right when
-it is carried out twice. With several hosts the next one is asked after each failure.
+Keys and values travel as base64, 64-bit numbers as text; callers see neither. A call without an
+answer may have been executed, so every caller has to be idempotent. With several hosts the next
+one is asked after each failure.
 """
 
 from __future__ import annotations
@@ -24,35 +24,35 @@ from resile.wire.endpoint import Endpoint
 Json: TypeAlias = dict[str, Any]
 
 CALL_TIMEOUT = 3.0
-"""A healthy etcd answers in milliseconds; one that elects a leader needs a second or two."""
+"""Seconds. A healthy etcd answers in milliseconds; during an election it needs a second or two."""
 
 RETRY_INTERVAL = 0.2
 
 PAGE = 500
-"""Keys a range request: keeps each answer far below what a proxy might cut off."""
+"""Keys per range request: keeps each answer far below what a proxy might cut off."""
 
 
 # --- parts of a transaction ---------------------------------------------------------------------
 
 
 def put(key: str, value: bytes, *, lease: int | None = None) -> Json:
-    """Write a key; with a lease it ends when the lease does."""
+    """Write a key; with a lease it is deleted when the lease ends."""
     request = {"key": _text(key.encode()), "value": _text(value)}
     return {"request_put": request if lease is None else {**request, "lease": str(lease)}}
 
 
 def delete(key: str) -> Json:
-    """Remove a key, also one that is not there."""
+    """Delete a key, whether it exists or not."""
     return {"request_delete_range": {"key": _text(key.encode())}}
 
 
 def delete_below(folder: str) -> Json:
-    """Remove every key that starts with ``folder``."""
+    """Delete every key that starts with ``folder``."""
     return {"request_delete_range": _range_below(folder)}
 
 
 def equals(key: str, value: bytes) -> Json:
-    """The condition that a key holds a value."""
+    """The condition that a key has a value."""
     return {
         "key": _text(key.encode()),
         "target": "VALUE",
@@ -62,7 +62,7 @@ def equals(key: str, value: bytes) -> Json:
 
 
 def absent(key: str) -> Json:
-    """The condition that a key is not there."""
+    """The condition that a key does not exist."""
     return {
         "key": _text(key.encode()),
         "target": "CREATE",
@@ -75,10 +75,10 @@ def absent(key: str) -> Json:
 
 
 class Gateway:
-    """One etcd cluster. Every call raises StoreUnusable when it cannot be carried out."""
+    """One etcd cluster. Every call raises StoreUnusable when it fails for good."""
 
     def __init__(self, address: EtcdAddress, *, patience: float) -> None:
-        """``patience``: for how many seconds an unavailable etcd is asked again."""
+        """``patience``: seconds for which calls to an unavailable etcd are retried."""
         self.address = address
         self.patience = patience
         self._hosts = list(address.hosts)
@@ -86,24 +86,24 @@ class Gateway:
         self._session: aiohttp.ClientSession | None = None
 
     async def close(self) -> None:
-        """End all connections."""
+        """Close all connections."""
         session, self._session = self._session, None
         if session is not None:
             await session.close()
 
     async def transact(self, conditions: Sequence[Json], operations: Sequence[Json]) -> bool:
-        """Carry out all operations if all conditions hold; whether they did."""
+        """Execute all operations if all conditions hold; return whether they did."""
         answer = await self._call("kv/txn", {"compare": conditions, "success": operations})
         return bool(answer.get("succeeded", False))
 
     async def get(self, key: str) -> bytes | None:
-        """The value of one key, None if it is not there."""
+        """Return the value of a key, None if it does not exist."""
         answer = await self._call("kv/range", {"key": _text(key.encode())})
         found = answer.get("kvs", [])
         return _bytes(found[0].get("value", "")) if found else None
 
     async def list_below(self, folder: str) -> dict[str, bytes]:
-        """All keys that start with ``folder``, without it, and their values."""
+        """Return all keys that start with ``folder``, without that prefix, and their values."""
         found: dict[str, bytes] = {}
         request = {**_range_below(folder), "limit": str(PAGE)}
         while True:
@@ -117,16 +117,16 @@ class Gateway:
             request["key"] = _text(_bytes(pairs[-1]["key"]) + b"\0")
 
     async def grant(self, ttl: int) -> int:
-        """A new lease."""
+        """Create a lease and return its id."""
         return int((await self._call("lease/grant", {"TTL": str(ttl)}))["ID"])
 
     async def keep_alive(self, lease: int) -> bool:
-        """Prolong a lease; False if it is over already."""
+        """Renew a lease; False if it has expired."""
         answer = await self._call("lease/keepalive", {"ID": str(lease)})
         return int(answer.get("result", {}).get("TTL", "0")) > 0
 
     async def revoke(self, lease: int) -> None:
-        """End a lease, and the keys that hang on it."""
+        """End a lease and delete its keys."""
         await self._call("lease/revoke", {"ID": str(lease)})
 
     async def _call(self, path: str, request: Mapping[str, Any]) -> Json:
@@ -144,7 +144,7 @@ class Gateway:
             await asyncio.sleep(RETRY_INTERVAL)
 
     async def _ask(self, host: Endpoint, path: str, request: Mapping[str, Any]) -> Json:
-        """One attempt. Raises aiohttp's errors for what may be better later or elsewhere."""
+        """Make one attempt. Raises aiohttp's errors for what a retry or another host may cure."""
         if self._session is None:
             self._session = aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(CALL_TIMEOUT))
         scheme = "http" if self._tls is None else "https"
@@ -157,12 +157,12 @@ class Gateway:
                 complaint = _complaint(said, response.status)
                 raise StoreUnusable(f"the store {self.address} refused {path}: {complaint}")
             if not said:
-                raise StoreUnusable(f"what answers at {host} is no etcd of version 3.4 or later")
+                raise StoreUnusable(f"the server at {host} is not etcd 3.4 or later")
             return said
 
 
 def _decode(body: bytes) -> Json:
-    """The JSON object in an answer; nothing if what answers is no etcd."""
+    """The JSON object in an answer; empty if the server is not etcd."""
     try:
         return decode_json(body, dict[str, Any])
     except DecodeError:

@@ -1,13 +1,13 @@
-"""Who owns an etcd store: one master at a time, and a fence that a late one cannot get through.
+"""Ownership of an etcd store: one master at a time, and a fence that stops late writes.
 
-Two keys. ``owner`` hangs on a lease: while it is there its master is alive. ``fence`` has no lease
-and names the last master that took the store; every write compares it, so a master that was taken
-over writes nothing more. A master that lost its lease to an outage of etcd, and was not taken over
-meanwhile, still has the fence and takes a new lease.
+There are two keys. ``owner`` has a lease: while the key exists its master is alive. ``fence`` has
+no lease and names the last master that took the store; every write compares it, so a master that
+was replaced can write nothing more. A master whose lease expired during an outage of etcd, and that
+was not replaced meanwhile, still has the fence and takes a new lease.
 
-A killed master's ``owner`` key stays until its lease is over. A successor on another machine waits
-for that. On the same machine (and in the same process namespace) it sees for itself whether the old
-one lives, and takes the store or is refused at once.
+A killed master's ``owner`` key stays until its lease expires. A successor on another machine waits
+for that. On the same machine (and in the same process namespace) it checks whether the old process
+is alive, and takes the store or is refused at once.
 """
 
 from __future__ import annotations
@@ -30,16 +30,16 @@ from resile.wire.auth import new_token
 log = logging.getLogger("resile.master")
 
 POLL_INTERVAL = 0.1
-"""How often a waiting master looks whether the last one's lease is over."""
+"""Seconds between two checks of a waiting master for the end of the previous owner's lease."""
 
 EXPIRY_MARGIN = 2.0
-"""etcd ends a lease up to a second late, and a busy machine is later still."""
+"""Seconds. etcd ends a lease up to a second late, and a busy machine is later still."""
 
 RENEWALS_PER_LEASE = 3
 
 
 class Owner(msgspec.Struct, frozen=True):
-    """The value of both keys: a master's process, and a token that tells it from all others."""
+    """The value of both keys: a master's process, and a token unique to it."""
 
     token: str
     host: str
@@ -48,13 +48,13 @@ class Owner(msgspec.Struct, frozen=True):
     """When the process started, in ticks since boot: a later one may have the same pid."""
 
     world: str
-    """Where the pid means something: this boot of this machine, and its process namespace."""
+    """The scope of the pid: this boot of this machine, and its process namespace."""
 
     def __str__(self) -> str:
         return f"pid {self.pid} on {self.host}"
 
     def lives(self) -> bool | None:
-        """Whether the process lives; None if that cannot be seen from here."""
+        """Whether the process is alive; None if that cannot be seen from here."""
         if not self.world or self.world != _this_world():
             return None
         return start_time(self.pid) == self.started
@@ -80,10 +80,10 @@ def _this_world() -> str:
 
 
 class Ownership:
-    """One master's hold on one store."""
+    """One master's ownership of one store."""
 
     def __init__(self, gateway: Gateway, *, ttl: int) -> None:
-        """``ttl``: how many seconds the store stays a silent master's."""
+        """``ttl``: seconds for which a silent master keeps the store."""
         self._gateway = gateway
         self._ttl = ttl
         self._mine = msgspec.json.encode(_this_process())
@@ -94,11 +94,11 @@ class Ownership:
 
     @property
     def guard(self) -> list[Json]:
-        """The condition of every write."""
+        """The condition on every write."""
         return [equals(self._fence_key, self._mine)]
 
     async def take(self) -> None:
-        """Become the owner, after the last one's end. Raises StoreTaken if it lives."""
+        """Become the owner after the previous one's end. Raises StoreTaken if that is alive."""
         self._lease = await self._gateway.grant(self._ttl)
         self._keeping = asyncio.create_task(self._keep())
         awaited: bytes | None = None
@@ -114,12 +114,12 @@ class Ownership:
                 )
             if lives or held_by != awaited or time.monotonic() > deadline:
                 raise StoreTaken(
-                    f"the store {self._gateway.address} belongs to a running master ({owner})"
+                    f"the store {self._gateway.address} is in use by a running master ({owner})"
                 )
             await asyncio.sleep(POLL_INTERVAL)
 
     async def give_up(self) -> None:
-        """Let the next master in at once, if etcd can be told."""
+        """Release the store for the next master, if etcd can be reached."""
         keeping, self._keeping = self._keeping, None
         if keeping is not None:
             keeping.cancel()
@@ -131,10 +131,10 @@ class Ownership:
             await self._gateway.transact(self.guard, [delete(self._fence_key)])
             await self._gateway.revoke(lease)
         except StoreUnusable as error:
-            log.debug("the lease could not be given back: %s", error)
+            log.debug("the lease could not be revoked: %s", error)
 
     async def _claim(self) -> bytes | None:
-        """Take the store if it is nobody's, or a dead process'; else return whose it is."""
+        """Take the store if it has no owner or a dead one; else return the owner."""
         while not await self._take_if(absent(self._owner_key)):
             held_by = await self._gateway.get(self._owner_key)
             if held_by is None:
@@ -157,7 +157,7 @@ class Ownership:
         )
 
     async def _keep(self) -> None:
-        """Renew the lease, or take a new one behind the same fence, until cancelled."""
+        """Renew the lease, or take a new one under the same fence, until cancelled."""
         while True:
             await asyncio.sleep(self._ttl / RENEWALS_PER_LEASE)
             try:

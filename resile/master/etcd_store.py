@@ -1,11 +1,11 @@
-"""A store in etcd v3, for masters that may have to start again on another machine.
+"""A store in etcd v3, for masters that may have to restart on another machine.
 
-A commit is one transaction that also checks the fence (``etcd_owner.py``). etcd takes only so many
-operations in one; a larger batch is first written aside in parts, then declared complete by one
-small write, and only then put in place. A master that finds a complete batch puts it in place, and
-throws an incomplete one away: so large batches, too, are kept as a whole or not at all.
+A commit is one transaction that also checks the fence (``etcd_owner.py``). etcd limits the
+operations in one; a larger batch is first written to temporary keys in parts, then marked complete
+by one small write, and only then applied. A master that finds a complete batch applies it, and
+deletes an incomplete one: so large batches, too, are atomic.
 
-Everything written may be written twice, because etcd may have carried out what it did not answer.
+Every write may happen twice, because etcd may have executed a request that it did not answer.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from resile.master.etcd_owner import Ownership
 from resile.master.stores import StoreTaken, StoreUnusable
 
 OPEN_PATIENCE = 10.0
-"""At the start an unreachable etcd is most likely a wrong address: the user should know soon."""
+"""Seconds. At the start an unreachable etcd is most likely a wrong address: report it soon."""
 
 MOST_OPERATIONS = 100
 """In one transaction; etcd's --max-txn-ops is 128 unless set otherwise."""
@@ -33,7 +33,7 @@ Changes = Mapping[str, bytes | None]
 
 
 class EtcdStore:
-    """Records under the address' prefix."""
+    """Records below the prefix of an address."""
 
     def __init__(self, address: EtcdAddress) -> None:
         self._address = address
@@ -45,7 +45,7 @@ class EtcdStore:
 
     @classmethod
     def at(cls, url: str) -> EtcdStore:
-        """The store a user named."""
+        """Return the store at a URL."""
         return cls(parse_etcd_url(url))
 
     async def load(self) -> dict[str, bytes]:
@@ -85,7 +85,7 @@ class EtcdStore:
         await self._write([delete_below(self._records)])
 
     async def _finish_batch(self) -> None:
-        """Put in place what the last master declared complete; forget what it did not."""
+        """Apply the batch that the last master marked complete; delete one that it did not."""
         parts = await self._gateway.list_below(self._parts)
         count = await self._gateway.get(self._complete)
         if count is not None:
@@ -119,7 +119,7 @@ class EtcdStore:
 
 
 def split(changes: Changes) -> Iterator[dict[str, bytes | None]]:
-    """Cut ``changes`` into pieces that etcd takes as one transaction each; at least one."""
+    """Split ``changes`` into transactions of a size that etcd accepts; at least one."""
     piece: dict[str, bytes | None] = {}
     size = 0
     for key, value in changes.items():

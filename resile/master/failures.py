@@ -1,4 +1,4 @@
-"""The failures of one round: which came first, and how to say what happened."""
+"""The failures of one round: the first of them, and their description."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from resile.wire.messages import FailureReport, WorkerFailure
 
 
 class Failures:
-    """What went wrong since the round started, so that the first can be named at the end."""
+    """Collects failures since the round started, so that the first can be reported."""
 
     def __init__(self) -> None:
         self._reports: list[FailureReport] = []
         self._lost: list[FailureReport] = []
 
     def clear(self) -> None:
-        """A new round starts with none."""
+        """Forget all: a new round starts."""
         self._reports.clear()
         self._lost.clear()
 
     def note(self, node: NodeRecord, failure: WorkerFailure, *, reported_at: float) -> None:
-        """Remember one; ``reported_at`` is Unix time."""
+        """Add a worker's failure; ``reported_at`` is Unix time."""
         report = FailureReport(
             node=node.id,
             name=node.info.name,
@@ -33,7 +33,7 @@ class Failures:
         self._reports.append(report)
 
     def note_lost(self, node: NodeRecord, rank: int, why: str, *, noticed_at: float) -> None:
-        """A node was lost, and its workers with it; ``rank`` is the first of them."""
+        """Add the loss of a node and its workers; ``rank`` is the first of them."""
         failure = WorkerFailure(local_rank=0, rank=rank, pid=0, exit_code=0, message=why)
         report = FailureReport(
             node=node.id,
@@ -51,8 +51,8 @@ class Failures:
         return None if first is None else first.node
 
     def first(self) -> FailureReport | None:
-        """The earliest death: the others are most likely its echo. A lost node goes before every
-        worker: it is noticed later than what its neighbours' workers die of."""
+        """The earliest failure: the others most likely follow from it. A lost node goes before
+        every worker: its loss is noticed after the failures that it causes on other nodes."""
         reports = self._lost or self._reports
         first = min(reports, key=lambda report: report.when, default=None)
         if first is None:
@@ -62,6 +62,6 @@ class Failures:
 
 
 def describe_failures(failures: tuple[WorkerFailure, ...], label: str) -> str:
-    """One sentence on what happened to a node's workers."""
+    """Describe the failures of a node's workers in one sentence."""
     ends = ", ".join(f"rank {f.rank} {describe_exit(f.exit_code)}" for f in failures)
     return f"{ends} on {label}"

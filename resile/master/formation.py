@@ -1,9 +1,9 @@
-"""How rounds come about, break and end: the rules once it is settled who is there.
+"""The rounds of a group: how they form, break and end.
 
-``membership`` says who came and who went; here it is decided what follows for the round. It is
-closed as soon as it can be, broken when a member is lost or a worker fails, and formed again from
-whoever is there. A worker's own failure costs one of the job's restarts; one that turns out to be
-the echo of a lost node does not.
+``membership`` says which nodes joined and left; this module decides what follows for the round. Its
+membership is closed as soon as possible, it breaks when a member is lost or a worker fails, and the
+next one forms from the nodes that are there. Whether a failure costs a restart, or ends the job, is
+decided in ``resile.master.failure_judge``.
 """
 
 from __future__ import annotations
@@ -13,41 +13,36 @@ from collections.abc import Collection, Mapping
 
 from resile.job.elasticity import ANY_ROLE, Elasticity, GroupSuccess
 from resile.job.events import EventKind
-from resile.master.attribution import is_newcomers_own, restarts_used_up, why_hopeless
 from resile.master.deadlines import Deadlines, is_over
-from resile.master.failures import Failures, describe_failures
+from resile.master.failure_judge import (
+    Consequence,
+    FailureJudge,
+    JobFails,
+    NodeDismissed,
+    RoundChanged,
+)
 from resile.master.handovers import Handovers
 from resile.master.records import JobRecord, RoundPhase, RoundRecord
 from resile.master.register import Register
 from resile.master.roster import Node
 from resile.master.rounds import Round
 from resile.master.selection import choose_members, deciding_members, in_rank_order
-from resile.master.stagnation import FREE_LOSSES, Stagnation
 from resile.wire import messages
 from resile.wire.messages import FailureReport, JobDone, LocalState, Outcome, WorkerFailure
 
-SPARE = "waiting as a spare: the job has all the nodes it may use"
-WARMING = "warming up: training goes on without this node until it can start workers at once"
+SPARE = "waiting as a spare: the job has its maximum number of nodes"
+WARMING = "warming up: training continues without this node until it can start workers at once"
 
 
 class Formation:
-    """One job's rounds, from the first call to the last worker."""
+    """The rounds of one group, from the first node that joins to the end of the last worker."""
 
     def __init__(self, register: Register) -> None:
         self._register = register
         self._roster = register.roster
         self._until = Deadlines()
-        self._failures = Failures()
-        self._broken = ""
-        """Why the round cannot go on; empty while it can."""
+        self._judge = FailureJudge(register)
         self._handovers = Handovers(register)
-        self._charged = False
-        """The round being formed cost a restart, which a lost node's echo gets back."""
-        self._by_workers = False
-        """The round is broken because workers failed, which may turn out to be an echo."""
-        self._blamed: int | None = None
-        """The newcomer whose own failure it is, unless news of a lost node comes."""
-        self._stagnation = Stagnation()
 
     @property
     def _job(self) -> JobRecord:
@@ -64,108 +59,50 @@ class Formation:
     def deadlines(self) -> list[float]:
         """When :meth:`check_deadlines` has something to do."""
         handover = self._handovers.until
-        return [*self._until.pending(), *([] if handover is None else [handover])]
+        pending = [*self._until.pending(), *self._judge.deadlines()]
+        return pending if handover is None else [*pending, handover]
 
     def resume(self, now: float) -> None:
-        """Go on after a master's return: a round that was being formed gets its time again."""
-        self._until = Deadlines()
+        """Continue after a restart of the master: a forming round gets its whole timeout again."""
+        self._forget_deadlines()
         if self._round.phase is RoundPhase.FORMING:
             self._until.forming = now + self._elasticity.forming_timeout
         elif self._round.phase is RoundPhase.GATHERING:
-            self._broken = self._round.record.reason
+            self._judge.broken = self._round.record.reason
+
+    def _forget_deadlines(self) -> None:
+        self._until = Deadlines()
+        self._judge.forget_deadlines()
 
     # --- what breaks a round ----------------------------------------------------------------
 
     def lost(self, node: Node, reason: str, now: float) -> None:
-        """A node is out of the job: the round goes on only if it was not needed any more."""
-        if node.id in self._round and node.state is not LocalState.SUCCEEDED:
-            if self._by_workers or not self._broken:
-                self._broken, self._by_workers = reason, False
-            self._until.verdict = self._blamed = None
-            self._hasten(now)
+        """A node is out of the job: the round continues only if the node had finished."""
+        self._judge.lost(node, reason, now)
 
     def evicted(self, node: Node, why: str, now: float) -> None:
-        """A node was put out, before it is :meth:`lost`: what that means for who is to blame."""
-        if self._charged and node.id in self._round:
-            # The workers that failed a moment ago failed because this node was dying.
-            self._register.set_job(restarts=self._job.restarts - 1)
-            self._charged = False
-        if node.id not in self._round or node.state is LocalState.SUCCEEDED:
-            return
-        noticed_at = self._register.journal.wall(now)
-        rank = self._round.first_rank(node.id)
-        self._failures.note_lost(
-            node.record, rank, f"the node was lost: {why}", noticed_at=noticed_at
-        )
-        if self._round.phase is RoundPhase.RUNNING and self._stagnation.lost(_identity(node), now):
-            text = (
-                f"{node.label} was lost {FREE_LOSSES} times ({why}), "
-                "and training got no further in between"
-            )
-            self._fail(text, now)
+        """A node is being evicted (before :meth:`lost`): settle which failure was the cause."""
+        self._carry_out(self._judge.evicted(node, why, now), now)
 
     def progressed(self, node: Node, step: int) -> None:
         """A node's workers report steps: they have reached the process group."""
-        self._stagnation.reported(step)
-        if self._round.phase is RoundPhase.RUNNING and node.id in self._round:
-            self._register.reached_group(node)
+        self._judge.progressed(node, step)
 
     def suspect(self, node: Node, now: float) -> None:
         """A member's connection is gone: failures seen elsewhere point at it."""
-        if node.id not in self._round:
-            return
-        if self._until.verdict is not None:
-            self._until.verdict = self._blamed = None
-            self._broken = f"{node.label} was lost"
-        if self._broken or self._charged:
-            self._hasten(now)
+        self._judge.suspect(node, now)
 
     def failed(self, node: Node, failures: tuple[WorkerFailure, ...], now: float) -> None:
         """Workers of a member failed."""
-        for failure in failures:
-            self._note(node, failure, now)
-        text = describe_failures(failures, node.label)
-        if self._blamed is not None and self._failures.first_node == self._blamed:
-            return  # an echo of the newcomer's failure
         needed = self.cannot_do_without([node])
-        if hopeless := why_hopeless(self._register, failures, needed=needed):
-            self._register.tell(EventKind.WORKERS_FAILED, text, now)
-            self._fail(hopeless, now)
-        elif self._broken or not is_newcomers_own(self._register, node):
-            self._worker_failure(text, now)
-        elif node.killed_early or any(failure.exit_code > 0 for failure in failures):
-            self._register.tell(EventKind.WORKERS_FAILED, text, now)
-            self._blamed = node.id
-            self._until.verdict = now + self._elasticity.verdict_window
-        else:
-            node.killed_early = True
-            self._register.tell(EventKind.WORKERS_FAILED, text, now)
-            self.spoilt(text, now)
-
-    def _dismiss(self, node: Node, now: float) -> None:
-        """Go on without a newcomer that cannot run the script: no restart of the job would help."""
-        why = "its workers failed before they ever reached the process group"
-        self._register.tell(
-            EventKind.NODE_DISMISSED, f"{node.label} is out: {why}", now, node=node.id
-        )
-        done = JobDone(
-            outcome=Outcome.FAILED,
-            reason=why,
-            report=self._failures.first(),
-            others_go_on=True,
-        )
-        self._register.send(node.id, done)
-        self._register.remove(node)
-        self._broken = f"{node.label} failed before it could train"
-        self.consider(now)
+        self._carry_out(self._judge.failed(node, failures, now, needed=needed), now)
 
     def spoilt(self, reason: str, now: float) -> None:
-        """The round cannot go on, and no worker is to blame: it costs no restart."""
-        self._broken = self._broken or reason
-        self.consider(now)
+        """The round cannot continue, and no worker is the cause: it costs no restart."""
+        self._carry_out(self._judge.spoilt(reason), now)
 
     def unready(self, now: float) -> list[Node]:
-        """Members that had their time to get ready and did not."""
+        """Return the members that were not ready before the timeout."""
         if not is_over(self._until.forming, now):
             return []
         self._until.forming = None
@@ -173,84 +110,58 @@ class Formation:
         return [self._roster[node] for node in sorted(late) if node in self._roster]
 
     def uneven(self, now: float) -> None:
-        """Who reached the process group changed: some there and some not may not last."""
-        uneven = self._round.reached and self._round.late and self._elasticity.start_timeout
-        if not uneven:
-            self._until.start = None
-        elif self._until.start is None:
-            self._until.start = now + self._elasticity.start_timeout
+        """The set of workers in the process group changed: check for some that are late."""
+        self._judge.uneven(now)
 
-    def _note(self, node: Node, failure: WorkerFailure, now: float) -> None:
-        self._failures.note(node.record, failure, reported_at=self._register.journal.wall(now))
+    def _carry_out(self, consequence: Consequence | None, now: float) -> None:
+        """Act on the consequence of a failure, if there is one."""
+        match consequence:
+            case JobFails(reason):
+                self._fail(reason, now)
+            case NodeDismissed(node, why):
+                self._dismiss(node, why, now)
+            case RoundChanged():
+                self.consider(now)
 
-    def _hasten(self, now: float) -> None:
-        self._roster.hasten(self._round.members, proof_at=now + self._elasticity.evidence_grace)
-
-    def _worker_failure(self, reason: str, now: float) -> None:
-        if self._broken:
-            return
-        if self._blamed is not None:
-            self._blamed = self._until.verdict = None
-        self._register.tell(EventKind.WORKERS_FAILED, reason, now)
-        self._by_workers = True
-        if self._roster.limbo.intersection(self._round.members):
-            self._broken = reason
-            self._hasten(now)
-        elif self._job.restarts < self._elasticity.max_restarts:
-            self._register.set_job(restarts=self._job.restarts + 1)
-            self._charged = True
-            self._broken = reason
-        elif self._until.verdict is None:
-            self._until.verdict = now + self._elasticity.verdict_window
+    def _dismiss(self, node: Node, why: str, now: float) -> None:
+        """Continue without a newcomer that cannot run the script: no restart would help."""
+        self._register.tell(
+            EventKind.NODE_DISMISSED, f"{node.label} was dismissed: {why}", now, node=node.id
+        )
+        done = JobDone(
+            outcome=Outcome.FAILED,
+            reason=why,
+            report=self._judge.first_failure(),
+            others_go_on=True,
+        )
+        self._register.send(node.id, done)
+        self._register.remove(node)
+        self._judge.broken = f"{node.label} failed before it could train"
         self.consider(now)
 
-    def _late_start(self, now: float) -> None:
-        """Some workers never reached the process group: as bad as a crash, and as curable."""
-        why = f"did not reach the process group within {self._elasticity.start_timeout:g} s"
-        late = [self._roster[node] for node in sorted(self._round.late) if node in self._roster]
-        for node in late:
-            first = self._round.first_rank(node.id)
-            for rank in node.missing:
-                failure = WorkerFailure(
-                    local_rank=rank - first, rank=rank, pid=0, exit_code=0, message=why
-                )
-                self._note(node, failure, now)
-        ranks = ", ".join(str(rank) for node in late for rank in node.missing)
-        self._worker_failure(f"rank {ranks} {why}, while others did", now)
-
-    def _give_verdict(self, now: float) -> None:
-        """Nobody was lost in the meantime: the failure is what it looked like."""
-        blamed, self._blamed = self._blamed, None
-        if blamed is not None and blamed in self._roster:
-            self._dismiss(self._roster[blamed], now)
-        elif blamed is None:
-            self._fail(
-                f"a worker failed and {restarts_used_up(self._elasticity.max_restarts)}", now
-            )
-
     def _fail(self, reason: str, now: float) -> None:
-        self.finish(Outcome.FAILED, reason, now, report=self._failures.first())
+        self.finish(Outcome.FAILED, reason, now, report=self._judge.first_failure())
 
-    # --- what may wait for a step to end ------------------------------------------------------
+    # --- planned changes --------------------------------------------------------------------
 
     def leaving(self, node: Node, reason: str, now: float) -> None:
-        """A node was asked to go and would like everybody to save before."""
+        """A node is about to leave: let all members save first, if they can."""
         self._roster.parting.add(node.id)
         running = self._round.phase is RoundPhase.RUNNING and node.id in self._round
-        breaking = self._broken or self._until.verdict is not None
+        breaking = self._judge.broken or self._judge.undecided
         if not running or breaking or self._round.succeeded:
             self._register.send(node.id, messages.HandoverOver(round=self._round.number))
             return
         self._handovers.begin(f"{node.label} is leaving: {reason}", now, leaving=node.id)
 
     def may_save(self, node: Node, now: float) -> bool:
-        """Whether a node has workers in the round that might hold steps nobody else has."""
+        """Whether a node's workers in the round may hold steps that are not saved elsewhere."""
         running = self._round.phase is RoundPhase.RUNNING and node.state is LocalState.RUNNING
         answers = node.connected and node.lease_until > now
         return running and answers and node.id in self._round
 
     def cannot_do_without(self, nodes: Collection[Node]) -> bool:
-        """Whether a round is under way that nobody could go on with if these were put out."""
+        """Whether the current round could not be formed again if these nodes were evicted."""
         if self._round.phase is RoundPhase.GATHERING:
             return False
         out = {node.id for node in nodes}
@@ -263,17 +174,17 @@ class Formation:
         return self._handovers.current is not None
 
     def is_leaving(self, node: Node) -> bool:
-        """Whether it has said so and waits for everybody to save."""
+        """Whether a node has announced that it leaves and waits for all members to save."""
         handover = self._handovers.current
         return handover is not None and node.id in handover.leaving
 
     def remind(self, node: Node) -> None:
-        """A member is back, and may have missed that a change is planned."""
+        """A member reconnected, and may have missed that a change is planned."""
         self._handovers.remind(node.id)
 
-    def told(self, node: Node, handover: int, now: float, *, able: bool) -> None:
+    def handover_prepared(self, node: Node, handover: int, now: float, *, able: bool) -> None:
         """A member's workers know of the planned change, or cannot save."""
-        if self._handovers.told(node.id, handover, able=able):
+        if self._handovers.prepared(node.id, handover, able=able):
             self._end_handover(now)
 
     def handed_over(
@@ -284,24 +195,24 @@ class Formation:
             self._end_handover(now)
 
     def published(self, node: Node, handover: int, stored: int | None, now: float) -> None:
-        """A member has what its workers saved in storage, or cannot have it there."""
+        """A member's saved state is in storage, or cannot be stored."""
         if self._handovers.published(node.id, handover, stored, now):
             self._end_handover(now)
 
     def leaves_early(self, node: Node, now: float) -> None:
-        """A node goes: if a planned change was not over, it is said what is lost with the node."""
+        """A node leaves: if a planned change is unfinished, report what is lost with the node."""
         self._handovers.leaves_early(node.id, now)
 
     def _end_handover(self, now: float) -> None:
-        """Everybody saved, or cannot, or took too long: the change happens."""
+        """All members saved, or cannot, or took too long: apply the change."""
         handover = self._handovers.current
         self._handovers.finish(now)
         if handover is not None and not handover.leaving:
-            self._broken = handover.reason
+            self._judge.broken = handover.reason
         self.consider(now)
 
     def _handover_is_moot(self) -> str:
-        """Why the change that is prepared cannot happen any more, if so."""
+        """Return why the planned change is no longer needed, or nothing."""
         handover = self._handovers.current
         if handover is None:
             return ""
@@ -309,44 +220,40 @@ class Formation:
             return "training is about to end"
         if handover.leaving:
             here = any(node in self._roster for node in handover.leaving)
-            return "" if here else "who wanted to leave is gone"
-        return "" if self._has_grown() else "the newcomers are gone"
+            return "" if here else "the node that wanted to leave is gone"
+        return "" if self._has_grown() else "the new nodes are gone"
 
-    # --- what makes one ---------------------------------------------------------------------------
+    # --- forming a round --------------------------------------------------------------------
 
     def check_deadlines(self, now: float) -> None:
         """Act on every deadline that is over."""
-        until = self._until
-        if is_over(until.start, now):
-            until.start = None
-            self._late_start(now)
+        self._carry_out(self._judge.check_late_start(now), now)
+        self._carry_out(self._judge.check_verdict(now), now)
         if is_over(self._handovers.until, now):
             if self._handovers.current is not None and self._handovers.current.over:
-                self._handovers.cancel("who wanted to leave did not")
+                self._handovers.cancel("the node that wanted to leave has not left")
             else:
                 self._end_handover(now)
-        if is_over(until.verdict, now):
-            until.verdict = None
-            self._give_verdict(now)
-        if is_over(until.join, now):
-            until.join = None
-            patience = f"{self._elasticity.join_timeout:g} s"
-            self._fail(f"gave up after {patience}: {self._shortage()}", now)
+        if is_over(self._until.join, now):
+            self._until.join = None
+            timeout = f"{self._elasticity.join_timeout:g} s"
+            self._fail(f"timed out after {timeout}: {self._shortage()}", now)
 
     def consider(self, now: float) -> None:
-        """Look at everything and take the next step, if there is one to take."""
+        """Take the next step of the current round, if there is one."""
         if self._job.outcome:
             return
         if self._round.complete():
             reason = _why_complete(self._round.record)
             self.finish(Outcome.SUCCEEDED, reason, now)
             return
-        if self._round.phase is RoundPhase.RUNNING and not self._broken:
+        if self._round.phase is RoundPhase.RUNNING and not self._judge.broken:
             self._consider_newcomers(now)
-        if self._broken and self._round.phase is not RoundPhase.GATHERING:
-            self._register.set_phase(RoundPhase.GATHERING, reason=self._broken)
+        if self._judge.broken and self._round.phase is not RoundPhase.GATHERING:
+            self._register.set_phase(RoundPhase.GATHERING, reason=self._judge.broken)
             self._handovers.drop()
-            self._until, self._blamed = Deadlines(), None
+            self._forget_deadlines()
+            self._judge.acquit()
         if self._round.phase is RoundPhase.GATHERING:
             self._close_if_possible(now)
 
@@ -357,7 +264,7 @@ class Formation:
             self._until.settle = None
             return
         grown, ending = self._has_grown(), self._round.succeeded
-        if not grown or ending or self._roster.limbo or self._until.verdict is not None:
+        if not grown or ending or self._roster.limbo or self._judge.undecided:
             self._until.settle = None
             self._tell_spares()
         elif self._until.settle is None:
@@ -370,7 +277,7 @@ class Formation:
         return sum(self._world_of(self._candidates()).values()) > len(self._round.members)
 
     def _world_of(self, nodes: Collection[Node]) -> dict[str, int]:
-        """How many of these may train, by role; empty when they are too few."""
+        """Return how many of these nodes may train, by role; empty when they are too few."""
         return self._elasticity.world(self._count(nodes))
 
     def _count(self, nodes: Collection[Node]) -> Mapping[str, int]:
@@ -386,19 +293,19 @@ class Formation:
                 self._register.tell_wait(node, SPARE if node.warm else WARMING)
 
     def _close_if_possible(self, now: float) -> None:
-        """A round closes as soon as it can: nobody in limbo, enough nodes, no last call open."""
+        """Close the round's membership: no node disconnected, enough nodes, no last call open."""
         if self._roster.limbo:
             return
         world = self._world_of(self._candidates())
         if not world:
-            self._wait_for_nodes(now)
+            self._wait_for_count_nodes(now)
             return
         self._until.join = None
         if self._round.number > 0 or self._last_call_over(sum(world.values()), now):
             self._close(world, now)
 
     def _last_call_over(self, size: int, now: float) -> bool:
-        """First round only: everyone who can come is here, or the window is over."""
+        """Whether the first round is complete, or the time to wait for more nodes is over."""
         known = self._job.wanted if self._job.wanted is not None else self._elasticity.max_nodes
         if size >= self._elasticity.largest_world(known):
             return True
@@ -406,10 +313,10 @@ class Formation:
             self._until.last_call = now + self._elasticity.last_call
         return self._until.last_call <= now
 
-    def _wait_for_nodes(self, now: float) -> None:
+    def _wait_for_count_nodes(self, now: float) -> None:
         self._until.last_call = None
         nobody_yet = self._job.next_node == 0
-        # Of a group that others do not wait for: its node was taken away, and none is to come.
+        # An independent group whose node was removed, and that is to have none.
         unwanted = self._elasticity.independent and self._job.wanted == 0
         if self._job.resting or nobody_yet or unwanted:
             self._until.join = None
@@ -419,9 +326,9 @@ class Formation:
                 self._tell_shortage(node)
 
     def greet(self, node: Node) -> None:
-        """Tell a newcomer what everybody waits for, if they do.
+        """Tell a newcomer what the group waits for, if it does.
 
-        Said once to each: telling all of every newcomer would cost the square of n.
+        Sent once to each node: telling all of every newcomer would cost O(n²) messages.
         """
         if self._until.join is not None:
             self._tell_shortage(node)
@@ -430,8 +337,8 @@ class Formation:
         self._register.tell_wait(node, f"waiting for nodes: {self._shortage()}")
 
     def _candidates(self) -> Collection[Node]:
-        """Who may be in the next round: nobody who is about to leave; once a job has trained, the
-        warm ones if they suffice."""
+        """Return the nodes that may be in the next round: none that is about to leave; once a job
+        has trained, only warm ones if they suffice."""
         staying = self._roster.staying()
         if self._round.number == 0 or not self._roster.cold:
             return staying
@@ -442,7 +349,7 @@ class Formation:
         return self._elasticity.shortage(self._count(self._roster))
 
     def _close(self, world: Mapping[str, int], now: float) -> None:
-        """Choose the members of a new round and have them prepare."""
+        """Choose the members of a new round and send them Prepare."""
         candidates = [node.record for node in self._candidates()]
         chosen = choose_members(candidates, self._round.members, self._elasticity, sizes=world)
         members = in_rank_order(chosen, self._elasticity)
@@ -453,30 +360,29 @@ class Formation:
             number=max(self._round.number, self._job.floor) + 1,
             phase=RoundPhase.FORMING,
             members=tuple(members),
-            reason=self._broken or "first round",
+            reason=self._judge.broken or "first round",
             success=self._elasticity.success,
             deciding=deciding_members(tuple(members), infos, self._elasticity),
         )
         self._register.open_round(record)
-        self._broken, self._by_workers = "", False
+        self._judge.round_forms()
         self._until = Deadlines(forming=now + self._elasticity.forming_timeout)
-        text = f"round {record.number} forms with {len(members)} nodes: {record.reason}"
+        text = f"round {record.number}: forming with {_count_nodes(len(members))}: {record.reason}"
         self._register.tell(EventKind.ROUND_FORMING, text, now)
         for node in self._roster:
-            node.state, node.told, node.missing = LocalState.IDLE, "", ()
+            node.state, node.wait_reason, node.missing = LocalState.IDLE, "", ()
         for member in record.members:
             self._register.send(member, self._round.prepare_for(member))
         self._tell_spares()
 
     def start(self, now: float) -> None:
-        """Every member is ready: the workers may go."""
+        """Every member is ready: start the workers."""
         self._until.forming = None
-        self._charged = False
-        self._failures.clear()
-        self._stagnation.round_starts(now)
+        self._judge.round_starts(now)
         self._register.set_phase(RoundPhase.RUNNING, reason=self._round.record.reason)
-        nodes, world = len(self._round.members), self._round.world_size
-        text = f"round {self._round.number}: {nodes} nodes, {world} workers"
+        nodes, world = _count_nodes(len(self._round.members)), self._round.world_size
+        workers = f"{world} worker{'' if world == 1 else 's'}"
+        text = f"round {self._round.number}: running with {nodes}, {workers}"
         self._register.tell(EventKind.ROUND_RUNNING, text, now)
         for member in self._round.members:
             self._roster[member].state = LocalState.RUNNING
@@ -486,9 +392,9 @@ class Formation:
     def finish(
         self, outcome: Outcome, reason: str, now: float, *, report: FailureReport | None = None
     ) -> None:
-        """The job is over, for whatever reason."""
+        """End the job, or this group of it."""
         self._register.set_job(outcome=outcome, reason=reason, report=report)
-        self._until = Deadlines()
+        self._forget_deadlines()
         self._register.tell_end(outcome, reason, now)
         if done := self._register.done():
             for node in self._roster:
@@ -496,16 +402,13 @@ class Formation:
 
 
 def _why_complete(record: RoundRecord) -> str:
-    """What made the success, for people."""
+    """Describe why a round counts as a success, for people."""
     if record.success is GroupSuccess.ANY:
-        return "the workers of one node ended well"
+        return "the workers of one node succeeded"
     if len(record.deciding) not in (0, len(record.members)):
-        return "all workers of the first role ended well"
-    return "all workers ended well"
+        return "all workers of the first role succeeded"
+    return "all workers succeeded"
 
 
-def _identity(node: Node) -> str:
-    """A node that rejoins is the same; one that its platform started in its place is not, also
-    where it has the same name."""
-    info = node.record.info
-    return f"{info.name}#{info.generation}"
+def _count_nodes(count: int) -> str:
+    return f"{count} node{'' if count == 1 else 's'}"

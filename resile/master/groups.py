@@ -1,12 +1,12 @@
-"""All groups of a job: which of them an agent belongs to, and what concerns every one.
+"""All groups of a job.
 
 A group is a set of nodes that share one world. A job has a main group, whose name is empty, and any
 number of others: a second world that trains in lockstep, or a world of one node for each
 independent worker and server. Each has a :class:`Membership` of its own, with its own ids, rounds,
-restarts and end; they share the journal, so that what happens to a job is one story.
+restarts and end; a job has one list of events.
 
-A group comes into being with the first agent that names it. Its sizes and patience are what the
-job's controller published for it, or else what that agent says.
+A group is created by the first agent that names it. Its sizes and timeouts are those that the job's
+controller published for it, or else those of that agent.
 """
 
 from __future__ import annotations
@@ -17,9 +17,10 @@ from dataclasses import dataclass
 
 from resile.job.elasticity import Elasticity
 from resile.job.limits import MOST_NODES
+from resile.master.admission import is_replacement, why_unfit
 from resile.master.agenda import Agenda
 from resile.master.journal import Instructions, Journal
-from resile.master.membership import Membership, why_unfit
+from resile.master.membership import Membership
 from resile.master.records import DIRECTIVES_KEY, MAIN, DirectivesRecord, JobRecord, Memory
 from resile.master.register import Register
 from resile.wire.directive import Directive, GroupDirective
@@ -28,25 +29,25 @@ from resile.wire.messages import Fenced, Hello, JobDone, Refused
 __all__ = ["MOST_GROUPS", "Groups", "Mastership"]
 
 MOST_GROUPS = MOST_NODES
-"""Every group has a node, so an honest job has no more of them. They cost memory for as long as the
-master lives, and a mistaken agent must not make them without limit."""
+"""Every group has a node, so no valid job has more. Groups cost memory for as long as the master
+runs, and a faulty agent must not create them without limit."""
 
 
 @dataclass(frozen=True)
 class Mastership:
-    """What all groups have to know about their master."""
+    """Facts about the master that all groups need."""
 
     pid: int = 0
     ends_with_job: bool = False
-    """Whether it goes when the job is over, and another can begin."""
+    """Whether it exits when the job is over, so that another can start."""
 
     how_to_forget: str = ""
-    """What a person does who does not want the job in the store continued."""
+    """How a person discards the job in the store, instead of continuing it."""
 
 
 class Groups:
-    """One job's groups. Whoever changes one takes it with :meth:`rouse`, so that its deadlines are
-    looked at again."""
+    """The groups of one job. To change one, get it with :meth:`rouse`, so that its deadlines are
+    checked again."""
 
     def __init__(
         self,
@@ -57,7 +58,7 @@ class Groups:
         directives: Mapping[str, GroupDirective] | None = None,
         forgotten: bool = False,
     ) -> None:
-        """``forgotten``: the job is known to have trained, though nothing of that is."""
+        """``forgotten``: the job is known to have trained, but its state is lost."""
         self.main = main
         self._about = about
         self._members = {one.name: one for one in (main, *others)}
@@ -70,7 +71,7 @@ class Groups:
     def begin(
         cls, job: JobRecord, *, journal: Journal, about: Mastership, forgotten: bool = False
     ) -> Groups:
-        """A job of which nothing is known but what ``job`` says."""
+        """Start a job of which nothing is known but ``job``."""
         register = Register(job, journal=journal)
         register.master_pid = about.pid
         main = Membership(register, forgotten=forgotten, ends_with_job=about.ends_with_job)
@@ -78,7 +79,7 @@ class Groups:
 
     @classmethod
     def restore(cls, memory: Memory, *, journal: Journal, about: Mastership, now: float) -> Groups:
-        """Go on from what a store kept."""
+        """Continue from the records of a store."""
         main, *others = (
             _restored(Register.restore(one, journal=journal, now=now), about, now)
             for one in (memory, *memory.groups)
@@ -89,7 +90,7 @@ class Groups:
 
     @property
     def journal(self) -> Journal:
-        """The story of all groups."""
+        """Effects and events of all groups."""
         return self.main.journal
 
     def __len__(self) -> int:
@@ -99,7 +100,7 @@ class Groups:
         return iter(self._members.values())
 
     def get(self, name: str) -> Membership | None:
-        """The group of this name, to look at."""
+        """Return the group of this name, for reading."""
         return self._members.get(name)
 
     @property
@@ -121,28 +122,28 @@ class Groups:
 
     @property
     def occupied(self) -> bool:
-        """Whether a group that is not over has nodes, or asks for them."""
+        """Whether a group that is not over has nodes, or is recovering its state from them."""
         return any((one.roster or one.recalling) and not one.job.outcome for one in self)
 
     # --- agents -----------------------------------------------------------------------------
 
     def hello(self, hello: Hello, *, now: float) -> int | Fenced | JobDone | Refused:
-        """Somebody connected: the id of its node in its group, or why it is sent away."""
+        """An agent connected: return the id of its node in its group, or the refusal."""
         if self._forgotten_until == float("inf"):
-            patience = hello.elasticity.lease + hello.elasticity.leave_timeout
-            self._forgotten_until = now + patience
+            timeout = hello.elasticity.lease + hello.elasticity.leave_timeout
+            self._forgotten_until = now + timeout
         group = self.rouse(hello.group)
         if group is None:
             terms = self._terms(hello)
             if refusal := self._why_not(hello, terms):
                 return refusal
             group = self._add(hello, terms, now)
-        elif group.is_replaced_by(hello):
+        elif is_replacement(hello, group.job):
             group.begin_anew(self._terms(hello), now=now)
         return group.hello(hello, now=now)
 
     def rouse(self, name: str) -> Membership | None:
-        """The group of this name, to change: it is looked at in the next :meth:`tick`."""
+        """Return the group of this name, for a change: the next :meth:`tick` considers it."""
         group = self._members.get(name)
         if group is not None:
             self._roused.add(name)
@@ -153,11 +154,11 @@ class Groups:
         return directive.elasticity if directive is not None else hello.elasticity
 
     def _why_not(self, hello: Hello, terms: Elasticity) -> Refused | None:
-        """Why no group is made for this agent, if so."""
+        """Return the refusal to create a group for this agent, or None."""
         if unfit := why_unfit(hello, job=self.main.job.job, elasticity=terms):
             return unfit
         if len(self._members) >= MOST_GROUPS:
-            return Refused(reason=f"a job may have {MOST_GROUPS} groups, not more", final=True)
+            return Refused(reason=f"a job may have at most {MOST_GROUPS} groups", final=True)
         return None
 
     def _add(self, hello: Hello, terms: Elasticity, now: float) -> Membership:
@@ -172,7 +173,7 @@ class Groups:
         )
         register = Register(job, group=hello.group, journal=self.journal)
         register.master_pid = self._about.pid
-        register.set_job()  # what is kept beside it is found by this record
+        register.set_job()  # a group's other records are found by this one
         group = Membership(register, forgotten=now < self._forgotten_until)
         self._members[hello.group] = group
         self._roused.add(hello.group)
@@ -192,7 +193,7 @@ class Groups:
         self.rest(directive.resting, now=now)
 
     def direct(self, directives: Mapping[str, GroupDirective], *, now: float) -> None:
-        """What the controller wants of groups other than the main one, now and when they come."""
+        """Apply the controller's directives to groups other than the main one, now and later."""
         if directives != self._directives:
             self._directives = dict(directives)
             self.journal.keep(DIRECTIVES_KEY, DirectivesRecord(groups=self._directives))
@@ -204,18 +205,18 @@ class Groups:
                     group.want(directive.wanted_nodes, now=now)
 
     def rest(self, resting: bool, *, now: float) -> None:
-        """Whether the job is to be without nodes for a while."""
+        """Suspend or resume the job: while suspended, missing nodes are not waited for."""
         for group in self._rouse_all():
             group.rest(resting, now=now)
 
     def nobody_holds_anything(self, *, now: float) -> None:
-        """All nodes that this master might not know of are gone."""
+        """Stop waiting for nodes that this master might not know of: all of them are gone."""
         self._forgotten_until = float("-inf")
         for group in self._rouse_all():
             group.nobody_holds_anything(now=now)
 
     def stop(self, reason: str, *, now: float) -> None:
-        """A person wants the job to end."""
+        """End the job on a person's request."""
         for group in self._rouse_all():
             group.stop(reason, now=now)
 
@@ -226,11 +227,11 @@ class Groups:
     # --- time -------------------------------------------------------------------------------
 
     def next_deadline(self) -> float | None:
-        """When :meth:`tick` has something to do, should nothing happen before."""
+        """Return when :meth:`tick` has to be called next, if nothing happens before."""
         return self._agenda.next()
 
     def tick(self, now: float) -> None:
-        """Act on every deadline that is over, and on what was changed since the last time."""
+        """Act on every deadline that is over, and on every group changed since the last call."""
         roused, self._roused = self._roused, set()
         for name in sorted(roused.union(self._agenda.take_due(now))):
             group = self._members[name]
@@ -238,7 +239,7 @@ class Groups:
             self._agenda.set(name, group.next_deadline(now))
 
     def instructions(self) -> Instructions:
-        """All that was decided since the last call, in all groups."""
+        """Return everything that was decided since the last call, in all groups."""
         return self.journal.take()
 
 
@@ -253,5 +254,5 @@ def _restored(register: Register, about: Mastership, now: float) -> Membership:
 
 
 def _run_of(run: str, group: str) -> str:
-    """The run of a group's rounds, which are counted apart from those of other groups."""
+    """The run id of a group, whose rounds are counted apart from those of other groups."""
     return hashlib.blake2b(f"{run}/{group}".encode(), digest_size=8).hexdigest()

@@ -1,12 +1,16 @@
-"""Before a planned change: who was told to save, who has, and when it is over.
+"""The state of one handover: what members have done before a planned change of a round.
 
-A node that joins or leaves on purpose can wait for a step to end. All members are told first; only
-when every one knows is the first of them told to choose the step, so that no worker can pass it
-unawares. They all save that step and hold.
+A node that joins or leaves on purpose can wait for a step to end. The phases, with the messages
+that begin them:
 
-A node that leaves takes its memory with it. It may go when its parts of the step are held by
-others: as copies in the memory of the next member, if that one stays, or in storage. Then the round
-may break, and no step is lost. If the time for that is over the outcome says what is lost.
+PREPARE    all members are told to save soon (Handover, answered by HandoverTold)
+CHOOSE     when all know, the first chooses the step (HandoverStep): no worker can miss it
+SAVED      the workers of each member have saved that step and hold (HandedOver)
+PUBLISHED  members that leave take their memory along: if no copy stays with another member, all
+           put the step into storage (HandoverPublish, answered by HandoverPublished)
+RELEASE    nothing is lost, or the time is over: nodes may leave (HandoverOver), the round breaks
+
+When the time is over before a step is safe, the outcome says what is lost.
 """
 
 from __future__ import annotations
@@ -15,67 +19,67 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 
-__all__ = ["Handover", "Stage"]
+__all__ = ["HandoverState", "Stage"]
 
 
 class Stage(Enum):
-    """How far a planned change is."""
+    """The progress of a handover."""
 
     SAVING = "saving"
-    """Not all members hold a step."""
+    """Not all members have saved the step."""
 
     SECURING = "securing"
-    """All do; what the leaving ones hold is not held elsewhere yet."""
+    """All have; the parts of leaving members are not held elsewhere yet."""
 
     OVER = "over"
-    """Nothing is lost, or waiting longer would not help."""
+    """No step is lost, or waiting longer would not help."""
 
 
 @dataclass
-class Handover:
-    """One planned change of one round. ``members``: in the order in which each one's copies go to
-    the next, the last one's to the first."""
+class HandoverState:
+    """One planned change of one round. ``members``: each one's copies go to the next, those of the
+    last to the first."""
 
     reason: str
     members: tuple[int, ...]
     leaving: set[int] = field(default_factory=set)
-    """Those who want to go once it is over; empty when newcomers are the reason."""
+    """Nodes that leave once it is over; empty when the reason is new nodes."""
 
     securing: bool = False
-    """All members were asked to have the step in storage."""
+    """Whether all members were asked to put the step into storage."""
 
     number: int = 0
-    """Of all handovers of the job: no two have the same."""
+    """Unique among all handovers of the job."""
 
     over: bool = False
-    """Everybody had the time to save; those who want to leave may go, the others still hold."""
+    """Released: nodes may leave; the others still hold."""
 
-    _told: set[int] = field(default_factory=set)
+    _prepared: set[int] = field(default_factory=set)
     _steps: dict[int, int] = field(default_factory=dict)
     _copied: dict[int, int | None] = field(default_factory=dict)
     _stored: dict[int, int | None] = field(default_factory=dict)
 
-    def told(self, node: int) -> bool:
-        """A member's workers know; True when it was the last one."""
-        missing = set(self.members) - self._told
-        self._told.add(node)
+    def prepared(self, node: int) -> bool:
+        """Note that a member's workers know of it; True when it was the last member."""
+        missing = set(self.members) - self._prepared
+        self._prepared.add(node)
         return missing == {node}
 
     def remind(self, node: int) -> None:
-        """A member was away and may not have heard of it: it is told again."""
-        self._told.discard(node)
+        """Note that a member was disconnected and is told again."""
+        self._prepared.discard(node)
 
     def saved(self, node: int, step: int, *, copied: int | None) -> None:
-        """A member's workers hold a step; the next member has copies up to ``copied``."""
+        """Note the step that a member saved; the next member has copies up to ``copied``."""
         self._steps[node] = step
         self._copied[node] = copied
 
     def published(self, node: int, stored: int | None) -> None:
-        """A member waits no longer for storage, which has its parts up to ``stored``."""
+        """Note that storage has a member's parts up to ``stored``, and it waits no longer."""
         self._stored[node] = stored
 
     def stage(self, leaving: Collection[int]) -> Stage:
-        """How far it is, if these members leave."""
+        """Return the stage, given the members that leave."""
         if self.members_missing:
             return Stage.SAVING
         if not self._at_risk(leaving) or self._is_stored:
@@ -86,19 +90,19 @@ class Handover:
 
     @property
     def any_saved(self) -> bool:
-        """Whether any member saved something for it."""
+        """Whether any member has saved a step."""
         return bool(self._steps)
 
     @property
     def members_missing(self) -> set[int]:
-        """Members that do not hold a step."""
+        """Members that have not saved a step."""
         return set(self.members) - self._steps.keys()
 
     def outcome(self, leaving: Collection[int], labels: Mapping[int, str]) -> str:
-        """What came of it, for people. ``labels``: what the nodes are called."""
+        """Describe the outcome for people. ``labels``: the names of nodes."""
         if self.members_missing:
             saved = f"{len(self._steps)} of {len(self.members)} nodes saved in time"
-            return f"{saved}, training goes back to an earlier step"
+            return f"{saved}, training resumes from an earlier step"
         step = _either(self._steps.values())
         at_risk = self._at_risk(leaving)
         if not at_risk:
@@ -106,10 +110,10 @@ class Handover:
         if self._is_stored:
             return f"all {len(self.members)} nodes hold step {step}, which is in storage"
         lost = "; ".join(self._loss(node, leaving, labels) for node in at_risk)
-        return f"step {step} is lost, training goes back to an earlier one: {lost}"
+        return f"step {step} is lost, training resumes from an earlier one: {lost}"
 
     def _loss(self, node: int, leaving: Collection[int], labels: Mapping[int, str]) -> str:
-        """Why nobody else has a member's parts."""
+        """Describe why a leaving member's parts are held nowhere else."""
         step, copied = self._steps[node], self._copied[node]
         follower = self._next(node)
         if follower == node:
@@ -131,7 +135,7 @@ class Handover:
         return f"storage has step {min(known)}"
 
     def _at_risk(self, leaving: Collection[int]) -> list[int]:
-        """Members that leave, and nobody who stays has their parts of the step."""
+        """Members that leave and whose parts no staying member holds."""
         return [
             node
             for node in self.members
@@ -139,7 +143,7 @@ class Handover:
         ]
 
     def _copies_can_help(self, leaving: Collection[int]) -> bool:
-        """Whether copies that are still on their way may save the step."""
+        """Whether copies that are still being transferred may preserve the step."""
         return all(self._next(node) not in leaving for node in self._at_risk(leaving))
 
     def _is_copied(self, node: int) -> bool:

@@ -1,15 +1,15 @@
-"""A job's handovers: what is said to members before a planned change, and how each one ends.
+"""The handovers of a group: messages to members before a planned change, and how each one ends.
 
-A handover is in this master's memory only: should it die, its successor knows of none and says so
-to every agent that comes back, and their workers go on. Each handover has a number, so that what
-agents still say of the old one is not taken for an answer to a new one. A handover that is begun
-always ends: the round breaks, or every member is told that it is cancelled.
+A handover is not written to the store: a restarted master knows of none and says so to every agent
+that reconnects, and their workers continue. Each handover has a number, so that late answers to an
+old one are ignored. Every handover ends: the round breaks, or every member is told that it is
+cancelled. The phases: ``handover``.
 """
 
 from __future__ import annotations
 
 from resile.job.events import EventKind
-from resile.master.handover import Handover, Stage
+from resile.master.handover import HandoverState, Stage
 from resile.master.register import Register
 from resile.wire import messages
 
@@ -17,30 +17,30 @@ __all__ = ["Handovers"]
 
 
 class Handovers:
-    """One job's handovers, of which at most one is under way.
+    """The handovers of one group, of which at most one is in progress.
 
-    The methods that hear from members return whether there is nothing left to wait for.
+    Methods that take a member's answer return whether there is nothing left to wait for.
     """
 
     def __init__(self, register: Register) -> None:
         self._register = register
-        self._current: Handover | None = None
+        self._current: HandoverState | None = None
         self.until: float | None = None
-        """When the patience for what is under way ends."""
+        """The deadline of the handover in progress."""
 
     @property
-    def current(self) -> Handover | None:
-        """The one that is under way."""
+    def current(self) -> HandoverState | None:
+        """The handover in progress."""
         return self._current
 
     def begin(self, reason: str, now: float, *, leaving: int | None = None) -> None:
-        """Ask all members to save, unless they are asked already."""
+        """Start a handover, unless one is in progress, and add a node that wants to leave."""
         register = self._register
         if self._current is None:
             number = register.job.handovers + 1
             register.set_job(handovers=number)
             register.handover = number
-            self._current = Handover(reason, tuple(register.round.members), number=number)
+            self._current = HandoverState(reason, tuple(register.round.members), number=number)
             self.until = now + register.elasticity.handover_timeout
             for member in register.round.members:
                 self._ask(self._current, member)
@@ -50,7 +50,7 @@ class Handovers:
                 self._let_go(leaving)
 
     def remind(self, member: int) -> None:
-        """A member is back, and may have missed what was said."""
+        """Repeat the messages of the current handover to a member that reconnected."""
         handover = self._current
         if handover is None or handover.over:
             return
@@ -59,12 +59,12 @@ class Handovers:
         if handover.securing:
             self._ask_to_publish(handover, member)
 
-    def told(self, node: int, number: int, *, able: bool) -> bool:
+    def prepared(self, node: int, number: int, *, able: bool) -> bool:
         """A member's workers know of the planned change, or cannot save."""
-        handover = self._prepared(number)
+        handover = self._in_preparation(number)
         if handover is None:
             return False
-        if able and handover.told(node):
+        if able and handover.prepared(node):
             register = self._register
             step = messages.HandoverStep(round=register.round.number, handover=number)
             register.send(register.round.members[0], step)
@@ -72,22 +72,22 @@ class Handovers:
 
     def saved(self, node: int, number: int, step: int, now: float, *, copied: int | None) -> bool:
         """A member's workers saved a step and hold."""
-        handover = self._prepared(number)
+        handover = self._in_preparation(number)
         if handover is None:
             return False
         handover.saved(node, step, copied=copied)
         return self._is_secured(handover, now)
 
     def published(self, node: int, number: int, stored: int | None, now: float) -> bool:
-        """A member has what its workers saved in storage, or cannot have it there."""
-        handover = self._prepared(number)
+        """A member's saved state is in storage, or cannot be stored."""
+        handover = self._in_preparation(number)
         if handover is None:
             return False
         handover.published(node, stored)
         return self._is_secured(handover, now)
 
-    def _is_secured(self, handover: Handover, now: float) -> bool:
-        """Whether nothing is lost with those who leave; until then, also have it in storage."""
+    def _is_secured(self, handover: HandoverState, now: float) -> bool:
+        """Whether no step is lost with the nodes that leave; ask for storage where it would be."""
         stage = handover.stage(self._leaving())
         if stage is Stage.SECURING and not handover.securing:
             handover.securing = True
@@ -97,7 +97,7 @@ class Handovers:
         return stage is Stage.OVER
 
     def finish(self, now: float) -> None:
-        """Everybody saved, or cannot, or took too long: those who want to leave may go.
+        """Release the nodes that want to leave: all saved, or cannot, or took too long.
 
         The others hold until these have left, for a lease at most.
         """
@@ -111,13 +111,13 @@ class Handovers:
             self._let_go(node)
 
     def leaves_early(self, node: int, now: float) -> None:
-        """A node goes: if a planned change was not over, it is said what is lost with the node."""
+        """Report what is lost with a node that leaves before the handover is over."""
         handover = self._current
         if handover is not None and not handover.over:
             self._tell_outcome(handover, now, also=node)
 
     def cancel(self, reason: str) -> None:
-        """The change does not happen, and the round goes on: so must everybody's workers."""
+        """Cancel the change: the round continues, and all held workers with it."""
         handover = self._current
         if handover is None:
             return
@@ -130,37 +130,39 @@ class Handovers:
         self.drop()
 
     def drop(self) -> None:
-        """The round is broken, which ends it for everybody; who wants to leave may go."""
+        """Drop the handover of a broken round; nodes that want to leave may go."""
         handover, self._current = self._current, None
         self.until, self._register.handover = None, 0
         for node in handover.leaving if handover is not None else ():
             self._let_go(node)
 
-    def _prepared(self, number: int) -> Handover | None:
-        """The one that is prepared, if it is the one that is spoken of."""
+    def _in_preparation(self, number: int) -> HandoverState | None:
+        """Return the handover in preparation if it has this number."""
         current = self._current
         known = current is not None and current.number == number and not current.over
         return current if known else None
 
     def _leaving(self) -> frozenset[int]:
-        """Members that said that they leave, be it for this change or during it."""
+        """Members that have announced that they leave."""
         return frozenset(self._register.roster.parting.intersection(self._register.round.members))
 
-    def _tell_outcome(self, handover: Handover, now: float, *, also: int | None = None) -> None:
-        """``also``: a member that leaves without having asked."""
+    def _tell_outcome(
+        self, handover: HandoverState, now: float, *, also: int | None = None
+    ) -> None:
+        """Publish the outcome. ``also``: a member that leaves unannounced."""
         if handover.any_saved:
             labels = {node.id: node.label for node in self._register.roster}
             leaving = {*self._leaving(), *(node for node in handover.members if node == also)}
             outcome = handover.outcome(leaving, labels)
             self._register.tell(EventKind.HANDED_OVER, f"{handover.reason}: {outcome}", now)
 
-    def _ask(self, handover: Handover, member: int) -> None:
+    def _ask(self, handover: HandoverState, member: int) -> None:
         ask = messages.Handover(
             round=self._register.round.number, reason=handover.reason, handover=handover.number
         )
         self._register.send(member, ask)
 
-    def _ask_to_publish(self, handover: Handover, member: int) -> None:
+    def _ask_to_publish(self, handover: HandoverState, member: int) -> None:
         number = self._register.round.number
         ask = messages.HandoverPublish(round=number, handover=handover.number)
         self._register.send(member, ask)

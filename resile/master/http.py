@@ -13,7 +13,7 @@ from resile.master.membership import Membership
 from resile.master.metrics import metrics_text
 from resile.master.records import MAIN
 from resile.master.service import MasterService
-from resile.master.view import view, views
+from resile.master.view import training_view, trainings
 from resile.wire.directive import Directive
 from resile.wire.http_answers import BadQuery, EventQuery, json_answer, read_body, refusal
 
@@ -25,11 +25,11 @@ def add_routes(app: web.Application, service: MasterService) -> None:
     app[VIEW] = service
     app.router.add_get("/healthz", _health)
     app.router.add_get("/v1/status", _status)
+    app.router.add_get("/v1/trainings", _trainings)
     app.router.add_get("/v1/events", _events)
     app.router.add_post("/v1/stop", _stop)
     app.router.add_post("/v1/nodes/{node:[0-9]{1,15}}/drain", _drain)
     app.router.add_get("/metrics", _metrics)
-    app.router.add_get("/v1/groups", _groups)
     app.router.add_put("/v1/directive", _directive)
     app.router.add_get("/v1/addresses", _addresses)
 
@@ -51,11 +51,11 @@ async def _status(request: web.Request) -> web.Response:
     group = _group(request)
     if group is None:
         return _no_group(request)
-    return json_answer(view(request.app[VIEW], group))
+    return json_answer(training_view(request.app[VIEW], group))
 
 
-async def _groups(request: web.Request) -> web.Response:
-    return json_answer(views(request.app[VIEW]))
+async def _trainings(request: web.Request) -> web.Response:
+    return json_answer(trainings(request.app[VIEW]))
 
 
 async def _directive(request: web.Request) -> web.Response:

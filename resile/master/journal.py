@@ -1,6 +1,6 @@
-"""What the membership has decided since it was last asked: records, messages, and the story.
+"""Decisions of all groups that are not carried out yet: records, messages and events.
 
-Collected here and carried out by the service, in one order: records first, then messages.
+They are collected here and carried out by the service in one order: records first, then messages.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from resile.master.records import MAIN, EventRecord, event_key
 from resile.wire.messages import FromMaster
 
 KEPT_EVENTS = 1000
-"""Older ones are forgotten: enough for a person, and a store that does not grow for ever."""
+"""Older ones are deleted: enough for a person, and the store does not grow without limit."""
 
 
 class Address(NamedTuple):
-    """A node: its id is unique in its group only."""
+    """The address of a node: ids are unique within a group only."""
 
     group: str
     node: int
@@ -29,15 +29,15 @@ class Address(NamedTuple):
 
 @dataclass
 class Instructions:
-    """Keep these records first (None: forget it), then send these messages, in this order."""
+    """Records to write first (None: delete it), then messages to send, in this order."""
 
     records: dict[str, msgspec.Struct | None] = field(default_factory=dict)
     sends: list[tuple[Address, FromMaster]] = field(default_factory=list)
 
 
 class Journal:
-    """Collects instructions; remembers the events people may ask about. All groups of a job have
-    one: what happens to them is one story, and what is decided at one moment is one commit."""
+    """Collects effects, and has the latest events. All groups of a job share one: they have
+    one list of events, and decisions of one moment are one commit."""
 
     def __init__(self, events: tuple[EventRecord, ...] = (), *, wall_offset: float = 0.0) -> None:
         """``wall_offset`` turns the clock of ``now`` into Unix time."""
@@ -46,7 +46,7 @@ class Journal:
         self._pending = Instructions()
 
     def take(self) -> Instructions:
-        """All instructions since the last call."""
+        """Return all effects since the last call."""
         pending, self._pending = self._pending, Instructions()
         return pending
 
@@ -56,24 +56,24 @@ class Journal:
         return self.events[-1].seq if self.events else 0
 
     def since(self, seq: int) -> list[EventRecord]:
-        """The events after ``seq``, oldest first."""
+        """Return the events after ``seq``, oldest first."""
         fresh = list(takewhile(lambda event: event.seq > seq, reversed(self.events)))
         return fresh[::-1]
 
     def keep(self, key: str, record: msgspec.Struct) -> None:
-        """Remember a record over this master's death."""
+        """Write a record to the store."""
         self._pending.records[key] = record
 
     def forget(self, key: str) -> None:
-        """A record has no meaning any more."""
+        """Delete a record from the store."""
         self._pending.records[key] = None
 
     def send(self, to: Address, body: FromMaster) -> None:
-        """Tell a node something."""
+        """Send a message to a node."""
         self._pending.sends.append((to, body))
 
     def wall(self, now: float) -> float:
-        """``now`` as Unix time."""
+        """Return ``now`` as Unix time."""
         return now + self.wall_offset
 
     def tell(
@@ -86,7 +86,7 @@ class Journal:
         node: int | None = None,
         group: str = MAIN,
     ) -> None:
-        """Note what happened, for people."""
+        """Publish an event."""
         self.write(kind.value, text, now, round=round, node=node, group=group)
 
     def write(
@@ -99,7 +99,7 @@ class Journal:
         node: int | None = None,
         group: str = MAIN,
     ) -> None:
-        """As :meth:`tell`, for somebody of another version, who may have other kinds."""
+        """As :meth:`tell`, for events of another version, which may have other kinds."""
         seq = self.last_seq + 1
         event = EventRecord(
             seq=seq,

@@ -1,7 +1,7 @@
-"""A master's life: take the store, listen, serve, and end with the job.
+"""The life of a master process: take the store, listen, serve, and exit with the job.
 
-The store is taken before the port, so that of two masters for one job one is told why it may not;
-the port is bound before anybody is told that this master is there.
+The store is taken before the port, so that the second of two masters for one job learns the reason;
+the port is bound before the master is announced.
 """
 
 from __future__ import annotations
@@ -41,47 +41,46 @@ from resile.wire.tls_site import TlsSite
 log = logging.getLogger("resile.master")
 
 FAREWELL = 3.0
-"""How long agents have to take the news of the job's end before the master goes."""
+"""Seconds that agents have to receive the end of the job before the master exits."""
 
 ABANDONED = 30.0
-"""A master that ends with its job ends as well when all its nodes were lost for so long."""
+"""Seconds after which a master that exits with its job also exits when all nodes are lost."""
 
 LONELY = 30.0
-"""... or when no node ever came."""
-
+"""The same when no node ever joined."""
 
 LISTENS_ON = 2.0
-"""A master that is told to go, with its machine perhaps, hears for so long whether nodes are told
-the same: they want everybody to save first, and the next master may be far away."""
+"""Seconds for which a master that was asked to exit waits for nodes that are asked the same, as on
+a drained machine: all members save before a node leaves, and the next master may be far away."""
 
 
 class PortTaken(Exception):
-    """Something listens at the endpoint already."""
+    """Another program listens on the endpoint."""
 
 
 class CannotListen(Exception):
-    """The endpoint is not this machine's, or no endpoint at all."""
+    """The endpoint is not an address of this machine, or invalid."""
 
 
 @dataclass(frozen=True)
 class MasterConfig:
-    """All a master has to know."""
+    """Configuration of a master."""
 
     job: str | None
-    """None: the first agent says which, and its main group's first agent how elastic it is."""
+    """None: taken from the first agent, and the sizes from the main group's first agent."""
 
     endpoint: Endpoint
     token: str
     elasticity: Elasticity | None
-    """The main group's; None: its first agent says."""
+    """Of the main group; None: taken from its first agent."""
 
     tls: ssl.SSLContext | None = None
     until_done: bool = False
-    """End with the job, rather than stay to be asked about it."""
+    """Exit with the job, rather than stay to serve its status."""
 
     after_round: int = 0
-    """The job is known to have come so far: should the store be empty, its agents are asked what
-    they hold before anybody trains."""
+    """The job is known to have reached this round: if the store is empty, its agents are asked what
+    they hold before any round is formed."""
 
 
 async def run_master(
@@ -89,7 +88,7 @@ async def run_master(
 ) -> bool:
     """Serve one job; ``listening`` is called with the endpoint once agents can connect.
 
-    Returns whether the job is over, or never was: then nothing of it need be kept.
+    Returns whether the job is over, or never started: then nothing of it need be kept.
     """
     _allow_many_connections()
     try:
@@ -118,32 +117,32 @@ async def run_master(
 
 
 async def _stored_memory(store: Store) -> Memory | None:
-    """What the store holds; raises StoreUnusable for records that no master has written."""
+    """Load the records of a store; raises StoreUnusable for invalid ones."""
     try:
         return decode_memory(await store.load())
     except (ValueError, KeyError, TypeError) as error:
         raise StoreUnusable(
-            f"the records in the store are damaged ({error}); to begin without them, "
+            f"the records in the store are damaged ({error}); to start without them, "
             f"{store.how_to_forget}"
         ) from None
 
 
 async def _service(config: MasterConfig, store: Store) -> MasterService:
-    """A service that goes on from what the store holds, or begins."""
+    """Create a service that continues from the store, or starts a new job."""
     wall_offset = time.time() - time.monotonic()
     memory = await _stored_memory(store)
     if memory is not None and config.job not in (None, memory.job.job):
         if not _ended_in(memory):
             raise StoreOfOtherJob(_other_job(memory, config, store))
-        log.info("the store holds another job, '%s', which is over: forgetting it", memory.job.job)
+        log.info("the store holds another job, '%s', which is over: discarding it", memory.job.job)
         await store.erase()
         memory = None
     pid = os.getpid()
     if memory is not None:
-        log.info("found the job in the store: going on at round %d", memory.round.number)
+        log.info("found the job in the store: continuing at round %d", memory.round.number)
         now = time.monotonic()
         journal = Journal(memory.events, wall_offset=wall_offset)
-        # Otherwise somebody manages the job who would not know what a person removed.
+        # Otherwise a controller manages the job, and would not know what a person removed.
         how_to_forget = store.how_to_forget if config.until_done else ""
         about = Mastership(pid, ends_with_job=config.until_done, how_to_forget=how_to_forget)
         groups = Groups.restore(memory, journal=journal, about=about, now=now)
@@ -159,14 +158,14 @@ async def _service(config: MasterConfig, store: Store) -> MasterService:
     )
     journal = Journal(wall_offset=wall_offset)
     if job.job:
-        journal.keep(JOB_KEY, job)  # what is kept beside it is found by this key
+        journal.keep(JOB_KEY, job)  # the other records are found only beside this one
     about = Mastership(pid, ends_with_job=config.until_done)
     groups = Groups.begin(job, journal=journal, about=about, forgotten=config.after_round > 0)
     return MasterService(groups, store)
 
 
 def _ended_in(memory: Memory) -> bool:
-    """Whether all groups of a stored job that ever had a node were over."""
+    """Whether all groups of a stored job that ever had a node are over."""
     begun = [one.job for one in memory.groups]
     if memory.job.next_node or memory.job.outcome or not begun:
         begun.append(memory.job)
@@ -178,7 +177,7 @@ def _other_job(memory: Memory, config: MasterConfig, store: Store) -> str:
     return (
         f"{config.endpoint} belongs to the job '{name}', which is not over (round "
         f"{memory.round.number}): continue it with --rdzv-id {name}, use another endpoint for "
-        f"'{config.job}', or to forget '{name}', {store.how_to_forget}"
+        f"'{config.job}', or to discard '{name}', {store.how_to_forget}"
     )
 
 
@@ -203,28 +202,28 @@ async def _listen(
         await runner.cleanup()
         if isinstance(error, OSError) and error.errno == errno.EADDRINUSE:
             raise PortTaken(f"{config.endpoint} is in use by another program") from None
-        why = getattr(error, "strerror", "") or "it is no name of a host"
-        raise CannotListen(f"cannot listen at {config.endpoint}: {why}") from None
+        why = getattr(error, "strerror", "") or "not a valid host name"
+        raise CannotListen(f"cannot listen on {config.endpoint}: {why}") from None
     sweeper = asyncio.create_task(door.sweep(runner))
     bound = Endpoint(config.endpoint.host, runner.addresses[0][1])
-    log.info("master of %s listens at %s", config.job or "the first job that comes", bound)
+    log.info("master of %s listening on %s", config.job or "the first job that connects", bound)
     listening(bound)
     return runner, sweeper
 
 
 async def _ended(config: MasterConfig, service: MasterService) -> None:
-    """Return when this master has nothing left to do; never, if it is to stay."""
+    """Return when the job is over and agents know; never, unless the master exits with the job."""
     while not (config.until_done and _is_over(service)):
         await asyncio.sleep(0.1)
     deadline = time.monotonic() + FAREWELL
-    # A master that found the job over has told nobody yet, and its agents are on their way.
+    # A master that found the job over in its store has sent that to no agent yet.
     while (service.peers or service.found_over) and time.monotonic() < deadline:
         await asyncio.sleep(0.02)
 
 
 async def _told_to_go(service: MasterService) -> None:
-    """Return when somebody asked this master to go, and it may: after a SIGTERM it still has nodes
-    save that leave as well; whoever asks a second time, or by SIGINT, is in a hurry."""
+    """Return when a signal asked this master to exit, and it may: after SIGTERM it waits for nodes
+    that leave as well and save first; after SIGINT or a second signal it does not."""
     asked: asyncio.Queue[signal.Signals] = asyncio.Queue()
     loop = asyncio.get_running_loop()
     for name in (signal.SIGTERM, signal.SIGINT):
@@ -247,7 +246,7 @@ def _is_past(service: MasterService) -> bool:
 
 
 def _is_over(service: MasterService) -> bool:
-    """Whether nobody needs this master: groups may outlive the main one, as an evaluation does."""
+    """Whether this master is no longer needed. Other groups may outlive the main one."""
     if service.groups.over:
         return True
     if service.emptied_at is None:
@@ -259,7 +258,7 @@ def _is_over(service: MasterService) -> bool:
 
 
 def _allow_many_connections() -> None:
-    """A file descriptor a node: the usual soft limit of 1,024 would end at 1,000 nodes."""
+    """Raise the limit of descriptors: the usual 1,024 would do for 1,000 nodes only."""
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     with contextlib.suppress(ValueError, OSError):
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))

@@ -1,25 +1,26 @@
-"""The agreement of a group's agents, as a state machine: events in, instructions out, no I/O.
+"""The membership of a group as a state machine: events in, effects out, no I/O.
 
-Who is in the group, which round it is in, and what each node has to do next. A job has one main
-group and may have others (``groups``); where it has not, the group is the job. The service feeds it
-what agents say and what time it is; it answers with records to keep and messages to send. Nothing
-is sent before the records are kept (the service sees to that), so a master that dies and returns
-goes on from here.
+It decides which nodes are in the group, which round the group is in, and what each node does next.
+A job has one main group and may have others (``groups``); without others, the group is the job. The
+service passes in messages and the time; the result is records to write and messages to send. No
+message is sent before the records are written, so a restarted master continues from here.
 
-Evidence, not silence, puts a node out: a reported exit is proof at once; a closed connection when
-it is not back within a grace; the same with workers failing elsewhere, sooner; mere silence only
-when the lease is over. What follows for the round is decided in ``formation``.
+A node is evicted on evidence, not on silence: a reported exit is proof at once; a closed connection
+after a grace period, which is shorter when workers fail elsewhere; mere silence only when the lease
+is over. What follows for the round is decided in ``resile.master.formation``.
 """
 
 from __future__ import annotations
 
 from resile.job.elasticity import Elasticity
 from resile.job.events import EventKind
-from resile.job.rendezvous_conf import write_setting
+from resile.master.admission import answer_after_end, difference, from_where, why_unfit
 from resile.master.formation import Formation
 from resile.master.journal import Instructions, Journal
 from resile.master.leftover import Leftover
-from resile.master.recall import Recall, newest_round, remembers
+from resile.master.lost_memory import LostMemory
+from resile.master.member_reports import MemberReports
+from resile.master.recall import newest_round
 from resile.master.records import MAIN, JobRecord, NodeRecord, RoundPhase
 from resile.master.register import Register
 from resile.master.rollcall import RollCall
@@ -33,36 +34,14 @@ from resile.wire.messages import (
     Hello,
     JobDone,
     LocalState,
-    NodeInfo,
     Outcome,
-    Progress,
-    RankProgress,
     Refused,
-    StoreAddress,
-    Usage,
     Wait,
-    WorkerFailure,
-    WorkersNow,
 )
 
 
-def why_unfit(hello: Hello, *, job: str, elasticity: Elasticity) -> Refused | None:
-    """Why a node can never be in this group, if so. ``job`` is empty while nobody has named it."""
-    if job and hello.job != job:
-        reason = f"this master serves the job '{job}', not '{hello.job}'"
-        return Refused(reason=reason, final=True)
-    if not elasticity.knows(hello.info.role):
-        names = ", ".join(role.name for role in elasticity.roles)
-        reason = (
-            f"no node of role '{hello.info.role}' trains in this job, only {names}: "
-            "give one of these with --role"
-        )
-        return Refused(reason=reason, final=True)
-    return None
-
-
 class Membership:
-    """One group's nodes and rounds."""
+    """The nodes and rounds of one group."""
 
     def __init__(
         self,
@@ -72,23 +51,23 @@ class Membership:
         ends_with_job: bool = False,
         how_to_forget: str = "",
     ) -> None:
-        """``forgotten``: the job is known to have trained, though nothing of that is.
+        """``forgotten``: the job is known to have trained, but its state is lost.
 
-        ``ends_with_job``: this master goes when the job is over, and another can begin.
-        ``how_to_forget``: what a person does who does not want the job in the store continued.
+        ``ends_with_job``: this master exits when the job is over, so that another can start.
+        ``how_to_forget``: how a person discards the job in the store, instead of continuing it.
         """
         self._register = register
-        self._forgotten = forgotten
         self._ends_with_job = ends_with_job
         self._leftover = Leftover(register, how_to_forget)
-        self._recall: Recall | None = None
-        """While agents are asked what they hold, because nothing is remembered."""
+        self._lost_memory = LostMemory(register, forgotten=forgotten)
         self._make_rules()
 
     def _make_rules(self) -> None:
         self._formation = Formation(self._register)
         self._succession = Succession(self._register, self._formation)
         self._roll_call = RollCall(self._register, self._formation)
+        self.reports = MemberReports(self._register, self._formation)
+        """Takes the reports of the group's nodes."""
 
     @classmethod
     def restore(
@@ -99,7 +78,7 @@ class Membership:
         ends_with_job: bool = False,
         how_to_forget: str = "",
     ) -> Membership:
-        """Go on from what a store kept."""
+        """Continue from the records of a store."""
         unseen = register.round.number == 0 and register.job.floor > 0
         restored = cls(
             register,
@@ -110,13 +89,13 @@ class Membership:
         restored._leftover.expect(register.roster)
         if register.group == MAIN:
             restored._resume(f"the master resumed round {register.round.number}", now)
-        else:  # one story of the master's return is enough for a job of a thousand groups
+        else:  # one event for the master's restart is enough for a job of a thousand groups
             restored._formation.resume(now)
         return restored
 
     @property
     def name(self) -> str:
-        """The group's; empty for the main one."""
+        """The group's name; empty for the main one."""
         return self._register.group
 
     @property
@@ -136,12 +115,12 @@ class Membership:
 
     @property
     def journal(self) -> Journal:
-        """What happened."""
+        """Effects and events of the job."""
         return self._register.journal
 
     @property
     def elasticity(self) -> Elasticity:
-        """The job's sizes and patience."""
+        """The group's sizes and timeouts."""
         return self._register.elasticity
 
     @property
@@ -151,29 +130,29 @@ class Membership:
 
     @property
     def handing_over(self) -> bool:
-        """Whether everybody is saving for a planned change."""
+        """Whether members are saving for a planned change."""
         return self._formation.handing_over
 
     @property
     def recalling(self) -> bool:
-        """Whether agents are being asked what they hold; nobody is taken in meanwhile."""
-        return self._recall is not None
+        """Whether agents are being asked what they hold; no node is admitted meanwhile."""
+        return self._lost_memory.recalling
 
     @property
     def begun(self) -> bool:
-        """Whether a node of the group was ever heard of."""
+        """Whether the group ever had a node."""
         return self.job.next_node > 0 or self.recalling or self.job.outcome is not None
 
     def instructions(self) -> Instructions:
-        """All that was decided since the last call."""
+        """Return everything that was decided since the last call."""
         return self.journal.take()
 
     def next_deadline(self, now: float) -> float | None:
-        """When :meth:`tick` has something to do, should nothing happen before."""
+        """Return when :meth:`tick` has to be called next, if nothing happens before."""
         if self.job.outcome:
             return None
-        if self._recall is not None:
-            return self._recall.until
+        if (recall_until := self._lost_memory.until) is not None:
+            return recall_until
         deadlines = [*self._formation.deadlines(), *self.roster.deadlines()]
         if len(self.roster) > len(self.roster.limbo):
             deadlines.append(max(now, self._roll_call.next))
@@ -182,62 +161,35 @@ class Membership:
     # --- events -----------------------------------------------------------------------------
 
     def hello(self, hello: Hello, *, now: float) -> int | Fenced | JobDone | Refused:
-        """Somebody connected: the id of its node, or the answer that sends it away."""
+        """An agent connected: return the id of its node, or the refusal."""
         terms = self.elasticity if self.job.agreed else hello.elasticity
         if unfit := why_unfit(hello, job=self.job.job, elasticity=terms):
             return unfit
         if not self.job.agreed:
             self._register.set_job(job=hello.job, elasticity=terms, agreed=True)
         if done := self._register.done():
-            return self._too_late(hello, done)
+            return answer_after_end(
+                hello, self.job, done, group=self.name, master_ends=self._ends_with_job
+            )
         if (seen := newest_round(hello)) > max(self.round.number, self.job.floor):
             self._register.set_job(floor=seen)
         if hello.handover > self.job.handovers:
             self._register.set_job(handovers=hello.handover)
-        if refusal := self._recalled(hello, now):
+        if refusal := self._ask_what_is_held(hello, now):
             return refusal
         if hello.held is not None:
             return self._come_back(hello, hello.held, now)
         return self._join(hello, now)
 
-    def _too_late(self, hello: Hello, done: JobDone) -> JobDone | Refused:
-        """The job is over. Whoever was part of it, or was started for it by a platform, hears how
-        it ended; a node that is started anew wants to train, not to be told that others did."""
-        part_of_it = hello.held is not None or hello.seen or hello.info.generation is not None
-        if part_of_it:
-            return done
-        whose = f"the group '{self.name}' of " if self.name else ""
-        over = f"{whose}the job '{self.job.job}' is over ({done.outcome.value}: {done.reason})"
-        if self._ends_with_job:
-            return Refused(reason=f"{over}, and its master is about to go")
-        reason = f"{over}, and nothing was run here: start another master for another job"
-        return Refused(reason=reason, final=True)
-
     def name_job(self, job: str) -> None:
-        """An agent of another group said what the job is called; its sizes stay to be agreed on."""
+        """Set the job's name, which an agent of another group gave; sizes are agreed on later."""
         if not self.job.job:
             self._register.set_job(job=job)
 
-    def is_replaced_by(self, hello: Hello) -> bool:
-        """Whether the group has ended, and this node was started in order that it goes on.
-
-        A platform's replacement is newer than every node that ever joined; without a platform a
-        person started it. A group that a person stopped stays so.
-        """
-        over = self.job.outcome not in (None, Outcome.STOPPED)
-        if not over or not self.elasticity.independent or hello.held is not None:
-            return False
-        if why_unfit(hello, job=self.job.job, elasticity=self.elasticity):
-            return False
-        generation = hello.info.generation
-        if generation is None:
-            return not hello.seen
-        return self.job.newest is None or generation > self.job.newest
-
     def begin_anew(self, terms: Elasticity, *, now: float) -> None:
-        """An independent group goes on after its end, with all restarts; rounds count on."""
+        """Restart an independent group after its end, with all restarts; round numbers continue."""
         for node in self.roster:
-            self._register.remove(node)  # it was told of the end, and is on its way out
+            self._register.remove(node)  # it was told of the end, and is about to exit
         self._register.set_job(
             elasticity=terms,
             restarts=0,
@@ -246,41 +198,14 @@ class Membership:
             report=None,
             left_on_purpose=False,
         )
-        self._register.set_phase(RoundPhase.GATHERING, reason="the group begins anew")
+        self._register.set_phase(RoundPhase.GATHERING, reason="the group was restarted")
         self._make_rules()
         self._formation.resume(now)
-        text = "it begins anew for a replacement, with all restarts"
+        text = "restarted for a replacement node, with all restarts"
         self._register.tell(EventKind.GROUP_BEGUN_ANEW, text, now)
 
-    def heard(self, fence: Fence, *, now: float) -> None:
-        """Whatever a node says, it is alive."""
-        if node := self.roster.get(fence.node):
-            node.lease_until, node.waited_for = now + self.elasticity.lease, False
-
-    def renew(
-        self,
-        fence: Fence,
-        progress: Progress | None,
-        *,
-        usage: Usage | None = None,
-        workers: WorkersNow | None = None,
-        ranks: tuple[RankProgress, ...] = (),
-        now: float,
-    ) -> str | None:
-        """A sign of life. This and the following return why a message was refused, if it was."""
-        node = self.roster.get(fence.node)
-        if node is None:
-            return f"node {fence.node} is not in the job"
-        self.heard(fence, now=now)
-        if progress is not None:
-            node.progress = progress
-            if progress.step is not None and fence.round == self.round.number:
-                self._formation.progressed(node, progress.step)
-        node.usage, node.workers, node.ranks = usage, workers, ranks
-        return None
-
     def disconnected(self, node_id: int, *, now: float) -> None:
-        """A node's connection was closed by the other side."""
+        """A node closed its connection."""
         node = self.roster.get(node_id)
         if node is None or not node.connected:
             return
@@ -288,105 +213,8 @@ class Membership:
         self.roster.lost_connection(node, proof_at=proof_at, not_before=now)
         self._formation.suspect(node, now)
 
-    def warmed(self, fence: Fence, *, now: float) -> str | None:
-        """A node can start workers at once: now it may be taken into a running job."""
-        node = self.roster.get(fence.node)
-        if node is None:
-            return f"node {fence.node} is not in the job"
-        self.roster.warmed(node)
-        self._formation.consider(now)
-        return None
-
-    def ready(self, fence: Fence, store: StoreAddress | None, *, now: float) -> str | None:
-        """A member stopped its old workers; the first of them has opened the store."""
-        if refusal := self._register.why_stale(fence, RoundPhase.FORMING):
-            return refusal
-        hosts = fence.node == self.round.members[0]
-        if hosts and store is None:
-            return f"node {fence.node} hosts the store and did not say where it is"
-        self.roster[fence.node].state = LocalState.READY
-        self.round.ready.add(fence.node)
-        if hosts:
-            self.round.change(phase=self.round.phase, store=store, reason=self.round.record.reason)
-        if self.round.all_ready():
-            self._formation.start(now)
-        return None
-
-    def failed(
-        self, fence: Fence, failures: tuple[WorkerFailure, ...], *, now: float
-    ) -> str | None:
-        """Workers of a node failed."""
-        if refusal := self._register.why_stale(fence, RoundPhase.RUNNING):
-            return refusal
-        node = self.roster[fence.node]
-        node.state = LocalState.FAILED
-        self._formation.failed(node, failures, now)
-        return None
-
-    def succeeded(self, fence: Fence, *, now: float) -> str | None:
-        """All workers of a node ended well."""
-        if refusal := self._register.why_stale(fence, RoundPhase.RUNNING):
-            return refusal
-        self.roster[fence.node].state = LocalState.SUCCEEDED
-        self.round.succeeded.add(fence.node)
-        self._formation.consider(now)
-        return None
-
-    def reached(
-        self, fence: Fence, reached: tuple[int, ...], missing: tuple[int, ...], *, now: float
-    ) -> str | None:
-        """Which workers of a node have come to the round's store, as global ranks."""
-        if refusal := self._register.why_stale(fence, RoundPhase.RUNNING):
-            return refusal
-        node = self.roster[fence.node]
-        first = self.round.first_rank(node.id)
-        if not set(range(first, first + node.record.info.nproc)).issuperset({*reached, *missing}):
-            return f"these ranks are not all of node {node.id}'s workers"
-        node.missing = missing
-        if reached:
-            self._register.reached_group(node)
-        (self.round.reached.add if reached else self.round.reached.discard)(fence.node)
-        (self.round.late.add if missing else self.round.late.discard)(fence.node)
-        self._formation.uneven(now)
-        return None
-
-    def leaving(self, fence: Fence, reason: str, *, now: float) -> str | None:
-        """A node was asked to go: the others may want to save first."""
-        node = self.roster.get(fence.node)
-        if node is None:
-            return f"node {fence.node} is not in the job"
-        self._formation.leaving(node, reason, now)
-        return None
-
-    def handover_told(self, fence: Fence, handover: int, *, able: bool, now: float) -> str | None:
-        """A node's workers know of a planned change, or cannot save."""
-        if refusal := self._register.why_stale(fence, RoundPhase.RUNNING):
-            return refusal
-        self._formation.told(self.roster[fence.node], handover, now, able=able)
-        return None
-
-    def handed_over(
-        self, fence: Fence, handover: int, step: int, *, copied: int | None, now: float
-    ) -> str | None:
-        """A node's workers saved a step for a planned change, and hold. ``copied``: the newest step
-        of which the next node has copies of all parts of this one."""
-        if refusal := self._register.why_stale(fence, RoundPhase.RUNNING):
-            return refusal
-        node = self.roster[fence.node]
-        self._formation.handed_over(node, handover, step, now, copied=copied)
-        return None
-
-    def handover_published(
-        self, fence: Fence, handover: int, stored: int | None, *, now: float
-    ) -> str | None:
-        """A node waits no longer for storage, where ``stored`` is the newest step."""
-        if refusal := self._register.why_stale(fence, RoundPhase.RUNNING):
-            return refusal
-        self._formation.published(self.roster[fence.node], handover, stored, now)
-        return None
-
     def left(self, fence: Fence, reason: str, *, now: float) -> None:
-        """A node goes on purpose."""
+        """A node leaves on purpose."""
         if node := self.roster.get(fence.node):
             text = f"{node.label} left: {reason}"
             self._register.tell(EventKind.NODE_LEFT, text, now, node=node.id)
@@ -396,20 +224,20 @@ class Membership:
             self._formation.consider(now)
 
     def stop(self, reason: str, *, now: float) -> None:
-        """A person wants the job to end."""
+        """End the job on a person's request."""
         if not self.job.outcome:
             self._formation.finish(Outcome.STOPPED, reason, now)
 
     def want(self, nodes: int, *, now: float) -> None:
-        """The platform was asked for so many nodes: nobody has to wait for more than these."""
+        """Set how many nodes the platform was asked for: more are not waited for."""
         if nodes != self.job.wanted:
             self._register.set_job(wanted=nodes)
             self._formation.consider(now)
 
     def adapt(self, elasticity: Elasticity, *, now: float) -> None:
-        """The job's sizes or its patience were changed while it runs."""
+        """Change the sizes or timeouts of a running job."""
         if elasticity != self.elasticity and not self.job.outcome:
-            note = _difference(elasticity, self.elasticity)
+            note = difference(elasticity, self.elasticity)
             self._register.set_job(elasticity=elasticity)
             self._register.tell(EventKind.JOB_CHANGED, f"{note} from now on", now)
             for node in self.roster:
@@ -417,13 +245,13 @@ class Membership:
             self._formation.consider(now)
 
     def rest(self, resting: bool, *, now: float) -> None:
-        """Whether the job is to be without nodes for a while: then nobody is waited for."""
+        """Suspend or resume the job: while suspended, missing nodes are not waited for."""
         if resting is not self.job.resting and not self.job.outcome:
             self._register.set_job(resting=resting)
             self._formation.consider(now)
 
     def drain(self, node_id: int, reason: str) -> bool:
-        """Ask a node to leave cleanly. False if there is no such node."""
+        """Ask a node to leave cleanly; False if there is no such node."""
         if node_id not in self.roster:
             return False
         self._register.send(node_id, Drain(reason=reason))
@@ -433,60 +261,44 @@ class Membership:
         """Time has passed: act on every deadline that is over."""
         if self.job.outcome:
             return
-        if self._recall is not None:
-            if now < self._recall.until:
+        if (recall_until := self._lost_memory.until) is not None:
+            if now < recall_until:
                 return
-            self._adopt(self._recall, now)
+            self._resume(self._lost_memory.adopt(now), now)
         for node in self.roster.proven_lost(now):
-            self._evict(node, "its connection was lost", now)
+            self._evict(node, "connection lost", now)
         for node in self.roster.overstaying(now):
-            self._evict(node, "another node has its place", now)
+            self._evict(node, "rank taken over by a replacement", now)
         for node in self._roll_call.out(now):
-            self._evict(node, f"no sign of life for {self.elasticity.lease:g} s", now)
+            self._evict(node, f"no heartbeat for {self.elasticity.lease:g} s", now)
         for node in self._formation.unready(now):
             self._evict(node, f"not ready within {self.elasticity.forming_timeout:g} s", now)
         self._formation.check_deadlines(now)
         self._formation.consider(now)
 
     def leases_lost(self, *, now: float) -> None:
-        """What the running round took of its data is not known: only a snapshot says."""
-        self._formation.spoilt("what was leased of the data was lost with the master's memory", now)
+        """Form the round again: which data it has leased is not known, only its snapshot is."""
+        self._formation.spoilt("the leases of its data were lost with the master's state", now)
 
-    # --- a lost memory ----------------------------------------------------------------------
+    # --- lost state -------------------------------------------------------------------------
 
-    def _recalled(self, hello: Hello, now: float) -> Refused | None:
-        """A master that knows of no round asks first, should anybody hold one, or have held one.
+    def _ask_what_is_held(self, hello: Hello, now: float) -> Refused | None:
+        """A master that knows of no round asks first, if an agent holds one or has held one.
 
-        What follows is decided in :meth:`tick`, when everything that is said now was sent: ids of
-        the forgotten job may be those that were given in the meantime.
+        What follows is decided in :meth:`tick`, after the messages of this moment were sent: new
+        ids that were given meanwhile may be the same as ids of the forgotten job.
         """
-        if self.round.number:
-            return None
-        if self._recall is None:
-            if not self._forgotten and not remembers(hello):
+        if not self._lost_memory.recalling:
+            if not self._lost_memory.concerns(hello):
                 return None
-            patience = self.elasticity.lease
-            if self._forgotten:
-                # The old master may still be there, and nodes with it that save before they leave.
-                patience += self.elasticity.leave_timeout
-            self._recall = Recall(until=now + patience)
+            self._lost_memory.start_recall(now)
             for node in self.roster:
-                self._evict(node, "it joined a master that had lost its memory", now)
-        return self._recall.hear(hello, now=now)
+                self._evict(node, "it joined a master that had lost its state", now)
+        return self._lost_memory.hear(hello, now=now)
 
     def nobody_holds_anything(self, *, now: float) -> None:
-        """All nodes that this master might not know of are gone: there is nobody to wait for."""
-        if self._recall is None:
-            self._forgotten = False
-        elif not self._recall.anything:
-            self._recall.until = min(self._recall.until, now)
-
-    def _adopt(self, recall: Recall, now: float) -> None:
-        """Go on from what agents hold."""
-        self._recall, self._forgotten = None, False
-        if recall.anything:
-            self._register.adopt(recall.memory(self.job), now=now)
-        self._resume(recall.sentence, now)
+        """Stop waiting for nodes that this master might not know of: all of them are gone."""
+        self._lost_memory.nobody_holds_anything(now=now)
 
     def _resume(self, sentence: str, now: float) -> None:
         self._formation.resume(now)
@@ -507,11 +319,11 @@ class Membership:
         self._register.add(node)
         self._register.tell(
             EventKind.NODE_JOINED,
-            f"{node.label} joined{_from_where(hello.info)}",
+            f"{node.label} joined{from_where(hello.info)}",
             now,
             node=node.id,
         )
-        self._register.welcome(node, 0, note=_difference(self.elasticity, hello.elasticity))
+        self._register.welcome(node, 0, note=difference(self.elasticity, hello.elasticity))
         self._leftover.joined(node, hello.elasticity)
         self._formation.consider(now)
         self._formation.greet(node)
@@ -520,9 +332,9 @@ class Membership:
     def _come_back(self, hello: Hello, held: Fence, now: float) -> int | Fenced:
         node = self.roster.get(held.node)
         if node is None or node.record.info.name != hello.info.name:
-            return Fenced(reason=f"node {held.node} was put out of the job while it was away")
+            return Fenced(reason=f"node {held.node} was evicted while it was disconnected")
         if held.round > self.round.number:
-            return Fenced(reason=f"this master knows nothing of round {held.round}")
+            return Fenced(reason=f"round {held.round} is not known to this master")
         self.roster.is_back(node, lease_until=now + self.elasticity.lease)
         self._leftover.came_back(node)
         if hello.warm:
@@ -534,17 +346,17 @@ class Membership:
         return node.id
 
     def _catch_up(self, node: Node, hello: Hello, held: Fence, now: float) -> None:
-        """Bring a returned node and this master to the same state."""
+        """Bring a reconnected node and this master to the same state."""
         phase = self.round.phase
         same = held.round == self.round.number and node.id in self.round
         if same and phase is RoundPhase.RUNNING:
             node.state = hello.state
             if hello.state is LocalState.FAILED:
-                self.failed(held, hello.failures, now=now)
+                self.reports.failed(held, hello.failures, now=now)
             elif hello.state is LocalState.SUCCEEDED:
-                self.succeeded(held, now=now)
+                self.reports.succeeded(held, now=now)
             elif hello.state is LocalState.IDLE:
-                self._formation.spoilt(f"{node.label} stopped its workers while cut off", now)
+                self._formation.spoilt(f"{node.label} stopped its workers while disconnected", now)
             elif hello.state is not LocalState.RUNNING:
                 self._register.send_start(node.id)
             else:
@@ -552,7 +364,7 @@ class Membership:
             if hello.leaving:
                 self._formation.leaving(node, hello.leaving, now)
         elif same and phase is RoundPhase.FORMING and hello.state is LocalState.READY:
-            self.ready(held, hello.store, now=now)
+            self.reports.ready(held, hello.store, now=now)
         elif phase is RoundPhase.FORMING and node.id in self.round:
             self._register.send(node.id, self.round.prepare_for(node.id))
         elif hello.state is LocalState.RUNNING:
@@ -561,7 +373,7 @@ class Membership:
     def _evict(self, node: Node, why: str, now: float) -> None:
         self._register.send(node.id, Fenced(reason=why))
         self._register.tell(
-            EventKind.NODE_LOST, f"{node.label} was put out: {why}", now, node=node.id
+            EventKind.NODE_LOST, f"{node.label} was evicted: {why}", now, node=node.id
         )
         self._formation.evicted(node, why, now)
         self._register.went(on_purpose=False)
@@ -571,16 +383,3 @@ class Membership:
         self._register.remove(node)
         self._leftover.gone(node, now)
         self._formation.lost(node, reason, now)
-
-
-def _from_where(info: NodeInfo) -> str:
-    """A pod is its own host."""
-    return "" if info.host == info.name else f" from {info.host}"
-
-
-def _difference(ours: Elasticity, theirs: Elasticity) -> str:
-    """What a newcomer asked for and does not get, because the job was agreed on otherwise."""
-    fields = Elasticity.__struct_fields__
-    names = [name for name in fields if getattr(ours, name) != getattr(theirs, name)]
-    changed = ", ".join(f"{name}={write_setting(getattr(ours, name))}" for name in names)
-    return f"the job runs with {changed}" if changed else ""

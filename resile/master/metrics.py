@@ -1,7 +1,7 @@
-"""What a master tells Prometheus: the training, and the data that it leases.
+"""Prometheus metrics of a master: the training, and the data that it leases.
 
-Everything is read off the living state when it is asked for; the counters of leased data begin
-anew with every master, as Prometheus expects of them.
+Everything is read from the current state on each scrape; the counters of leased data start at zero
+with every master process, as Prometheus expects.
 """
 
 from __future__ import annotations
@@ -12,15 +12,15 @@ from collections.abc import Callable, Iterator
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
+from resile.job.training import TrainingView
 from resile.master.records import RoundPhase
 from resile.master.service import MasterService
 from resile.master.shards_figures import figures_of
-from resile.master.view import view, views
-from resile.wire.views import JobView
+from resile.master.view import trainings
 
 __all__ = ["metrics_text"]
 
-FIGURES: tuple[tuple[str, str, Callable[[JobView], float]], ...] = (
+FIGURES: tuple[tuple[str, str, Callable[[TrainingView], float]], ...] = (
     ("round", "Number of the latest round", lambda seen: seen.round),
     ("world_size", "Workers in the latest round", lambda seen: seen.world_size),
     ("nodes", "Nodes in the group", lambda seen: len(seen.nodes)),
@@ -28,11 +28,11 @@ FIGURES: tuple[tuple[str, str, Callable[[JobView], float]], ...] = (
     ("running", "1 while a round runs", lambda seen: seen.phase == RoundPhase.RUNNING.value),
     ("step", "Highest step reported", lambda seen: -1 if seen.step is None else seen.step),
 )
-"""One for each group. The main group's label is empty, which is no label for Prometheus."""
+"""One gauge for each group. The main group's label is empty: no label, for Prometheus."""
 
 
 def metrics_text(service: MasterService) -> bytes:
-    """All there is now, in Prometheus' text format."""
+    """Return all metrics in Prometheus' text format."""
     registry = CollectorRegistry()
     registry.register(_Metrics(service))
     return generate_latest(registry)
@@ -45,12 +45,12 @@ class _Metrics:
         self._service = service
 
     def collect(self) -> Iterator[Metric]:
-        """One metric after the other."""
+        """Yield all metrics."""
         yield from self._training()
         yield from self._datasets()
 
     def _training(self) -> Iterator[Metric]:
-        shown = {"": view(self._service), **views(self._service)}
+        shown = trainings(self._service)
         for name, text, figure in FIGURES:
             family = GaugeMetricFamily(f"resile_{name}", text, labels=["group"])
             for group, seen in shown.items():
@@ -63,7 +63,7 @@ class _Metrics:
         epoch = GaugeMetricFamily("resile_dataset_epoch", "Epoch that is leased", labels=of)
         records = GaugeMetricFamily(
             "resile_dataset_records",
-            "Records of this epoch by what became of them",
+            "Records of this epoch by state",
             labels=[*of, "state"],
         )
         leased = CounterMetricFamily(
@@ -71,7 +71,7 @@ class _Metrics:
         )
         returned = CounterMetricFamily(
             "resile_dataset_records_returned",
-            "Records handed out that came back untrained",
+            "Records handed out and returned untrained",
             labels=of,
         )
         for figures in map(figures_of, self._service.shards.datasets.values()):

@@ -1,13 +1,13 @@
-"""What a master without memory learns from the agents of a job that runs.
+"""Recovery of a master's state from the agents of a running job.
 
-An empty store does not say whether a job never began or was forgotten. Its agents do: each knows
-its id, the round it holds, and what it was told when that round started. A master that knows of no
-round and hears from one who holds one takes nobody in for a while, and asks again everybody who
-comes. As soon as all members of the newest round have spoken there is nothing left to wait for:
-from what they hold come the same records that a store would have kept, and no worker notices.
+An empty store does not show whether a job never started or was lost. Its agents know: each has
+its id, the round it holds, and the Start message of that round. A master that knows of no
+round and meets an agent that holds one admits no new nodes until every member of the newest round
+has reported; agents that connect are asked to retry. From their reports it builds the records that
+a store would have had, and no worker notices.
 
-A member that does not come within a lease counts as lost, as it would otherwise. Then those who
-came keep their ids and their places, and form a round that is newer than any they have seen.
+A member that does not come within a lease counts as lost, as usual. Then the others retain their
+ids and slots, and form a round that is newer than any they have seen.
 """
 
 from __future__ import annotations
@@ -26,25 +26,26 @@ from resile.wire.messages import Hello, LocalState, NodeInfo, Refused, Start
 __all__ = ["Recall", "newest_round", "remembers"]
 
 UNHEARD_IDS = 1000
-"""Ids left out above the highest that was heard of. Nodes that are away may hold some of them, and
-no id is ever given twice; more than this many newcomers, of whom none is left, there never are."""
+"""Ids that are skipped above the highest reported one. Nodes that are disconnected may hold some of
+them, and no id is ever given twice."""
 
 BELIEVED = 2**48
-"""Rounds and ids above this are no honest agent's: whoever believed them could not count on."""
+"""Upper bound for ids and rounds accepted from agents; larger ones are ignored so that counters
+cannot overflow."""
 
 TAKES_PART = frozenset({LocalState.RUNNING, LocalState.FAILED, LocalState.SUCCEEDED})
-"""What an agent is in once it has started a round's workers, as long as it was not told to stop."""
+"""States of an agent that has started a round's workers and was not told to stop them."""
 
 
 @dataclass(frozen=True)
 class Holding:
-    """What one agent has of a job."""
+    """The state of a job that one agent reports."""
 
     node: int
     round: int
     info: NodeInfo
     part: Start | None
-    """Its part in the round it holds; None when it waits, or was still preparing."""
+    """The Start of the round it holds; None when it waits, or was still preparing."""
 
     restarts: int
 
@@ -56,23 +57,23 @@ def remembers(hello: Hello) -> bool:
 
 
 def newest_round(hello: Hello) -> int:
-    """The newest round that an agent has been in, as far as that can be believed."""
+    """Return the newest round that an agent reports, 0 if that number is not credible."""
     seen = max(hello.seen, hello.held.round if hello.held else 0)
     return seen if seen <= BELIEVED else 0
 
 
 class Recall:
-    """One attempt to remember. ``until``: when to go on with what was heard by then."""
+    """One recovery. ``until``: the deadline for agents to report."""
 
     def __init__(self, *, until: float) -> None:
         self.until = until
         self._heard: dict[tuple[int, str], Holding] = {}
         self._round = 0
         self._members: dict[int, Holding] = {}
-        """Of the newest round, by group rank."""
+        """Members of the newest round, by group rank."""
 
     def hear(self, hello: Hello, *, now: float) -> Refused:
-        """Somebody came; the answer asks it to come again soon."""
+        """Add what an agent holds; the answer asks it to retry soon."""
         holding = _holding_of(hello)
         if holding is not None:
             self._heard[holding.node, holding.info.name] = holding
@@ -83,11 +84,11 @@ class Recall:
 
     @property
     def anything(self) -> bool:
-        """Whether anybody came who holds something."""
+        """Whether any agent reported something that it holds."""
         return bool(self._heard)
 
     def memory(self, job: JobRecord) -> GroupMemory:
-        """The records that a store would have kept, as far as they can be known."""
+        """Return the records that a store would have had, as far as they can be known."""
         heard = self._heard.values()
         slots = _slots(self._in_order(), job.elasticity)
         nodes = {member.node: _record(member, slot) for member, slot in slots}
@@ -110,13 +111,13 @@ class Recall:
 
     @property
     def sentence(self) -> str:
-        """What came of it, for people."""
+        """The result, for people."""
         if not self._heard:
-            return "the master lost its memory, and no node holds anything of the job"
+            return "the master lost its state, and no node holds anything of the job"
         if self._is_whole():
             agents = f"{len(self._heard)} agent{'s hold' if len(self._heard) > 1 else ' holds'}"
-            return f"the master lost its memory and resumed round {self._round} from what {agents}"
-        return f"the master lost its memory: {self._shortage()}"
+            return f"the master lost its state and resumed round {self._round} from what {agents}"
+        return f"the master lost its state: {self._shortage()}"
 
     # --- the newest round -------------------------------------------------------------------
 
@@ -128,7 +129,7 @@ class Recall:
 
     @property
     def _size(self) -> int:
-        """How many members the newest round has; 0 while none of them has come."""
+        """The number of members of the newest round; 0 while none of them has reported."""
         parts = (member.part.group_world_size for member in self._members.values() if member.part)
         return next(parts, 0)
 
@@ -137,7 +138,7 @@ class Recall:
         return [(member, member.part) for _, member in ranked if member.part is not None]
 
     def _is_whole(self) -> bool:
-        """Whether each member would be told by this round exactly what it was told by its own."""
+        """Whether the rebuilt round has for each member exactly the Start that it holds."""
         if not self._members or len(self._members) != self._size:
             return False
         members = self._in_order()
@@ -170,17 +171,17 @@ class Recall:
 
     def _shortage(self) -> str:
         if not self._heard:
-            return "none has come back yet"
+            return "no node has come back yet"
         if not self._members:
-            return f"nobody who came back had begun round {self._round}"
+            return f"no node that came back had started round {self._round}"
         return f"{len(self._members)} of {self._size} nodes of round {self._round} came back"
 
     def _wait_reason(self) -> str:
-        return f"this master has lost its memory and asks what its nodes hold: {self._shortage()}"
+        return f"this master lost its state and is asking its nodes for it: {self._shortage()}"
 
 
 def _start_in(round: Round, member: Holding, part: Start, *, run: str) -> Start:
-    """The Start that a member would get in ``round``, with the counts of the one it holds."""
+    """Return the Start of a member in ``round``, with the counts of the one it holds."""
     return round.start_for(
         member.node,
         run=run,
@@ -216,11 +217,10 @@ def _record(holding: Holding, slot: int | None) -> NodeRecord:
 def _slots(
     members: Iterable[tuple[Holding, Start]], elasticity: Elasticity
 ) -> Iterable[tuple[Holding, int]]:
-    """A slot in its role for each, in the order of their ranks: the wished one where that is
-    possible.
+    """Yield a slot in its role for each member, in rank order: the requested one where possible.
 
-    Slots are not told to agents. What matters of them is their order, and that a replacement that
-    names its slot finds its predecessor there; a lost member's place stays free.
+    Agents do not know their slots. What matters is their order, and that a replacement that names a
+    slot finds its predecessor there; the slot of a lost member stays free.
     """
     first: dict[str, int] = {}
     following: dict[str, int] = {}

@@ -1,9 +1,8 @@
-"""What a master remembers: the records that its store keeps.
+"""The records of a job in the master's store.
 
-One record a key, so that a change costs a write of its own size and not of the whole job's. What
-can be asked of a living agent again (leases, who is ready) is not kept. The main group's records
-have the keys that they had when a job had no other; those of another group are kept below a prefix
-with its name.
+There is one record per key, so that a change writes one record and not the whole job. State that
+agents report again (leases, readiness) is not stored. The main group's records have the keys that
+they had when a job had one group only; those of another group are below a prefix with its name.
 """
 
 from __future__ import annotations
@@ -27,18 +26,18 @@ ENDINGS = {
     Outcome.FAILED: EventKind.JOB_FAILED,
     Outcome.STOPPED: EventKind.JOB_STOPPED,
 }
-"""What is told when a job ends."""
+"""The event for the end of a job."""
 
 GROUP_ENDINGS = {
     Outcome.SUCCEEDED: EventKind.GROUP_SUCCEEDED,
     Outcome.FAILED: EventKind.GROUP_FAILED,
     Outcome.STOPPED: EventKind.GROUP_STOPPED,
 }
-"""The same for a group that is not the main one: the job may go on."""
+"""The same for a group that is not the main one: the job may continue."""
 
 
 class RoundPhase(Enum):
-    """The life of one round."""
+    """The phases of a round."""
 
     GATHERING = "gathering"
     """Too few nodes, or the last call is open: no members are chosen."""
@@ -56,37 +55,37 @@ class JobRecord(msgspec.Struct, frozen=True, kw_only=True):
     job: str
     elasticity: Elasticity
     agreed: bool = True
-    """False until the first agent says what the job is, where nobody told the master."""
+    """False until the first agent gives name and sizes, where the master was given none."""
 
     run: str = ""
-    """The same for all rounds that are counted together: a job that is started anew, under the same
-    name, counts its rounds from one again."""
+    """The same for all rounds of one count: a job that is started again under the same name counts
+    its rounds from one again."""
 
     next_node: int = 0
     restarts: int = 0
     wanted: int | None = None
-    """How many nodes the platform was asked for, if anyone said: then nobody waits for more."""
+    """The number of nodes the platform was asked for, if known: more are not waited for."""
 
     resting: bool = False
-    """Whether it is suspended: then nodes that are not there are not missing."""
+    """Whether it is suspended: then missing nodes are not waited for."""
 
     floor: int = 0
-    """The newest round an agent has seen that this master has not: the next one is newer."""
+    """The newest round that agents know and this master does not: the next one is newer."""
 
     handovers: int = 0
-    """The number of the latest handover; each has another, so that late words are recognised."""
+    """The number of the latest handover; numbers are unique, so that late answers are ignored."""
 
     recalled: int = 0
-    """The round that was taken over from what agents hold, if a master ever lost its memory."""
+    """The round that was recovered from agents, if a master ever lost its state."""
 
     left_on_purpose: bool = False
-    """Whether the last node that is out of the job said that it goes."""
+    """Whether the node that went last left on purpose."""
 
     outcome: Outcome | None = None
     reason: str = ""
     report: FailureReport | None = None
     newest: int | None = None
-    """The highest generation of a node that ever joined: a higher one is a replacement."""
+    """The highest generation of all nodes that ever joined: a higher one is a replacement."""
 
 
 class NodeRecord(msgspec.Struct, frozen=True, kw_only=True):
@@ -95,7 +94,7 @@ class NodeRecord(msgspec.Struct, frozen=True, kw_only=True):
     id: int
     info: NodeInfo
     slot: int | None = None
-    """Its rank, from the first round it was taken into."""
+    """Its rank in its role, from its first round on."""
 
     reached_in: int = 0
     """The first round in which its workers reached the process group; 0: they never did."""
@@ -113,14 +112,14 @@ class RoundRecord(msgspec.Struct, frozen=True, kw_only=True):
     reason: str = ""
     success: GroupSuccess = GroupSuccess.ALL
     deciding: tuple[int, ...] = ()
-    """The members whose success it takes; empty for all of them."""
+    """The members whose success decides; empty for all of them."""
 
     finished: tuple[int, ...] = ()
-    """Members that ended well and are out of the job since: nobody can ask them again."""
+    """Members that succeeded and have left the job since, so they cannot be asked again."""
 
 
 class EventRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """One thing that happened, and why: what people read."""
+    """An event: something that happened, and why, for people."""
 
     seq: int
     time: float
@@ -134,7 +133,7 @@ class EventRecord(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class DirectivesRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """What the job's controller published for groups other than the main one."""
+    """Directives of the job's controller for groups other than the main one."""
 
     groups: dict[str, GroupDirective] = msgspec.field(default_factory=dict)
 
@@ -150,17 +149,17 @@ MAIN = ""
 
 
 def node_key(node: int) -> str:
-    """The store's key of a node."""
+    """Return the key of a node."""
     return f"{NODE_PREFIX}{node}"
 
 
 def event_key(seq: int) -> str:
-    """The store's key of an event; sorts as it happened."""
+    """Return the key of an event; keys sort in the order of events."""
     return f"{EVENT_PREFIX}{seq:012d}"
 
 
 def group_key(group: str, key: str) -> str:
-    """The store's key of a group's record, given the one that the main group's has."""
+    """Return the key of a group's record, given the key of the main group's."""
     return key if group == MAIN else f"{GROUP_PREFIX}{quote(group, safe='')}/{key}"
 
 
@@ -174,8 +173,8 @@ class GroupMemory(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Memory(GroupMemory, frozen=True, kw_only=True):
-    """All records of a job, as a master finds them when it starts: the main group's, those of the
-    other groups, and what is common to all."""
+    """All records of a job, as loaded from a store: the main group's, those of the other groups,
+    and those common to all."""
 
     groups: tuple[GroupMemory, ...] = ()
     events: tuple[EventRecord, ...] = ()
@@ -184,7 +183,7 @@ class Memory(GroupMemory, frozen=True, kw_only=True):
 
 
 def decode_memory(stored: Mapping[str, bytes]) -> Memory | None:
-    """The records behind a store's keys; None for an empty store. Raises DecodeError."""
+    """Decode all records of a store; None for an empty store. Raises DecodeError."""
     if JOB_KEY not in stored:
         return None
     main = _decode_group(MAIN, stored)
@@ -204,7 +203,7 @@ def decode_memory(stored: Mapping[str, bytes]) -> Memory | None:
 
 
 def _by_group(stored: Mapping[str, bytes]) -> dict[str, dict[str, bytes]]:
-    """What is below the prefix of each group, by the keys that the main group would have."""
+    """Return the records below each group's prefix, with that prefix removed from their keys."""
     found: dict[str, dict[str, bytes]] = {}
     for key, value in stored.items():
         if key.startswith(GROUP_PREFIX):
@@ -230,5 +229,5 @@ T = TypeVar("T")
 
 
 def _decode_or(absent: T, value: bytes | None) -> T:
-    """A record, or what stands for one that was never written."""
+    """Decode a record; ``absent`` if it was never written."""
     return absent if value is None else decode_msgpack(value, type(absent))

@@ -1,7 +1,7 @@
-"""What a group's membership is at this moment, and the pen with which changes of it are written.
+"""The current state of a group, and the methods that change it.
 
-The rules are in ``membership``; here is what they work on: the group's record, its nodes, its
-latest round, and the journal that every change and every message goes through.
+The rules are in ``membership`` and ``resile.master.formation``; this is what they work on: the
+group's record, its nodes and its latest round. Every change and message is collected as an effect.
 """
 
 from __future__ import annotations
@@ -32,43 +32,43 @@ from resile.wire.messages import Fence, FromMaster, JobDone, Outcome, Wait, Welc
 
 
 class Register:
-    """One group's state. Reading is free; writing goes through the methods."""
+    """The state of one group. Attributes are read directly and changed by methods only."""
 
     def __init__(
         self, job: JobRecord, *, group: str = MAIN, journal: Journal | None = None
     ) -> None:
-        """``journal``: the one of the job's other groups."""
+        """``journal``: shared by all groups of the job."""
         self.job = job
         self.group = group
         self.roster = Roster()
         self.round = Round(RoundRecord(), {})
         self.journal = journal or Journal()
         self.master_pid = 0
-        """The process of this master, for people."""
+        """The process id of this master, for people."""
         self.handover = 0
-        """The number of the handover that is under way; 0 for none. Not kept: see ``handover``."""
+        """The number of the handover in progress; 0 for none. Not stored: see ``handover``."""
 
     @classmethod
     def restore(cls, memory: GroupMemory, *, journal: Journal, now: float) -> Register:
-        """What a store kept: every node is away and has a lease's time to come back."""
+        """Load from a store: every node is disconnected and has a lease's time to come back."""
         restored = cls(memory.job, group=memory.group, journal=journal)
         restored._take_over(memory, now)
         return restored
 
     @property
     def elasticity(self) -> Elasticity:
-        """The job's sizes and patience."""
+        """The group's sizes and timeouts."""
         return self.job.elasticity
 
     @property
     def noun(self) -> str:
-        """What people call it: a job is its main group, as long as nobody asks for more."""
+        """The group in a sentence: the main group is called the job."""
         return "the job" if self.group == MAIN else "the group"
 
     # --- reading ----------------------------------------------------------------------------
 
     def why_stale(self, fence: Fence, phase: RoundPhase) -> str | None:
-        """Why a message is late, if it is."""
+        """Return why a message is late; None if it is not."""
         if self.job.outcome:
             return "the job has ended"
         if fence.node not in self.roster:
@@ -80,7 +80,7 @@ class Register:
         return None
 
     def done(self) -> JobDone | None:
-        """What every agent is told once the job has ended."""
+        """Return the message for agents once the job has ended; None before."""
         if self.job.outcome is None:
             return None
         return JobDone(outcome=self.job.outcome, reason=self.job.reason, report=self.job.report)
@@ -91,7 +91,7 @@ class Register:
         self.journal.keep(group_key(self.group, key), record)
 
     def adopt(self, memory: GroupMemory, *, now: float) -> None:
-        """As :meth:`restore`, of records that no store kept yet and that are kept from now on."""
+        """As :meth:`restore`, for records that are not in the store yet; writes them."""
         self._take_over(memory, now)
         self._keep(JOB_KEY, memory.job)
         self._keep(ROUND_KEY, memory.round)
@@ -123,12 +123,12 @@ class Register:
         self._keep(ROUND_KEY, self.round.record)
 
     def open_round(self, record: RoundRecord) -> None:
-        """Begin a new round."""
+        """Open a new round."""
         self.round = Round(record, {node.id: node.record.info for node in self.roster})
         self._keep(ROUND_KEY, record)
 
     def add(self, node: Node) -> None:
-        """A node is in the job."""
+        """Add a node to the group."""
         self.roster.add(node)
         self._keep(node_key(node.id), node.record)
 
@@ -141,32 +141,32 @@ class Register:
             self._keep(node_key(node.id), node.record)
 
     def reached_group(self, node: Node) -> None:
-        """A node's workers have reached the process group: it can do what the others do."""
+        """Note that a node's workers have reached the process group, if that is new."""
         if not node.record.reached_in:
             node.record = msgspec.structs.replace(node.record, reached_in=self.round.number)
             self._keep(node_key(node.id), node.record)
 
     def went(self, *, on_purpose: bool) -> None:
-        """How the latest node went that is out of the job."""
+        """Note how the latest node went."""
         if self.job.left_on_purpose is not on_purpose:
             self.set_job(left_on_purpose=on_purpose)
 
     def remove(self, node: Node) -> None:
-        """A node is out of the job; that its workers ended well before stays true."""
+        """Remove a node; if its workers had succeeded, the round keeps that."""
         self.roster.remove(node)
         self.journal.forget(group_key(self.group, node_key(node.id)))
         if node.id in self.round.succeeded:
             self.round.finish(node.id)
             self._keep(ROUND_KEY, self.round.record)
 
-    # --- saying -----------------------------------------------------------------------------
+    # --- messages and events ----------------------------------------------------------------
 
     def send(self, node: int, body: FromMaster) -> None:
-        """Tell one node something."""
+        """Send a message to a node."""
         self.journal.send(Address(self.group, node), body)
 
     def welcome(self, node: Node, held: int, *, note: str = "") -> None:
-        """Greet a node back."""
+        """Send a node its id, what it holds, and the group's settings."""
         welcome = Welcome(
             node=node.id,
             round=held,
@@ -179,7 +179,7 @@ class Register:
         self.send(node.id, welcome)
 
     def send_start(self, node: int) -> None:
-        """Tell a member that the round runs."""
+        """Tell a member to start its workers."""
         follower = self.roster.get(self.round.follower_of(node))
         start = self.round.start_for(
             node,
@@ -191,17 +191,17 @@ class Register:
         self.send(node, start)
 
     def tell_wait(self, node: Node, reason: str) -> None:
-        """Waiting nodes have nothing to run: what a broken round left behind has to stop."""
-        if node.told != reason:
-            node.told = reason
+        """Tell a node to wait, once for each reason; workers of a broken round have to stop."""
+        if node.wait_reason != reason:
+            node.wait_reason = reason
             self.send(node.id, Wait(reason=reason, stop_workers=True))
 
     def tell(self, kind: EventKind, text: str, now: float, *, node: int | None = None) -> None:
-        """Note what happened, for people."""
+        """Publish an event of this group."""
         number = self.round.number
         self.journal.tell(kind, text, now, round=number, node=node, group=self.group)
 
     def tell_end(self, outcome: Outcome, reason: str, now: float) -> None:
-        """Note that the job, or this group of it, is over."""
+        """Publish the end of the job, or of this group of it."""
         kind = (ENDINGS if self.group == MAIN else GROUP_ENDINGS)[outcome]
         self.tell(kind, f"{self.noun} {outcome.value}: {reason}", now)

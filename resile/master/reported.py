@@ -1,4 +1,4 @@
-"""What was last reported by anybody: it is shown also when those who reported it have gone."""
+"""The last reported progress of a group, shown also after the nodes that reported it have left."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from resile.wire.throughput import Throughput
 __all__ = ["Reported"]
 
 SPEED_WINDOW = 10.0
-"""Seconds over which steps are counted: long enough for a training of a step a second."""
+"""Seconds over which steps are counted: long enough for one step a second."""
 
 MOST_NODES = 200
-"""Nodes whose failures are remembered after they left; more than a person reads."""
+"""Nodes whose failure counts are kept after they left; more than a person reads."""
 
 
 @dataclass
 class Reported:
-    """How far a group's training was and how fast, and how often workers failed on which node."""
+    """The progress and speed of a group's training, and the failures on each node."""
 
     step: int | None = None
     total: int | None = None
@@ -26,7 +26,7 @@ class Reported:
     resumed: int | None = None
     source: str = ""
     failures: dict[str, int] = field(default_factory=dict)
-    """By the node's name; only those on which any failed."""
+    """By the node's name; only nodes on which workers failed."""
 
     speed: float | None = None
     """Steps a second of the round's first node."""
@@ -34,7 +34,7 @@ class Reported:
     _pace: Throughput = field(default_factory=lambda: Throughput(SPEED_WINDOW))
 
     def hear(self, node: str, progress: Progress | None, workers: WorkersNow | None) -> None:
-        """A node told how it is."""
+        """Take a node's heartbeat."""
         if progress is not None:
             self.step = self.step if progress.step is None else progress.step
             self.total = self.total if progress.total is None else progress.total
@@ -48,5 +48,5 @@ class Reported:
                 self.failures.pop(next(iter(self.failures)))
 
     def pace(self, step: int | None, now: float) -> None:
-        """The round's first node came to a step; all nodes are at about the same."""
+        """Take the step of the round's first node; all nodes are at about the same."""
         self.speed = self._pace.at(step, now)

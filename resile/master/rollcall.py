@@ -1,8 +1,8 @@
-"""Who has been silent for longer than a lease, and what follows from that.
+"""Eviction of nodes that have been silent for longer than a lease.
 
-A node that was paused comes back as if nothing had happened. If nobody could train without it,
-putting it out would only make training begin again: it is waited for instead, until it is heard,
-until another node can take its place, or as long as a missing node is waited for.
+A node that was paused comes back as if nothing had happened. If the group cannot train without it,
+an eviction would only set training back: the master waits for it instead, until it is heard, until
+another node can take its place, or for as long as it would wait for a missing node.
 """
 
 from __future__ import annotations
@@ -15,20 +15,20 @@ from resile.master.roster import Node
 __all__ = ["RollCall"]
 
 CALLS_PER_LEASE = 10
-"""How often it is looked who is silent: a tenth of a lease late is not late."""
+"""Checks for silent nodes per lease: an eviction is late by a tenth of a lease at most."""
 
 
 class RollCall:
-    """One job's."""
+    """Finds the silent nodes of one group."""
 
-    def __init__(self, register: Register, formation: Formation) -> None:
+    def __init__(self, register: Register, rounds: Formation) -> None:
         self._register = register
-        self._formation = formation
+        self._formation = rounds
         self.next = 0.0
-        """When it is due again."""
+        """When the next check is due."""
 
     def out(self, now: float) -> list[Node]:
-        """Nodes that are to be put out for their silence; none if it is not the time to look."""
+        """Return the nodes to evict for their silence; none if the next check is not due."""
         if now < self.next:
             return []
         elasticity = self._register.elasticity
@@ -49,7 +49,7 @@ class RollCall:
         if not node.waited_for:
             node.waited_for = True
             text = (
-                f"{node.label} has given no sign of life for {self._register.elasticity.lease:g} "
-                "s; it is not put out, because nobody could take its place"
+                f"{node.label}: no heartbeat for {self._register.elasticity.lease:g} s; "
+                "not evicted because no other node could take its place"
             )
             self._register.tell(EventKind.NODE_SILENT, text, now, node=node.id)

@@ -1,6 +1,6 @@
-"""The nodes of a job as its master sees them now: who is here, who is away, since when.
+"""The nodes of a group as its master sees them: connected or not, warm or not, leaving or not.
 
-Only a node's record survives the master. Everything else here is what a living agent says again.
+Only a node's record is stored. Agents report everything else again to a restarted master.
 """
 
 from __future__ import annotations
@@ -12,18 +12,18 @@ from resile.master.records import NodeRecord
 from resile.wire.messages import LocalState, Progress, RankProgress, Usage, WorkersNow
 
 RECONNECT_WINDOW = 2.0
-"""After a master's return its agents are given this long before anything hastens their end."""
+"""Seconds after a restart of the master in which no agent's grace period is shortened."""
 
 
 @dataclass
 class Node:
-    """One node. ``proof_at`` is when the loss of its connection becomes proof of its death."""
+    """One node. ``proof_at`` is when the loss of its connection becomes proof of its loss."""
 
     record: NodeRecord
     lease_until: float
     proof_at: float | None = None
     not_before: float = 0.0
-    """Evidence may not bring ``proof_at`` nearer than this."""
+    """Evidence may not move ``proof_at`` to before this."""
 
     warm: bool = True
     """Whether it can start workers at once."""
@@ -36,19 +36,19 @@ class Node:
     """Global ranks of its workers that have not reached the process group."""
 
     leave_by: float | None = None
-    """Until when it may stay although another has its place: its workers may want to save."""
+    """Until when it may stay although it was replaced: its workers may want to save."""
 
     killed_early: bool = False
     """Its workers were killed before they ever reached the process group."""
 
     waited_for: bool = False
-    """Its lease is over, and it is kept because nobody could take its place."""
+    """Its lease is over, and it is kept because no other node could take its place."""
 
-    told: str = ""
-    """The reason it was last given for waiting, so that it is told once."""
+    wait_reason: str = ""
+    """The last reason for waiting that it was sent, so that each is sent once."""
 
     ranks: tuple[RankProgress, ...] = ()
-    """How far each of its workers has come, as it said last."""
+    """The last reported progress of each of its workers."""
 
     @property
     def id(self) -> int:
@@ -57,27 +57,27 @@ class Node:
 
     @property
     def connected(self) -> bool:
-        """Whether it holds a connection to this master."""
+        """Whether it is connected to this master."""
         return self.proof_at is None
 
     @property
     def label(self) -> str:
-        """What people call it: by the name its platform gave it, which has an id of its own."""
+        """Its name in messages for people: a platform's names are unique, others get the id."""
         info = self.record.info
         return info.name if info.generation is not None else f"node {self.record.id} ({info.name})"
 
 
 class Roster:
-    """All nodes of the job, and among them those in *limbo*: away, but not yet proven lost."""
+    """All nodes of a group. ``limbo``: those that lost their connection, not yet proven lost."""
 
     def __init__(self) -> None:
         self._nodes: dict[int, Node] = {}
         self._claims: dict[int, set[int]] = {}
         self.limbo: set[int] = set()
         self.cold: set[int] = set()
-        """Those who cannot start workers yet."""
+        """Nodes that cannot start workers yet."""
         self.parting: set[int] = set()
-        """Those who have said that they are about to leave."""
+        """Nodes that have announced that they leave."""
 
     def __len__(self) -> int:
         return len(self._nodes)
@@ -92,11 +92,11 @@ class Roster:
         return self._nodes[node]
 
     def get(self, node: int) -> Node | None:
-        """The node with this id, if it is in the job."""
+        """Return the node with this id, None if there is none."""
         return self._nodes.get(node)
 
     def add(self, node: Node) -> None:
-        """A node joins the job."""
+        """Add a node."""
         self._nodes[node.id] = node
         self.claim(node, node.record.info.rank)
         self.claim(node, node.record.slot)
@@ -106,32 +106,32 @@ class Roster:
             self.cold.add(node.id)
 
     def warmed(self, node: Node) -> None:
-        """It can start workers from now on."""
+        """Note that a node can start workers from now on."""
         node.warm = True
         self.cold.discard(node.id)
 
     def claim(self, node: Node, rank: int | None) -> None:
-        """A node holds a rank, or wishes to."""
+        """Note that a node holds a rank, or requests it."""
         if rank is not None:
             self._claims.setdefault(rank, set()).add(node.id)
 
     def renounce(self, node: Node, rank: int | None) -> None:
-        """A node got another rank than it held; the one that it wishes for stays its wish."""
+        """Note that a node no longer holds a rank; its request for one stays."""
         if rank is not None and rank != node.record.info.rank:
             self._claims.get(rank, set()).discard(node.id)
 
     def claimants(self, rank: int) -> list[Node]:
-        """Nodes in the job that hold a rank, or wish to."""
+        """Return the nodes that hold a rank, or request it."""
         return [self._nodes[node] for node in sorted(self._claims.get(rank, ()))]
 
     def staying(self) -> Collection[Node]:
-        """Those who have not said that they are about to leave."""
+        """Return the nodes that have not announced that they leave."""
         if not self.parting:
             return self
         return [node for node in self._nodes.values() if node.id not in self.parting]
 
     def remove(self, node: Node) -> None:
-        """A node is out of the job."""
+        """Remove a node."""
         del self._nodes[node.id]
         self.limbo.discard(node.id)
         self.cold.discard(node.id)
@@ -141,37 +141,37 @@ class Roster:
                 self._claims.get(rank, set()).discard(node.id)
 
     def lost_connection(self, node: Node, *, proof_at: float, not_before: float) -> None:
-        """Its connection is gone; that is proof at ``proof_at``."""
+        """Note that a node is disconnected; that is proof of its loss at ``proof_at``."""
         node.proof_at, node.not_before = proof_at, not_before
         self.limbo.add(node.id)
 
     def is_back(self, node: Node, *, lease_until: float) -> None:
-        """It holds a connection again."""
+        """Note that a node is connected again."""
         node.proof_at, node.lease_until = None, lease_until
         self.limbo.discard(node.id)
 
     def hasten(self, members: Collection[int], *, proof_at: float) -> None:
-        """Others fail while these are away: with two witnesses the grace is shorter."""
+        """Shorten the grace of disconnected members: failures elsewhere are a second evidence."""
         for node_id in self.limbo.intersection(members):
             node = self._nodes[node_id]
             sooner = max(proof_at, node.not_before)
             node.proof_at = sooner if node.proof_at is None else min(node.proof_at, sooner)
 
     def proven_lost(self, now: float) -> list[Node]:
-        """Those whose connection has been gone for longer than its grace."""
+        """Return the nodes that have been disconnected for longer than their grace."""
         away = (self._nodes[node] for node in self.limbo)
         return [node for node in away if node.proof_at is not None and node.proof_at <= now]
 
     def silent(self, now: float) -> list[Node]:
-        """Those who hold a connection but let their lease run out."""
+        """Return the nodes that are connected but let their lease expire."""
         return [n for n in self._nodes.values() if n.connected and n.lease_until <= now]
 
     def overstaying(self, now: float) -> list[Node]:
-        """Those who should have left by now."""
+        """Return the nodes that should have left by now."""
         return [n for n in self._nodes.values() if n.leave_by is not None and n.leave_by <= now]
 
     def deadlines(self) -> Iterator[float]:
-        """When those in limbo are proven lost, and those who are replaced have to be gone."""
+        """Yield when disconnected nodes are proven lost, and when replaced ones have to be gone."""
         for node in self.limbo:
             proof_at = self._nodes[node].proof_at
             if proof_at is not None:

@@ -1,4 +1,4 @@
-"""One round: its members, their ranks, how far they are, and what each of them is told."""
+"""One round: its members, their ranks, their progress, and the messages to each of them."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from resile.wire.messages import NodeInfo, Prepare, Start, StoreAddress
 
 
 class Round:
-    """The latest round. ``record`` is what survives the master; the sets are asked for again."""
+    """A round. ``record`` is stored; the sets are reported again to a restarted master."""
 
     def __init__(self, record: RoundRecord, nodes: Mapping[int, NodeInfo]) -> None:
-        """``nodes``: what is known of each member, lost members that finished included."""
+        """``nodes``: the info of each member, lost members that finished included."""
         self.record = record
         self.ready: set[int] = set()
         self.succeeded = set(record.finished)
@@ -30,12 +30,12 @@ class Round:
 
     @property
     def number(self) -> int:
-        """Counts up; never used again."""
+        """Increases with each round; never reused."""
         return self.record.number
 
     @property
     def phase(self) -> RoundPhase:
-        """Where it is in its life."""
+        """The current phase."""
         return self.record.phase
 
     @property
@@ -45,7 +45,7 @@ class Round:
 
     @property
     def world_size(self) -> int:
-        """How many workers train in it."""
+        """The number of workers in it."""
         return self._world_size
 
     def __contains__(self, node: object) -> bool:
@@ -56,15 +56,15 @@ class Round:
         self.record = msgspec.structs.replace(self.record, phase=phase, store=store, reason=reason)
 
     def first_rank(self, node: int) -> int:
-        """The global rank of a member's first worker."""
+        """Return the global rank of a member's first worker."""
         return self._first_ranks[node]
 
     def all_ready(self) -> bool:
-        """Every member stopped its old workers."""
+        """Whether every member has stopped its old workers."""
         return len(self.ready) == len(self.members)
 
     def complete(self) -> bool:
-        """Whether those whose success it takes have ended well."""
+        """Whether the members whose success decides have succeeded."""
         if self.phase is not RoundPhase.RUNNING:
             return False
         if self.record.success is GroupSuccess.ANY:
@@ -72,12 +72,12 @@ class Round:
         return self.succeeded.issuperset(self.record.deciding or self.members)
 
     def finish(self, node: int) -> None:
-        """A member that ended well goes, and nobody can ask it again."""
+        """Note that a member that succeeded has left, so that it cannot be asked again."""
         finished = (*self.record.finished, node)
         self.record = msgspec.structs.replace(self.record, finished=finished)
 
     def prepare_for(self, node: int) -> Prepare:
-        """What a member is told while the round forms."""
+        """Return the message to a member while the round forms."""
         rank = self._group_ranks[node]
         return Prepare(
             round=self.number,
@@ -87,13 +87,13 @@ class Round:
         )
 
     def follower_of(self, node: int) -> int:
-        """The next member in the order of ranks; the first one's turn comes after the last."""
+        """Return the next member in rank order; the first follows the last."""
         return self.members[(self._group_ranks[node] + 1) % len(self.members)]
 
     def start_for(
         self, node: int, *, run: str, restarts: int, max_restarts: int, neighbour: str = ""
     ) -> Start:
-        """What a member is told when the round runs."""
+        """Return the message to a member when the round runs."""
         if self.record.store is None:
             raise RuntimeError(f"round {self.number} runs without a store: {self.record}")
         return Start(

@@ -1,4 +1,4 @@
-"""Who is in the next round, and at which rank: pure functions of the nodes that are there."""
+"""Selection of a round's members and ranks: pure functions of the nodes that are there."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def choose_members(
     *,
     sizes: Mapping[str, int],
 ) -> list[NodeRecord]:
-    """So many nodes of each role: those who trained already stay, then the longest waiting."""
+    """Choose ``sizes`` nodes of each role: previous members first, then by time of joining."""
     before = set(previous)
     left = dict(sizes)
     chosen = []
@@ -31,7 +31,7 @@ def choose_members(
 
 
 def in_rank_order(members: Iterable[NodeRecord], elasticity: Elasticity) -> dict[int, int]:
-    """The slot of each node id, the first role's nodes first, and each role's by their slots."""
+    """Return the slot of each node id, in rank order: by role, then by slot."""
     by_role: dict[str, list[NodeRecord]] = {}
     for node in members:
         by_role.setdefault(elasticity.role_of(node.info.role), []).append(node)
@@ -43,11 +43,11 @@ def in_rank_order(members: Iterable[NodeRecord], elasticity: Elasticity) -> dict
 
 
 def assign_slots(members: Iterable[NodeRecord]) -> dict[int, int]:
-    """A slot for each node id of one role: kept if held, the wished one if free, else the lowest
-    free.
+    """Return a slot for each node id of one role: kept if held, the requested one if free, else the
+    lowest free.
 
-    Holders go first, so that a newcomer's wish never moves a node that trains; a spare that takes
-    a lost node's place gets the place's rank.
+    Holders go first, so that a newcomer's request never moves a node that trains; a spare that
+    replaces a lost node gets its rank.
     """
     members = list(members)
     held = {node.slot for node in members if node.slot is not None}
@@ -66,8 +66,7 @@ def assign_slots(members: Iterable[NodeRecord]) -> dict[int, int]:
 def deciding_members(
     members: Sequence[int], nodes: Mapping[int, NodeInfo], elasticity: Elasticity
 ) -> tuple[int, ...]:
-    """Members, in the order of ranks, whose success it takes; none are named where all count
-    alike."""
+    """Return the members whose success decides, in rank order; empty where all decide."""
     if elasticity.success is not GroupSuccess.FIRST or not members:
         return ()
     roles = {node: elasticity.role_of(nodes[node].role) for node in members}
@@ -75,7 +74,7 @@ def deciding_members(
 
 
 def first_ranks(members: Iterable[int], nproc: Mapping[int, int]) -> dict[int, int]:
-    """The global rank of each node's first worker, members in the order of their group ranks."""
+    """Return the global rank of each node's first worker; members in the order of group ranks."""
     ranks: dict[int, int] = {}
     total = 0
     for node in members:
@@ -87,7 +86,7 @@ def first_ranks(members: Iterable[int], nproc: Mapping[int, int]) -> dict[int, i
 def role_places(
     members: Iterable[int], nproc: Mapping[int, int], nodes: Mapping[int, NodeInfo]
 ) -> dict[int, RolePlace]:
-    """Where each node's workers are among those of its role, in the order of ranks."""
+    """Return the ranks of each node's workers among those of its role."""
     role_of = {node: nodes[node].role if node in nodes else "" for node in members}
     totals: Counter[str] = Counter()
     firsts: dict[int, int] = {}

@@ -1,8 +1,8 @@
-"""The living master: feeds connections and time into the job's groups and carries out their word.
+"""The running master: passes messages and time to the job's groups and carries out their decisions.
 
-One task takes everything that happened since it last looked, lets each group decide, keeps the
-records, and only then sends. Many events of one moment cost one commit. If the store fails nothing
-is sent: this master goes, and the next one finds what was kept.
+One task takes everything that happened since the last turn, lets each group decide, writes the
+records, and only then sends messages. Many events of one moment cost one commit. If the store fails
+no message is sent: this master exits, and the next one continues from the records.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ log = logging.getLogger("resile.master")
 T = TypeVar("T")
 
 Happening = Callable[[float], None]
-"""Something to tell the groups, given the time."""
+"""A function that passes something that happened to the groups, given the time."""
 
 
 class MasterService:
@@ -73,13 +73,13 @@ class MasterService:
         was started again everything anew."""
         self.peers: dict[Address, Peer] = {}
         self.emptied_at: float | None = time.monotonic()
-        """Since when no node is in a group that is not over; None while there are some."""
+        """Since when no group that is not over has nodes; None while one has."""
         self.ever_joined = any(len(group.roster) for group in groups)
         self.found_over = groups.over
-        """Whether the job was over when this master began, which its agents may not know."""
+        """Whether the job was over when this master started, which its agents may not know."""
         self._store = store
         self._clock = RunningClock()
-        """What no agent could say while this process stood still is not held against it."""
+        """Stands still while this process is paused: no lease expires in that time."""
         self._nodes: dict[Peer, Address] = {}
         self._inbox: list[Happening] = []
         self._wake = asyncio.Event()
@@ -87,7 +87,7 @@ class MasterService:
         self.reported: defaultdict[str, Reported] = defaultdict(Reported)
         """By group."""
         self._kept = 0
-        """The last event that survives this master."""
+        """The last event that is in the store."""
         self._news = asyncio.Event()
         self._leaving = False
         self._answers: list[tuple[asyncio.Future[Any], Any]] = []
@@ -112,17 +112,17 @@ class MasterService:
         self.post(lambda now: self._close(peer, now))
 
     def post(self, happening: Happening) -> None:
-        """Have something told to the groups soon."""
+        """Run something in the one task, soon."""
         self._inbox.append(happening)
         self._wake.set()
 
-    def promise(self, wish: Callable[[float], T]) -> asyncio.Future[T]:
-        """Have something done in the one task; its result comes once its records are kept."""
+    def promise(self, action: Callable[[float], T]) -> asyncio.Future[T]:
+        """Run a function in the one task; its result is set once its records are written."""
         answer: asyncio.Future[T] = asyncio.get_running_loop().create_future()
 
         def happen(now: float) -> None:
             try:
-                self._answers.append((answer, wish(now)))
+                self._answers.append((answer, action(now)))
             except Exception as error:
                 if not answer.done():
                     answer.set_exception(error)
@@ -130,14 +130,15 @@ class MasterService:
         self.post(happen)
         return answer
 
-    async def carry_out(self, wish: Callable[[float], T]) -> T:
+    async def carry_out(self, action: Callable[[float], T]) -> T:
         """As :meth:`promise`, and wait for it."""
-        return await self.promise(wish)
+        return await self.promise(action)
 
     async def events_after(self, seq: int, *, patience: float) -> list[EventRecord]:
-        """The kept events after ``seq``; waits for the first up to ``patience`` seconds.
+        """Return the stored events after ``seq``; wait for the first up to ``patience`` seconds.
 
-        Whoever knows of later events than there are heard them from a master whose memory is lost.
+        A client that knows later events than there are has them from a master whose state is lost:
+        it gets all events.
         """
         deadline = time.monotonic() + patience
         while True:
@@ -161,7 +162,7 @@ class MasterService:
         await self.carry_out(happen)
 
     def leave(self) -> None:
-        """This master goes: nobody is to wait for its news any more."""
+        """This master exits: end all waiting for events."""
         self._leaving = True
         self._news.set()
 
@@ -182,7 +183,7 @@ class MasterService:
             await self._act(self.groups.instructions())
 
     async def _something(self) -> None:
-        """Wait for a happening, the next deadline or the next reading of the clock."""
+        """Wait for an event, the next deadline or the next reading of the clock."""
         now = self._clock.now()
         deadlines = (self.groups.next_deadline(), self.shards.next_deadline())
         next_one = min((one for one in deadlines if one is not None), default=now + PULSE)
@@ -194,7 +195,7 @@ class MasterService:
         self._wake.clear()
 
     async def _act(self, instructions: Instructions) -> None:
-        """Keep, then send."""
+        """Write records, then send messages."""
         self._log_events()
         if instructions.records:
             await self._store.commit(
@@ -210,8 +211,8 @@ class MasterService:
                 if isinstance(body, Fenced):
                     self._forget(peer)
                 elif isinstance(body, Welcome) and (group := self.groups.get(address.group)):
-                    # Not before: keeping the records may take longer than a lease.
-                    group.heard(Fence(address.node, 0), now=self._clock.now())
+                    # Not before: writing the records may take longer than a lease.
+                    group.reports.heard(Fence(address.node, 0), now=self._clock.now())
         self._notice_emptiness()
 
     def _log_events(self) -> None:
@@ -221,7 +222,7 @@ class MasterService:
         self._logged = self.groups.journal.last_seq
 
     def _spread_news(self) -> None:
-        """What is kept may be known: to who waits for events, and to who asked for a change."""
+        """Publish what is stored: events to readers, results to callers of :meth:`promise`."""
         answers, self._answers = self._answers, []
         for answer, result in answers:
             if not answer.done():
@@ -238,7 +239,7 @@ class MasterService:
         elif self.emptied_at is None:
             self.emptied_at = time.monotonic()
 
-    # --- what happened ----------------------------------------------------------------------
+    # --- messages of agents -----------------------------------------------------------------
 
     def _greet(self, peer: Peer, hello: Hello, now: float) -> None:
         answer = self.groups.hello(hello, now=now)
@@ -255,23 +256,25 @@ class MasterService:
     def _receive(self, peer: Peer, message: FromAgent, now: float) -> None:
         address = self._nodes.get(peer)
         if address is None:
-            peer.send(Fenced(reason="this connection speaks for no node of the job"))
+            peer.send(Fenced(reason="this connection belongs to no node of the job"))
             peer.close()
             return
         if isinstance(message, Hello):
-            peer.send(Refused(reason="Hello is said once a connection"))
+            peer.send(Refused(reason="only one Hello is accepted per connection"))
         elif message.fence.node != address.node:
-            reason = f"this connection is node {address.node}'s, not node {message.fence.node}'s"
+            reason = (
+                f"this connection belongs to node {address.node}, not node {message.fence.node}"
+            )
             peer.send(Refused(reason=reason))
         elif refusal := self._tell(address.group, message, message.fence, now):
             peer.send(Refused(reason=refusal))
 
     def _tell(self, name: str, message: FromAgent, fence: Fence, now: float) -> str | None:
-        """Hand an agent's word to its group; returns why it was refused, if it was."""
+        """Pass an agent's message to its group; return why it was refused, None if it was not."""
         membership = self.groups.rouse(name)
         if membership is None:
             return f"there is no group '{name}'"
-        membership.heard(fence, now=now)
+        membership.reports.heard(fence, now=now)
         match message:
             case Renew(progress=progress, usage=usage, workers=workers, ranks=ranks):
                 reported = self.reported[name]
@@ -279,32 +282,32 @@ class MasterService:
                     reported.hear(node.record.info.name, progress, workers)
                 if progress is not None and fence.node in membership.round.members[:1]:
                     reported.pace(progress.step, now)
-                return membership.renew(
+                return membership.reports.renew(
                     fence, progress, usage=usage, workers=workers, ranks=ranks, now=now
                 )
             case Warmed():
-                return membership.warmed(fence, now=now)
+                return membership.reports.warmed(fence, now=now)
             case Ready(store=store):
-                return membership.ready(fence, store, now=now)
+                return membership.reports.ready(fence, store, now=now)
             case WorkersFailed(failures=failures):
-                return membership.failed(fence, failures, now=now)
+                return membership.reports.failed(fence, failures, now=now)
             case WorkersSucceeded():
-                return membership.succeeded(fence, now=now)
+                return membership.reports.succeeded(fence, now=now)
             case WorkersReached(reached=reached, missing=missing):
-                return membership.reached(fence, reached, missing, now=now)
+                return membership.reports.reached(fence, reached, missing, now=now)
             case HandoverTold(able=able, handover=handover):
-                return membership.handover_told(fence, handover, able=able, now=now)
+                return membership.reports.handover_told(fence, handover, able=able, now=now)
             case HandedOver(step=step, copied=copied, handover=handover):
-                return membership.handed_over(fence, handover, step, copied=copied, now=now)
+                return membership.reports.handed_over(fence, handover, step, copied=copied, now=now)
             case HandoverPublished(stored=stored, handover=handover):
-                return membership.handover_published(fence, handover, stored, now=now)
+                return membership.reports.handover_published(fence, handover, stored, now=now)
             case Leaving(reason=reason):
-                return membership.leaving(fence, reason, now=now)
+                return membership.reports.leaving(fence, reason, now=now)
             case Leave(reason=reason):
                 membership.left(fence, reason, now=now)
                 return None
             case _:
-                return f"{type(message).__name__} has no meaning here"
+                return f"{type(message).__name__} is not expected here"
 
     def _close(self, peer: Peer, now: float) -> None:
         address = self._nodes.pop(peer, None)
@@ -314,7 +317,7 @@ class MasterService:
                 group.disconnected(address.node, now=now)
 
     def _forget(self, peer: Peer) -> None:
-        """End a connection that no longer speaks for a node."""
+        """Close a connection that no longer belongs to a node."""
         address = self._nodes.pop(peer, None)
         if address is not None and self.peers.get(address) is peer:
             del self.peers[address]

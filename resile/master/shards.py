@@ -1,14 +1,15 @@
-"""Who may take which data: every dataset of a job, as a state machine. Requests in, answers out,
-no I/O; what has to survive goes to the journal, and is kept before an answer is sent.
+"""Leases of a job's datasets as a state machine: requests in, answers out, no I/O.
 
-A dataset with rounds is its group's, and fenced by the group's rounds. Training resumes from a
-snapshot or checkpoint, and what is in *that* is done, whatever was leased since: so with a new
-round every lease of the old one is void, and the dataset waits until the new round's ranks begin it
-from what they restored. All of them have to mean the same state, or the ranks restored different
-steps and must not train.
+Records are written before an answer is sent.
 
-A dataset without rounds belongs to its clients, of whatever groups: what they report is done at
-once and for good, and what they hold when they are gone goes to others.
+A dataset with rounds belongs to a group, and is fenced by the group's rounds. Training resumes from
+a snapshot or checkpoint, and only records in *that* are done, whatever was leased since: so a new
+round voids every lease of the old one, and the dataset waits until the new round's ranks begin it
+from what they restored. All of them have to begin from the same state; otherwise the ranks restored
+different steps and must not train.
+
+A dataset without rounds belongs to its clients, of whatever groups: records that they report are
+done at once and for good, and the leases of a lost client go to others.
 """
 
 from __future__ import annotations
@@ -17,8 +18,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from resile.job.events import EventKind
-from resile.master.journal import Journal
-from resile.master.shards_dataset import Client, Dataset
+from resile.master.shards_dataset import Client, Dataset, LeaseJournal
 from resile.master.shards_records import BegunRecord, DatasetKey, DatasetRecords
 from resile.wire.shards import (
     Begin,
@@ -34,52 +34,52 @@ from resile.wire.shards import (
 from resile.wire.shards_spans import Spans
 
 MOST_DATASETS = 256
-"""Of one group: each costs memory for as long as the master lives."""
+"""Per group: each costs memory for as long as the master runs."""
 
 MOST_IN_ALL = 4096
-"""Of all groups together: a job of a thousand independent workers may have one or two of each."""
+"""Of all groups together: a job of a thousand independent workers may have one or two each."""
 
 ASK_AGAIN_FOR_BEGIN = 0.02
-"""The ranks of a round begin within milliseconds of each other."""
+"""Seconds. The ranks of a round begin within milliseconds of each other."""
 
 ASK_AGAIN_FOR_SHARDS = 0.2
-"""Others hold the last shards; they are done or lost at a person's pace."""
+"""Seconds. Others hold the last shards; they are done or lost within seconds or minutes."""
 
 DEADLINE_STEP = 1.0
-"""Leases that are over are looked for so often: they last minutes."""
+"""Seconds between two checks for expired leases, which last minutes."""
 
 
 @dataclass(frozen=True)
 class Taker:
-    """Who asks: a rank of a round, or a client without one."""
+    """The sender of a request: a rank of a round, or a client without rounds."""
 
     client: str
     round: int | None = None
     group: str = ""
-    """Whose round it is: another group counts its own, and has ranks of the same numbers."""
+    """The group of the round: groups count their rounds apart."""
 
     @property
     def label(self) -> str:
-        """What people call it."""
+        """Its name in messages for people."""
         if self.round is None:
             return self.client
         of_group = f" of group {self.group}" if self.group else ""
         return f"{self.client} of round {self.round}{of_group}"
 
     def key(self, dataset: str) -> DatasetKey:
-        """The dataset that it means by a name."""
+        """Return the key of the dataset that it means by a name."""
         return DatasetKey("" if self.round is None else self.group, dataset)
 
 
 class ShardBook:
-    """All datasets of a job. Whether a taker's round is still on is the caller's business."""
+    """The leases of all datasets of a job. The caller checks that the round still runs."""
 
     def __init__(
-        self, journal: Journal, records: Sequence[DatasetRecords] = (), *, now: float = 0.0
+        self, journal: LeaseJournal, records: Sequence[DatasetRecords] = (), *, now: float = 0.0
     ) -> None:
         self._journal = journal
         self._away: dict[str, float] = {}
-        """Clients without a connection, and when that is proof that they are gone."""
+        """Disconnected clients, and when that is proof that they are lost."""
         self._next_look = 0.0
         self.datasets = {
             kept.begun.key: Dataset.restore(kept, journal, now=now) for kept in records
@@ -88,7 +88,7 @@ class ShardBook:
     # --- requests ---------------------------------------------------------------------------
 
     def begin(self, taker: Taker, begin: Begin, *, now: float) -> Begun | NotYet | NotAccepted:
-        """Somebody is about to take from a dataset."""
+        """A worker is about to take from a dataset."""
         dataset = self.datasets.get(taker.key(begin.dataset))
         if dataset is None and (refusal := self._why_too_many(taker)):
             return NotAccepted(reason=refusal)
@@ -102,11 +102,11 @@ class ShardBook:
         return self._join(taker, begin, dataset)
 
     def lease(self, taker: Taker, lease: Lease, *, now: float) -> ToWorker:
-        """Somebody wants shards, and may have some to report."""
+        """A worker wants shards, and may report some as done."""
         dataset = self.datasets.get(taker.key(lease.dataset))
         if dataset is None and taker.round is None:
-            # Whoever leases has begun, so there was a master that knew.
-            reason = f"what was done of '{lease.dataset}' was lost with the master's memory"
+            # A client that leases has begun the dataset, so an earlier master knew of it.
+            reason = f"the progress of '{lease.dataset}' was lost with the master's state"
             return NotAccepted(reason=reason)
         if dataset is None or dataset.begun.round != taker.round:
             return NotAccepted(reason=f"'{lease.dataset}' was not begun by {taker.label}")
@@ -123,16 +123,16 @@ class ShardBook:
         return self._give(taker, lease, dataset, now)
 
     def gone_from(self, client: str, *, proof_at: float) -> None:
-        """A client's connection is gone; that is proof at ``proof_at``."""
+        """A client disconnected; that is proof of its loss at ``proof_at``."""
         if self._holds(client):
             self._away[client] = proof_at
 
     def is_back(self, client: str) -> None:
-        """It holds a connection again."""
+        """A client is connected again."""
         self._away.pop(client, None)
 
     def expect_back(self, *, proof_at: float) -> None:
-        """After a master's return: whoever holds something has until then to connect."""
+        """After a restart of the master: clients that hold leases have until then to connect."""
         for dataset in self.datasets.values():
             for client in dataset.clients:
                 self.gone_from(client, proof_at=proof_at)
@@ -140,7 +140,7 @@ class ShardBook:
     # --- time -------------------------------------------------------------------------------
 
     def tick(self, now: float) -> None:
-        """Take back what the lost and the slow hold."""
+        """Take back the leases of lost and slow clients."""
         for client in [name for name, proof_at in self._away.items() if proof_at <= now]:
             del self._away[client]
             self._release(client, now)
@@ -149,26 +149,26 @@ class ShardBook:
             self._expire(now)
 
     def next_deadline(self) -> float | None:
-        """When :meth:`tick` has something to do, should nothing happen before."""
+        """Return when :meth:`tick` has to be called next, if nothing happens before."""
         deadlines = list(self._away.values())
         if any(dataset.held for dataset in self._roundless()):
             deadlines.append(self._next_look)
         return min(deadlines, default=None)
 
-    # --- the rest ---------------------------------------------------------------------------
+    # --- beginning a dataset ----------------------------------------------------------------
 
     def _why_too_many(self, taker: Taker) -> str:
-        """Why no dataset can be begun any more, if so."""
+        """Return why no further dataset can be begun, or nothing."""
         group = taker.key("").group
         if sum(key.group == group for key in self.datasets) >= MOST_DATASETS:
             whose = f"the group '{group}'" if group else "a job"
-            return f"{whose} may have {MOST_DATASETS} datasets, not more"
+            return f"{whose} may have at most {MOST_DATASETS} datasets"
         if len(self.datasets) >= MOST_IN_ALL:
-            return f"all groups together may have {MOST_IN_ALL} datasets, not more"
+            return f"all groups together may have at most {MOST_IN_ALL} datasets"
         return ""
 
     def _is_of_the_other_kind(self, taker: Taker, dataset: str) -> bool:
-        """Whether a name that is meant with rounds is used without, or the other way round."""
+        """Whether a name is used both with rounds and without."""
         same = (one.begun for key, one in self.datasets.items() if key.dataset == dataset)
         return any((begun.round is None) is not (taker.round is None) for begun in same)
 
@@ -247,7 +247,7 @@ class ShardBook:
         if not lease.done and not lease.returned:
             return None
         if taker.round is not None:
-            return NotAccepted(reason="in a round shards count by what is saved, not by report")
+            return NotAccepted(reason="with rounds, shards are done when saved, not when reported")
         foreign: Shard | None = None
         if lease.epoch == dataset.begun.epoch:
             foreign = dataset.settle(
@@ -258,7 +258,7 @@ class ShardBook:
         if foreign is None:
             return None
         what = f"records {foreign.start} to {foreign.stop} of '{lease.dataset}'"
-        return NotAccepted(reason=f"{taker.label} does not hold {what} (any more)", stale=True)
+        return NotAccepted(reason=f"{taker.label} does not hold a lease of {what}", stale=True)
 
     def _give(
         self, taker: Taker, lease: Lease, dataset: Dataset, now: float
@@ -274,9 +274,9 @@ class ShardBook:
         if shards or not lease.records:
             return Leased(epoch=dataset.begun.epoch, shards=tuple(shards))
         if not dataset.pool.exhausted:
-            return NotYet(after=0.0, reason="passing over what is done already")
+            return NotYet(after=0.0, reason="skipping records that are done already")
         if dataset.held_by_others(taker.client):
-            reason = f"the last {dataset.held} shards of '{lease.dataset}' are with others"
+            reason = f"the last {dataset.held} shards of '{lease.dataset}' are leased to others"
             return NotYet(after=ASK_AGAIN_FOR_SHARDS, reason=reason)
         return EpochOver(epoch=dataset.begun.epoch)
 
@@ -290,31 +290,35 @@ class ShardBook:
         for dataset in self._roundless():
             if count := dataset.release(client):
                 name = dataset.begun.dataset
-                text = f"{client} is gone: {count} shards of '{name}' can be taken again"
+                text = f"{client} is lost: {_shards(count)} of '{name}' can be leased again"
                 self._journal.tell(EventKind.SHARDS_RETURNED, text, now, round=0)
 
     def _expire(self, now: float) -> None:
         for dataset in self._roundless():
             if count := dataset.expire(now):
-                text = f"{count} leases of '{dataset.begun.dataset}' ran out of time"
+                text = f"{_shards(count)} of '{dataset.begun.dataset}' returned: the lease expired"
                 self._journal.tell(EventKind.SHARDS_RETURNED, text, now, round=0)
 
 
 def _why_malformed(begin: Begin) -> str | None:
-    """What is wrong with a description that decodes."""
+    """Return what is wrong with a description that decodes; None if nothing is."""
     spec = begin.spec
     if bool(spec.sizes) is bool(spec.partitions):
-        return f"'{begin.dataset}' has to have either pieces of a known size or partitions"
+        return f"'{begin.dataset}' needs either pieces of a known size or partitions"
     done = begin.done or ()
     if len(done) > max(1, spec.partitions):
-        return f"'{begin.dataset}' has fewer partitions than are said to be done"
+        return f"'{begin.dataset}' has fewer partitions than are reported as done"
     try:
         ends = [Spans.decode(numbers).end for numbers in done]
     except ValueError as error:
-        return f"what is done of '{begin.dataset}' cannot be read: {error}"
+        return f"the done records of '{begin.dataset}' cannot be decoded: {error}"
     if not spec.partitions and max(ends, default=0) > sum(spec.sizes):
-        return f"more of '{begin.dataset}' is said to be done than it has"
+        return f"more records of '{begin.dataset}' are reported as done than it has"
     return None
+
+
+def _shards(count: int) -> str:
+    return f"{count} shard{'' if count == 1 else 's'}"
 
 
 def _differences(begin: Begin, begun: BegunRecord) -> list[str]:

@@ -1,17 +1,20 @@
-"""One dataset that is leased: its pool, its clients, and the records of both. Pure.
+"""One leased dataset: its pool, its clients, and the records of both. Pure.
 
-With rounds a shard counts when it is in a snapshot or checkpoint, which the master does not see:
-what was handed out stays handed out until the next round begins the dataset anew. Without rounds a
-client holds its shards until it reports them as done, gives them back, is gone, or lets their time
-run out; everything handed out and not held is done, so what is done need never be written down.
+With rounds a shard is done when it is in a snapshot or checkpoint, which the master does not see:
+a lease stays until the next round begins the dataset again. Without rounds a client holds its
+shards until it reports them as done, returns them, is lost, or lets the lease expire; everything
+that was leased and is not held is done, so done records need not be stored.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from typing import Protocol
 
-from resile.master.journal import Journal
+import msgspec
+
+from resile.job.events import EventKind
 from resile.master.shards_records import (
     BegunRecord,
     ClientRecord,
@@ -27,43 +30,56 @@ from resile.wire.shards_pool import Pool
 from resile.wire.shards_spans import Spans
 
 
+class LeaseJournal(Protocol):
+    """Collects records to write and events to publish; the master carries them out."""
+
+    def keep(self, key: str, record: msgspec.Struct) -> None:
+        """Write a record to the store."""
+
+    def forget(self, key: str) -> None:
+        """Delete a record from the store."""
+
+    def tell(self, kind: EventKind, text: str, now: float, *, round: int, group: str = "") -> None:
+        """Publish an event."""
+
+
 @dataclass
 class Client:
-    """One who takes from a dataset."""
+    """A client of a dataset."""
 
     number: int = 0
     answer: tuple[Shard, ...] = ()
     held: dict[Shard, float] = field(default_factory=dict)
-    """Leased and not done, each with the time at which its lease is void. Without rounds only."""
+    """Leased and not done, each with the end of its lease. Without rounds only."""
 
 
 @dataclass
 class Traffic:
-    """Records that went out and came back, in all epochs and rounds of this master."""
+    """Counters of leased and returned records, over all epochs and rounds of this master."""
 
     leased: int = 0
     returned: int = 0
-    """Not trained, or trained in vain: whoever held them is gone, slow, or gave them back."""
+    """Not trained, or trained and lost: their client was lost or slow, or returned them."""
 
 
 class Dataset:
-    """One begun dataset. Every change of it is told to the journal."""
+    """A begun dataset. Every change is recorded."""
 
     def __init__(
-        self, begun: BegunRecord, journal: Journal, *, traffic: Traffic | None = None
+        self, begun: BegunRecord, journal: LeaseJournal, *, traffic: Traffic | None = None
     ) -> None:
-        """``traffic``: that of the begin before this one."""
+        """``traffic``: the counters to continue."""
         self.begun = begun
         self.clients: dict[str, Client] = {}
         self._journal = journal
         self.pool = _pool_of(begun)
         self.open = self.pool.left
-        """Records that were not done when it was begun; None for a stream."""
+        """The number of records that were not done at the beginning; None for a stream."""
         self.traffic = traffic or Traffic()
 
     @classmethod
-    def restore(cls, records: DatasetRecords, journal: Journal, *, now: float) -> Dataset:
-        """Go on from what a store kept; every lease gets its whole time again."""
+    def restore(cls, records: DatasetRecords, journal: LeaseJournal, *, now: float) -> Dataset:
+        """Continue from the records of a store; every lease gets its whole time again."""
         restored = cls(records.begun, journal)
         if records.pool is not None:
             restored.pool = _pool_of(records.begun, records.pool)
@@ -75,45 +91,45 @@ class Dataset:
 
     @property
     def spec(self) -> DatasetSpec:
-        """What is handed out, and how."""
+        """The description of the dataset."""
         return self.begun.spec
 
     @property
     def held(self) -> int:
-        """How many shards are leased and not done, without rounds."""
+        """The number of shards that are leased and not done, without rounds."""
         return sum(len(client.held) for client in self.clients.values())
 
     @property
     def held_records(self) -> int:
-        """How many records are in them."""
+        """The number of records in them."""
         return sum(_records_of(client.held) for client in self.clients.values())
 
     def held_by_others(self, name: str) -> int:
-        """How many of these are not with this client."""
+        """Return how many of these other clients hold."""
         own = self.clients.get(name)
         return self.held - (len(own.held) if own else 0)
 
     def keep(self) -> None:
-        """Have a newly begun dataset kept, before anything is taken from it."""
+        """Write the records of a newly begun dataset."""
         self._journal.keep(begun_key(self.begun.key), self.begun)
         self._keep_pool()
 
     def forget_clients(self) -> None:
-        """Nobody holds anything of it any more: another begin takes its place."""
+        """Delete the records of all clients: the dataset is begun again."""
         for client in self.clients:
             self._journal.forget(client_key(self.begun.key, client))
 
     def begun_anew(self, begun: BegunRecord) -> Dataset:
-        """What takes its place when a round begins it from a restored state."""
+        """Return the dataset as a round begins it again from a restored state."""
         self.forget_clients()
         following = Dataset(begun, self._journal, traffic=self.traffic)
         if begun.spec.sizes == self.spec.sizes:
-            # Handed out, but not in the state that was restored.
+            # Leased, but not in the state that was restored.
             self.traffic.returned += max(0, self._gone_through() - following._gone_through())
         return following
 
     def next_epoch(self) -> Dataset:
-        """The same dataset from its beginning."""
+        """Return the dataset at the start of its next epoch."""
         self.forget_clients()
         begun = BegunRecord(
             dataset=self.begun.dataset,
@@ -132,7 +148,7 @@ class Dataset:
         return following
 
     def take(self, name: str, number: int, *, records: int, shards: int, now: float) -> list[Shard]:
-        """Hand out, and remember it as the answer to this request."""
+        """Lease shards, and store them as the answer to this request."""
         client = self.clients.setdefault(name, Client())
         if self.spec.pace is Pace.APART and self.pool.left is not None:
             fair = fair_share(
@@ -152,7 +168,7 @@ class Dataset:
         return taken
 
     def _cut(self, records: int, shards: int, fair: int) -> list[Shard]:
-        """Several shards, none larger than is fair."""
+        """Take several shards, none larger than the fair share."""
         taken: list[Shard] = []
         while records > 0 and len(taken) < shards:
             cut = self.pool.take(records=min(records, fair), shards=1)
@@ -165,7 +181,10 @@ class Dataset:
     def settle(
         self, name: str, number: int, *, done: Sequence[Shard], returned: Sequence[Shard]
     ) -> Shard | None:
-        """Take shards off a client's hands; the first it does not hold, in which case none is."""
+        """End leases of done and returned shards; return the first that is not held, if any.
+
+        In that case nothing is changed.
+        """
         client = self.clients.setdefault(name, Client())
         for shard in (*done, *returned):
             if shard not in client.held:
@@ -179,7 +198,7 @@ class Dataset:
         return None
 
     def release(self, name: str) -> int:
-        """A client is gone: what it held can be taken by others. How many shards that were."""
+        """Return the shards of a lost client to the pool; return their number."""
         client = self.clients.pop(name, None)
         if client is None:
             return 0
@@ -187,7 +206,7 @@ class Dataset:
         return self._reclaim(list(client.held))
 
     def expire(self, now: float) -> int:
-        """Take back what was held for too long. How many shards that were."""
+        """Return shards with an expired lease to the pool; return their number."""
         count = 0
         for name, client in self.clients.items():
             over = [shard for shard, until in client.held.items() if until <= now]
@@ -206,7 +225,7 @@ class Dataset:
         return len(shards)
 
     def _gone_through(self) -> int:
-        """Records of all epochs that were done or handed out so far; 0 for a stream."""
+        """The number of records done or leased so far in all epochs; 0 for a stream."""
         total = sum(self.spec.sizes)
         return (self.begun.epoch + 1) * total - (self.pool.left or 0)
 

@@ -1,8 +1,8 @@
-"""Workers' requests for data, carried to the shard book by the master's one task.
+"""Handler of workers' requests for data: passes them to the leases in the master's one task.
 
-A worker of a round is heard only while its group's round runs; that is all that fences it. Clients
-without rounds are watched by their connections: whoever does not come back within the grace is
-gone.
+Requests of a worker of a round are accepted only while that round runs; that is its fence. Clients
+without rounds are tracked by their connections: one that does not reconnect within the grace is
+lost.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from resile.wire.shards import (
 )
 
 ASK_AGAIN_FOR_ROUND = 0.05
-"""A round that does not run ends its workers, or runs again in a moment."""
+"""Seconds. A round that does not run ends its workers, or runs again in a moment."""
 
 
 class Visit:
-    """One worker's connection."""
+    """The connection of one worker."""
 
     def __init__(self, worker: Introduce) -> None:
         self.worker = worker
@@ -40,7 +40,7 @@ class ShardDesk:
         self._visits: dict[str, Visit] = {}
 
     def arrived(self, worker: Introduce) -> Visit:
-        """A worker connected."""
+        """Add the connection of a worker."""
         visit = Visit(worker)
         if worker.round is None:
             self._visits[worker.client] = visit
@@ -48,13 +48,13 @@ class ShardDesk:
         return visit
 
     async def answer(self, connection: object, request: FromWorker) -> ToWorker:
-        """Decide in the one task; returns when what was decided is kept."""
+        """Answer a request, in the one task, once its records are written."""
         assert isinstance(connection, Visit)
         visit = connection
         return await self._service.promise(lambda now: self._decide(visit, request, now))
 
     def departed(self, connection: object) -> None:
-        """A worker's connection is gone."""
+        """Remove the connection of a worker."""
         assert isinstance(connection, Visit)
         client = connection.worker.client
         if self._visits.get(client) is connection:
@@ -77,22 +77,22 @@ class ShardDesk:
             case Lease():
                 return book.lease(visit.taker, request, now=now)
             case _:
-                return NotAccepted(reason=f"{type(request).__name__} has no meaning here")
+                return NotAccepted(reason=f"{type(request).__name__} is not expected here")
 
     def _why_fenced(self, worker: Introduce) -> NotAccepted | NotYet | None:
-        """Why a worker of a round gets nothing, if so."""
+        """Return why a worker of a round is refused; None if it is not."""
         if worker.round is None:
             return None
         group = self._service.groups.get(worker.group)
         if group is None:
-            reason = f"this master knows nothing of the group '{worker.group}' yet"
+            reason = f"the group '{worker.group}' is not known to this master yet"
             return NotYet(after=ASK_AGAIN_FOR_ROUND, reason=reason)
         latest = group.round
         if worker.round < latest.number or group.job.outcome:
             reason = f"round {worker.round} is over; the job is at round {latest.number}"
             return NotAccepted(reason=reason, stale=True)
         if not latest.number:
-            reason = f"this master knows nothing of round {worker.round} yet"
+            reason = f"round {worker.round} is not known to this master yet"
             return NotYet(after=ASK_AGAIN_FOR_ROUND, reason=reason)
         if worker.round > latest.number:
             return NotAccepted(reason=f"there is no round {worker.round} yet")
@@ -104,14 +104,16 @@ class ShardDesk:
         return None
 
     def _why_forgotten(self, worker: Introduce, now: float) -> NotYet | None:
-        """A round that was recalled goes on, but not its leases: nobody else knew of them.
+        """A round that was recovered from agents continues, but its leases are lost.
 
-        What its ranks took since their last snapshot cannot be told from what nobody took, so the
-        round is formed again, and begins its data from what it restores.
+        Records that its ranks took since their last snapshot cannot be told from those that none
+        took, so the round is formed again, and begins its data from what it restores.
         """
         group = self._service.groups.get(worker.group)
         if group is None or worker.round is None or worker.round != group.job.recalled:
             return None
         self._service.groups.rouse(worker.group)
         group.leases_lost(now=now)
-        return NotYet(after=ASK_AGAIN_FOR_ROUND, reason="its leases are not known: it forms again")
+        return NotYet(
+            after=ASK_AGAIN_FOR_ROUND, reason="its leases are lost: the round is formed again"
+        )

@@ -1,10 +1,9 @@
-"""A leased dataset in figures, for whoever watches a job. Pure.
+"""Statistics of a leased dataset, for metrics. Pure.
 
-Records of an epoch are in one of three states, which add up to its length. What *completed* means
-is what the master can know: in a dataset with rounds, what was done in the state that the round
-began from, as a record counts when it is in a snapshot or checkpoint and the master sees these only
-when they are restored; without rounds, what clients reported. A stream has no end, so of its
-records there are no such figures.
+The records of an epoch are in one of three states, which add up to its length. *Completed* is what
+the master can know: in a dataset with rounds, the records that were done in the state that the
+round began from, as the master sees snapshots and checkpoints only when they are restored; without
+rounds, the records that clients reported. A stream has no end, and so no such counts.
 """
 
 from __future__ import annotations
@@ -18,31 +17,31 @@ __all__ = ["DatasetFigures", "RecordState", "figures_of"]
 
 
 class RecordState(Enum):
-    """What became of a record in this epoch."""
+    """The state of a record in an epoch."""
 
     WAITING = "waiting"
-    """To be handed out."""
+    """Not leased yet."""
 
     LEASED = "leased"
-    """In somebody's hands."""
+    """Leased to a client."""
 
     COMPLETED = "completed"
 
 
 @dataclass(frozen=True, kw_only=True)
 class DatasetFigures:
-    """One dataset, now."""
+    """The statistics of one dataset."""
 
     dataset: str
     epoch: int
     records: dict[RecordState, int]
     traffic: Traffic
     group: str = ""
-    """Whose it is, if it is one with rounds; one without is everybody's."""
+    """The group of a dataset with rounds; empty for one without."""
 
 
 def figures_of(dataset: Dataset) -> DatasetFigures:
-    """Count."""
+    """Compute the statistics of a dataset."""
     return DatasetFigures(
         dataset=dataset.begun.dataset,
         epoch=dataset.begun.epoch,

@@ -1,8 +1,7 @@
-"""What of the leased datasets survives a master: what was begun, how far it was handed out, and
-each client's last answer.
+"""Stored records of leased datasets: the beginning, the pool, and each client's last answer.
 
-Three kinds of record, so that a lease costs two small writes whatever the size of the dataset: the
-large one, with what was done when the dataset was begun, is written once.
+There are three kinds of record, so that a lease costs two small writes whatever the size of the
+dataset: the large one, with what was done when the dataset was begun, is written once.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ _BEGUN, _POOL, _CLIENT = "begun/", "pool/", "client/"
 
 
 class DatasetKey(NamedTuple):
-    """A dataset of a job: groups that use the same name with rounds mean each its own."""
+    """The key of a dataset: groups that use the same name with rounds have one each."""
 
     group: str
     dataset: str
@@ -41,16 +40,16 @@ class BegunRecord(msgspec.Struct, frozen=True, kw_only=True):
 
     generation: int = 0
     group: str = ""
-    """Whose round that is. Without rounds a dataset is no group's, and this is empty."""
+    """The group of the round; empty without rounds."""
 
     @property
     def key(self) -> DatasetKey:
-        """What tells it from the job's other datasets."""
+        """The key of the dataset within the job."""
         return DatasetKey(self.group, self.dataset)
 
 
 class PoolRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """How far a dataset is handed out."""
+    """The state of a dataset's pool."""
 
     dataset: str
     pool: PoolState
@@ -58,7 +57,7 @@ class PoolRecord(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ClientRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """One client of a dataset: its last request, what it got, and what it still holds."""
+    """A client of a dataset: its last request, the answer, and the shards it still holds."""
 
     dataset: str
     client: str
@@ -79,22 +78,22 @@ class DatasetRecords(msgspec.Struct, kw_only=True):
 
 
 def begun_key(dataset: DatasetKey) -> str:
-    """The store's key of what was begun."""
+    """Return the key of a dataset's beginning."""
     return f"{SHARDS_PREFIX}{_BEGUN}{_written(dataset)}"
 
 
 def pool_key(dataset: DatasetKey) -> str:
-    """The store's key of a dataset's pool."""
+    """Return the key of a dataset's pool."""
     return f"{SHARDS_PREFIX}{_POOL}{_written(dataset)}"
 
 
 def client_key(dataset: DatasetKey, client: str) -> str:
-    """The store's key of a dataset's client."""
+    """Return the key of a dataset's client."""
     return f"{SHARDS_PREFIX}{_CLIENT}{_written(dataset)}/{_quoted(client)}"
 
 
 def decode_shards(stored: Mapping[str, bytes]) -> list[DatasetRecords]:
-    """The datasets behind a store's keys."""
+    """Decode the records of all datasets in a store."""
     decode = decode_msgpack
     found: dict[DatasetKey, DatasetRecords] = {}
     for value in _below(stored, _BEGUN):
@@ -110,7 +109,7 @@ def decode_shards(stored: Mapping[str, bytes]) -> list[DatasetRecords]:
 
 
 def _written(dataset: DatasetKey) -> str:
-    """The main group's as it was when a job had no other; '@' is in no quoted name."""
+    """The main group's has the form of when a job had no other; '@' is in no quoted name."""
     name = _quoted(dataset.dataset)
     return f"{name}@{_quoted(dataset.group)}" if dataset.group else name
 

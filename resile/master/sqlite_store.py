@@ -1,9 +1,9 @@
 """The default store: one SQLite file in WAL mode.
 
-A commit is a transaction of a few rows, and survives the death of the
-process at any point. ``synchronous=NORMAL`` does not wait for the disk: a power cut may lose the
-last moments, never the consistency. A lock file keeps a second master out; the kernel releases it
-when its holder dies, so there is nothing to clean up.
+A commit is a transaction of a few rows, and survives the death of the process at any point.
+``synchronous=NORMAL`` does not wait for the disk: a power cut may lose the last moments, never the
+consistency. A lock file keeps a second master out; the kernel releases it when its holder dies, so
+there is nothing to clean up.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class SqliteStore:
             owner = os.read(lock, 32).decode(errors="replace").strip()
             os.close(lock)
             raise StoreTaken(
-                f"the store {self._path} belongs to a running master (pid {owner})"
+                f"the store {self._path} is in use by a running master (pid {owner})"
             ) from None
         os.ftruncate(lock, 0)
         os.pwrite(lock, f"{os.getpid()}\n".encode(), 0)

@@ -1,9 +1,9 @@
-"""Rounds that break again and again through lost nodes, and get nowhere.
+"""Detection of rounds that break repeatedly through lost nodes, without progress.
 
 A lost node costs none of the job's restarts, so a node that is lost, comes back and is lost again
-could break rounds for ever. Each loss of a node by the same name counts until the job gets further:
-a step that nobody had reported before, or a round that lasted. Losses of different nodes do not add
-up, since there are only so many of them.
+could break rounds forever. Losses of nodes with the same name are counted until the job makes
+progress: a step that was not reached before, or a round that lasted. Losses of different nodes do
+not add up, since their number is limited.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ from collections import Counter
 __all__ = ["FREE_LOSSES", "LASTING", "Stagnation"]
 
 FREE_LOSSES = 10
-"""So often one node may break rounds without anything gained in between."""
+"""How often one node may break rounds without progress in between."""
 
 LASTING = 60.0
-"""Seconds after which a round has been of use, also one whose script reports no steps."""
+"""Seconds after which a round counts as progress, also if its script reports no steps."""
 
 
 class Stagnation:
-    """One job's."""
+    """Counts the losses of one group's nodes."""
 
     def __init__(self) -> None:
         self._losses: Counter[str] = Counter()
@@ -32,13 +32,13 @@ class Stagnation:
         self._started = now
 
     def reported(self, step: int) -> None:
-        """A node's workers have come to a step."""
+        """A node's workers have reached a step."""
         if step > self._furthest:
             self._furthest = step
             self._losses.clear()
 
     def lost(self, name: str, now: float) -> bool:
-        """A node broke a round that ran; whether that was once too often."""
+        """Count a node that broke a running round; return whether that was once too often."""
         if now - self._started >= LASTING:
             self._losses.clear()
         self._losses[name] += 1

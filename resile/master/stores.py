@@ -1,9 +1,9 @@
-"""Where a master keeps its records: two methods, so that any database will do.
+"""The interface of a master's store: keys and values, so that any database can implement it.
 
 StoreError
-├── StoreUnusable     it cannot be opened or written: the user has to do something
-├── StoreOfOtherJob   it holds a job that is not over, and not the one that was asked for
-└── StoreTaken        another master holds it, or took it over: this one has to go
+├── StoreUnusable     it cannot be opened or written: the user has to act
+├── StoreOfOtherJob   it holds another job, which is not over
+└── StoreTaken        another master has it, or took it over: this one has to exit
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ class StoreUnusable(StoreError):
 
 
 class StoreOfOtherJob(StoreError):
-    """The store holds another job that is not over: only a person can say whether to forget it."""
+    """The store holds another job that is not over: only a person can decide to discard it."""
 
 
 class StoreTaken(StoreError):
@@ -35,14 +35,14 @@ class Store(Protocol):
         """Take the store for this master and return all it holds."""
 
     async def commit(self, changes: Mapping[str, bytes | None]) -> None:
-        """Keep all ``changes`` (None: forget the key) before returning, or raise."""
+        """Write all ``changes`` (None: delete the key) before returning, or raise."""
 
     async def close(self) -> None:
-        """Give the store back; what it holds stays."""
+        """Release the store; its records stay."""
 
     async def erase(self) -> None:
-        """Forget everything: the job is over and seen to be over."""
+        """Delete all records: the job is over, and its agents know."""
 
     @property
     def how_to_forget(self) -> str:
-        """What a person does to have everything forgotten, to be read after 'to forget it,'."""
+        """How a person discards all records, as the end of a sentence: 'to discard it, ...'."""

@@ -1,8 +1,8 @@
-"""Nodes that a platform started in the place of others: whom they prove dead, and who makes way.
+"""Replacement of nodes: eviction or drain of the previous holder of a rank.
 
-A replacement is proof that its predecessor is gone, if that one is away. If it trains, it was
-replaced on purpose, with its machine drained perhaps: it may hold steps that nobody else has, and
-is asked to leave, which lets everybody save first.
+A replacement that a platform started is proof that its predecessor is lost, if that one is
+disconnected. If it trains, it was replaced on purpose, for example because its machine is drained:
+it may hold steps that no other node has, and is asked to leave, so that all members save first.
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ __all__ = ["Succession"]
 
 
 class Succession:
-    """One job's."""
+    """Decides which nodes of one group a newcomer replaces."""
 
-    def __init__(self, register: Register, formation: Formation) -> None:
+    def __init__(self, register: Register, rounds: Formation) -> None:
         self._register = register
         self._roster = register.roster
-        self._formation = formation
+        self._formation = rounds
 
     def proven_gone(self, newcomer: NodeInfo, now: float) -> list[Node]:
-        """Whom a newcomer proves dead. Others whose place it has are asked to go; one that a
-        returned master still expects is given the time to come back for that."""
+        """Return the nodes that a newcomer proves lost. Others that it replaces are asked to leave;
+        one that a restarted master still expects is given the time to come back for that."""
         gone = []
         for node in self._rivals(newcomer):
             away = not node.connected and node.not_before <= now
@@ -40,15 +40,15 @@ class Succession:
         return gone
 
     def came_back(self, node: Node, now: float) -> None:
-        """A node is here again; another may have its place meanwhile."""
+        """A node reconnected; it may have been replaced meanwhile."""
         info = node.record.info
         for other in self._rivals(info):
             if _replaces(other.record.info, info) and self._formation.may_save(node, now):
                 self._make_way(node, other.record.info, now)
 
     def _rivals(self, info: NodeInfo) -> list[Node]:
-        """Nodes of the same role and rank. The slot that a node has counts only where its platform
-        gave it no rank: in a job of two roles those are not the same."""
+        """Return the nodes of the same role and rank. The slot of a node counts only where its
+        platform gave it no rank: in a job of two roles those differ."""
         claimants = [] if info.rank is None else self._roster.claimants(info.rank)
         return [
             node
@@ -57,7 +57,7 @@ class Succession:
         ]
 
     def _make_way(self, node: Node, successor: NodeInfo, now: float) -> None:
-        """Have a node leave cleanly, and not too late."""
+        """Ask a node to leave cleanly, with a deadline."""
         if node.leave_by is None:
             node.leave_by = now + self._register.elasticity.leave_timeout
             if not self._formation.is_leaving(node):

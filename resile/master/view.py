@@ -1,69 +1,88 @@
-"""The training as status shows it, read off a group's membership."""
+"""The training of a group as people and programs see it, read off the group's membership."""
 
 from __future__ import annotations
 
+from resile.job.training import (
+    MemberState,
+    NodeView,
+    RankView,
+    TrainingView,
+    cpu_text,
+    memory_text,
+)
 from resile.master.membership import Membership
 from resile.master.records import RoundPhase
+from resile.master.roster import Node
 from resile.master.service import MasterService
-from resile.wire.messages import RankProgress
+from resile.wire.failures import failure_view
+from resile.wire.messages import Progress, RankProgress, Usage
 from resile.wire.throughput import speed_text
-from resile.wire.views import JobView, NodeView, RankView
 
 
-def views(service: MasterService) -> dict[str, JobView]:
-    """The training of every group, by name; the main one's is empty."""
-    return {group.name: view(service, group) for group in service.groups}
+def trainings(service: MasterService) -> dict[str, TrainingView]:
+    """The training of every group by name, the main one first."""
+    return {
+        group.name: training_view(service, group)
+        for group in (service.membership, *service.groups.others)
+    }
 
 
-def view(service: MasterService, group: Membership | None = None) -> JobView:
-    """What there is to see of a group now; of the main one, if none is given."""
+def training_view(service: MasterService, group: Membership | None = None) -> TrainingView:
+    """The training of a group now; of the main one, if none is given."""
     membership = group or service.membership
-    members = set(membership.round.members)
-    nodes = []
+    nodes: dict[str, NodeView] = {}
     for node in membership.roster:
-        info = node.record.info
-        waiting = node.id not in members and membership.round.phase is not RoundPhase.GATHERING
-        nodes.append(
-            NodeView(
-                id=node.id,
-                name=info.name,
-                host=info.host,
-                pid=info.pid,
-                role=info.role,
-                rank=node.record.slot,
-                state="spare" if waiting else node.state.value,
-                connected=node.connected,
-                workers=info.nproc,
-                progress=node.progress,
-                usage=node.usage,
-                worker_pids=node.workers.pids if node.workers else (),
-                ranks=tuple(map(_rank_view, node.ranks)),
-            )
-        )
+        shown = _node_view(node, membership)
+        # Names are a platform's; agents that came by themselves may share one.
+        nodes[shown.name if shown.name not in nodes else f"{shown.name}#{node.id}"] = shown
     reported = service.reported[membership.name]
-    steps = [n.progress.step for n in nodes if n.progress and n.progress.step is not None]
-    outcome = membership.job.outcome
+    steps = [node.step for node in nodes.values() if node.step is not None]
+    outcome, report = membership.job.outcome, membership.job.report
     runs = not outcome and membership.round.phase is RoundPhase.RUNNING
-    return JobView(
-        job=membership.job.job,
+    return TrainingView(
         phase=outcome.value if outcome else membership.round.phase.value,
-        round=membership.round.number,
         reason=membership.job.reason if outcome else membership.round.record.reason,
+        round=membership.round.number,
+        world_size=membership.round.world_size,
         min_nodes=membership.elasticity.min_nodes,
         max_nodes=membership.elasticity.max_nodes,
-        world_size=membership.round.world_size,
         restarts=membership.job.restarts,
         max_restarts=membership.elasticity.max_restarts,
         step=max(steps, default=reported.step),
-        nodes=nodes,
-        report=membership.job.report,
-        throughput=speed_text(reported.speed) if runs else "",
-        total=reported.total,
+        total_steps=reported.total,
         loss=reported.loss,
+        throughput=speed_text(reported.speed) if runs else "",
         resumed=reported.resumed,
         source=reported.source,
-        failures=dict(reported.failures),
+        failure=None if report is None else failure_view(report, group=membership.name),
+        worker_failures=dict(reported.failures),
+        nodes=nodes,
         group=membership.name,
+    )
+
+
+def _node_view(node: Node, membership: Membership) -> NodeView:
+    info, usage, progress = node.record.info, node.usage or Usage(), node.progress or Progress()
+    current = membership.round
+    waiting = node.id not in current.members and current.phase is not RoundPhase.GATHERING
+    return NodeView(
+        name=info.name,
+        role=info.role,
+        rank=node.record.slot,
+        host=info.host,
+        pid=info.pid,
+        member=node.id,
+        group=membership.name,
+        state=MemberState.SPARE.value if waiting else node.state.value,
+        away=not node.connected,
+        workers=info.nproc,
+        round=None if waiting else current.number,
+        step=progress.step,
+        loss=progress.loss,
+        cpu=cpu_text(usage.cpu),
+        memory=memory_text(usage.memory),
+        worker_pids=node.workers.pids if node.workers else (),
+        ranks=tuple(map(_rank_view, node.ranks)),
     )
 
 

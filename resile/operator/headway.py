@@ -6,15 +6,16 @@ written for another reason takes it along.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 import msgspec
 
 from resile.job.status import JobStatus
-from resile.operator.training import with_members
+from resile.job.training import TrainingView, writable
+from resile.job.view import MAIN
+from resile.operator.training import mirrored, with_members
 from resile.wire.throughput import speed_text
-from resile.wire.views import JobPicture
-from resile.wire.written import writable
 
 __all__ = ["Headway", "Pace", "step_of", "with_headway"]
 
@@ -46,7 +47,7 @@ def with_headway(
     status: JobStatus,
     before: JobStatus,
     *,
-    seen: JobPicture | None,
+    seen: Mapping[str, TrainingView] | None,
     last: Headway,
     now: float,
     every: float,
@@ -56,20 +57,20 @@ def with_headway(
     ``before``: the status as it is written; ``every``: seconds between two writes.
     """
     status, last = _with_pace(status, before, step_of(seen), last=last, now=now, every=every)
-    if seen is None or seen.training is None:
+    if not seen:
         return status, last
-    if status.step != before.step:
-        total, loss = writable(seen.training.total), seen.training.loss
-        status = msgspec.structs.replace(status, total_steps=total, loss=loss)
+    if MAIN in seen and status.step != before.step:
+        total, loss = writable(seen[MAIN].total_steps), seen[MAIN].loss
+        status = mirrored(msgspec.structs.replace(status, total_steps=total, loss=loss))
     if now < last.members_at + every and status == before:
         return status, last
-    told = with_members(status, seen.training)
+    told = with_members(status, seen)
     return told, replace(last, members_at=now) if told != before else last
 
 
-def step_of(seen: JobPicture | None) -> int | None:
-    """How far the training is, if that can be written down."""
-    return None if seen is None or seen.training is None else writable(seen.training.step)
+def step_of(seen: Mapping[str, TrainingView] | None) -> int | None:
+    """How far the main group's training is, if that can be written down."""
+    return writable(seen[MAIN].step) if seen and MAIN in seen else None
 
 
 def _with_pace(

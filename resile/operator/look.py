@@ -140,8 +140,9 @@ class Look:
         ended = {one.node.id for one in nodes if not one.live and one.node.id in live}
         if not memory.heard_of(ended, self._settings.master_patience, self._look_again):
             return False
-        if memory.picture is not None:
-            memory.reports = {**reports_in(memory.picture, self._job.spec), **memory.reports}
+        if memory.line is not None and memory.line.latest is not None:
+            reports = reports_in(memory.line.latest, self._job.spec, at=memory.line.latest_at)
+            memory.reports = {**reports, **memory.reports}
         return True
 
     def _look_again(self) -> None:
@@ -159,18 +160,18 @@ class Look:
         return reconcile(self._job, self._before, observed, _now(), policy=self._settings.policy)
 
     def _completed(self, decision: Decision) -> JobStatus:
-        """Add the master's view to the status; training progress is written only periodically."""
-        picture = self._memory.picture
+        """The status with what the master saw; how far the training is only now and then."""
+        trainings = self._memory.trainings
         status = with_training(
             decision.status,
             self._job,
-            seen=picture,
+            seen=trainings,
             generation=self._generation,
         )
         status, self._memory.headway = with_headway(
             status,
             self._before,
-            seen=picture,
+            seen=trainings,
             last=self._memory.headway,
             now=time.monotonic(),
             every=self._settings.refresh_seconds,

@@ -1,7 +1,7 @@
 """The operator's line to one job's master: what it sees, what happens there, what it is told.
 
 One task waits at the master for news and another tells it what was decided, so that looking at a
-job does not wait for a slow network: the operator decides with the latest picture there is, and one
+job does not wait for a slow network: the operator decides with the latest view there is, and one
 job's master that hangs keeps no other job waiting. Only when nodes have ended is the master asked
 at once, and shortly, because an agent that exits over an outcome does so after its master has kept
 it.
@@ -17,6 +17,7 @@ from collections.abc import Awaitable, Callable
 
 import aiohttp
 
+from resile.job.training import TrainingView
 from resile.platform.kubernetes.job_secret import JobSecret
 from resile.wire.answer_size import answer_limit
 from resile.wire.client import Access
@@ -25,7 +26,7 @@ from resile.wire.endpoint import Endpoint
 from resile.wire.errors import Unreachable, WireError
 from resile.wire.http_client import MasterHttpClient
 from resile.wire.rate import SpeechRate
-from resile.wire.views import EventView, JobPicture
+from resile.wire.views import EventView
 
 __all__ = ["MasterLine"]
 
@@ -67,9 +68,12 @@ class MasterLine:
         news: Callable[[list[EventView]], None],
         changed: Callable[[], None],
     ) -> None:
-        """``news`` hears each event once; ``changed`` when there is a new picture."""
-        self.latest: JobPicture | None = None
-        """What the master saw last; None before it ever answered."""
+        """``news`` hears each event once; ``changed`` when there is a new view."""
+        self.latest: dict[str, TrainingView] | None = None
+        """The training of every group as the master saw it last; None before it ever answered."""
+
+        self.latest_at = 0.0
+        """When that was, in Unix time."""
 
         self.most_nodes = 0
         """How many nodes the job may have: its answers may be as long as that takes."""
@@ -113,7 +117,7 @@ class MasterLine:
     async def look(self, patience: float) -> None:
         """Bring :attr:`latest` up to date, if the master answers within ``patience`` seconds."""
         try:
-            self.latest = await asyncio.wait_for(self._picture(), patience)
+            self._take(await asyncio.wait_for(self._trainings(), patience))
         except PASSING as error:
             log.debug("the master at %s does not answer: %s", self._endpoint, error)
 
@@ -163,13 +167,13 @@ class MasterLine:
             await self._hear()
 
     async def _hear(self) -> None:
-        """Wait for something to happen, at most until the picture has to be looked at again."""
+        """Wait for something to happen, at most until the view has to be looked at again."""
         endpoint = self._endpoint
         events = await self._master().events(since=self._since, wait=self._refresh)
-        picture = await self._picture()
+        trainings = await self._trainings()
         if endpoint != self._endpoint:
             return
-        self.latest = picture
+        self._take(trainings)
         if events:
             self._since = events[-1].seq
         # A master that was replaced tells its whole story again, or counts anew: go by time.
@@ -181,10 +185,12 @@ class MasterLine:
         if not self._answers.allows(time.monotonic()):
             await asyncio.sleep(RETRY)
 
-    async def _picture(self) -> JobPicture:
-        """The training alone: the rest of what a master shows was told to it from here."""
-        seen = await self._master().status()
-        return JobPicture(name=seen.job, phase=seen.phase, training=seen, seen=time.time())
+    async def _trainings(self) -> dict[str, TrainingView]:
+        """The training alone: the rest of what is known of a job came from here."""
+        return await self._master().trainings()
+
+    def _take(self, trainings: dict[str, TrainingView]) -> None:
+        self.latest, self.latest_at = trainings, time.time()
 
     def _master(self) -> MasterHttpClient:
         if self._client is None:

@@ -12,11 +12,11 @@ from resile.control.pods import one_line
 from resile.job.addresses import Addresses
 from resile.job.node import LIVE
 from resile.job.status import JobStatus
+from resile.job.training import TrainingView
 from resile.operator.attendants import Slot
 from resile.operator.headway import Headway
 from resile.operator.masterline import MasterLine
 from resile.platform.kubernetes.observing import Outlook, PodRefusal
-from resile.wire.views import JobPicture
 
 __all__ = ["Addressed", "JobMemory"]
 
@@ -83,17 +83,19 @@ class JobMemory:
     """The pending request to the master about those nodes."""
 
     @property
-    def picture(self) -> JobPicture | None:
-        """The latest view from the master."""
+    def trainings(self) -> dict[str, TrainingView] | None:
+        """The training of every group as the master saw it last."""
         return None if self.line is None else self.line.latest
 
     @property
     def in_touch(self) -> frozenset[str]:
-        """Names of the nodes whose agents are connected to the master."""
-        training = None if self.picture is None else self.picture.training
-        if training is None:
-            return frozenset()
-        return frozenset(node.name for node in training.nodes if node.connected)
+        """Names of the nodes whose agents the master hears from."""
+        return frozenset(
+            node.name
+            for training in (self.trainings or {}).values()
+            for node in training.nodes.values()
+            if not node.away
+        )
 
     def were_made(self, ids: Set[int], status: JobStatus) -> None:
         """Drop rejections of nodes whose pods exist, or existed: the response was lost, or another

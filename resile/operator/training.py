@@ -1,4 +1,8 @@
-"""What the master saw of the training, as part of a job's status. Pure."""
+"""The trainings of a job's groups as part of its status: which changes are worth a write. Pure.
+
+The round, the phase and failures are written at once. How far the nodes are and what they use (the
+slow part) is written every few seconds, and along with every other write.
+"""
 
 from __future__ import annotations
 
@@ -7,27 +11,35 @@ from collections.abc import Mapping
 from msgspec.structs import replace
 
 from resile.job.spec import ElasticJob
-from resile.job.status import JobStatus, MemberStatus
+from resile.job.status import JobStatus
+from resile.job.training import (
+    NodeView,
+    TrainingPhase,
+    TrainingView,
+    amount_in,
+    trimmed,
+    trimmed_groups,
+)
+from resile.job.view import MAIN
 from resile.platform.kubernetes.labels import role_selector
-from resile.wire.views import JobPicture, JobView, Usage
-from resile.wire.written import usage_of, written_training
 
-__all__ = ["with_members", "with_training"]
+__all__ = ["mirrored", "with_members", "with_training"]
 
 NOTABLE = {"cpu": (0.1, 0.25), "memory": (16 * 1024**2, 0.05)}
 """By how much, at least and as a part, an amount in use has to change to be written down for its
 own sake. A node that trains uses about the same all the time."""
 
-GATHERING = "gathering"
-
 
 def with_training(
-    status: JobStatus, job: ElasticJob, *, seen: JobPicture | None, generation: int | None
+    status: JobStatus,
+    job: ElasticJob,
+    *,
+    seen: Mapping[str, TrainingView] | None,
+    generation: int | None,
 ) -> JobStatus:
     """The status with what the controller cannot know, apart from how far the training is and
-    what each node does."""
+    what each node does. ``seen``: by group, the main one as :data:`MAIN`."""
     role = job.spec.scaled_role()
-    training = None if seen is None else seen.training
     told = replace(
         status,
         selector="" if role is None else role_selector(job.metadata.name, role),
@@ -37,57 +49,115 @@ def with_training(
         ),
         throughput="" if status.finished or job.spec.suspend else status.throughput,
     )
-    if training is not None:
-        return replace(
+    if seen is None:
+        return _at_rest(told) if job.spec.suspend and not status.finished else mirrored(told)
+    told = _with_groups(told, seen, fresh=False)
+    main = seen.get(MAIN)
+    if main is None:
+        return mirrored(told)
+    return mirrored(
+        replace(
             told,
             # A master that lost its memory knows of none until it has asked; the next one has to
             # be told how far the job had come.
-            round=training.round or status.round,
-            world_size=training.world_size or None,
-            training=replace(
-                written_training(training), nodes=_members(status), counts=_counts(status)
-            ),
+            round=main.round or status.round,
+            world_size=main.world_size or None,
+            training=_with_slow_part(trimmed(main), status.training or TrainingView()),
         )
-    if job.spec.suspend and status.training is not None and not status.finished:
-        stopped = replace(status.training, phase=GATHERING, nodes={}, counts={})
-        return replace(told, training=stopped)
-    return told
+    )
 
 
-def with_members(status: JobStatus, seen: JobView) -> JobStatus:
+def with_members(status: JobStatus, seen: Mapping[str, TrainingView]) -> JobStatus:
     """The status with what each node does and uses; as it was if nothing worth it has changed."""
-    fresh, before = written_training(seen), _members(status)
+    told = _with_groups(status, seen, fresh=True)
+    if MAIN not in seen:
+        return told
+    ours = _ours(status, trimmed(seen[MAIN]))
+    return mirrored(replace(told, training=_with_notable(ours, status.training or TrainingView())))
+
+
+def mirrored(status: JobStatus) -> JobStatus:
+    """The status with the main group's figures in its training as well, where those of other
+    groups are."""
+    if status.training is None:
+        return status
+    training = replace(
+        status.training,
+        round=status.round or 0,
+        world_size=status.world_size or 0,
+        step=status.step,
+        total_steps=status.total_steps,
+        loss=status.loss,
+        throughput=status.throughput,
+    )
+    return replace(status, training=training)
+
+
+def _at_rest(status: JobStatus) -> JobStatus:
+    """Of a suspended job no group has a round that runs."""
+    groups = {name: _stopped(one) for name, one in status.groups.items()}
+    training = None if status.training is None else _stopped(status.training)
+    return mirrored(replace(status, training=training, groups=groups))
+
+
+def _stopped(training: TrainingView) -> TrainingView:
+    phase = TrainingPhase.GATHERING.value
+    return replace(training, phase=phase, throughput="", nodes={}, counts={})
+
+
+def _with_groups(status: JobStatus, seen: Mapping[str, TrainingView], *, fresh: bool) -> JobStatus:
+    """The status with the groups beside the main one; with ``fresh`` also their slow part."""
+    others = {name: one for name, one in seen.items() if name != MAIN}
+    listed = trimmed_groups({name: _ours(status, one) for name, one in others.items()})
+    groups = {}
+    for name, one in listed.items():
+        before = status.groups.get(name, TrainingView())
+        groups[name] = _with_notable(one, before) if fresh else _with_slow_part(one, before)
+    return replace(status, groups=groups, unlisted_groups=len(others) - len(listed))
+
+
+def _ours(status: JobStatus, training: TrainingView) -> TrainingView:
+    """A master lists any node it likes; only the job's own nodes are written down."""
     known = {rank.name for rank in status.nodes}
-    if known:  # a master lists whom it likes; only the job's own nodes are written down
-        ours = {name: one for name, one in fresh.nodes.items() if name in known}
-        fresh = replace(fresh, nodes=ours)
-    if not _differ(before, fresh.nodes):
-        fresh = replace(fresh, nodes=before)
-    return replace(status, training=fresh)
+    if not known:
+        return training
+    nodes = {name: one for name, one in training.nodes.items() if name in known}
+    return replace(training, nodes=nodes)
 
 
-def _counts(status: JobStatus) -> dict[str, int]:
-    return {} if status.training is None else status.training.counts
+def _with_slow_part(fresh: TrainingView, before: TrainingView) -> TrainingView:
+    throughput = "" if fresh.over else before.throughput
+    return replace(
+        fresh,
+        nodes=before.nodes,
+        counts=before.counts,
+        step=before.step,
+        total_steps=before.total_steps,
+        loss=before.loss,
+        throughput=throughput,
+    )
 
 
-def _members(status: JobStatus) -> dict[str, MemberStatus]:
-    return {} if status.training is None else status.training.nodes
+def _with_notable(fresh: TrainingView, before: TrainingView) -> TrainingView:
+    if _differ(before.nodes, fresh.nodes):
+        return fresh
+    return replace(fresh, nodes=before.nodes)
 
 
-def _differ(before: Mapping[str, MemberStatus], fresh: Mapping[str, MemberStatus]) -> bool:
+def _differ(before: Mapping[str, NodeView], fresh: Mapping[str, NodeView]) -> bool:
     if before.keys() != fresh.keys():
         return True
     return any(_differs(before[name], one) for name, one in fresh.items())
 
 
-def _differs(before: MemberStatus, fresh: MemberStatus) -> bool:
+def _differs(before: NodeView, fresh: NodeView) -> bool:
     if replace(before, cpu="", memory="") != replace(fresh, cpu="", memory=""):
         return True
-    old, new = usage_of(before) or Usage(), usage_of(fresh) or Usage()
-    return _notable("cpu", old.cpu, new.cpu) or _notable("memory", old.memory, new.memory)
+    return _notable("cpu", before.cpu, fresh.cpu) or _notable("memory", before.memory, fresh.memory)
 
 
-def _notable(name: str, old: float | None, new: float | None) -> bool:
+def _notable(name: str, before: str, fresh: str) -> bool:
+    old, new = amount_in(before), amount_in(fresh)
     if old is None or new is None:
         return old is not new
     least, part = NOTABLE[name]

@@ -1,7 +1,8 @@
-"""What a job's controller reads from its master and sends to it, on every platform. Pure."""
+"""The exchange between a job's controller and its master, on every platform. Pure."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import datetime, timezone
 
 from resile.control.observed import INVALID_SPEC, UNSCHEDULABLE, GroupReport
@@ -9,32 +10,33 @@ from resile.job.addresses import Addresses
 from resile.job.node import LIVE, NodePhase
 from resile.job.spec import ElasticJob, JobSpec
 from resile.job.status import JobStatus
+from resile.job.training import TrainingPhase, TrainingView
+from resile.job.view import MAIN
 from resile.wire.directive import Directive, GroupDirective
-from resile.wire.messages import Outcome
-from resile.wire.views import JobPicture
 
 __all__ = ["directive_for", "group_directives", "nodes_to_come", "reports_in"]
 
 
 _LONGEST_REASON = 1024
 _OVER = frozenset({NodePhase.STOPPED, NodePhase.SUCCEEDED, NodePhase.FAILED})
-_OUTCOMES = frozenset(outcome.value for outcome in Outcome)
 
 
-def reports_in(seen: JobPicture, spec: JobSpec) -> dict[str, GroupReport]:
-    """Return the outcomes that the master reports for groups whose training is over."""
-    trainings = {name: seen.groups[name] for name in spec.worlds() if name in seen.groups}
-    if seen.training is not None:
-        trainings[spec.main_group] = seen.training
-    at = datetime.fromtimestamp(seen.seen, timezone.utc)
+def reports_in(
+    seen: Mapping[str, TrainingView], spec: JobSpec, *, at: float
+) -> dict[str, GroupReport]:
+    """The master's verdicts on the groups whose training is over. ``at``: when they were seen, in
+    Unix time."""
+    trainings = {name: seen[name] for name in spec.worlds() if name in seen}
+    if MAIN in seen:
+        trainings[spec.main_group] = seen[MAIN]
     return {
         group: GroupReport(
-            succeeded=training.phase == Outcome.SUCCEEDED.value,
+            succeeded=training.phase == TrainingPhase.SUCCEEDED,
             reason=training.reason[:_LONGEST_REASON],
-            at=at,
+            at=datetime.fromtimestamp(at, timezone.utc),
         )
         for group, training in trainings.items()
-        if training.phase in _OUTCOMES
+        if training.over
     }
 
 

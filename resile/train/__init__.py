@@ -1,1 +1,1 @@
-"""What a training script imports."""
+"""The library for training scripts: checkpoints, data, elastic batches, integrations."""

@@ -1,12 +1,12 @@
-"""Where the other nodes of this node's job are, for the programs that run on it.
+"""The addresses of the other nodes of a job, for the programs that run on a node.
 
-The newest that is known: from the file that the job's platform replaces whenever a role gets or
-loses a node; where there is no file, from the environment as it was when the node was started; else
-from the job's master. Needs no torch, and nothing in the background.
+The newest known addresses are returned: from the file that the job's platform replaces whenever a
+role gets or loses a node; without a file, from the environment the node was started with; else from
+the job's master. Needs no torch and no background thread.
 
 AddressesError
-├── NotANode        this process is no node of a job
-└── NoAddresses     nobody can tell at the moment, or there are none to tell
+├── NotANode        this process is not a node of a job
+└── NoAddresses     the addresses are not available at the moment, or the job has none
 """
 
 from __future__ import annotations
@@ -35,20 +35,20 @@ from resile.wire.shards_client import MASTER_VARIABLE, worker_access
 __all__ = ["AddressesError", "NoAddresses", "NotANode", "addresses"]
 
 LOOK_EVERY = 0.2
-"""Seconds between two looks at the file while somebody waits for a change: a look is one stat."""
+"""Seconds between two checks of the file while waiting for a change: a check is one stat."""
 
 ASK_EVERY = 2.0
-"""Seconds between two questions to the master, which all nodes may ask at the same time."""
+"""Seconds between two requests to the master, which all nodes may send at the same time."""
 
 LARGEST_FILE = 16 << 20
 """Bytes: ten times what a job of 10,000 nodes needs."""
 
 RENDEZVOUS_VARIABLE = "PET_RDZV_ENDPOINT"
-"""Where a plain command finds the job's master; only workers of an agent have RESILE_MASTER."""
+"""The master's address for a plain command; only workers of an agent have RESILE_MASTER."""
 
 
 class AddressesError(Exception):
-    """Base of all errors of :func:`addresses`."""
+    """Base class of all errors of :func:`addresses`."""
 
 
 class NotANode(AddressesError):
@@ -56,16 +56,16 @@ class NotANode(AddressesError):
 
 
 class NoAddresses(AddressesError):
-    """The addresses cannot be had; the text says why."""
+    """The addresses are not available; the text says why."""
 
 
 def addresses(*, wait: float = 0.0, after: Addresses | None = None) -> Addresses:
-    """The addresses of all nodes of this job, as far as they are known; ``own`` is this node's.
+    """Return the known addresses of all nodes of this job; ``own`` is this node's.
 
-    With ``wait``, returns when they are not ``after`` any more (or not what they were at the time
-    of the call), at the latest after that many seconds. A rank keeps its address when its node is
+    With ``wait``, returns when they differ from ``after`` (or from what they were at the time of
+    the call), at the latest after that many seconds. A rank keeps its address when its node is
     replaced, so they change only with the sizes of roles. Raises :class:`NotANode` in a process
-    that is no node of a job, and :class:`NoAddresses` when nobody can tell.
+    that is not a node of a job, and :class:`NoAddresses` when they are not available.
     """
     known = after
     deadline = time.monotonic() + wait
@@ -79,16 +79,16 @@ def addresses(*, wait: float = 0.0, after: Addresses | None = None) -> Addresses
 
 
 def _newest(*, may_have_changed: bool = False) -> Addresses:
-    """``may_have_changed``: the environment is too old to be believed before the master."""
-    told = os.environ.get(ADDRESSES_VARIABLE)
+    """``may_have_changed``: the environment is outdated, so the master is asked first."""
+    given = os.environ.get(ADDRESSES_VARIABLE)
     found = _from_file()
-    if found is None and told is not None and may_have_changed:
+    if found is None and given is not None and may_have_changed:
         try:
             found = _from_master(os.environ)
         except AddressesError:
             found = None
     if found is None:
-        found = _from_master(os.environ) if told is None else _decoded(told, ADDRESSES_VARIABLE)
+        found = _from_master(os.environ) if given is None else _decoded(given, ADDRESSES_VARIABLE)
     return replace(found, node=_place(os.environ) or found.node)
 
 
@@ -109,23 +109,23 @@ def _from_master(environment: Mapping[str, str]) -> Addresses:
     master = environment.get(MASTER_VARIABLE) or environment.get(RENDEZVOUS_VARIABLE)
     if not master:
         raise NotANode(
-            "this process is no node of a job: it has neither "
-            f"${ADDRESSES_FILE_VARIABLE}, ${ADDRESSES_VARIABLE} nor ${MASTER_VARIABLE}; "
-            "'resile up' and the operator start nodes that do"
+            "this process is not a node of a job: it has none of "
+            f"${ADDRESSES_FILE_VARIABLE}, ${ADDRESSES_VARIABLE} and ${MASTER_VARIABLE}; "
+            "nodes started by 'resile up' and by the operator have them"
         )
     try:
         access = worker_access({**environment, MASTER_VARIABLE: master})
         assert access is not None  # because there is an endpoint
         return run_in_thread(ask_addresses(access))
     except (ValueError, WireError) as error:
-        raise NoAddresses(f"the job's master gives no addresses: {error}") from None
+        raise NoAddresses(f"the job's master did not return addresses: {error}") from None
 
 
 def _decoded(text: bytes | str, variable: str) -> Addresses:
     try:
         return decode_addresses(text)
     except DecodeError as error:
-        raise NoAddresses(f"${variable} gives no addresses: {error}") from None
+        raise NoAddresses(f"${variable} does not hold valid addresses: {error}") from None
 
 
 def _place(environment: Mapping[str, str]) -> Place | None:
@@ -134,7 +134,7 @@ def _place(environment: Mapping[str, str]) -> Place | None:
 
 
 def _pause(left: float) -> None:
-    """Until something may have changed: the file is another, or it is time to ask again."""
+    """Sleep until something may have changed: the file was replaced, or the master is due."""
     path = os.environ.get(ADDRESSES_FILE_VARIABLE)
     seen, deadline = _signature(path), time.monotonic() + min(left, ASK_EVERY)
     while (rest := deadline - time.monotonic()) > 0 and _signature(path) == seen:
@@ -142,7 +142,7 @@ def _pause(left: float) -> None:
 
 
 def _signature(path: str | None) -> tuple[int, ...]:
-    """Changes when the file is replaced, be it by a link to another one."""
+    """A value that changes when the file is replaced, also by a link to another file."""
     if not path:
         return ()
     try:

@@ -1,7 +1,7 @@
-"""Report how far training has come: one call a step, never in the way.
+"""Report training progress: one call per step, which never blocks.
 
-The report goes to this node's agent as a datagram that nobody waits for. Outside of Resile it does
-nothing, so a script may call it always.
+The report is sent to this node's agent as a datagram, without waiting for an answer. Outside of
+Resile it does nothing, so a script can always call it.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import socket
 __all__ = ["report", "report_resumed", "report_unasked"]
 
 LARGEST_STEP = 2**63 - 1
-"""What travels to the master has 64 bits."""
+"""Step numbers are 64-bit integers in the protocol with the master."""
 
 _socket: socket.socket | None = None
 _owner = 0
@@ -22,19 +22,17 @@ _script_reports = False
 
 
 def report(step: int, loss: float | None = None, *, total: int | None = None) -> None:
-    """Say that ``step`` is done; shown by `resile describe`, the live view and /metrics.
+    """Report that ``step`` is done; shown by `resile describe`, the live view and /metrics.
 
-    ``total``: how many steps there will be in all, for the share that is done and the time left.
-    What is left out stays what it was, so a loss may be given now and then; one that is not finite
-    is not shown. Raises ValueError for a step or total that is none: below 0, or beyond 63 bits.
+    ``total``: the number of steps of the whole training, for the share done and the time left.
+    Omitted values keep their last value, so a loss may be given now and then; one that is not
+    finite is not shown. Raises ValueError for a step or total below 0 or beyond 63 bits.
     """
     global _script_reports
     _script_reports = True
     for name, number in (("step", step), ("total", total)):
         if number is not None and not 0 <= int(number) <= LARGEST_STEP:
-            raise ValueError(
-                f"report({name}={number}): a number from 0 to {LARGEST_STEP} is wanted"
-            )
+            raise ValueError(f"report({name}={number}): must be a number from 0 to {LARGEST_STEP}")
     said: dict[str, int | float | None] = {"step": int(step)}
     if loss is not None:
         said["loss"] = float(loss) if math.isfinite(loss) else None
@@ -44,13 +42,13 @@ def report(step: int, loss: float | None = None, *, total: int | None = None) ->
 
 
 def report_unasked(step: int) -> None:
-    """The same for a Checkpointer's step, unless the script itself reports."""
+    """Report a Checkpointer's step, unless the script itself reports."""
     if not _script_reports and 0 <= step <= LARGEST_STEP:
         _send(step=step)
 
 
 def report_resumed(step: int, source: str) -> None:
-    """Say that training goes on with ``step``, restored from ``source``."""
+    """Report that training resumes at ``step``, restored from ``source``."""
     _send(resumed=step, source=source)
 
 
@@ -62,12 +60,12 @@ def _send(**said: int | float | str | None) -> None:
     try:
         _connected(name).send(json.dumps(message).encode())
     except OSError:
-        # The agent is busy or gone: a lost report is no reason to lose a step.
+        # The agent is busy or gone: a lost report must not cost a step.
         return
 
 
 def _connected(name: str) -> socket.socket:
-    """This process's socket; a forked child makes its own."""
+    """Return this process's socket; a forked child opens its own."""
     global _socket, _owner
     if _socket is None or _owner != os.getpid():
         _socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)

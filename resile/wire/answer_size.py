@@ -1,8 +1,8 @@
-"""How long an answer of a master may be.
+"""The limit of an HTTP answer of a master.
 
-Whoever asks a master reads what a job's own pods send, so no answer is read without a limit, and
-none is decompressed: a few kilobytes could stand for gigabytes. The limit grows with the job, so
-that a small one cannot cost its asker as much memory as the largest may.
+A master's answers contain what a job's own pods sent, so none is read without a limit, and none is
+decompressed: a few kilobytes could stand for gigabytes. The limit grows with the job, so that a
+small one cannot cost its client as much memory as the largest may.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ EMPTY_JOB = 512 * 1024
 """Bytes for everything but nodes: the report of a failure, up to a thousand events."""
 
 EACH_NODE = 4 * 1024
-"""Bytes for a node: what a controller and the master know of it, some hundred bytes each."""
+"""Bytes for a node: the status from the controller and the master, some hundred bytes each."""
 
 
 class TooLong(WireError):
@@ -24,7 +24,7 @@ class TooLong(WireError):
 
 
 def answer_limit(nodes: int) -> int:
-    """Bytes that an answer about a job of at most so many nodes may have."""
+    """Return the limit in bytes of an answer about a job of at most ``nodes`` nodes."""
     return EMPTY_JOB + EACH_NODE * min(nodes, MOST_NODES)
 
 

@@ -1,7 +1,6 @@
-"""An agent's end of the wire: one connection, from Hello to its loss.
+"""An agent's connection to the master, from Hello to its loss.
 
-Keeping a line alive over the master's death is the business of ``link.py``;
-here a connection is opened once, used, and gone when it is gone.
+A connection is opened once and not repaired: ``link.py`` reconnects.
 """
 
 from __future__ import annotations
@@ -31,22 +30,22 @@ from resile.wire.messages import Fenced, FromAgent, FromMaster, Hello, JobDone, 
 
 AGENT_PATH = "/v1/agent"
 CONNECT_TIMEOUT = 5.0
-"""A master on a busy machine answers within a second; a dark network never does."""
+"""Seconds. A master on a busy machine answers within one; a broken network never does."""
 
 CLOSE_TIMEOUT = 1.0
-"""How long a master may take to say goodbye; one that hangs never does."""
+"""Seconds that a master may take to close a connection; one that hangs never does."""
 
 
 @dataclass(frozen=True)
 class Access:
-    """How to reach a master and prove the right to."""
+    """The address of a master, and the credentials for it."""
 
     endpoint: Endpoint
     token: str
     tls: ssl.SSLContext | None = None
 
     def url(self, path: str) -> str:
-        """The address of ``path`` at this master."""
+        """Return the URL of ``path`` at this master."""
         return f"{'https' if self.tls else 'http'}://{self.endpoint}{path}"
 
 
@@ -60,10 +59,10 @@ class AgentConnection:
         self._socket = socket
         self._seq = 0
         self.answers = 0
-        """Grows with everything that comes from the master, answers to pings included."""
+        """Counts everything received from the master, answers to pings included."""
 
     async def send(self, body: FromAgent) -> None:
-        """Hand one message to the network."""
+        """Send a message."""
         self._seq += 1
         try:
             await self._socket.send_bytes(encode_from_agent(self._seq, body))
@@ -71,7 +70,7 @@ class AgentConnection:
             raise Disconnected(str(error)) from None
 
     async def receive(self) -> FromMaster:
-        """The master's next message."""
+        """Return the master's next message."""
         while (message := await self._socket.receive()).type is aiohttp.WSMsgType.PONG:
             self.answers += 1
         self.answers += 1
@@ -80,7 +79,7 @@ class AgentConnection:
         return decode_from_master(message.data).body
 
     async def ping(self) -> None:
-        """Ask for a sign of life, which is counted in ``answers``."""
+        """Send a ping; its answer is counted in ``answers``."""
         try:
             await self._socket.ping()
         except (ConnectionError, aiohttp.ClientError, RuntimeError) as error:
@@ -92,7 +91,7 @@ class AgentConnection:
         return str(said or "no reason")
 
     async def close(self) -> None:
-        """End the connection; also when it is gone already."""
+        """Close the connection; also when it is lost already."""
         try:
             await self._socket.close()
         finally:
@@ -111,7 +110,7 @@ class AgentConnection:
 
 
 async def connect(access: Access) -> AgentConnection:
-    """Open a connection; the caller has to greet with :func:`greet` next."""
+    """Open a connection; the caller has to call :func:`greet` next."""
     opened = await open_socket(access, AGENT_PATH, largest=MAX_FRAME, autoping=False)
     return AgentConnection(*opened)
 
@@ -119,7 +118,7 @@ async def connect(access: Access) -> AgentConnection:
 async def open_socket(
     access: Access, path: str, *, largest: int, autoping: bool = True
 ) -> tuple[aiohttp.ClientSession, aiohttp.ClientWebSocketResponse[bool]]:
-    """A WebSocket to ``path``; raises a :class:`WireError` that says why there is none.
+    """Open a WebSocket to ``path``; raises a :class:`WireError` that says why it failed.
 
     Nothing is sent over it before the master has proven that it knows the job's token.
     """
@@ -143,7 +142,7 @@ async def open_socket(
 
 
 class _Answers:
-    """The headers of a session's latest answer: a WebSocket does not show those of its own."""
+    """The headers of a session's latest answer, which aiohttp's WebSocket does not expose."""
 
     def __init__(self) -> None:
         self.headers: Mapping[str, str] = {}
@@ -183,13 +182,13 @@ async def _open_proven(
         timeout=aiohttp.ClientWSTimeout(ws_close=CLOSE_TIMEOUT),
     )
     if not credentials.proven_by(answers.headers.get("Authentication-Info")):
-        raise UnprovenPeer(f"what listens at {access.endpoint} {UNPROVEN}", final=True)
+        raise UnprovenPeer(f"the server at {access.endpoint} {UNPROVEN}", final=True)
     return socket
 
 
 def _refusal(error: aiohttp.WSServerHandshakeError, endpoint: Endpoint) -> UnprovenPeer:
     if error.status == 401:
-        # A nonce that is too old was made by a master that has been replaced since.
+        # A nonce that is too old is from a master that has been restarted since.
         stale = error.headers is not None and Credentials.is_stale(
             error.headers.get("WWW-Authenticate")
         )
@@ -202,34 +201,34 @@ def _refusal(error: aiohttp.WSServerHandshakeError, endpoint: Endpoint) -> Unpro
 
 
 def _no_master(status: int, endpoint: Endpoint) -> UnprovenPeer:
-    reason = f"what listens at {endpoint} is no Resile master (HTTP {status})"
+    reason = f"the server at {endpoint} is not a Resile master (HTTP {status})"
     return UnprovenPeer(reason, final=status < 500)
 
 
 def connection_failure(error: Exception, access: Access) -> WireError:
-    """Why there is no connection, and what a person could do about it."""
+    """Return the error for a failed connection, with what a person could do about it."""
     endpoint = access.endpoint
     if isinstance(error, aiohttp.ClientConnectorCertificateError):
         why = getattr(error.certificate_error, "verify_message", "") or error.certificate_error
         reason = f"the certificate of the master at {endpoint} is not trusted: {why} (see --tls-ca)"
         return UnprovenPeer(reason, final=True)
     if isinstance(error, aiohttp.ClientConnectorSSLError):
-        reason = f"what listens at {endpoint} does not speak TLS; leave --tls-ca out if it need not"
+        reason = f"the server at {endpoint} does not use TLS; omit --tls-ca if it need not"
         return UnprovenPeer(reason, final=True)
     if isinstance(error, aiohttp.ClientResponseError):
-        return UnprovenPeer(f"what listens at {endpoint} is no Resile master", final=True)
+        return UnprovenPeer(f"the server at {endpoint} is not a Resile master", final=True)
     if isinstance(error, asyncio.TimeoutError):
         return NoAnswer(f"no master answers at {endpoint} within {CONNECT_TIMEOUT:g} s")
     if isinstance(error, aiohttp.ClientConnectorError):
         why = os.strerror(error.errno) if error.errno else str(error)
         return Unreachable(f"no master answers at {endpoint}: {why}")
-    # Also what a master looks like that dies at this moment: worth another try.
-    hint = "" if access.tls else "; if it speaks TLS, give --tls-ca"
-    return Unreachable(f"what listens at {endpoint} hung up without an answer{hint}")
+    # A master that dies at this moment looks the same: worth a retry.
+    hint = "" if access.tls else "; if it uses TLS, give --tls-ca"
+    return Unreachable(f"the server at {endpoint} closed the connection without an answer{hint}")
 
 
 async def greet(connection: AgentConnection, hello: Hello) -> Welcome | Fenced | JobDone:
-    """Say who we are: welcome, put out in the meantime, all over, or a refusal (raised)."""
+    """Send the Hello: return the answer, or raise RefusedByPeer."""
     await connection.send(hello)
     answer = await asyncio.wait_for(connection.receive(), CONNECT_TIMEOUT)
     match answer:

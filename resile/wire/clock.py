@@ -1,9 +1,8 @@
-"""A clock that stands still while its process does.
+"""A clock that stands still while its process is paused.
 
-A process is stopped by Ctrl-Z, with its container, or with its virtual machine. In that time it
-hears nothing and says nothing, so nobody's silence in it proves anything, and no deadline should
-pass. The clock has to be read at least every :data:`PULSE`; what is missing after a longer gap was
-not lived through, and is left out.
+A process is paused by Ctrl-Z, with its container, or with its virtual machine. In that time it
+receives nothing and sends nothing, so silence proves nothing, and no deadline should pass. The
+clock has to be read at least every :data:`PULSE`; the excess of a longer gap is left out.
 """
 
 from __future__ import annotations
@@ -21,17 +20,17 @@ LATENESS = 0.5
 
 
 class RunningClock:
-    """Seconds in which this process ran, from an arbitrary moment on."""
+    """Seconds in which this process ran, from an arbitrary start."""
 
     def __init__(self, read: Callable[[], float] = time.monotonic) -> None:
-        """Begins with what ``read`` says."""
+        """``read``: the underlying clock."""
         self._read = read
         self._last = read()
         self.paused = 0.0
         """Seconds that were left out so far."""
 
     def now(self) -> float:
-        """The time; read it often."""
+        """Return the time; call it often."""
         real = self._read()
         gap, self._last = real - self._last, real
         if gap > PULSE + LATENESS:

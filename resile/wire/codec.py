@@ -1,4 +1,4 @@
-"""Frames to bytes and back. msgpack with types and bounds checked on decoding; never pickle."""
+"""Encoding of frames: msgpack with types and bounds checked on decoding; never pickle."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from resile.wire.errors import BadFrame
 from resile.wire.messages import PROTOCOL, AgentFrame, FromAgent, FromMaster, MasterFrame
 
 MAX_FRAME = 256 * 1024
-"""No honest frame comes near it: the largest carries a few tracebacks."""
+"""Bytes, far above any valid frame: the largest carries a few tracebacks."""
 
 LONGEST_COMPLAINT = 300
-"""What is wrong with a frame may quote the frame; that much of it helps, more does not."""
+"""Characters. An error may quote the frame; more of it would not help."""
 
 T = TypeVar("T")
 
 
 class _AnyHello(msgspec.Struct, frozen=True, tag="Hello"):
-    """What a Hello has in common in all versions."""
+    """The part of a Hello that is the same in all versions."""
 
     protocol: int = PROTOCOL
 
@@ -36,27 +36,27 @@ _greetings = MsgpackDecoder[_AnyGreeting](_AnyGreeting)
 
 
 def encode_from_agent(seq: int, body: FromAgent) -> bytes:
-    """One frame of an agent's."""
+    """Encode a frame of an agent."""
     return _encoder.encode(AgentFrame(seq, body))
 
 
 def encode_from_master(seq: int, body: FromMaster) -> bytes:
-    """One frame of the master's."""
+    """Encode a frame of the master."""
     return _encoder.encode(MasterFrame(seq, body))
 
 
 def decode_from_agent(data: bytes) -> AgentFrame:
-    """Raise :class:`BadFrame` for anything that is not an agent's frame."""
+    """Decode a frame of an agent; raises :class:`BadFrame` for anything else."""
     return _decode(_agent_frames, data)
 
 
 def decode_from_master(data: bytes) -> MasterFrame:
-    """Raise :class:`BadFrame` for anything that is not a master's frame."""
+    """Decode a frame of the master; raises :class:`BadFrame` for anything else."""
     return _decode(_master_frames, data)
 
 
 def spoken_protocol(data: bytes) -> int | None:
-    """The version in a Hello of whatever version; None for what is no Hello at all."""
+    """Return the version in a Hello of any version; None for anything else."""
     try:
         return _decode(_greetings, data).body.protocol
     except BadFrame:

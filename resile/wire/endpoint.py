@@ -1,4 +1,4 @@
-"""Addresses: parsing what a user writes, and telling whether it is this machine's."""
+"""Addresses of masters: parsing, and whether one belongs to this machine."""
 
 from __future__ import annotations
 
@@ -13,23 +13,23 @@ DEFAULT_PORT = 29400
 LAST_PORT = 65535
 
 EVERY_ADDRESS = "*"
-"""As a host to listen at: all addresses of this machine, of IPv4 and of IPv6."""
+"""As a host to listen on: all addresses of this machine, IPv4 and IPv6."""
 
 
 class EndpointError(ValueError):
-    """The user wrote something that is no HOST:PORT."""
+    """A text is not HOST:PORT, or the host cannot be used."""
 
 
 @dataclass(frozen=True)
 class Endpoint:
-    """Where a master listens."""
+    """The address on which a master listens."""
 
     host: str
     port: int
 
     @property
     def listening_host(self) -> str | None:
-        """The host as servers take it; None for every address, of each family that there is."""
+        """The host as servers take it; None for every address of every family."""
         return None if self.host == EVERY_ADDRESS else self.host
 
     def __str__(self) -> str:
@@ -38,7 +38,7 @@ class Endpoint:
 
 
 def parse_endpoint(text: str) -> Endpoint:
-    """``HOST``, ``HOST:PORT`` or ``[v6]:PORT``; the port defaults to torchrun's 29400."""
+    """Parse ``HOST``, ``HOST:PORT`` or ``[v6]:PORT``; the port defaults to torchrun's 29400."""
     host, port = text.strip(), ""
     if host.startswith("["):
         host, _, rest = host[1:].partition("]")
@@ -46,7 +46,9 @@ def parse_endpoint(text: str) -> Endpoint:
     elif host.count(":") == 1:
         host, _, port = host.partition(":")
     if not host or not host.isprintable():
-        raise EndpointError(f"{text!r} is no endpoint; write HOST:PORT, such as 127.0.0.1:29400")
+        raise EndpointError(
+            f"{text!r} is not an endpoint; write HOST:PORT, such as 127.0.0.1:29400"
+        )
     if not port:
         return Endpoint(host, DEFAULT_PORT)
     if not re.fullmatch("[0-9]{1,5}", port) or int(port) > LAST_PORT:
@@ -77,7 +79,7 @@ def is_loopback(host: str) -> bool:
 
 
 def free_port(host: str = "127.0.0.1") -> int:
-    """A port that was free a moment ago."""
+    """Return a port that was free a moment ago."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     with socket.socket(family) as probe:
         try:
@@ -89,9 +91,9 @@ def free_port(host: str = "127.0.0.1") -> int:
 
 
 def address_towards(endpoint: Endpoint) -> str:
-    """The address this machine has on the way to ``endpoint``: where other nodes can reach it.
+    """Return this machine's address on the route to ``endpoint``, where other nodes can reach it.
 
-    Connecting a UDP socket sends nothing; it only asks the routing table.
+    Connecting a UDP socket sends nothing; it only consults the routing table.
     """
     try:
         info = socket.getaddrinfo(endpoint.host, endpoint.port, type=socket.SOCK_DGRAM)[0]
@@ -103,7 +105,7 @@ def address_towards(endpoint: Endpoint) -> str:
 
 
 def _complaint(error: OSError | UnicodeError) -> str:
-    """The resolver's words; a name it cannot even spell fails as text."""
+    """Return the resolver's message; a name that cannot be encoded raises UnicodeError."""
     if isinstance(error, UnicodeError):
-        return "it is no name of a host"
+        return "not a valid host name"
     return error.strerror or str(error)

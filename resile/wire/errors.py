@@ -1,21 +1,21 @@
-"""What can go wrong between two peers.
+"""Errors between two peers.
 
 WireError
-├── Unreachable      nothing answers there (yet)
-│   └── NoAnswer     something may listen there, but says nothing
+├── Unreachable      nothing accepts connections at the endpoint (yet)
+│   └── NoAnswer     something may listen there, but does not answer
 ├── AddressInUse     another program has the address where a master was to be started
-├── RefusedByPeer    the other side said no, with its reason; ``final`` when asking again is futile
-│   └── UnprovenPeer what listens there did not prove that it is this job's master
-├── Disconnected     the connection was there and is gone
-├── TooLong          an answer was longer than it may be (``answer_size``)
-├── ProtocolError    the other side sent a message that cannot be at this point
-└── BadFrame         the other side sent what is no message of ours
+├── RefusedByPeer    the peer refused, with its reason; ``final`` when a retry is futile
+│   └── UnprovenPeer the peer did not prove that it is this job's master
+├── Disconnected     an established connection is lost
+├── TooLong          an answer exceeds its limit
+├── ProtocolError    the peer sent a message that is not valid at this point
+└── BadFrame         the peer sent a frame that is not a message
 """
 
 from __future__ import annotations
 
 UNPROVEN = "did not prove that it knows the job's token"
-"""Said of whoever listens at a master's endpoint."""
+"""The end of a sentence about the server at a master's endpoint."""
 
 
 class WireError(Exception):
@@ -27,7 +27,7 @@ class Unreachable(WireError):
 
 
 class NoAnswer(Unreachable):
-    """Nobody said anything in time: a dark network, a stopped master, a program that listens."""
+    """No answer in time: a broken network, a stopped master, or another program."""
 
 
 class AddressInUse(WireError):
@@ -35,7 +35,7 @@ class AddressInUse(WireError):
 
 
 class RefusedByPeer(WireError):
-    """The peer answered and said no."""
+    """The peer answered with a refusal."""
 
     def __init__(self, reason: str, *, final: bool = False) -> None:
         super().__init__(reason)
@@ -44,11 +44,11 @@ class RefusedByPeer(WireError):
 
 
 class UnprovenPeer(RefusedByPeer):
-    """Whoever listens at the endpoint did not prove to be this job's master."""
+    """The server at the endpoint did not prove that it is this job's master."""
 
 
 class Disconnected(WireError):
-    """An established connection is gone."""
+    """An established connection is lost."""
 
 
 class BadFrame(WireError):
@@ -56,4 +56,4 @@ class BadFrame(WireError):
 
 
 class ProtocolError(WireError):
-    """A message out of turn: the peer and this node do not agree on what was said before."""
+    """A message is not valid in the current state: the peer and this node disagree on it."""

@@ -21,13 +21,14 @@ from yarl import URL
 
 from resile.decoding import DecodeError, decode_json
 from resile.job.addresses import Addresses
+from resile.job.training import TrainingView
 from resile.wire.answer_size import LARGEST_ANSWER, TooLong
 from resile.wire.client import Access, connection_failure
 from resile.wire.digest import PROOF_PATH, Credentials
 from resile.wire.directive import Directive
 from resile.wire.endpoint import Endpoint
 from resile.wire.errors import UNPROVEN, RefusedByPeer, UnprovenPeer, Unreachable
-from resile.wire.views import EventView, JobView, Refusal
+from resile.wire.views import EventView, Refusal
 
 __all__ = [
     "MasterHttpClient",
@@ -78,13 +79,13 @@ class MasterHttpClient:
         self._proven: list[Credentials] = []
         """Those with a nonce left; as many as questions were under way at once."""
 
-    async def groups(self) -> dict[str, JobView]:
+    async def trainings(self) -> dict[str, TrainingView]:
         """Return the training of every group, by name; the main one's is empty."""
-        return await self._ask("GET", "/v1/groups", dict[str, JobView])
+        return await self._ask("GET", "/v1/trainings", dict[str, TrainingView])
 
-    async def status(self) -> JobView:
+    async def status(self) -> TrainingView:
         """Return the training of the main group."""
-        return await self._ask("GET", "/v1/status", JobView)
+        return await self._ask("GET", "/v1/status", TrainingView)
 
     async def direct(self, directive: Directive) -> None:
         """Tell the master what the controller wants. Returns when that is stored."""

@@ -1,7 +1,7 @@
 """Instructions that a :class:`~resile.wire.session.NodeSession` gives its owner.
 
-They are the master's messages less those that come late or twice: whoever gets an instruction
-carries it out. Messages about a planned change (a handover) are passed on as they are.
+They are the master's messages without those that come late or twice: the owner carries out every
+instruction that it gets. Messages about a planned change (a handover) are passed on unchanged.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ class Joined:
 
     node: int
     new: bool
-    """Whether it was not this node before: workers of an earlier life have to stop."""
+    """Whether the id is new: workers that were started under an earlier one have to stop."""
 
     note: str = ""
-    """Something that the user should read."""
+    """A note for the user."""
 
     handover: int = 0
     """The planned change that the master knows of; 0 for none."""
@@ -47,7 +47,7 @@ class PrepareRound:
 
 @dataclass(frozen=True)
 class RepeatReady:
-    """A master that returned asks again: tell it the same, with the same store."""
+    """A restarted master asks again: answer the same, with the same store."""
 
     ready: Ready
 
@@ -61,14 +61,14 @@ class StartWorkers:
 
 @dataclass(frozen=True)
 class KeepWaiting:
-    """Nothing to do for now; workers that run go on."""
+    """Nothing to do for now; running workers continue."""
 
     reason: str
 
 
 @dataclass(frozen=True)
 class StopWorkers:
-    """The round is over and no other is near: stop what is left of it, and wait."""
+    """The round is over and the next one is not formed yet: stop its workers, and wait."""
 
     reason: str
 
@@ -82,14 +82,14 @@ class Rejoin:
 
 @dataclass(frozen=True)
 class LeaveJob:
-    """The node is asked to go: stop its workers cleanly, say goodbye and end."""
+    """The node is asked to leave: stop its workers cleanly, send Leave and exit."""
 
     reason: str
 
 
 @dataclass(frozen=True)
 class EndWithJob:
-    """The job is over: stop the workers and end."""
+    """The job is over: stop the workers and exit."""
 
     done: JobDone
 

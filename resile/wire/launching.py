@@ -1,7 +1,8 @@
-"""Starting a master as a process of its own: its command line, and how it says that it listens.
+"""Launching a master as a process: its command line, and how it announces that it listens.
 
-Two do so: an agent on the endpoint's machine (``agent/keeper.py``), and the local platform for a
-whole job. A job's master must have one keeper only: two would start it over different stores.
+There are two callers: an agent on the endpoint's machine (``resile/agent/keeper.py``), and the
+local platform for a whole job. Only one process may launch a job's master: two would start it with
+different stores.
 """
 
 from __future__ import annotations
@@ -30,26 +31,25 @@ __all__ = [
 ]
 
 START_TIMEOUT = 30.0
-"""A master listens within half a second; a very busy machine gets more."""
+"""Seconds. A master listens within half a second; on a busy machine it takes longer."""
 
 KEPT_VARIABLE = "RESILE_MASTER_KEPT"
-"""Set for nodes whose master is started again by somebody else when it dies: not theirs to do."""
+"""Set for nodes whose master is restarted by another process, so that they do not start one."""
 
 AFTER_ROUND_VARIABLE = "RESILE_AFTER_ROUND"
-"""Tells a master how far the job had come under one whose memory is lost."""
-
+"""The round that the job had reached under a master whose state is lost."""
 
 OTHER_JOB_EXIT = 3
-"""The exit code of a master whose store holds another job, which is not over."""
+"""Exit code of a master whose store holds another job that is not over."""
 
 PORT_IN_USE_EXIT = 98
-"""Exit code of a master that was started by a program and finds its port taken (EADDRINUSE)."""
+"""Exit code of a launched master that finds its port in use (EADDRINUSE)."""
 
 
 class MasterFailed(Exception):
-    """The master cannot be started or ended before it listened; the text says why.
+    """The master cannot be started, or exited before it listened; the text says why.
 
-    ``final``: it would be the same next time.
+    ``final``: a retry would fail in the same way.
     """
 
     def __init__(self, reason: str, *, final: bool = False) -> None:
@@ -66,7 +66,8 @@ async def launch_master(
 ) -> tuple[subprocess.Popen[bytes], Endpoint]:
     """Start a master and wait until it listens; raises :class:`MasterFailed`.
 
-    Called from the main thread only: a master told of its parent ends with the thread that made it.
+    Call it from the main thread only: a master that is bound to its parent ends with the thread
+    that started it.
     """
     process, announced = _spawn(command, log, environment)
     try:
@@ -75,7 +76,9 @@ async def launch_master(
         )
     except asyncio.TimeoutError:
         process.kill()
-        raise MasterFailed(f"the master did not listen within {START_TIMEOUT:g} s") from None
+        raise MasterFailed(
+            f"the master did not start listening within {START_TIMEOUT:g} s"
+        ) from None
     if endpoint is None:
         code = await asyncio.to_thread(process.wait)
         if code == PORT_IN_USE_EXIT:
@@ -87,7 +90,7 @@ async def launch_master(
 def _spawn(
     command: list[str], log: Path, environment: Mapping[str, str]
 ) -> tuple[subprocess.Popen[bytes], int]:
-    """The process, and a pipe on which it says where it listens."""
+    """Start the process; return it and a pipe on which it announces its endpoint."""
     read, write = os.pipe()
     try:
         with open(log, "ab") as output:
@@ -109,7 +112,7 @@ def _spawn(
 
 
 def master_command(endpoint: Endpoint, *, run_id: str, elasticity: Elasticity | None) -> list[str]:
-    """The argv of a job's master. ``elasticity``: its main group's; None: the agents say."""
+    """Return the argv of a master. ``elasticity``: of its main group; None: taken from agents."""
     command = [
         *(sys.executable, "-m", "resile", "master"),
         *("--endpoint", str(endpoint)),
@@ -126,26 +129,26 @@ def master_command(endpoint: Endpoint, *, run_id: str, elasticity: Elasticity | 
 
 
 def conf_text(elasticity: Elasticity) -> str:
-    """All that ``--nnodes`` and ``--max-restarts`` do not say, as ``--rdzv-conf`` takes it."""
+    """Return the settings beside ``--nnodes`` and ``--max-restarts`` in the form of --rdzv-conf."""
     said = {"min_nodes", "max_nodes", "max_restarts"}
     seldom = {ROLES, *WORDS}
     usual = Elasticity()
     names = [name for name in Elasticity.__struct_fields__ if name not in said]
-    # A master of an older version passes over a key that it does not know, and says so.
+    # A master of an older version ignores a key that it does not know, with a warning.
     differing = [n for n in names if n not in seldom or getattr(elasticity, n) != getattr(usual, n)]
     differing.sort(key=lambda name: name in seldom)
     return ",".join(f"{name}={write_setting(getattr(elasticity, name))}" for name in differing)
 
 
 def _read_announcement(descriptor: int) -> Endpoint | None:
-    """Wait for a new master's word; None if it ended without one. Closes the descriptor."""
+    """Wait for a new master's endpoint; None if it exited without one. Closes the descriptor."""
     with open(descriptor) as pipe:
         host, _, port = pipe.read().strip().rpartition(" ")
     return Endpoint(host, int(port)) if port else None
 
 
 def _last_line(log: Path) -> str:
-    """Why a master that did not come to listen ended, in its own words."""
+    """Return the last line that a failed master logged."""
     lines = log.read_text(errors="replace").splitlines()
-    said = lines[-1] if lines else "it said nothing"
+    said = lines[-1] if lines else "it logged nothing"
     return f"the master could not start: {said.removeprefix('Error: ')}"

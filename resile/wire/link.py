@@ -1,8 +1,8 @@
-"""A node's line to the master, kept up over the master's death.
+"""A node's connection to the master, re-established over the master's death.
 
-Workers do not notice a master that is away. The link tries again and again; on each new connection
-it says what the node holds now, so a message lost with the old connection need not be repeated.
-A node that was put out waits here until its workers are stopped, then joins as a new one.
+Workers do not notice a master that is away. The link retries; on each new connection it sends what
+the node holds now, so a message lost with the old connection need not be repeated. A node that was
+evicted waits here until its workers are stopped, then rejoins as a new one.
 """
 
 from __future__ import annotations
@@ -39,22 +39,21 @@ from resile.wire.messages import (
 log = logging.getLogger("resile.link")
 
 FIRST_RETRY, LAST_RETRY = 0.02, 0.5
-"""A restarted master is found within half a second; a thousand agents do not trample it."""
+"""Seconds: a restarted master is found soon, and a thousand agents do not overload it."""
 
 RENEWALS_PER_LEASE = 5
-"""Four may be lost before the lease is."""
+"""Four may be lost before the lease expires."""
 
 PATIENCE_BEFORE_NEWS = 3.0
-"""Say that the master is away only when it has been for so long."""
-
+"""Seconds for which the master has to be unreachable before that is logged."""
 
 STRANGER_PATIENCE = 2.0
-"""How long another program may have the master's address before a newcomer is told and gives up: a
-master that is just starting or ending is through with it sooner."""
+"""Seconds for which another program may have the master's address before a new node fails: a master
+that is just starting or exiting takes less."""
 
 DEAF = 10.0
-"""A connection on which a master has not answered for so long, and for twice the lease, is given
-up: the master's machine may be gone without a word, and another master may be there."""
+"""Seconds without an answer, and at least twice the lease, after which a connection is closed: the
+master's machine may be lost without a closed connection, and another master may run."""
 
 
 class MasterGone(WireError):
@@ -62,25 +61,25 @@ class MasterGone(WireError):
 
 
 class Taken:
-    """Since when another program has been seen at the master's address."""
+    """Tracks since when another program has the master's address."""
 
     def __init__(self) -> None:
         self._first: float | None = None
         self.told = False
 
     def since(self, now: float) -> float:
-        """Note that it is so; returns for how long it has been, in seconds."""
+        """Note that it has; return for how many seconds."""
         if self._first is None:
             self._first = now
         return now - self._first
 
     def clear(self) -> None:
-        """It is so no longer."""
+        """Note that it has not."""
         self._first = None
 
 
 class Link:
-    """Delivers the master's words to ``deliver``; speaks with :meth:`send`."""
+    """Passes the master's messages to ``deliver``; sends with :meth:`send`."""
 
     def __init__(
         self,
@@ -92,9 +91,8 @@ class Link:
         revive: Callable[[], Awaitable[str]] | None,
         patience: Callable[[], float],
     ) -> None:
-        """``hello`` says what the node holds; ``revive`` may start a master where there is none
-        and says why it could not;
-        ``patience`` is how long to try."""
+        """``hello`` returns what the node holds; ``revive`` may start a master where there is none
+        and returns why it could not; ``patience`` returns for how many seconds to retry."""
         self._access = access
         self._hello = hello
         self._renewal = renewal
@@ -104,13 +102,13 @@ class Link:
         self._connection: AgentConnection | None = None
         self._clock = RunningClock()
         self.answers = 0
-        """Grows whenever the master is heard."""
+        """Increases whenever the master is heard."""
 
         self._welcomed = False
-        """Whether the master was ever reached: a stranger at its port then ends nothing."""
+        """Whether the master was ever reached: then another program at its port ends nothing."""
 
         self._interval = 0.0
-        """Between two signs of life."""
+        """Seconds between two heartbeats."""
         self._outbox: asyncio.Queue[FromAgent] = asyncio.Queue()
         self._hanging_up: asyncio.Task[None] | None = None
         self._may_join = asyncio.Event()
@@ -118,24 +116,24 @@ class Link:
 
     @property
     def connected(self) -> bool:
-        """Whether there is a connection that a master has answered on."""
+        """Whether there is a connection on which a master has answered."""
         return self._connection is not None
 
     def send(self, message: FromAgent) -> None:
-        """Say something soon, or never: the next Hello tells the same."""
+        """Send a message soon, or never: the next Hello contains the same."""
         self._outbox.put_nowait(message)
 
     def hang_up(self) -> None:
-        """End the connection: the next one begins with what the node holds now."""
+        """Close the connection: the next one begins with what the node holds now."""
         if self._connection is not None:
             self._hanging_up = asyncio.create_task(self._connection.close())
 
     def rejoin(self) -> None:
-        """The agent has stopped what it held: join as a new node."""
+        """Rejoin as a new node: the agent has stopped its workers."""
         self._may_join.set()
 
     async def run(self) -> None:
-        """Keep the line up until the job is over. Raises RefusedByPeer or MasterGone."""
+        """Stay connected until the job is over. Raises RefusedByPeer or MasterGone."""
         while True:
             await self._may_join.wait()
             connection, answer = await self._reach()
@@ -150,13 +148,13 @@ class Link:
                     return
 
     async def flush(self) -> None:
-        """Wait a moment for the last words to be out."""
+        """Wait a moment until the last messages are sent."""
         deadline = time.monotonic() + 1.0
         while self._connection and not self._outbox.empty() and time.monotonic() < deadline:
             await asyncio.sleep(0.005)
 
     async def _reach(self) -> tuple[AgentConnection, Welcome | Fenced | JobDone]:
-        """A greeted connection, however long it takes within the agent's patience."""
+        """Connect and greet, with retries until the timeout."""
         since, retry, told = time.monotonic(), FIRST_RETRY, False
         taken = Taken()
         while True:
@@ -174,16 +172,16 @@ class Link:
             if away > self._patience():
                 raise MasterGone(f"{why} (tried for {away:.0f} s)")
             if away > PATIENCE_BEFORE_NEWS and not told and not taken.told:
-                log.warning("the master is away (%s); trying again", why)
+                log.warning("the master is unreachable (%s); retrying", why)
                 told = True
             await asyncio.sleep(retry * random.uniform(0.5, 1.0))
             retry = min(retry * 2, LAST_RETRY)
 
     async def _revived(self, error: Unreachable, taken: Taken) -> str:
-        """Have a master started where nobody answers; returns why there is none.
+        """Start a master where none answers; return why there is none.
 
-        An address that another program keeps is told at once: nobody should wait for the end of
-        their patience to hear it. Who was in the job already goes on trying.
+        If another program keeps the address, that is reported at once, without waiting for the
+        timeout. A node that was in the job already continues to retry.
         """
         if self._revive is None:
             return ""
@@ -193,7 +191,7 @@ class Link:
             for_how_long = taken.since(time.monotonic())
             if isinstance(error, NoAnswer):
                 if not taken.told:
-                    log.warning("%s, and it does not answer; trying again", reason)
+                    log.warning("%s, and it does not answer; retrying", reason)
                 taken.told = True
             elif for_how_long > STRANGER_PATIENCE and not self._welcomed:
                 raise MasterGone(f"{reason} (a Resile master would have answered)") from None
@@ -204,7 +202,7 @@ class Link:
     async def _try(self) -> tuple[AgentConnection, Welcome | Fenced | JobDone]:
         connection = await connect(self._access)
         try:
-            # What was not sent before is in the Hello; what is sent from here on comes after it.
+            # The Hello contains what was not sent before; later messages come after it.
             while not self._outbox.empty():
                 self._outbox.get_nowait()
             return connection, await greet(connection, self._hello())
@@ -213,7 +211,7 @@ class Link:
             raise
 
     async def _converse(self, connection: AgentConnection, welcome: Welcome) -> bool:
-        """Talk until the connection is lost; True when the job is over."""
+        """Exchange messages until the connection is lost; True when the job is over."""
         self._connection, self._interval = connection, welcome.lease / RENEWALS_PER_LEASE
         speaking = asyncio.create_task(self._speak_or_hang_up(connection))
         watching = asyncio.create_task(self._watch(connection, welcome))
@@ -241,7 +239,7 @@ class Link:
             await asyncio.gather(speaking, watching, return_exceptions=True)
 
     async def _watch(self, connection: AgentConnection, welcome: Welcome) -> None:
-        """Say when the master does not answer, and hang up when it has not for too long."""
+        """Log when the master does not answer; close the connection when that takes too long."""
         answers, told, heard_at = -1, False, self._clock.now()
         while True:
             now = self._clock.now()
@@ -249,7 +247,7 @@ class Link:
                 answers, heard_at = connection.answers, now
                 self.answers += 1
                 if told:
-                    log.warning("the master answers again")
+                    log.warning("the master is responding again")
                 told = False
             silent = now - heard_at
             if silent > max(PATIENCE_BEFORE_NEWS, 2 * self._interval) and not told:
@@ -261,30 +259,30 @@ class Link:
             await asyncio.sleep(PULSE)
 
     def _complaint(self, silent: float, pid: int) -> str:
-        again = "it is started again from here" if self._revive else "start it again"
+        again = "it is restarted from here" if self._revive else "restart it"
         cure = f"kill -CONT {pid} if it was stopped, kill -KILL {pid} if it hangs ({again})"
         return (
-            f"the master at {self._access.endpoint} has not answered for {silent:.0f} s; workers "
-            f"train on, but none that fails is replaced until it answers: {cure}"
+            f"the master at {self._access.endpoint} has not responded for {silent:.0f} s; workers "
+            f"keep training, but failed ones are not replaced until it responds: {cure}"
         )
 
     def _hurry(self, lease: float) -> None:
-        """The job has another lease from now on: a sign of life is due at once."""
+        """The lease of the job has changed: send a heartbeat at once."""
         self._interval = lease / RENEWALS_PER_LEASE
         if renewal := self._renewal():
             self.send(renewal)
 
     async def _speak_or_hang_up(self, connection: AgentConnection) -> None:
-        """A line on which nothing can be said any more is no line: without renewals the node would
-        be evicted. The next one begins with a Hello."""
+        """Send messages; close a connection on which that fails: without renewals the node would be
+        evicted. The next one begins with a Hello."""
         try:
             await self._speak(connection)
         except Exception as error:
-            log.error("cannot speak to the master: %r; connecting again", error)
+            log.error("cannot send to the master: %r; reconnecting", error)
             await connection.close()
 
     async def _speak(self, connection: AgentConnection) -> None:
-        """Send what is to be said, and a sign of life in between, however much there is to say."""
+        """Send queued messages, and heartbeats in between however many are queued."""
         renew_at = time.monotonic() + self._interval
         with contextlib.suppress(Disconnected):
             # A cancellation alone would not do: before Python 3.12 wait_for may swallow one.

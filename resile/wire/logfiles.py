@@ -1,7 +1,7 @@
-"""The output of a job's nodes: one file a node in one folder, read a piece at a time.
+"""The log files of a job's nodes: one file per node in one folder, read in chunks.
 
-A name is only ever looked up in that folder: whatever could lead out of it (a separator, a leading
-dot, a symbolic link) is no name of a node.
+A name is only ever looked up in that folder: anything that could lead out of it (a separator, a
+leading dot, a symbolic link) is not a valid name of a node.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from resile.wire.views import LogFile
 __all__ = ["PIECE", "list_logs", "read_piece"]
 
 PIECE = 256 * 1024
-"""Enough for a page of output, little enough to hold up nobody."""
+"""Bytes: enough for a page of output, small enough not to delay other requests."""
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,250}")
 _SUFFIX = ".log"
 
 
 def list_logs(folder: Path) -> list[LogFile]:
-    """Whose output there is."""
+    """List the log files of all nodes."""
     try:
         found = [entry for entry in os.scandir(folder) if entry.name.endswith(_SUFFIX)]
         files = [(e.name, e.stat().st_size) for e in found if e.is_file(follow_symlinks=False)]
@@ -33,11 +33,11 @@ def list_logs(folder: Path) -> list[LogFile]:
 
 
 def read_piece(folder: Path, node: str, *, offset: int) -> bytes:
-    """Some of a node's output; raises FileNotFoundError for what is no node with output."""
+    """Read a chunk of a node's output; raises FileNotFoundError for a node without output."""
     if not _NAME.fullmatch(node):
         raise FileNotFoundError(node)
     try:
-        # O_NONBLOCK: to open a FIFO that somebody put there would wait for its other end.
+        # O_NONBLOCK: opening a FIFO in that place would wait for its other end.
         flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK
         descriptor = os.open(folder / f"{node}{_SUFFIX}", flags)
         try:
@@ -49,7 +49,7 @@ def read_piece(folder: Path, node: str, *, offset: int) -> bytes:
 
 
 def _natural(name: str) -> list[tuple[int, str]]:
-    """Numbers in a name compare as numbers: worker-9 comes before worker-10."""
+    """A sort key that compares numbers as numbers: worker-9 comes before worker-10."""
     return [
         (int(part), "") if part.isdecimal() else (-1, part) for part in re.split(r"(\d+)", name)
     ]

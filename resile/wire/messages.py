@@ -1,39 +1,91 @@
-"""Everything that agents and master say to each other.
+"""The messages between agents and master.
 
-One WebSocket per agent carries :class:`Envelope` frames in msgpack. A message that would change
-the master's state names the node and the round it speaks of (:class:`Fence`): what a dead or
-evicted node says late is recognised by that and refused. Messages are small and of constant size,
-whatever the size of the job, so a round of n nodes costs n messages and not n squared bytes.
+One WebSocket per agent carries :class:`AgentFrame` and :class:`MasterFrame` in msgpack. A message
+that would change the master's state names the node and the round that it is about
+(:class:`Fence`): late messages of a dead or evicted node are recognised by that and refused.
+Messages are small and of constant size, whatever the size of the job, so a round of n nodes costs n
+messages and not n² bytes.
 
-Every field has bounds (``wire/bounds.py``), checked as a frame is decoded.
+Every field has bounds (``bounds.py``), checked as a frame is decoded. The structs in the messages
+are defined in ``payloads.py``. The phases of a handover: ``resile/master/handover.py``.
 
 Compatibility: fields are only ever added, with defaults. ``PROTOCOL`` changes when that is broken.
 """
 
 from __future__ import annotations
 
-from enum import Enum
-from typing import Annotated, TypeAlias
+from typing import TypeAlias
 
 import msgspec
 
 from resile.job.elasticity import Elasticity
-from resile.job.limits import MOST_WORKERS
-from resile.wire.bounds import (
-    Age,
-    Cores,
-    ExitCode,
-    GroupName,
-    Host,
-    LastWords,
-    Line,
-    Moment,
-    Name,
-    Number,
-    PathText,
-    Port,
-    WorkerCount,
+from resile.wire.bounds import GroupName, Line, Name, Number
+from resile.wire.payloads import (
+    FailureReport,
+    Fence,
+    LocalState,
+    NodeInfo,
+    Outcome,
+    Progress,
+    RankProgress,
+    Ranks,
+    RanksProgress,
+    RolePlace,
+    StoreAddress,
+    Usage,
+    WorkerFailure,
+    WorkerFailures,
+    WorkersNow,
 )
+
+__all__ = [
+    "AgentFrame",
+    "Drain",
+    "FailureReport",
+    "Fence",
+    "Fenced",
+    "FromAgent",
+    "FromMaster",
+    "HandedOver",
+    "Handover",
+    "HandoverCancelled",
+    "HandoverOver",
+    "HandoverPublish",
+    "HandoverPublished",
+    "HandoverStep",
+    "HandoverTold",
+    "Hello",
+    "JobDone",
+    "Leave",
+    "Leaving",
+    "LocalState",
+    "MasterFrame",
+    "Message",
+    "NodeInfo",
+    "Outcome",
+    "PROTOCOL",
+    "Prepare",
+    "Progress",
+    "RankProgress",
+    "Ranks",
+    "RanksProgress",
+    "Ready",
+    "Refused",
+    "Renew",
+    "RolePlace",
+    "Start",
+    "StoreAddress",
+    "Usage",
+    "Wait",
+    "Warmed",
+    "Welcome",
+    "WorkerFailure",
+    "WorkerFailures",
+    "WorkersFailed",
+    "WorkersNow",
+    "WorkersReached",
+    "WorkersSucceeded",
+]
 
 PROTOCOL = 1
 
@@ -42,147 +94,11 @@ class Message(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     """Base of all messages; the class name is the tag on the wire."""
 
 
-class Fence(msgspec.Struct, frozen=True):
-    """Who speaks, and of which round."""
-
-    node: Number
-    round: Number
-
-
-class StoreAddress(msgspec.Struct, frozen=True):
-    """Where the round's TCPStore listens."""
-
-    host: Host
-    port: Port
-    hosted: bool = True
-    """Whether an agent serves it; a script without torch gets an address nobody listens at."""
-
-
-class WorkerFailure(msgspec.Struct, frozen=True, kw_only=True):
-    """How one worker ended that should not have."""
-
-    local_rank: Number
-    rank: Number
-    pid: Number
-    exit_code: ExitCode
-    """As subprocess counts: negative for a signal."""
-
-    age: Age = 0.0
-    """Seconds between the death and this report, so that no two clocks have to agree."""
-
-    message: LastWords = ""
-    """The worker's own last words: its error file, or the last lines of its stderr."""
-
-    log: PathText = ""
-    """Where the worker's output can be read in full, if it was kept."""
-
-    cannot_start: Line = ""
-    """The error for which the script itself could not be compiled or imported, if that was it."""
-
-    error_file: LastWords = ""
-    """The file that torch's ``record`` wrote, as a whole, if this is the node's first failure."""
-
-
-WorkerFailures: TypeAlias = Annotated[
-    tuple[WorkerFailure, ...], msgspec.Meta(max_length=MOST_WORKERS)
-]
-Ranks: TypeAlias = Annotated[tuple[Number, ...], msgspec.Meta(max_length=MOST_WORKERS)]
-
-
-class Progress(msgspec.Struct, frozen=True, kw_only=True):
-    """What the workers reported since they started; travels with the lease.
-
-    Without bounds: it is the user's own number, and a strange one must not cost the connection.
-    """
-
-    step: int | None = None
-    loss: float | None = None
-    total: int | None = None
-    """How many steps there will be in all, if the script says so."""
-
-    resumed: int | None = None
-    """The step that training went on with after a restore, if there was one."""
-
-    source: str = ""
-    """What that was restored from: memory, storage."""
-
-
-class RankProgress(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
-    """How far one worker of a node has come in its round.
-
-    Without bounds on steps and times, for the reason that :class:`Progress` has none. Sent without
-    the fields' names, so that those of the largest node fit into a frame; new fields go to the end.
-    """
-
-    local_rank: Number
-    rank: Number
-    step: int
-    age: float
-    """Seconds since that step, by the node's clock, when this was sent."""
-
-    step_time: float | None = None
-    """Seconds that a step takes lately, smoothed; None until two steps were seen."""
-
-
-class Usage(msgspec.Struct, frozen=True, kw_only=True):
-    """What a node uses at the moment."""
-
-    cpu: Cores | None = None
-    memory: Number | None = None
-    """In bytes."""
-
-
-RanksProgress: TypeAlias = Annotated[
-    tuple[RankProgress, ...], msgspec.Meta(max_length=MOST_WORKERS)
-]
-
-
-class WorkersNow(msgspec.Struct, frozen=True, kw_only=True):
-    """The workers of a node, as its agent knows them."""
-
-    pids: Ranks = ()
-    """In the order of their local ranks; empty while none run."""
-
-    failures: Number = 0
-    """How often one or more of them failed since this agent joined."""
-
-
-class LocalState(Enum):
-    """What an agent holds, as it tells a master that may have forgotten."""
-
-    IDLE = "idle"
-    READY = "ready"
-    RUNNING = "running"
-    FAILED = "failed"
-    SUCCEEDED = "succeeded"
-
-
-class NodeInfo(msgspec.Struct, frozen=True, kw_only=True):
-    """What does not change in an agent's life."""
-
-    name: Name
-    host: Name
-    address: Host
-    """Where other nodes reach this one."""
-
-    nproc: WorkerCount
-    role: Name = "default"
-    rank: Number | None = None
-    """The slot it was started for, if its platform or user said so."""
-
-    generation: Number | None = None
-    """The platform's own id of the node: for one slot, the higher one replaces the lower."""
-
-    pid: Number = 0
-    door: Line = ""
-    """HOST:PORT at which other nodes' agents reach this one's; empty if it listens nowhere."""
-
-
 # --- from an agent ------------------------------------------------------------------------------
 
 
 class Hello(Message, frozen=True, kw_only=True):
-    """First on every connection: who I am and what I hold."""
+    """First on every connection: the node, and what it holds of the job."""
 
     protocol: int = PROTOCOL
     job: Name
@@ -196,62 +112,62 @@ class Hello(Message, frozen=True, kw_only=True):
     store: StoreAddress | None = None
     failures: WorkerFailures = ()
     start: Start | None = None
-    """The last one it was given: a master that lost its memory learns its job from these."""
+    """The last one it was sent: a master that lost its state recovers it from these."""
 
     seen: Number = 0
-    """The newest round it ever was in, also as another node: no later one may be older."""
+    """The newest round it ever was in, under any id: later rounds have higher numbers."""
 
     leaving: Line = ""
-    """Why it is about to go, while it waits for everybody to save; see :class:`Leaving`."""
+    """Why it is about to leave, while it waits for all members to save; see :class:`Leaving`."""
 
     handover: Number = 0
-    """The newest handover it was ever told of: no later one may have the same number."""
+    """The newest handover it was told of: later ones have higher numbers."""
 
     group: GroupName = ""
-    """The group of nodes that it shares a world with; empty for the job's main group."""
+    """The group that the node joins; empty for the job's main group."""
 
 
 class Renew(Message, frozen=True, kw_only=True):
-    """I am alive. Sent several times in a lease."""
+    """A heartbeat. Sent several times in a lease."""
 
     fence: Fence
     progress: Progress | None = None
     usage: Usage | None = None
-    """Where the agent is the one who can tell: in a container of its own."""
+    """Set where only the agent can measure it: in a container of its own."""
 
     workers: WorkersNow | None = None
     ranks: RanksProgress = ()
-    """By local rank: of the workers that reported a step in their round."""
+    """Of the workers that reported a step in their round, by local rank."""
 
 
 class Warmed(Message, frozen=True, kw_only=True):
-    """My nursery is ready. Until then nobody who trains should stop for me."""
+    """The node's warm fork server is ready. Until then no running round is stopped for it."""
 
     fence: Fence
 
 
 class Ready(Message, frozen=True, kw_only=True):
-    """My workers of older rounds are gone; the host of the round's store says where it is."""
+    """Workers of older rounds are gone; the host of the round's store gives its address."""
 
     fence: Fence
     store: StoreAddress | None = None
 
 
 class WorkersFailed(Message, frozen=True, kw_only=True):
-    """At least one of my workers failed; the others are being stopped."""
+    """At least one worker of the node failed; the others are being stopped."""
 
     fence: Fence
     failures: WorkerFailures
 
 
 class WorkersSucceeded(Message, frozen=True, kw_only=True):
-    """All my workers exited with 0."""
+    """All workers of the node exited with 0."""
 
     fence: Fence
 
 
 class WorkersReached(Message, frozen=True, kw_only=True):
-    """Which of my workers have connected to the round's store so far."""
+    """The workers of the node that have and have not connected to the round's store."""
 
     fence: Fence
     reached: Ranks
@@ -260,21 +176,21 @@ class WorkersReached(Message, frozen=True, kw_only=True):
 
 
 class Leave(Message, frozen=True, kw_only=True):
-    """I go, on purpose. Nobody needs to wait for proof."""
+    """The node leaves on purpose, at once."""
 
     fence: Fence
     reason: Line
 
 
 class Leaving(Message, frozen=True, kw_only=True):
-    """I was asked to go: let everybody save first. Answered with :class:`HandoverOver`."""
+    """The node was asked to leave: all members save first. Answered by :class:`HandoverOver`."""
 
     fence: Fence
     reason: Line
 
 
 class HandoverTold(Message, frozen=True, kw_only=True):
-    """My workers know that they will be asked to save; or they cannot, if not ``able``."""
+    """PREPARE is done: the workers will save when asked, or cannot if not ``able``."""
 
     fence: Fence
     able: bool
@@ -282,23 +198,23 @@ class HandoverTold(Message, frozen=True, kw_only=True):
 
 
 class HandedOver(Message, frozen=True, kw_only=True):
-    """My workers saved this step and hold still. Said again when the copies of it have arrived."""
+    """SAVED: the workers saved this step and hold. Sent again when its copies have arrived."""
 
     fence: Fence
     step: Number
     copied: Number | None = None
-    """The newest step of which the next node acknowledged copies of all my parts."""
+    """The newest step of which the next node acknowledged copies of all parts."""
 
     handover: Number = 0
 
 
 class HandoverPublished(Message, frozen=True, kw_only=True):
-    """I wait no longer for storage: what my workers saved is there, or cannot be."""
+    """PUBLISHED: the saved step is in storage, or cannot be."""
 
     fence: Fence
     stored: Number | None = None
-    """The newest step of which all my parts are there; from the node that publishes, the newest
-    whole checkpoint."""
+    """The newest step of which all parts of the node are there; from the node that publishes, the
+    newest complete checkpoint."""
 
     handover: Number = 0
 
@@ -307,7 +223,7 @@ class HandoverPublished(Message, frozen=True, kw_only=True):
 
 
 class Welcome(Message, frozen=True, kw_only=True):
-    """You are this node now. ``round`` is what you hold, or 0."""
+    """The agent is this node. ``round``: the one it holds, or 0."""
 
     node: int
     round: int
@@ -315,21 +231,21 @@ class Welcome(Message, frozen=True, kw_only=True):
     elasticity: Elasticity
     note: str = ""
     handover: int = 0
-    """The handover that is under way, or 0: workers that hold for any other one go on."""
+    """The handover in progress, or 0: workers that hold for any other one continue."""
 
     master_pid: int = 0
-    """The process that says this, on its own machine: whom to wake up should it not answer."""
+    """The process id of the master on its machine, for a person if it stops answering."""
 
 
 class Wait(Message, frozen=True, kw_only=True):
-    """Nothing to do for now, and for what we wait. Workers of a broken round have to stop."""
+    """Nothing to do for now. ``stop_workers``: the round is broken."""
 
     reason: str
     stop_workers: bool = False
 
 
 class Prepare(Message, frozen=True, kw_only=True):
-    """A new round: stop your workers and say Ready. ``host_store``: open its store as well."""
+    """A new round: stop workers and send Ready. ``host_store``: open its store as well."""
 
     round: int
     group_rank: int
@@ -337,18 +253,11 @@ class Prepare(Message, frozen=True, kw_only=True):
     reason: str
 
 
-class RolePlace(msgspec.Struct, frozen=True):
-    """Where a node's workers are among those of the same role."""
-
-    first_rank: Number
-    world_size: Number
-
-
 class Start(Message, frozen=True, kw_only=True):
-    """The round is agreed: start your workers. Agents keep it, and tell it in their Hello."""
+    """The round is agreed: start the workers. Agents keep it for their next Hello."""
 
     run: Line = ""
-    """The same for all rounds that are counted together."""
+    """The same for all rounds of one count."""
 
     round: Number
     group_rank: Number
@@ -360,14 +269,14 @@ class Start(Message, frozen=True, kw_only=True):
     restart_count: Number
     max_restarts: Number
     neighbour: Line = ""
-    """The door of the next node in the order of ranks, to see whether this one is cut off."""
+    """``NodeInfo.door`` of the next node in rank order, to detect that this one is cut off."""
 
 
 class Handover(Message, frozen=True, kw_only=True):
-    """A planned change is near: tell your workers that they will save and hold.
+    """PREPARE: a change is planned; tell the workers that they will save and hold.
 
-    ``handover`` is its number. A master that returns after its death knows nothing of handovers
-    before; what is said of one of them is recognised by the number and ignored.
+    ``handover`` is its number. A restarted master does not know earlier handovers; messages about
+    one of them are recognised by the number and ignored.
     """
 
     round: int
@@ -376,28 +285,28 @@ class Handover(Message, frozen=True, kw_only=True):
 
 
 class HandoverStep(Message, frozen=True, kw_only=True):
-    """To the node of rank 0, when all know: choose the step that everybody saves."""
+    """CHOOSE: sent to the node of rank 0 when all are prepared, to choose the step to save."""
 
     round: int
     handover: int = 0
 
 
 class HandoverPublish(Message, frozen=True, kw_only=True):
-    """Have what was saved in storage, and say :class:`HandoverPublished`: the copies on other nodes
-    are not complete, or lie on nodes that leave as well."""
+    """Put the saved step into storage, and send :class:`HandoverPublished`: copies on other nodes
+    are incomplete, or on nodes that leave as well."""
 
     round: int
     handover: int = 0
 
 
 class HandoverOver(Message, frozen=True, kw_only=True):
-    """Whoever wants to leave may do so now."""
+    """RELEASE: the node may leave now."""
 
     round: int
 
 
 class HandoverCancelled(Message, frozen=True, kw_only=True):
-    """The planned change does not happen: workers that hold for it go on training."""
+    """The planned change does not happen: workers that hold for it continue."""
 
     round: int
     handover: int
@@ -405,50 +314,29 @@ class HandoverCancelled(Message, frozen=True, kw_only=True):
 
 
 class Fenced(Message, frozen=True, kw_only=True):
-    """You were put out. Stop your workers and come back as a new node."""
+    """The node was evicted: stop its workers and rejoin as a new node."""
 
     reason: str
 
 
 class Drain(Message, frozen=True, kw_only=True):
-    """Please leave: stop your workers cleanly and go."""
+    """The node is asked to leave: stop its workers cleanly and exit."""
 
     reason: str
 
 
-class Outcome(Enum):
-    """How a job ended."""
-
-    SUCCEEDED = "succeeded"
-    FAILED = "failed"
-    STOPPED = "stopped"
-
-
-class FailureReport(msgspec.Struct, frozen=True, kw_only=True):
-    """Which worker failed first, and where: what a person asks when a job has failed."""
-
-    node: Number
-    name: str
-    host: str
-    failure: WorkerFailure
-    when: Moment
-    """Unix time at the master."""
-
-    others: Number = 0
-
-
 class JobDone(Message, frozen=True, kw_only=True):
-    """The job has ended. Stop and go."""
+    """The job has ended: stop and exit."""
 
     outcome: Outcome
     reason: str
     report: FailureReport | None = None
     others_go_on: bool = False
-    """It has ended for this node alone."""
+    """Whether it has ended for this node only."""
 
 
 class Refused(Message, frozen=True, kw_only=True):
-    """The last message, or the connection, was not accepted. ``final``: do not try again."""
+    """The last message, or the connection, was not accepted. ``final``: do not retry."""
 
     reason: str
     final: bool = False
@@ -486,14 +374,14 @@ FromMaster: TypeAlias = (
 
 
 class AgentFrame(msgspec.Struct, frozen=True):
-    """One frame from an agent. ``seq`` grows by at least one a frame: a replay is recognisable."""
+    """A frame from an agent. ``seq`` increases with each frame: a replay is recognisable."""
 
     seq: Number
     body: FromAgent
 
 
 class MasterFrame(msgspec.Struct, frozen=True):
-    """One frame from the master."""
+    """A frame from the master."""
 
     seq: int
     body: FromMaster

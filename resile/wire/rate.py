@@ -1,17 +1,17 @@
-"""How fast a peer may speak: a bucket of messages that fills again with time."""
+"""A rate limit for messages of a peer: a token bucket."""
 
 from __future__ import annotations
 
 MESSAGES_PER_SECOND = 200.0
-"""An agent says one to ten things a second."""
+"""An agent sends one to ten messages a second."""
 
 BURST = 1000
-"""What may come at once: everything that an honest peer said while the master was too busy to
-read, and as many as a master handles in ten milliseconds."""
+"""Messages that may come at once: all that a valid peer sent while the master was too busy to read;
+a master handles as many in ten milliseconds."""
 
 
 class SpeechRate:
-    """Counts one peer's messages. ``now`` is any clock that does not go back."""
+    """Counts the messages of one peer. ``now`` is any monotonic clock."""
 
     def __init__(
         self, now: float, *, per_second: float = MESSAGES_PER_SECOND, burst: int = BURST
@@ -22,7 +22,7 @@ class SpeechRate:
         self._counted_at = now
 
     def allows(self, now: float) -> bool:
-        """Count one message; False when the peer has said too much."""
+        """Count one message; False when the peer exceeds its rate."""
         refill = (now - self._counted_at) * self.per_second
         self._left = min(self._burst, self._left + refill) - 1
         self._counted_at = now

@@ -1,9 +1,9 @@
-"""The master's end of the wire: many connections, each refused or served on its own.
+"""The master's side of agents' connections.
 
-A connection that sends garbage, too much, too fast, or the same frame twice is told so and closed.
-Each peer has an outbox and a task that empties it, so one that does not read delays nobody else;
-and because a peer that does not read does not read its dismissal either, it is cut off when it has
-not gone by itself within a moment.
+A connection that sends garbage, too much, too fast, or the same frame twice gets an error and is
+closed. Each peer has an outbox and a task that empties it, so one that does not read delays no
+other; and because such a peer does not read the error either, its connection is aborted if it does
+not close within a moment.
 """
 
 from __future__ import annotations
@@ -22,21 +22,21 @@ from resile.wire.messages import PROTOCOL, AgentFrame, FromAgent, FromMaster, He
 from resile.wire.rate import SpeechRate
 
 HELLO_TIMEOUT = 5.0
-"""An agent greets in its first millisecond; whoever does not is no agent."""
+"""Seconds. An agent sends its Hello in the first millisecond."""
 
 OUTBOX_LIMIT = 256
-"""A peer that lets so many messages lie is not reading; its lease would end it anyway."""
+"""Messages. A peer with more unread ones does not read; its lease would expire anyway."""
 
 READ_LIMIT = 4 * MAX_FRAME
-"""A frame that is too large is read up to here, so that its sender can be told; beyond this the
-connection just ends."""
+"""Bytes. A frame that is too large is read up to here, so that its sender gets an error; beyond
+this the connection is closed without one."""
 
 LAST_WORDS_TIMEOUT = 1.0
-"""How long a dismissed peer may take to read why."""
+"""Seconds that a refused peer may take to read why."""
 
 
 class Peer:
-    """One greeted or greeting connection, as the master sees it."""
+    """One connection of an agent, as the master sees it."""
 
     def __init__(
         self,
@@ -60,7 +60,7 @@ class Peer:
             self.cut()
 
     def close(self) -> None:
-        """End the connection once everything sent before is out, or soon."""
+        """Close the connection once everything is sent, or after a moment."""
         if self._cut is not None:
             return
         self._cut = asyncio.get_running_loop().call_later(LAST_WORDS_TIMEOUT, self.cut)
@@ -70,7 +70,7 @@ class Peer:
             self.cut()
 
     def cut(self) -> None:
-        """End the connection now, whatever the peer has not read."""
+        """Abort the connection, whatever the peer has not read."""
         if self._transport is not None:
             self._transport.abort()
 
@@ -91,26 +91,26 @@ class Peer:
 
 
 class PeerHandler(Protocol):
-    """What the master does with its peers. None of these may block."""
+    """The master's handling of peers. No method may block."""
 
     def greeted(self, peer: Peer, hello: Hello) -> None:
         """The first message of a connection."""
 
     def received(self, peer: Peer, message: FromAgent) -> None:
-        """Any later one."""
+        """Any later message."""
 
     def closed(self, peer: Peer) -> None:
-        """A greeted connection is gone."""
+        """A greeted connection is lost."""
 
 
 class AgentEndpoint:
-    """The WebSocket route: turns connections into peers and hands them to a handler."""
+    """The WebSocket route: turns connections into peers and passes them to a handler."""
 
     def __init__(self, handler: PeerHandler) -> None:
         self._handler = handler
 
     async def serve(self, request: web.Request) -> web.WebSocketResponse:
-        """One connection, from upgrade to loss."""
+        """Serve one connection, from upgrade to loss."""
         socket = web.WebSocketResponse(
             max_msg_size=READ_LIMIT, compress=False, timeout=LAST_WORDS_TIMEOUT, autoping=False
         )
@@ -144,7 +144,7 @@ class AgentEndpoint:
 
 
 class Speech:
-    """What a peer says, frame by frame, as far as it keeps to size, kind and pace."""
+    """Reads the frames of a peer, with limits of size, kind and rate."""
 
     def __init__(
         self,
@@ -158,7 +158,7 @@ class Speech:
         self._largest = largest
 
     async def next(self) -> bytes | None:
-        """The next binary frame; None when the connection has ended."""
+        """Return the next binary frame; None when the connection has ended."""
         while True:
             message = await self._socket.receive()
             if not self._rate.allows(time.monotonic()):
@@ -210,7 +210,7 @@ def _hello_of(frame: AgentFrame) -> Hello:
 
 
 async def _finish(writer: asyncio.Task[None], peer: Peer) -> None:
-    """Let last words out, but not for long: the peer may not be reading."""
+    """Send the last messages, but not for long: the peer may not be reading."""
     await asyncio.wait([writer], timeout=LAST_WORDS_TIMEOUT)
     writer.cancel()
     await asyncio.gather(writer, return_exceptions=True)

@@ -1,11 +1,11 @@
-"""A node's side of the protocol: what it holds of the job, and what follows from each message.
+"""A node's side of the protocol: its state in the job, and the effect of each message.
 
 A :class:`NodeSession` has one owner, which talks to the master and runs workers. The owner passes
 on each message from the master (:meth:`~NodeSession.obey`) and gets an instruction to carry out;
-it reports what became of its workers and gets the message to send, or None when there is nobody
-left who waits for it. The session does no I/O and reads no clock, so it serves an event loop and a
-pair of threads alike. It knows nothing of torch either: for a node whose workers need no TCPStore,
-the store it reports is an address that nobody listens at (``StoreAddress.hosted``).
+it reports changes of its workers and gets the message to send, or None when it is no longer
+relevant. The session does no I/O and reads no clock, so it works with an event loop and with
+threads alike. It does not depend on torch: for a node whose workers need no TCPStore, nothing
+listens at the address of the store that it reports (``StoreAddress.hosted``).
 
 ::
 
@@ -18,7 +18,7 @@ From each of these states a Prepare for another round leads to preparing, ``Wait
 IDLE, and Fenced out of the job. A state is changed before the message about it is sent: should that
 be lost with the connection, the next Hello says the same. Messages that come late or twice change
 nothing. One that no master sends at that point raises ProtocolError, with the session's latest
-history in it; a report that no owner can make raises InvalidReport.
+events in it; an impossible report of the owner raises InvalidReport.
 """
 
 from __future__ import annotations
@@ -71,11 +71,11 @@ from resile.wire.messages import (
 __all__ = ["InvalidReport", "NodeSession"]
 
 HISTORY = 40
-"""How many of the latest events an error tells: a few rounds."""
+"""Number of the latest events in an error: a few rounds."""
 
 
 class InvalidReport(RuntimeError):
-    """The owner of a session reported what cannot have happened: a fault in our own code."""
+    """The owner of a session made an impossible report: a bug in our own code."""
 
 
 class Held(msgspec.Struct, frozen=True, kw_only=True):
@@ -90,7 +90,7 @@ class Held(msgspec.Struct, frozen=True, kw_only=True):
     """Of the round the node is ready for or runs, if the node hosts it."""
 
     start: Start | None = None
-    """The last one it was given: a master that lost its memory learns its job from these."""
+    """The last one it was sent: a master that lost its state recovers it from these."""
 
     failures: tuple[WorkerFailure, ...] = ()
     failed_at: float = 0.0
@@ -98,9 +98,9 @@ class Held(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class NodeSession:
-    """One node's place in one job, from before its first Hello to its last word.
+    """One node's place in one job, from before its first Hello to its last message.
 
-    Made with what does not change: the job, the node, and what its user asked for.
+    Created with what does not change: the job, the node, and the settings of its user.
     """
 
     def __init__(
@@ -112,8 +112,8 @@ class NodeSession:
         group: str = "",
         warm: bool = True,
     ) -> None:
-        """``group``: whose rounds it joins, empty for the main one; ``warm``: whether the node can
-        start workers at once, see :meth:`warmed`."""
+        """``group``: empty for the main one; ``warm``: whether the node can start workers at once,
+        see :meth:`warmed`."""
         self._job = job
         self._info = info
         self._group = group
@@ -124,60 +124,60 @@ class NodeSession:
         self._newest_handover = 0
         self._history: deque[str] = deque(maxlen=HISTORY)
         self.elasticity = elasticity
-        """What the job was agreed on; until the node is in it, what its user asked for."""
+        """The settings of the job; until the node has joined, those of its user."""
 
         self.warm = warm
         self.ever_joined = False
         """Whether a master has ever welcomed this node."""
 
         self.newest_round = 0
-        """The newest round ever, also as another node: no later one may be older."""
+        """The newest round ever, under any id: later rounds have higher numbers."""
 
         self.broken_rounds = 0
-        """How many rounds this node reported a failure in."""
+        """The number of rounds in which this node reported a failure."""
 
         self.done: JobDone | None = None
         """How the job ended, once it has."""
 
-    # --- what it holds ----------------------------------------------------------------------
+    # --- its state --------------------------------------------------------------------------
 
     @property
     def held(self) -> Fence | None:
-        """For whom and of which round the node may speak; None outside the job."""
+        """The id and round for messages of the node; None outside the job."""
         held = self._held
         return None if held is None or self._left else held.fence
 
     @property
     def fence(self) -> Fence:
-        """The same, of a node that is in the job."""
+        """The same for a node that is in the job; raises InvalidReport outside."""
         if (held := self.held) is None:
-            raise InvalidReport(self._told("a node outside the job has nothing to say to it"))
+            raise InvalidReport(self._told("a node outside the job cannot send it a message"))
         return held
 
     @property
     def state(self) -> LocalState:
-        """What the node has of its round."""
+        """The state of the node in its round."""
         held = self._held
         return LocalState.IDLE if held is None else held.state
 
     @property
     def runs(self) -> bool:
-        """Whether workers of the held round may go on."""
+        """Whether workers of the held round run."""
         return self.state is LocalState.RUNNING and self.done is None
 
     @property
     def start(self) -> Start | None:
-        """The last Start this node was given."""
+        """The last Start that this node was sent."""
         held = self._held
         return None if held is None else held.start
 
     def hello(self, *, now: float) -> Hello:
-        """All that a master has to know which may have forgotten it."""
+        """Return everything that a master which lost its state has to know."""
         held = self._held
         if held is None:
             held, fence, terms = Held(fence=Fence(0, 0)), None, self._wanted
         else:
-            # What the job was agreed on: this master may not know.
+            # The settings of the job: this master may not know them.
             fence, terms = held.fence, self.elasticity
         return Hello(
             job=self._job,
@@ -196,7 +196,7 @@ class NodeSession:
         )
 
     def patience(self, *, to_join: float, working: bool) -> float:
-        """For how many seconds to look for a master: for ever while workers train."""
+        """Return for how many seconds to look for a master: forever while workers train."""
         if self.held is None:
             return to_join
         return float("inf") if working else self.elasticity.join_timeout
@@ -204,7 +204,7 @@ class NodeSession:
     # --- messages from the master -----------------------------------------------------------
 
     def obey(self, message: FromMaster) -> Instruction | None:
-        """Take a message; returns what the owner has to do about it, if anything."""
+        """Take a message; return the instruction for the owner, None if there is none."""
         self._note(_brief(message))
         if self.done is not None:
             return None
@@ -256,7 +256,7 @@ class NodeSession:
     def _prepare(self, held: Held, prepare: Prepare) -> PrepareRound | RepeatReady | None:
         at_it = held.preparing or held.state is not LocalState.IDLE
         if at_it and prepare.round == held.fence.round:
-            # A master that returned asks again. The store is known to others by now: keep it.
+            # A restarted master asks again. Other nodes may know the store by now: keep it.
             return RepeatReady(_ready(held)) if held.state is LocalState.READY else None
         self.newest_round = max(self.newest_round, prepare.round)
         fence = Fence(held.fence.node, prepare.round)
@@ -277,12 +277,14 @@ class NodeSession:
         return None if self.held is None else Warmed(fence=self.fence)
 
     def ready(self, round: int, store: StoreAddress | None = None) -> Ready | None:
-        """The node is ready for the round it was told to prepare, unless that was overtaken.
+        """The node is ready for the round it was told to prepare; None if another one came.
 
-        ``store``: where the round's store is, from the node that was asked to host it.
+        ``store``: the address of the round's store, from the node that was asked to host it.
         """
         if round > self.newest_round:
-            raise InvalidReport(self._told(f"ready for round {round}, which nobody asked for"))
+            raise InvalidReport(
+                self._told(f"ready for round {round}, which the master did not ask for")
+            )
         held = self._held
         over = self.done is not None
         if over or held is None or not held.preparing or round != held.fence.round:
@@ -293,7 +295,7 @@ class NodeSession:
         return _ready(held)
 
     def failed(self, failures: tuple[WorkerFailure, ...], *, now: float) -> WorkersFailed | None:
-        """Workers of the running round failed, or something they cannot do without did."""
+        """Workers of the running round failed, or something that they depend on did."""
         held = self._held
         if held is None or not self.runs:
             return None
@@ -303,7 +305,7 @@ class NodeSession:
         return WorkersFailed(fence=held.fence, failures=failures)
 
     def succeeded(self) -> WorkersSucceeded | None:
-        """All workers of the running round ended well."""
+        """All workers of the running round succeeded."""
         held = self._held
         if held is None or not self.runs:
             return None
@@ -311,8 +313,8 @@ class NodeSession:
         return WorkersSucceeded(fence=held.fence)
 
     def idle(self) -> bool:
-        """The owner stops its running workers by itself, as when it is cut off from everybody;
-        False where none run. There is nothing to send: the next Hello says it."""
+        """The owner stops its running workers by itself, as when it is cut off from all others;
+        False where none run. There is no message to send: the next Hello says it."""
         held = self._held
         if held is None or not self.runs:
             return False
@@ -320,8 +322,8 @@ class NodeSession:
         return True
 
     def offer_to_leave(self, reason: str) -> Leaving | None:
-        """The node would go, and waits for everybody to save; told again in each Hello until
-        :meth:`offer_ended`."""
+        """The node is about to leave, and waits for all members to save; repeated in each Hello
+        until :meth:`offer_ended`."""
         if self.held is None:
             return None
         self._leaving = reason
@@ -332,7 +334,7 @@ class NodeSession:
         self._leaving = ""
 
     def leave(self, reason: str) -> Leave | None:
-        """The node goes on purpose: it stops whatever it has, and takes no more instructions."""
+        """The node leaves on purpose: it stops its workers, and takes no more instructions."""
         held = self._held
         if held is None or self._left or self.done is not None:
             return None
@@ -340,10 +342,10 @@ class NodeSession:
         self._left = True
         return Leave(fence=held.fence, reason=reason)
 
-    # --- one place for each change ----------------------------------------------------------
+    # --- changes of state -------------------------------------------------------------------
 
     def _put_down(self, held: Held) -> None:
-        """Nothing of the round is kept but that it was the latest, and the last Start."""
+        """Drop the state of the round, except its number and the last Start."""
         self._hold(Held(fence=held.fence, start=held.start))
 
     def _hold(self, held: Held | None) -> None:
@@ -365,14 +367,14 @@ def _ready(held: Held) -> Ready:
 
 
 def _aged(failures: Iterable[WorkerFailure], seconds: float) -> tuple[WorkerFailure, ...]:
-    """The same failures, reported so much later."""
+    """Return the same failures, reported ``seconds`` later."""
     return tuple(
         msgspec.structs.replace(failure, age=failure.age + seconds) for failure in failures
     )
 
 
 def _brief(message: FromMaster) -> str:
-    """A message's name, and its round if it has one: some are long."""
+    """Return a message's name, and its round if it has one: some are long."""
     number = getattr(message, "round", None)
     name = type(message).__name__
     return name if number is None else f"{name} of round {number}"

@@ -1,13 +1,13 @@
-"""What workers and master say to each other about data.
+"""The messages between workers and master about leased data.
 
-A WebSocket per worker, beside the agents' and on the same port. The worker introduces itself once,
-with the round it was started in if there is one; then every request is answered in order. Requests
-may be sent again over a new connection: a lease carries a number, and the same number gets the same
-answer, so that no shard is lost with an answer that nobody received.
+There is a WebSocket per worker, on the port of the agents' connections. The worker introduces
+itself once, with the round it was started in if there is one; then every request is answered in
+order. Requests may be repeated over a new connection: a lease has a number, and the same number
+gets the same answer, so that no shard is lost with an answer that was not received.
 
-A worker of a round *begins* a dataset from what it restored; the rank that speaks for all of them
-sends what is done, the others only its digest, which must be the same. A worker without a round
-(asynchronous use) reports shards as done one by one, and the master remembers.
+A worker of a round *begins* a dataset from what it restored; one rank sends what is done, the
+others only its digest, which must be the same. A worker without a round (asynchronous use) reports
+shards as done one by one, and the master stores that.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ MOST_SHARDS = 1024
 """In one lease."""
 
 REQUESTS_PER_SECOND = 5000.0
-"""One worker asks a few times a second; one that trains on tiny shards a few thousand times."""
+"""Of one worker: usually a few; with tiny shards a few thousand."""
 
 REQUESTS_AT_ONCE = 5000
 
@@ -56,44 +56,44 @@ class Shard(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Pace(Enum):
-    """How the ranks of a dataset end."""
+    """How the ranks reach the end of a dataset."""
 
     TOGETHER = "together"
-    """In the same step: every rank takes its exact part."""
+    """In the same step: every rank takes its exact share."""
 
     APART = "apart"
-    """Whoever asks first takes more; the last shards are cut smaller."""
+    """A faster rank takes more; the last shards are cut smaller."""
 
 
 class DatasetSpec(msgspec.Struct, frozen=True, kw_only=True):
-    """What is handed out, and in which order."""
+    """The description of a dataset, and the order of its records."""
 
     sizes: Annotated[tuple[Number, ...], Meta(max_length=MOST_PIECES)] = ()
     """Records in each piece of a bounded dataset; no shard lies in two pieces."""
 
     partitions: Annotated[int, Meta(ge=0, le=MOST_PARTITIONS)] = 0
-    """More than 0: a stream of so many partitions without an end."""
+    """More than 0: an endless stream with so many partitions."""
 
     shard_size: Annotated[int, Meta(ge=1, le=2**53)]
     shuffle: bool = False
     seed: Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)] = 0
     pace: Pace = Pace.APART
     epochs: Annotated[int, Meta(ge=1, le=2**53)] = 1
-    """Without rounds: how often the master starts anew by itself."""
+    """Without rounds: the number of epochs, which the master begins by itself."""
 
     patience: Annotated[float, Meta(gt=0.0, le=1e9)] = 600.0
-    """Without rounds: seconds after which a lease that was not reported as done is void."""
+    """Without rounds: seconds after which a lease expires."""
 
 
 Done: TypeAlias = Annotated[
     tuple[Annotated[tuple[Number, ...], Meta(max_length=MOST_SPANS)], ...],
     Meta(max_length=MOST_PARTITIONS),
 ]
-"""What is done, a partition each, as :meth:`Spans.encode` writes it."""
+"""The done records of each partition, in the form of :meth:`Spans.encode`."""
 
 
 class PoolState(msgspec.Struct, frozen=True, kw_only=True):
-    """How far a pool was handed out; see ``wire/shards_pool.py``."""
+    """The state of a pool; see ``resile/wire/shards_pool.py``."""
 
     cursor: tuple[int, ...]
     spare: tuple[Shard, ...] = ()
@@ -119,16 +119,16 @@ class Introduce(ShardMessage, frozen=True, kw_only=True):
     round: Number | None = None
     rank: Number = 0
     group: GroupName = ""
-    """The group whose round it is; empty for the job's main group."""
+    """The group of the round; empty for the job's main group."""
 
 
 class Begin(ShardMessage, frozen=True, kw_only=True):
-    """I am about to take from this dataset. ``done`` None: another rank says what is done."""
+    """The worker is about to take from a dataset. ``done`` None: another rank sends it."""
 
     dataset: Name
     epoch: Number = 0
     generation: Number = 0
-    """How often state was restored in this round before: the latest counts."""
+    """How often state was restored in this round before: the highest is valid."""
 
     spec: DatasetSpec
     digest: Digest
@@ -136,46 +136,46 @@ class Begin(ShardMessage, frozen=True, kw_only=True):
 
 
 class Lease(ShardMessage, frozen=True, kw_only=True):
-    """Give me at most so many records in so many shards; these shards I have done."""
+    """A request for at most so many records in so many shards, with reports of earlier ones."""
 
     dataset: Name
     epoch: Number
     generation: Number = 0
     number: Number
-    """Counts my requests for this dataset; the same number is the same request."""
+    """Counts the worker's requests for this dataset; the same number is the same request."""
 
     records: Number
     shards: Annotated[int, Meta(ge=0, le=MOST_SHARDS)] = MOST_SHARDS
     done: Leases = ()
     returned: Leases = ()
-    """Taken and not trained: somebody else may."""
+    """Leased and not trained: others may take them."""
 
 
 # --- from the master ----------------------------------------------------------------------------
 
 
 class Begun(ShardMessage, frozen=True, kw_only=True):
-    """The dataset can be taken from."""
+    """The dataset is begun: shards can be leased."""
 
     epoch: int
 
 
 class Leased(ShardMessage, frozen=True, kw_only=True):
-    """These are yours."""
+    """The leased shards."""
 
     epoch: int
     shards: tuple[Shard, ...]
 
 
 class NotYet(ShardMessage, frozen=True, kw_only=True):
-    """Nothing to give for now; ask again in so many seconds."""
+    """No shard is available for now; retry after so many seconds."""
 
     after: float
     reason: str
 
 
 class EpochOver(ShardMessage, frozen=True, kw_only=True):
-    """Everything was given out, and nothing can come back."""
+    """All shards were leased, and none can come back."""
 
     epoch: int
 
@@ -192,14 +192,14 @@ ToWorker: TypeAlias = Begun | Leased | NotYet | EpochOver | NotAccepted
 
 
 class ShardRequest(msgspec.Struct, frozen=True):
-    """One frame from a worker."""
+    """A frame from a worker."""
 
     id: Number
     body: FromWorker
 
 
 class ShardAnswer(msgspec.Struct, frozen=True):
-    """One frame from the master; ``id`` is the request's."""
+    """A frame from the master; ``id`` is the request's."""
 
     id: int
     body: ToWorker
@@ -212,28 +212,28 @@ _answers = MsgpackDecoder[ShardAnswer](ShardAnswer)
 
 
 def encode_shard_frame(frame: ShardRequest | ShardAnswer) -> bytes:
-    """One frame of either side."""
+    """Encode a frame of either side."""
     return _encoder.encode(frame)
 
 
 def decode_request(data: bytes) -> ShardRequest:
-    """Raise :class:`BadFrame` for anything that is not a worker's frame."""
+    """Decode a worker's frame; raises :class:`BadFrame` for anything else."""
     return _decoded(_requests, data)
 
 
 def decode_answer(data: bytes) -> ShardAnswer:
-    """Raise :class:`BadFrame` for anything that is not a master's frame."""
+    """Decode a master's frame; raises :class:`BadFrame` for anything else."""
     return _decoded(_answers, data)
 
 
 def digest_of(spec: DatasetSpec, *, epoch: int, done: Sequence[Spans]) -> str:
-    """The same for two ranks that mean the same dataset in the same state."""
+    """Return a digest that is the same for ranks with the same dataset in the same state."""
     told = _encoder.encode((spec, epoch, [spans.encode() for spans in done]))
     return hashlib.blake2b(told, digest_size=16).hexdigest()
 
 
 def why_unfit(spec: DatasetSpec) -> str | None:
-    """Why a master would not take a description, if so; names the field."""
+    """Return why a master would refuse a description, with the field; None if it would not."""
     try:
         convert(msgspec.to_builtins(spec), DatasetSpec)
     except DecodeError as error:

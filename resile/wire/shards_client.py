@@ -1,8 +1,8 @@
-"""A worker's end of the wire about shards: one connection, and the environment it is found by.
+"""A worker's connection to the master for leased data, and how a worker finds the master.
 
-The agent tells its workers where the master is; the token comes as it does for everybody else. A
-connection that is gone is gone: asking again over a new one is the business of whoever asks, and is
-safe (see ``wire/shards.py``).
+The agent gives its workers the address of the master; the token is found as by other clients. A
+lost connection is not repaired: the caller repeats its request over a new one, which is safe (see
+``resile/wire/shards.py``).
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ from resile.wire.shards import (
 from resile.wire.statedir import run_folder
 
 MASTER_VARIABLE = "RESILE_MASTER"
-"""HOST:PORT of the job's master, for its workers."""
+"""The variable with HOST:PORT of the job's master, for its workers."""
 
 
 class ShardConnection:
-    """One introduced connection. Requests are answered in the order in which they are sent."""
+    """An introduced connection. Requests are answered in the order in which they are sent."""
 
     def __init__(
         self, session: aiohttp.ClientSession, socket: aiohttp.ClientWebSocketResponse[bool]
@@ -43,12 +43,12 @@ class ShardConnection:
         self._last = 0
 
     async def ask(self, body: FromWorker) -> ToWorker:
-        """The master's answer; raises :class:`Disconnected` when the connection is gone."""
+        """Return the master's answer; raises :class:`Disconnected` when the connection is lost."""
         number = await self.send(body)
         return await self.receive(number)
 
     async def send(self, body: FromWorker) -> int:
-        """Hand a request to the network; its number is for :meth:`receive`."""
+        """Send a request; return its number for :meth:`receive`."""
         self._last += 1
         try:
             await self._socket.send_bytes(encode_shard_frame(ShardRequest(self._last, body)))
@@ -57,19 +57,19 @@ class ShardConnection:
         return self._last
 
     async def receive(self, number: int) -> ToWorker:
-        """The answer to a request; those to earlier ones were received before."""
+        """Return the answer to a request, after those to all earlier ones."""
         message = await self._socket.receive()
         if message.type is not aiohttp.WSMsgType.BINARY:
             raise Disconnected("the master closed the connection")
         answer = decode_answer(message.data)
         if answer.id == 0 and isinstance(answer.body, NotAccepted):
-            raise BadFrame(f"the master did not understand: {answer.body.reason}")
+            raise BadFrame(f"the master rejected the request: {answer.body.reason}")
         if answer.id != number:
             raise BadFrame(f"request {number} got the answer to request {answer.id}")
         return answer.body
 
     async def close(self) -> None:
-        """End the connection; also when it is gone already."""
+        """Close the connection; also when it is lost already."""
         try:
             await self._socket.close()
         finally:
@@ -89,7 +89,7 @@ async def connect_for_shards(access: Access, worker: Introduce) -> ShardConnecti
 
 
 def worker_access(environment: Mapping[str, str]) -> Access | None:
-    """How a worker reaches its job's master; None outside of a job that has one."""
+    """Return the access of a worker to its job's master; None outside of a job with one."""
     said = environment.get(MASTER_VARIABLE)
     if not said:
         return None
@@ -104,5 +104,5 @@ def _token(endpoint: Endpoint) -> str:
     if is_this_machine(endpoint.host):
         return read_token(run_folder(endpoint) / "token")
     raise AuthError(
-        f"the master at {endpoint} wants the job's token: set $RESILE_TOKEN or $RESILE_TOKEN_FILE"
+        f"the master at {endpoint} needs the job's token: set $RESILE_TOKEN or $RESILE_TOKEN_FILE"
     )

@@ -1,10 +1,10 @@
 """The shards of a dataset and the order in which an epoch takes them. Pure.
 
-A bounded dataset is a line of positions, cut into pieces (files, if there are any) and every piece
-into shards of one size, the last of a piece being shorter. The order of an epoch is a permutation
-of the shards' numbers that is computed and not stored: place by place, from the seed and the epoch
-(a Feistel network over the next power of two, walked until it lands inside). So a billion records
-need no list, and whoever knows seed and epoch knows the order.
+A bounded dataset is a sequence of positions, cut into pieces (files, if there are any) and every
+piece into shards of one size, the last of a piece being shorter. The order of an epoch is a
+permutation of the shards' numbers that is computed and not stored: place by place, from the seed
+and the epoch (a Feistel network over the next power of two, applied until the result is in range).
+So a billion records need no list, and seed and epoch determine the order.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from itertools import accumulate
 __all__ = ["Grid", "Permutation", "fair_share"]
 
 ROUNDS = 6
-"""Of the network; four would do for a random-looking order, two more cost a microsecond."""
+"""Of the network; four suffice for a random-looking order, two more cost a microsecond."""
 
 MULTIPLIER = 0x9E3779B97F4A7C15
 """The golden ratio in 64 bits: mixes low bits into high ones."""
@@ -29,13 +29,13 @@ SMALLEST_FRACTION = 32
 
 
 class Permutation:
-    """Each number below ``count`` once, at places that look random."""
+    """A pseudo-random permutation of the numbers below ``count``."""
 
     def __init__(self, count: int, *, seed: int, epoch: int) -> None:
         self._count = count
         bits = max(2, (count - 1).bit_length())
         self._widths = (bits // 2, bits - bits // 2)
-        """Of the two halves, which change places every round."""
+        """Bits of the two halves, which are swapped every round."""
         digest = hashlib.blake2b(f"{seed}:{epoch}".encode(), digest_size=8 * ROUNDS).digest()
         self._keys = [int.from_bytes(digest[8 * i : 8 * i + 8], "big") for i in range(ROUNDS)]
 
@@ -67,14 +67,14 @@ class Grid:
 
     @property
     def total(self) -> int:
-        """How many records there are."""
+        """The number of records."""
         return self._ends[-1] if self._ends else 0
 
     def __len__(self) -> int:
         return self._counts[-1] if self._counts else 0
 
     def __getitem__(self, number: int) -> tuple[int, int]:
-        """The positions [start, stop) of a shard."""
+        """Return the positions [start, stop) of a shard."""
         piece = bisect_right(self._counts, number)
         before = self._counts[piece - 1] if piece else 0
         begin = self._ends[piece - 1] if piece else 0
@@ -83,7 +83,7 @@ class Grid:
 
 
 def fair_share(left: int, *, clients: int, shard_size: int) -> int:
-    """How many records one lease may take, when each asks as soon as it is done.
+    """Return how many records one lease may take, when clients ask as soon as they are done.
 
     A whole shard while there is plenty; towards the end half of an even share, so that the last
     leases are small and all clients, slow ones included, are done at about the same time.

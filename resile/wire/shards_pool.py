@@ -1,8 +1,8 @@
-"""What is left to hand out of one epoch of one dataset. Pure, and the same wherever it runs.
+"""The pool of shards that are not leased yet, of one epoch of a dataset. Pure.
 
-A pool begins with what is done and hands out the rest, each record once: the master leases from
-one, and where there is no master every rank counts through its own. Its state is a few numbers (how
-far the order was walked, and which cuts lie ready), so that keeping it costs little.
+A pool starts with what is done and hands out the rest, each record once: the master leases from
+one, and without a master every rank computes its own. Its state is a few numbers (the position in
+the order, and the cuts that are ready), so that storing it costs little.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from resile.wire.shards_spans import Spans
 __all__ = ["Pool"]
 
 LONGEST_WALK = 20_000
-"""Shards looked at in one call: after a restore near an epoch's end almost all are done already,
-and a master that skipped a million of them at once would answer nobody for seconds."""
+"""Shards examined in one call: after a restore near an epoch's end almost all are done already, and
+a master that skipped a million of them at once would block for seconds."""
 
 
 class Pool:
-    """Hands out shards. Whoever takes is told by :attr:`exhausted` that there are no more."""
+    """Hands out shards. :attr:`exhausted` tells that there are no more."""
 
     def __init__(
         self,
@@ -41,10 +41,10 @@ class Pool:
         if state:
             self._cutter.cursor = list(state.cursor)
         self.left: int | None = state.left if state else self._cutter.left()
-        """Records neither done nor handed out; None for a stream, which has no end."""
+        """Records neither done nor handed out; None for an endless stream."""
 
     def state(self) -> PoolState:
-        """All that has to be kept to go on from here."""
+        """Return the state from which the pool can be restored."""
         return PoolState(
             cursor=tuple(self._cutter.cursor), spare=tuple(self._spare), left=self.left
         )
@@ -55,7 +55,7 @@ class Pool:
         return not self._spare and self._cutter.at_end
 
     def take(self, *, records: int, shards: int) -> list[Shard]:
-        """At most so many records in at most so many shards; may be fewer, or none for now."""
+        """Take at most so many records in at most so many shards; may be fewer, or none for now."""
         taken: list[Shard] = []
         while records > 0 and len(taken) < shards and (self._spare or self._refill()):
             shard = self._spare.pop(0)
@@ -70,13 +70,13 @@ class Pool:
         return taken
 
     def put_back(self, shards: Sequence[Shard]) -> None:
-        """These were not trained after all; they come next."""
+        """Return shards that were not trained; they come next."""
         self._spare[:0] = shards
         if self.left is not None:
             self.left += _size(shards)
 
     def _refill(self) -> bool:
-        """Cut until something lies ready; False when nothing was found in this walk."""
+        """Cut until a shard is ready; False when none was found in this walk."""
         for _ in range(LONGEST_WALK):
             if self._cutter.at_end:
                 break
@@ -112,7 +112,7 @@ class _Epoch:
 
 
 class _Stream:
-    """Cuts partitions without an end, in turn."""
+    """Cuts endless partitions, in turn."""
 
     at_end = False
 
@@ -120,7 +120,7 @@ class _Stream:
         self._size = spec.shard_size
         self._done = done
         self.cursor = [0] * (1 + spec.partitions)
-        """Whose turn it is, then the next offset of each partition."""
+        """The next partition, then the next offset of each partition."""
 
     def left(self) -> None:
         return None

@@ -1,8 +1,8 @@
-"""The master's end of the workers' wire: a connection each, its requests answered in order.
+"""The master's side of workers' connections: the requests of each are answered in order.
 
 The next request of a worker is read when the last one is answered, so a worker that asks too fast
-slows down itself alone; what it sends meanwhile waits in the network's buffers, and is bounded by
-them. Limits of size and pace are those of the agents' connections, with larger numbers.
+slows down only itself; its further requests wait in the network's buffers, and are bounded by
+them. Size and rate are limited as for agents' connections, with larger numbers.
 """
 
 from __future__ import annotations
@@ -34,16 +34,16 @@ from resile.wire.shards import (
 
 
 class ShardHandler(Protocol):
-    """What the master does with workers' requests."""
+    """The master's handling of workers' requests."""
 
     def arrived(self, worker: Introduce) -> object:
-        """A worker introduced itself; what is returned stands for its connection."""
+        """A worker introduced itself; returns an object for its connection."""
 
     async def answer(self, connection: object, request: FromWorker) -> ToWorker:
-        """The answer, once all that has to be kept is kept."""
+        """Return the answer, once its records are written."""
 
     def departed(self, connection: object) -> None:
-        """The connection is gone."""
+        """The connection is lost."""
 
 
 class ShardEndpoint:
@@ -53,7 +53,7 @@ class ShardEndpoint:
         self._handler = handler
 
     async def serve(self, request: web.Request) -> web.WebSocketResponse:
-        """One connection, from upgrade to loss."""
+        """Serve one connection, from upgrade to loss."""
         socket = web.WebSocketResponse(
             max_msg_size=2 * MAX_SHARDS_FRAME,
             compress=False,
@@ -113,5 +113,5 @@ async def _say(socket: web.WebSocketResponse, answer: ShardAnswer) -> None:
 
 
 def _line(error: Exception) -> str:
-    """A complaint may quote what was sent; an answer is one line."""
+    """Return an error as one line; it may quote what was sent."""
     return "".join(c if c.isprintable() else " " for c in str(error))[:1000]

@@ -1,9 +1,9 @@
 """Sets of record positions as sorted, disjoint, half-open spans.
 
-What is done of a dataset is told, stored and united in this form: a few numbers for millions of
-records, because what is trained grows together. A set grows by ``add`` alone; everything else is
-asked of it. Its encoding is a flat list of numbers, gap and length in turn, so that large positions
-cost a few bytes each and any JSON or msgpack can carry it.
+The done records of a dataset are sent, stored and united in this form: a few numbers for millions
+of records, because trained records are mostly contiguous. A set is changed by ``add`` alone. Its
+encoding is a flat list of numbers, gap and length in turn, so that large positions cost a few bytes
+each and any JSON or msgpack can carry it.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ __all__ = ["Spans", "runs"]
 
 
 class Spans:
-    """A set of whole numbers from 0 on."""
+    """A set of non-negative integers."""
 
     __slots__ = ("_count", "_starts", "_stops")
 
@@ -28,20 +28,20 @@ class Spans:
 
     @classmethod
     def decode(cls, numbers: Sequence[int]) -> Spans:
-        """The set behind :meth:`encode`'s list; raises ValueError for anything else."""
+        """Decode the list of :meth:`encode`; raises ValueError for anything else."""
         if len(numbers) % 2:
             raise ValueError("spans come as pairs of a gap and a length")
         decoded, position = cls(), 0
         for gap, length in zip(numbers[::2], numbers[1::2], strict=True):
             if gap < 0 or length < 1:
-                raise ValueError(f"no span has the gap {gap} and the length {length}")
+                raise ValueError(f"invalid span: gap {gap}, length {length}")
             start = position + gap
             position = start + length
             decoded.add(start, position)
         return decoded
 
     def encode(self) -> tuple[int, ...]:
-        """Gap, length, gap, length … from position 0 on."""
+        """Encode as gap, length, gap, length … from position 0 on."""
         numbers: list[int] = []
         position = 0
         for start, stop in self:
@@ -50,7 +50,7 @@ class Spans:
         return tuple(numbers)
 
     def add(self, start: int, stop: int) -> None:
-        """Put [start, stop) into the set; what is there already stays."""
+        """Add [start, stop) to the set."""
         if start >= stop:
             return
         first = bisect_left(self._stops, start)
@@ -66,12 +66,12 @@ class Spans:
         self._count += stop - start - replaced
 
     def unite(self, other: Spans) -> None:
-        """Put all of ``other`` into the set."""
+        """Add all of ``other`` to the set."""
         for start, stop in other:
             self.add(start, stop)
 
     def missing(self, start: int, stop: int) -> list[tuple[int, int]]:
-        """The spans of [start, stop) that are not in the set."""
+        """Return the spans of [start, stop) that are not in the set."""
         gaps: list[tuple[int, int]] = []
         index = bisect_right(self._stops, start)
         while start < stop:
@@ -90,7 +90,7 @@ class Spans:
         return self._stops[-1] if self._stops else 0
 
     def copy(self) -> Spans:
-        """A set of its own with the same members."""
+        """Return an independent copy."""
         return Spans(self)
 
     def __len__(self) -> int:
@@ -120,7 +120,7 @@ class Spans:
 
 
 def runs(positions: Iterable[int]) -> Iterator[tuple[int, int]]:
-    """``positions`` in their order as [start, stop) wherever one follows the other."""
+    """Yield ``positions`` in their order as [start, stop) of consecutive ones."""
     start = stop = -1
     for position in positions:
         if position == stop:

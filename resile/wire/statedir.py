@@ -1,8 +1,8 @@
-"""Where the processes of one user on one machine find each other.
+"""The state directory, where the processes of one user on one machine find each other.
 
-``$RESILE_HOME``, or ``$XDG_STATE_HOME/resile``, or ``~/.local/state/resile``: one folder a job with
-its token (readable by its owner alone), its master's store and its log. A user without a home that
-can be written has a folder of the same kind under the temporary directory.
+``$RESILE_HOME``, or ``$XDG_STATE_HOME/resile``, or ``~/.local/state/resile``: one folder per job
+with its token (readable by its owner only), its master's store and its log. If the user's home
+cannot be written, it is a folder under the temporary directory.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ RUN_FILES = (
     "master.db-wal",
     "master.db.lock",
 )
-"""All that a run's folder holds."""
+"""All files of a run's folder."""
 
 
 class StateDirError(Exception):
@@ -39,7 +39,7 @@ class StateDirError(Exception):
 
 
 def state_home() -> Path:
-    """The folder all jobs' folders lie in; not created here."""
+    """Return the folder of all jobs' folders, without creating it."""
     if home := os.environ.get("RESILE_HOME"):
         return Path(home)
     if xdg := os.environ.get("XDG_STATE_HOME"):
@@ -56,16 +56,16 @@ def _home() -> Path:
 
 
 def _can_be_made(folder: Path) -> bool:
-    """Whether this user may write in ``folder``, or in what is there of the way to it."""
+    """Whether this user may write to ``folder``, or to its nearest existing parent."""
     there = next((one for one in (folder, *folder.parents) if one.exists()), Path("/"))
     return there.is_dir() and os.access(there, os.W_OK | os.X_OK)
 
 
 @functools.cache
 def _temporary_home(temporary: Path) -> Path:
-    """A folder for a user whose home cannot be written: the same one for all of its processes.
+    """Return the folder of a user whose home cannot be written, the same for all processes.
 
-    Anybody may guess its name, so one that others could have made or can change is refused.
+    Its name can be guessed, so one that others could have created or can change is refused.
     """
     folder = temporary / f"resile-state-{os.getuid()}"
     try:
@@ -74,22 +74,22 @@ def _temporary_home(temporary: Path) -> Path:
     except OSError as error:
         raise StateDirError(
             f"neither the home folder nor {folder} can be written ({error.strerror}); "
-            "$RESILE_HOME names another"
+            "set $RESILE_HOME to another folder"
         ) from None
     others = stat.S_IMODE(found.st_mode) & (stat.S_IRWXG | stat.S_IRWXO)
     if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid() or others:
         raise StateDirError(
-            f"the home folder cannot be written, and {folder} is not this user's alone; "
-            "$RESILE_HOME names another"
+            f"the home folder cannot be written, and {folder} is accessible to other users; "
+            "set $RESILE_HOME to another folder"
         )
     log.warning("the home folder cannot be written: the job's token and state are in %s", folder)
     return folder
 
 
 def run_folder(endpoint: Endpoint) -> Path:
-    """The folder of the master at ``endpoint``: its token, its store and its log.
+    """Return the folder of the master at ``endpoint``: its token, its store and its log.
 
-    One an endpoint, by address and not by name, so that ``localhost`` and ``127.0.0.1`` meet.
+    Named by address and not by host name, so that ``localhost`` and ``127.0.0.1`` are the same.
     """
     try:
         host = str(socket.getaddrinfo(endpoint.host, None)[0][4][0])
@@ -99,21 +99,21 @@ def run_folder(endpoint: Endpoint) -> Path:
 
 
 def private_folder(path: Path) -> Path:
-    """Create ``path`` so that only its owner can look inside."""
+    """Create ``path`` with access for its owner only."""
     try:
         path.mkdir(parents=True, exist_ok=True, mode=0o700)
     except OSError as error:
         raise StateDirError(
-            f"the folder {path} cannot be made: {error.strerror}; $RESILE_HOME names another"
+            f"the folder {path} cannot be created: {error.strerror}; set $RESILE_HOME to another"
         ) from None
     return path
 
 
 def remove_run_folder(path: Path) -> None:
-    """Remove what Resile keeps in a run's folder, and the folder if that leaves it empty.
+    """Delete Resile's files in a run's folder, and the folder if that leaves it empty.
 
-    By name and never recursively: whatever else lies there is not ours to delete. Where a master
-    lives nothing is removed: its agents find its token there.
+    By name and never recursively: other files are not ours to delete. While a master runs nothing
+    is deleted: its agents find its token there.
     """
     with contextlib.suppress(OSError):
         if is_locked(path / "master.db.lock"):

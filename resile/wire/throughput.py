@@ -1,4 +1,4 @@
-"""How fast a training is, from the steps that are seen of it. Pure."""
+"""The speed of a training, computed from its reported steps. Pure."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ __all__ = ["Throughput", "rate_in", "speed_text"]
 
 
 class Throughput:
-    """Steps a second over the last seconds; steps that go back (a restore) start it anew."""
+    """Steps per second over a window; a lower step (after a restore) resets it."""
 
     def __init__(self, window: float = 5.0) -> None:
         self._window = window
         self._seen: deque[tuple[float, int]] = deque()
 
     def at(self, step: int | None, now: float) -> float | None:
-        """Take in the step of a moment; the rate, once there is one."""
+        """Add the step at a time; return the rate, None while there is none."""
         if step is None:
             return None
         if self._seen and step < self._seen[-1][1]:
@@ -28,12 +28,12 @@ class Throughput:
 
 
 def speed_text(rate: float | None) -> str:
-    """A rate with its unit; empty if there is none to tell."""
+    """Return a rate with its unit; empty if there is none."""
     return f"{rate:.3g} steps/s" if rate else ""
 
 
 def rate_in(text: str) -> float | None:
-    """The rate that :func:`speed_text` put into words; None if there is none."""
+    """Parse the text of :func:`speed_text`; None if there is no rate."""
     try:
         return float(text.partition(" ")[0]) or None
     except ValueError:

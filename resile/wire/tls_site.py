@@ -1,8 +1,8 @@
-"""A listening TLS port on which connections that never finish their handshake are bounded.
+"""A listening TLS port with a limit of unfinished handshakes.
 
-asyncio counts a TLS connection only after its handshake and gives that a minute, in which
-connections that say nothing can hold all file descriptors of the process. Here sockets are counted
-from when they are accepted: a handshake has a few seconds, and only so many are under way at once.
+asyncio sees a TLS connection only after its handshake, for which it allows a minute, and in which
+silent connections can use up all file descriptors of the process. Here sockets are counted from
+when they are accepted: a handshake has a few seconds, and the number in progress is limited.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ HANDSHAKE_TIMEOUT = 5.0
 """Seconds: two round trips and a signature, on a busy machine."""
 
 HANDSHAKES_SHARE = 0.125
-"""The part of this process's descriptors that unfinished handshakes may hold."""
+"""The part of this process's descriptors that unfinished handshakes may use."""
 
 MOST_HANDSHAKES = 1024
-"""Where there are more descriptors than anybody needs."""
+"""The limit where the process may open very many descriptors."""
 
 
 class TlsSite(web.TCPSite):
-    """Serves a runner's application over TLS."""
+    """An aiohttp site that serves a runner's application over TLS."""
 
     def __init__(
         self,
@@ -56,7 +56,7 @@ class TlsSite(web.TCPSite):
         )
 
     def accepted(self, transport: asyncio.Transport) -> None:
-        """A connection came; begin its handshake."""
+        """Start the handshake of an accepted connection."""
         peer = transport.get_extra_info("peername") or ("",)
         if len(self._unfinished) >= self._most:
             oldest = displaced(self._unfinished)
@@ -102,7 +102,7 @@ class _Accepted(asyncio.Protocol):
 
 
 def most_handshakes() -> int:
-    """How many may be under way at once in this process."""
+    """Return how many handshakes may be in progress at once in this process."""
     descriptors, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     if descriptors == resource.RLIM_INFINITY:
         return MOST_HANDSHAKES

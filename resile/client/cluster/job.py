@@ -14,23 +14,24 @@ from resile.client.cluster.job_object import (
     parse_job,
     parse_status,
     phase_of,
-    picture_of,
     status_is_stale,
+    view_of,
 )
-from resile.client.cluster.pod_logs import PodLogs, has_begun, job_pods, node_pictures
+from resile.client.cluster.pod_logs import PodLogs, has_begun, job_pods, node_views
 from resile.client.cluster.retry import TIMEOUT, retry_unavailable
 from resile.client.cluster.startup_progress import StartupProgress, master_line, startup_progress
 from resile.client.errors import InvalidState, NoSuchJob
 from resile.client.job import DELETED, Batch, NodeFilter, Warn, all_nodes, no_warning
 from resile.job.naming import token_secret_name
 from resile.job.spec import ElasticJob
+from resile.job.training import NodeView
+from resile.job.view import JobView, ended_view
 from resile.platform.kubernetes.errors import Conflict, Forbidden, NotFound
 from resile.platform.kubernetes.job_secret import read_secret
 from resile.platform.kubernetes.kinds import ELASTIC_JOBS, SECRETS, KubeObject, key_of
 from resile.platform.kubernetes.labels import MASTER, NODE
 from resile.wire.auth import Scope, Tokens
-from resile.wire.picture import ended_picture
-from resile.wire.views import EventView, JobPicture, NodePicture
+from resile.wire.views import EventView
 
 __all__ = ["ClusterJob"]
 
@@ -77,16 +78,16 @@ class ClusterJob:
         """Whether no operator had seen the job at all, or not its present manifest."""
         return not self._gone and (parse_status(self._raw) is None or self.status_is_stale)
 
-    async def picture(self, *, within: float | None = None) -> JobPicture:
+    async def view(self, *, within: float | None = None) -> JobView:
         """Return everything there is to see; of a deleted job, what there was last.
 
         ``within``: seconds for which to retry while the API server is away.
         """
         await self._look(within=TIMEOUT if within is None else within)
-        drawn = picture_of(self._raw, now=time.time())
-        return ended_picture(drawn, DELETED) if self._gone else drawn
+        drawn = view_of(self._raw, now=time.time())
+        return ended_view(drawn, DELETED) if self._gone else drawn
 
-    async def phase(self, _picture: JobPicture | None = None) -> str:
+    async def phase(self, _view: JobView | None = None) -> str:
         """The job in one word."""
         if self._gone:
             return DELETED
@@ -100,9 +101,9 @@ class ClusterJob:
         """Return what happened after event ``since``; wait up to ``wait`` seconds for the first."""
         return await self._events.events(since=since, wait=wait)
 
-    async def log_nodes(self) -> list[NodePicture]:
+    async def log_nodes(self) -> list[NodeView]:
         """Return the nodes whose output there is, or may come to be."""
-        return [node for _, node in node_pictures(await self._pods(NODE))]
+        return [node for _, node in node_views(await self._pods(NODE))]
 
     def lines(
         self,
@@ -143,7 +144,7 @@ class ClusterJob:
 
     async def master_trouble(self) -> str:
         """Return why its master prints nothing, in a sentence; empty if nothing is wrong."""
-        status, pods = (await self.picture()).status, await self._pods(MASTER)
+        status, pods = (await self.view()).status, await self._pods(MASTER)
         why = "" if status is None else status.master_problem
         if pods:
             begun = any(has_begun(pod) for pod in pods)
@@ -153,14 +154,14 @@ class ClusterJob:
 
     async def startup_progress(self) -> StartupProgress:
         """Return how far the job is on its way to training."""
-        picture = await self.picture()
+        view = await self.view()
         if self._gone:
             raise NoSuchJob(f"the job '{self.name}' was deleted")
         try:
             masters = await self._pods(MASTER)
         except Forbidden:
             masters = None  # the job's status says what matters
-        return startup_progress(picture, masters=masters, stale=self.status_is_stale)
+        return startup_progress(view, masters=masters, stale=self.status_is_stale)
 
     async def has_nodes(self) -> bool:
         """Return whether any pod of a node is there; without the right to list pods, what the

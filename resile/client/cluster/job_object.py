@@ -1,4 +1,4 @@
-"""A job as its object in the API server shows it: the same picture as on one machine. Pure.
+"""A job as its object in the API server shows it: the same view as on one machine. Pure.
 
 The operator writes into the status what it decided and what the job's master saw: the round at
 once, how far nodes are and what they use every few seconds.
@@ -18,11 +18,9 @@ from resile.job.errors import ManifestError
 from resile.job.manifest import job_from_data
 from resile.job.spec import ElasticJob
 from resile.job.status import ConditionStatus, ConditionType, JobStatus
+from resile.job.view import JobView, combine, trainings_in
 from resile.platform.kubernetes.facts import parse_time
 from resile.platform.kubernetes.kinds import KubeObject
-from resile.wire.picture import draw_picture
-from resile.wire.views import JobPicture
-from resile.wire.written import training_in
 
 __all__ = [
     "STATUS_STALE",
@@ -30,30 +28,35 @@ __all__ = [
     "parse_job",
     "parse_status",
     "phase_of",
-    "picture_of",
     "status_is_stale",
+    "view_of",
 ]
 
 UNTOUCHED = "the operator has not looked at it yet"
 STATUS_STALE = "the operator has not looked at the change yet"
 
 
-def picture_of(raw: KubeObject, *, now: float) -> JobPicture:
+def view_of(raw: KubeObject, *, now: float) -> JobView:
     """Everything there is to see of a job."""
     metadata, job, status = raw["metadata"], parse_job(raw), parse_status(raw)
     created = parse_time(metadata.get("creationTimestamp"))
-    drawn = draw_picture(
+    drawn = combine(
         metadata["name"],
         status=status or JobStatus(),
-        training=training_in(metadata["name"], status or JobStatus()),
+        trainings=trainings_in(status or JobStatus()),
         manifest=_manifest(raw, job),
         wishes=_wishes(job),
         deleting="deletionTimestamp" in metadata,
         created=created.timestamp() if created else 0.0,
         now=now,
     )
-    message = drawn.message or _trouble(status, job)
-    return msgspec.structs.replace(drawn, status=status, message=message)
+    return msgspec.structs.replace(
+        drawn,
+        status=status,
+        message=drawn.message or _trouble(status, job),
+        platform="kubernetes",
+        namespace=metadata.get("namespace"),
+    )
 
 
 def phase_of(raw: KubeObject) -> str:

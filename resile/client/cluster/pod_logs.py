@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 from resile.client.cluster.job_object import is_over
 from resile.client.cluster.log_position import LogPosition
 from resile.client.job import Batch, NodeFilter, Warn, all_nodes
+from resile.job.training import NodeView
 from resile.platform.kubernetes.errors import ApiError, Forbidden, KubeError, NotFound
 from resile.platform.kubernetes.kinds import ELASTIC_JOBS, PODS, Key, KubeObject
 from resile.platform.kubernetes.labels import (
@@ -27,12 +28,11 @@ from resile.platform.kubernetes.labels import (
     node_of,
 )
 from resile.platform.kubernetes.observing import owned_by
-from resile.wire.views import NodePicture
 
 if TYPE_CHECKING:
     from resile.platform.kubernetes.client import KubeClient
 
-__all__ = ["PodLogs", "has_begun", "job_pods", "node_pictures"]
+__all__ = ["PodLogs", "has_begun", "job_pods", "node_views"]
 
 LOOK = 1.0
 """How often it is looked for new pods: what they print meanwhile is not lost, only late."""
@@ -117,7 +117,7 @@ class PodLogs:
         pods = await job_pods(
             self._client, self._namespace, self._job, uid=self._uid, component=self._component
         )
-        chosen = [(pod, node) for pod, node in node_pictures(pods) if self._wanted(node)]
+        chosen = [(pod, node) for pod, node in node_views(pods) if self._wanted(node)]
         return [pod for pod, _ in chosen]
 
     async def _look(self) -> None:
@@ -239,20 +239,20 @@ async def job_pods(
     return [pod for pod in found.items if owned_by(uid, pod)]
 
 
-def node_pictures(pods: list[KubeObject]) -> list[tuple[KubeObject, NodePicture]]:
+def node_views(pods: list[KubeObject]) -> list[tuple[KubeObject, NodeView]]:
     """The pods of nodes and masters in the order of their names, and who each is."""
     seen = [(pod, known) for pod in pods if (known := _who(pod)) is not None]
     return sorted(seen, key=lambda one: _natural(one[1].name))
 
 
-def _who(pod: KubeObject) -> NodePicture | None:
+def _who(pod: KubeObject) -> NodeView | None:
     metadata, phase = pod["metadata"], (pod.get("status") or {}).get("phase") or "Pending"
     if metadata.get("labels", {}).get(COMPONENT) == MASTER:
-        return NodePicture(name=metadata["name"], role=MASTER, rank=None, phase=phase)
+        return NodeView(name=metadata["name"], role=MASTER, rank=None, phase=phase)
     node = node_of(pod)
     if node is None:
         return None
-    return NodePicture(name=node.name, role=node.role, rank=node.rank, id=node.id, phase=phase)
+    return NodeView(name=node.name, role=node.role, rank=node.rank, id=node.id, phase=phase)
 
 
 def _natural(name: str) -> list[tuple[int, str]]:

@@ -9,19 +9,14 @@ from typing import Any
 
 from resile.client.cluster.job_object import STATUS_STALE
 from resile.control.pods import observe_pod
-from resile.job.errors import ManifestError
-from resile.job.manifest import job_from_data
 from resile.job.node import Node, NodePhase
-from resile.job.spec import JobSpec
 from resile.job.status import ConditionStatus, ConditionType, JobPhase, JobStatus
+from resile.job.training import TrainingPhase
+from resile.job.view import JobView
 from resile.platform.kubernetes.facts import pod_facts
 from resile.platform.kubernetes.labels import MASTER
-from resile.wire.views import JobPicture
 
 __all__ = ["StartupOutcome", "StartupProgress", "is_training", "master_line", "startup_progress"]
-
-FORMS, RUNS = "forming", "running"
-"""A round's phases: it has its members; they all have started their workers."""
 
 SUSPENDED = "the job is suspended (spec.suspend)"
 
@@ -45,61 +40,49 @@ class StartupProgress:
 
 
 def startup_progress(
-    picture: JobPicture,
+    view: JobView,
     *,
     masters: Sequence[Mapping[str, Any]] | None = (),
     stale: bool = False,
 ) -> StartupProgress:
     """``masters``: the pods of its master, None if nobody may see them. ``stale``: the status
     speaks of an earlier manifest, so that it says nothing of this one unless the job is over."""
-    status, spec = picture.status, _spec(picture)
+    status, spec = view.status, view.spec
     if spec is not None and spec.managed_elsewhere:
-        return StartupProgress((picture.message,), StartupOutcome.ELSEWHERE)
+        return StartupProgress((view.message,), StartupOutcome.ELSEWHERE)
     if status is None:
         halt = StartupOutcome.SUSPENDED if spec is not None and spec.suspend else None
-        return StartupProgress((SUSPENDED if halt else picture.message,), halt)
+        return StartupProgress((SUSPENDED if halt else view.message,), halt)
     if status.phase is JobPhase.SUCCEEDED:
         return StartupProgress(
-            (_with("the job has succeeded", picture.message),), StartupOutcome.SUCCEEDED
+            (_with("the job has succeeded", view.message),), StartupOutcome.SUCCEEDED
         )
     if stale:
         return StartupProgress((STATUS_STALE,))
     if status.phase is JobPhase.FAILED or _refused(status):
-        return StartupProgress(
-            (_with("the job has failed", picture.message),), StartupOutcome.FAILED
-        )
+        return StartupProgress((_with("the job has failed", view.message),), StartupOutcome.FAILED)
     if spec is not None and spec.suspend:
         return StartupProgress((SUSPENDED,), StartupOutcome.SUSPENDED)
-    if is_training(picture):
+    if is_training(view):
         return StartupProgress((_training(status),), StartupOutcome.TRAINS)
-    running = status.condition(ConditionType.RUNNING)
-    message = picture.message if running is None else running.message
-    told = (master_line(masters, status.master_problem), _nodes(status, message), _round(status))
+    told = (master_line(masters, status.master_problem), _nodes(view, status), _round(status))
     return StartupProgress(tuple(line for line in told if line))
 
 
-def is_training(picture: JobPicture) -> bool:
+def is_training(view: JobView) -> bool:
     """Whether it does what it is for: its round runs, or there is none to form.
 
     A round that only forms does not count: its workers may fail before they have begun."""
-    status = picture.status
+    status = view.status
     if status is None or status.phase is not JobPhase.RUNNING:
         return False
-    spec = _spec(picture)
-    if spec is not None and not spec.training_roles():
+    if view.spec is not None and not view.spec.training_roles():
         return True
     if status.training is not None:
-        return status.training.phase == RUNS
+        return status.training.phase == TrainingPhase.RUNNING
     if status.step is not None or status.world_size:
         return True  # written by a version that tells no phase
-    return picture.training is not None and picture.training.phase == RUNS
-
-
-def _spec(picture: JobPicture) -> JobSpec | None:
-    try:
-        return job_from_data(picture.manifest).spec
-    except ManifestError:
-        return None
+    return view.training is not None and view.training.phase == TrainingPhase.RUNNING
 
 
 def _refused(status: JobStatus) -> bool:
@@ -136,7 +119,8 @@ def master_line(pods: Sequence[Mapping[str, Any]] | None, why: str = "") -> str:
     return "" if ready is not None and ready.status == "True" else "the master has started"
 
 
-def _nodes(status: JobStatus, why: str) -> str:
+def _nodes(view: JobView, status: JobStatus) -> str:
+    """How many nodes run, and what the first of the others waits for."""
     waiting = [
         rank
         for rank in status.nodes
@@ -146,12 +130,19 @@ def _nodes(status: JobStatus, why: str) -> str:
     if waiting:
         rank = waiting[0]
         return f"{said}; {rank.name or rank.role} is {rank.phase.value.lower()}: {rank.message}"
-    return why if why.startswith(said) else _with(said, why)
+    running = status.condition(ConditionType.RUNNING)
+    if running is not None and running.message:
+        return running.message  # it has the count, or says more than that
+    return _with(said, view.message)
 
 
 def _round(status: JobStatus) -> str:
     """Of one that has its members and does not run yet."""
-    if status.training is None or status.training.phase != FORMS or not status.world_size:
+    if (
+        status.training is None
+        or status.training.phase != TrainingPhase.FORMING
+        or not status.world_size
+    ):
         return ""
     return f"round {status.round} is forming: {status.world_size} workers"
 

@@ -82,7 +82,7 @@ class KubeClient:
 
     @property
     def awaited(self) -> str:
-        """What a pending request waits for, in words."""
+        """The server or credential plugin that a pending request waits for, in words."""
         return self._connection.awaited
 
     async def __aenter__(self) -> KubeClient:

@@ -64,7 +64,7 @@ class Connection:
 
     @property
     def awaited(self) -> str:
-        """What a pending request waits for, in words: the server, or first a credential plugin."""
+        """The server or credential plugin that a pending request waits for, in words."""
         if isinstance(self._auth, PluginAuth) and self._auth.asking:
             return str(self._auth)
         return f"the API server at {self.server}"

@@ -21,7 +21,7 @@ __all__ = ["Outlook", "PodRefusal", "observe_nodes", "owned_by", "owned_by_job"]
 
 
 class Outlook(Enum):
-    """Whether and how a rejected pod can be retried."""
+    """The way in which a rejected pod can be retried."""
 
     LATER = "later"
     """The same pod may be accepted on a retry."""

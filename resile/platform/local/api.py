@@ -27,6 +27,7 @@ from typing import Protocol
 from aiohttp import web
 
 from resile.decoding import DecodeError
+from resile.job.view import JobView
 from resile.platform.local.api_socket import listening_socket
 from resile.platform.local.errors import LocalPlatformError
 from resile.platform.local.history import JobHistory
@@ -41,7 +42,6 @@ from resile.wire.http_answers import (
     refusal,
 )
 from resile.wire.logfiles import list_logs, read_piece
-from resile.wire.views import JobPicture
 
 __all__ = ["ApiPortUnusable", "ServedJob", "serving_port", "serving_socket"]
 
@@ -65,7 +65,7 @@ class ServedJob(Protocol):
     def requests(self) -> RequestBook:
         """What users ask of it."""
 
-    async def picture(self) -> JobPicture:
+    async def view(self) -> JobView:
         """Return everything there is to see."""
 
 
@@ -142,11 +142,11 @@ def _named(route: Route) -> Route:
 
 
 async def _list(request: web.Request) -> web.Response:
-    return json_answer([await request.app[JOB].picture()])
+    return json_answer([await request.app[JOB].view()])
 
 
 async def _view(request: web.Request) -> web.Response:
-    return json_answer(await request.app[JOB].picture())
+    return json_answer(await request.app[JOB].view())
 
 
 async def _events(request: web.Request) -> web.Response:

@@ -31,6 +31,8 @@ from resile.job.addresses import Addresses, has_addresses
 from resile.job.events import EventKind
 from resile.job.spec import ElasticJob
 from resile.job.status import DecisionNote, JobPhase, JobStatus
+from resile.job.training import TrainingView
+from resile.job.view import MAIN, JobView, combine
 from resile.platform.local.addressing import LocalAddressing
 from resile.platform.local.history import JobHistory, MasterEvents
 from resile.platform.local.jobfolder import JobFolder
@@ -39,15 +41,12 @@ from resile.platform.reports import directive_for, reports_in
 from resile.platform.story import told_by
 from resile.wire.errors import RefusedByPeer, Unreachable, WireError
 from resile.wire.http_client import MasterHttpClient
-from resile.wire.picture import draw_picture
-from resile.wire.views import EventView, JobPicture, Usage
+from resile.wire.messages import Usage
+from resile.wire.views import EventView
 
 __all__ = ["Ending", "LocalController", "Platform"]
 
 log = logging.getLogger("resile.up")
-
-MAIN = ""
-"""The name of the main group on the wire."""
 
 MASTER_PATIENCE = 10.0
 """Seconds. A killed master is back within one; after this, nodes are reconciled without it."""
@@ -115,7 +114,8 @@ class LocalController:
         self._news = asyncio.Event()
         self._status = JobStatus()
         self._published: JobStatus | None = None
-        self._seen = JobPicture(name=job.metadata.name, phase="")
+        self._trainings: dict[str, TrainingView] = {}
+        """Of every group by name, as the master showed them last."""
         self._reports: dict[str, GroupReport] = {}
         self._master = MasterState(ready=False)
         self._created = time.time()
@@ -131,17 +131,11 @@ class LocalController:
         with contextlib.suppress(WireError):
             await self._master_events.catch_up()
 
-    async def live_picture(self) -> JobPicture:
+    async def live_view(self) -> JobView:
         """The job as it is now, its training asked of the master; as last seen if that is away."""
         with contextlib.suppress(WireError):
-            self._seen = await self._ask_training()
-        return self.picture()
-
-    async def _ask_training(self) -> JobPicture:
-        groups = await self._master_client.groups()
-        main = groups.pop(MAIN, None)
-        name = self._job.metadata.name
-        return JobPicture(name=name, phase="", training=main, groups=groups, seen=time.time())
+            self._trainings = await self._master_client.trainings()
+        return self.view()
 
     def look(self) -> None:
         """Trigger a reconcile: something may have changed."""
@@ -174,7 +168,7 @@ class LocalController:
         deadline = time.monotonic() + MASTER_PATIENCE
         while True:
             try:
-                self._seen = await self._ask_training()
+                self._trainings = await self._master_client.trainings()
                 await self._master_events.catch_up()
             except WireError as error:
                 if time.monotonic() > deadline:
@@ -183,7 +177,10 @@ class LocalController:
                     return
                 await asyncio.sleep(ASK_AGAIN)
             else:
-                self._reports = {**reports_in(self._seen, self._job.spec), **self._reports}
+                self._reports = {
+                    **reports_in(self._trainings, self._job.spec, at=time.time()),
+                    **self._reports,
+                }
                 self._heed(self.requests.current.suspend)
                 self._master = MasterState(ready=True)
                 return
@@ -211,7 +208,7 @@ class LocalController:
             return
         notes = [*decision.notes, *told_by(self._status, decision.status, now=_now())]
         self._status = decision.status
-        self._folder.write_picture(self.picture())
+        self._folder.write_view(self.view())
         self._history.append(self._event(note) for note in notes if not self._is_known(note))
 
     def _is_known(self, note: DecisionNote) -> bool:
@@ -230,7 +227,7 @@ class LocalController:
         self.look()
 
     def _new_event(self, kind: str, text: str, *, at: float) -> EventView:
-        training = self._seen.training
+        training = self._trainings.get(MAIN)
         number = 0 if training is None else training.round
         return EventView(seq=0, time=at, kind=kind, text=text, round=number)
 
@@ -240,14 +237,13 @@ class LocalController:
             starting = [a.node for a in decision.actions if isinstance(a, StartNode)]
             self._addresses = self._addressing.update(self._job, self._status, starting=starting)
 
-    def picture(self) -> JobPicture:
-        """Return the job as this controller knows it."""
-        return draw_picture(
+    def view(self) -> JobView:
+        """The job as this controller knows it."""
+        seen = combine(
             self._job.metadata.name,
             status=self._status,
-            training=self._seen.training,
+            trainings=self._trainings,
             manifest=self._manifest,
-            groups=self._seen.groups,
             usage=self.usage,
             wishes=self.requests.current.sizes,
             suspend=self.requests.current.suspend,
@@ -255,6 +251,7 @@ class LocalController:
             created=self._created,
             now=time.time(),
         )
+        return msgspec.structs.replace(seen, platform="local")
 
     def _with_environment(self, action: Action) -> Action:
         if not isinstance(action, StartNode):

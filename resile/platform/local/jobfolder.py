@@ -1,7 +1,7 @@
 """A job's folder on this machine: written by `resile up`, read by all other commands.
 
 ``<state_home>/jobs/<name>`` holds the token, the socket of the job's API (``api.sock``), the
-master's endpoint, store and log, the nodes' logs, the last state of the job (``job.json``,
+master's endpoint, store and log, the nodes' logs, the last view of the job (``job.json``,
 written before anything in it is acted on), what users asked for (``requests.json``) and its events
 (``events.jsonl``). It stays when the job is over, until `resile delete` or the next `up` of that
 name. ``ledger`` and ``ports.json`` survive the next `up`, which may continue the training of the
@@ -22,10 +22,12 @@ import os
 import time
 from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
-from resile.decoding import DecodeError, decode_json
+from resile.decoding import DecodeError, convert, decode_json
+from resile.job.view import JobView
 from resile.ledger.lines import ENDING
 from resile.platform.local.api_socket import SOCKET
 from resile.platform.local.ports import PortBook, read_ports
@@ -35,7 +37,7 @@ from resile.wire.auth import new_token, write_private
 from resile.wire.endpoint import Endpoint
 from resile.wire.logfiles import list_logs, read_piece
 from resile.wire.statedir import RUN_FILES, state_home
-from resile.wire.views import EventView, JobPicture, LogFile
+from resile.wire.views import EventView, LogFile
 
 __all__ = ["FolderUnusable", "JobFolder", "JobFolderError", "JobRunning", "Requests", "all_jobs"]
 
@@ -52,7 +54,7 @@ PORTS_LOCK = "ports.lock"
 """Beside the jobs' folders: held while ports are chosen."""
 
 LARGEST_REQUESTS = 1 << 20
-LARGEST_PICTURE = 64 << 20
+LARGEST_VIEW = 64 << 20
 LONGEST_STORY = 16 << 20
 """Maximum bytes read of each: a job of 10,000 nodes needs a tenth of that."""
 
@@ -98,7 +100,7 @@ class JobFolder:
         self.ledger = self.path / "ledger"
         self.master_log = self.path / "master.log"
         self.addresses = self.path / "addresses.json"
-        self._picture = self.path / "job.json"
+        self._view = self.path / "job.json"
         self._events = self.path / "events.jsonl"
         self._requests = self.path / "requests.json"
         self._endpoint = self.path / "endpoint"
@@ -114,10 +116,10 @@ class JobFolder:
         """Return whether an `up` runs the job."""
         return is_locked(self._lock)
 
-    def picture(self) -> JobPicture | None:
-        """Return the last state that was written; None if there is none."""
+    def view(self) -> JobView | None:
+        """Return the last view that was written; None if there is none."""
         try:
-            return decode_json(read_regular_file(self._picture, limit=LARGEST_PICTURE), JobPicture)
+            return _view(read_regular_file(self._view, limit=LARGEST_VIEW))
         except (OSError, DecodeError):
             return None
 
@@ -139,8 +141,8 @@ class JobFolder:
 
     def requests_of_a_killed_up(self) -> Requests:
         """What users asked of the last `up` of this job if it was killed; nothing if it ended."""
-        picture = self.picture()
-        ended = picture is None or picture.ended or (picture.status and picture.status.finished)
+        view = self.view()
+        ended = view is None or view.ended or (view.status and view.status.finished)
         return Requests() if ended else self.requests()
 
     def log_files(self) -> list[LogFile]:
@@ -182,9 +184,9 @@ class JobFolder:
         with self.usable():
             self._endpoint.write_text(f"{endpoint}\n")
 
-    def write_picture(self, picture: JobPicture) -> None:
-        """Replace the state atomically; a reader sees the old or the new one, never a part."""
-        self._replace(self._picture, msgspec.json.encode(picture))
+    def write_view(self, view: JobView) -> None:
+        """Replace the view; a reader sees the old or the new one, never a part."""
+        self._replace(self._view, msgspec.json.encode(view))
 
     def write_requests(self, requests: Requests) -> None:
         """Replace what users asked for; it is on the disk when this returns."""
@@ -262,6 +264,15 @@ class JobFolder:
             return self._lock.stat().st_ino == os.fstat(descriptor).st_ino
         except FileNotFoundError:
             return False
+
+
+def _view(data: bytes) -> JobView:
+    try:
+        return decode_json(data, JobView)
+    except DecodeError:
+        # Before the view had a version, its training had another shape; the rest is the same.
+        older = decode_json(data, dict[str, Any])
+        return convert({**older, "training": None, "groups": {}}, JobView)
 
 
 def _event(line: bytes) -> EventView | None:

@@ -37,7 +37,7 @@ log = logging.getLogger("resile.platform")
 
 
 class MemoryEnforcement(Enum):
-    """How memory limits are enforced."""
+    """The method by which memory limits are enforced."""
 
     AUTO = "auto"
     """A cgroup where possible, else polling."""

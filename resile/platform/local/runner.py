@@ -16,6 +16,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 
 from resile.job.events import EventKind
 from resile.job.spec import ElasticJob
+from resile.job.view import JobView, ended_view
 from resile.ledger import FOLDER_VARIABLE
 from resile.platform.local.api import serving_port, serving_socket
 from resile.platform.local.capacity import Capacity
@@ -31,8 +32,7 @@ from resile.wire.auth import TOKEN_FILE_VARIABLE, TOKEN_VARIABLE
 from resile.wire.client import Access
 from resile.wire.endpoint import Endpoint
 from resile.wire.http_client import MasterHttpClient, master_session
-from resile.wire.picture import ended_picture
-from resile.wire.views import EventView, JobPicture
+from resile.wire.views import EventView
 
 __all__ = ["JobRunner"]
 
@@ -88,11 +88,11 @@ class JobRunner:
         """What users ask of it."""
         return self._running_controller().requests
 
-    async def picture(self) -> JobPicture:
+    async def view(self) -> JobView:
         """The job as it is now; all but empty before it begins."""
         if self._controller is None:
-            return JobPicture(name=self.name, phase="")
-        return await self._controller.live_picture()
+            return JobView(name=self.name, phase="")
+        return await self._controller.live_view()
 
     async def run(self) -> Ending:
         """Run the job to its end. Raises MasterFailed if its master cannot be started."""
@@ -128,9 +128,7 @@ class JobRunner:
                 await self._end_nodes()
                 await _cancel(beside)
                 await controller.finish_history()
-                self._folder.write_picture(
-                    ended_picture(await controller.live_picture(), end.value)
-                )
+                self._folder.write_view(ended_view(await controller.live_view(), end.value))
                 await _cancel([keeping])
         return end
 

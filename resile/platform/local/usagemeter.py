@@ -6,7 +6,7 @@ from typing import Protocol
 
 from resile.control.observed import ObservedNode
 from resile.platform.local.usage import NodeUsage
-from resile.wire.views import Usage
+from resile.wire.messages import Usage
 
 __all__ = ["UsageMeter"]
 

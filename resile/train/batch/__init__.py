@@ -1,4 +1,4 @@
-"""The elastic batch: the same gradient, on however many ranks there are."""
+"""The elastic batch: the same gradient on any number of ranks."""
 
 from resile.train.batch.errors import BatchError, BatchMistake, PlanBroken
 from resile.train.batch.globalbatch import GlobalBatch

@@ -1,8 +1,8 @@
-"""What a loader is going to give: the global batches of its next iteration, planned.
+"""The plan of a loader's next iteration: the global batches it is going to yield.
 
-A DataLoader's own iterator says nothing about where a global batch ends, and its workers read
-ahead. Whatever cuts its batches (an elastic sampler, or the batches of a ShardedDataset) knows
-both, the same on all ranks, so ranks agree without a word.
+A DataLoader's own iterator does not say where a global batch ends, and its workers read ahead. The
+object that cuts its batches (an elastic sampler, or the batches of a ShardedDataset) knows both,
+and knows the same on all ranks, so ranks agree without communication.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Cutter: TypeAlias = ElasticBatchSampler | ElasticSampler | ShardedBatches
 
 
 def cutter_of(loader: Any) -> Cutter:
-    """What cuts this loader's batches. Raises :class:`BatchMistake`."""
+    """Return the object that cuts this loader's batches. Raises :class:`BatchMistake`."""
     batch_sampler = getattr(loader, "batch_sampler", None)
     if isinstance(batch_sampler, ElasticBatchSampler):
         return batch_sampler
@@ -31,7 +31,7 @@ def cutter_of(loader: Any) -> Cutter:
     sampler = getattr(loader, "sampler", None)
     if not isinstance(sampler, ElasticSampler):
         raise BatchMistake(
-            "the loader has no elastic sampler: "
+            "the loader has no elastic sampler: use "
             "DataLoader(data, batch_sampler=ElasticBatchSampler(data, global_batch=...)), or the "
             "loader of a ShardedDataset"
         )
@@ -39,7 +39,7 @@ def cutter_of(loader: Any) -> Cutter:
 
 
 def plans(cutter: Cutter, *, equal_passes: bool) -> Iterator[StepPlan]:
-    """This rank's part in each global batch of an iteration that is begun right after this."""
+    """Return this rank's part of each global batch of an iteration that starts right after."""
     leased = isinstance(cutter, ShardedBatches)
     micro_batch = None if isinstance(cutter, ElasticSampler) else cutter.micro_batch
     return (
@@ -59,7 +59,7 @@ def _in_step(batches: ShardedBatches) -> ShardedBatches:
     if batches.pace is Pace.APART:
         raise BatchMistake(
             "the loader's pace=Pace.APART lets ranks run out of data at different times, and a "
-            "global batch is one of all ranks: leave it at Pace.TOGETHER"
+            "global batch needs all ranks: use Pace.TOGETHER"
         )
     return batches
 
@@ -67,12 +67,12 @@ def _in_step(batches: ShardedBatches) -> ShardedBatches:
 def _alike(sampler: ElasticSampler, loader: Any) -> ElasticSampler:
     if loader.batch_size != sampler.batch_size:
         raise BatchMistake(
-            f"the loader's batch_size={loader.batch_size} is not its sampler's "
-            f"batch_size={sampler.batch_size}: give both the same"
+            f"the loader's batch_size={loader.batch_size} differs from its sampler's "
+            f"batch_size={sampler.batch_size}: they must be equal"
         )
     if loader.drop_last:
         raise BatchMistake(
-            "drop_last=True of the loader drops samples on some ranks only: "
-            "give it to the sampler instead"
+            "the loader's drop_last=True drops samples on some ranks only: "
+            "set it on the sampler instead"
         )
     return sampler

@@ -1,14 +1,14 @@
-"""When the ranks exchange gradients: in the last pass of a step and in no other.
+"""Gradient synchronization between ranks: in the last pass of a step and in no other.
 
-DDP and FSDP2 each have their own switch for it, and their own collectives inside of a pass:
+DDP and FSDP2 each have their own switch for it, and their own collectives inside a pass:
 
 - DDP broadcasts buffers, and once rebuilds its buckets, in the first forward of a step. Every rank
   has a first forward in every step, so ranks may take different numbers of passes.
 - FSDP2 gathers parameters in every pass, and SyncBatchNorm gathers statistics in every forward.
   There all ranks must take the same number of passes.
 
-What can go wrong: a model with collectives of its own in its forward that is not known here hangs
-when passes are unequal. The trainer's ``passes="equal"`` is for it.
+What can go wrong: a model that runs other collectives in its forward, which this module does not
+know about, hangs when passes are unequal. Use the trainer's ``passes="equal"`` for it.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ __all__ = ["Exchange", "exchange_of", "has_collective_forward"]
 
 
 class Exchange(ABC):
-    """How a model's gradients become the mean over ranks."""
+    """Averages a model's gradients over ranks."""
 
     equal_passes: ClassVar[bool] = False
-    """Whether all ranks have to take the same number of passes, whatever is in the model."""
+    """Whether all ranks must take the same number of passes, whatever the model contains."""
 
     world: int | None = None
-    """Ranks that gradients are averaged over; None if only the script's author knows."""
+    """Number of ranks that gradients are averaged over; None if it cannot be determined."""
 
     group: Any = None
     """The process group of those ranks; None for the default one."""
@@ -43,16 +43,16 @@ class Exchange(ABC):
     @abstractmethod
     @contextmanager
     def during(self, *, last: bool) -> Iterator[None]:
-        """One pass: exchange gradients only if it is the last."""
+        """Run one pass: synchronize gradients only if it is the last."""
 
     def mean(self, value: Any) -> Any:
-        """The mean over ranks of a small tensor. A collective: all ranks call it."""
+        """Return the mean over ranks of a small tensor. A collective: all ranks call it."""
         dist.all_reduce(value, group=self.group)
         return value / dist.get_world_size(self.group)
 
 
 class Alone(Exchange):
-    """One process: there is nobody to exchange with."""
+    """A single process: nothing to synchronize."""
 
     world = 1
 
@@ -70,8 +70,8 @@ class Replicated(Exchange):
     def __init__(self, model: Any) -> None:
         if model.static_graph:
             raise BatchMistake(
-                "DistributedDataParallel(static_graph=True) cannot accumulate: "
-                "its first pass has to exchange gradients. Leave static_graph out"
+                "DistributedDataParallel(static_graph=True) cannot accumulate gradients: "
+                "its first pass must synchronize them. Remove static_graph=True"
             )
         self._model = model
         self.group = model.process_group
@@ -110,7 +110,7 @@ class Sharded(Exchange):
 
 
 def exchange_of(model: Any) -> Exchange:
-    """How this model's gradients are averaged. Raises :class:`BatchMistake`."""
+    """Return how this model's gradients are averaged. Raises :class:`BatchMistake`."""
     inner = getattr(model, "_orig_mod", model)  # torch.compile wraps the wrapper
     if isinstance(inner, DistributedDataParallel):
         return Replicated(inner)
@@ -132,13 +132,13 @@ def exchange_of(model: Any) -> Exchange:
 
 
 def _fsdp_class(name: str) -> Any:
-    """A class of torch's FSDP; a script that has not imported it (which takes a second) has none.
+    """A class of torch's FSDP; () if the script has not imported FSDP (which takes a second).
 
-    FSDPModule has its place there since torch 2.6.
+    FSDPModule is there since torch 2.6.
     """
     return getattr(sys.modules.get("torch.distributed.fsdp"), name, ())
 
 
 def has_collective_forward(model: Any) -> bool:
-    """Whether a forward of this model waits for the other ranks' forwards."""
+    """Return whether a forward of this model waits for the other ranks' forwards."""
     return any(isinstance(module, nn.SyncBatchNorm) for module in model.modules())

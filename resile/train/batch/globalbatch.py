@@ -1,4 +1,4 @@
-"""One global batch, as one rank sees it: its micro-batches, in passes that exchange at the end."""
+"""One rank's view of a global batch: its micro-batches, with gradient sync in the last pass."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ _NOTHING = object()
 
 
 class GlobalBatch:
-    """Iterate over it once; each micro-batch wants one ``trainer.backward``."""
+    """One rank's micro-batches. Iterated once; each needs one ``trainer.backward``."""
 
     def __init__(
-        self, plan: StepPlan, exchange: Exchange, *, loader: Any, batches: Iterator[Any]
+        self, plan: StepPlan, grad_sync: Exchange, *, loader: Any, batches: Iterator[Any]
     ) -> None:
         self.plan = plan
-        self._exchange = exchange
+        self._grad_sync = grad_sync
         self._loader = loader
         self._batches = batches
         self._current: Pass | None = None
@@ -29,7 +29,7 @@ class GlobalBatch:
 
     @property
     def samples(self) -> int:
-        """How many samples it has on all ranks together."""
+        """Number of samples on all ranks together."""
         return self.plan.samples
 
     @property
@@ -39,32 +39,31 @@ class GlobalBatch:
 
     @property
     def filling(self) -> bool:
-        """Whether the current micro-batch weighs nothing; leave it out of counts of your own."""
+        """Whether the current micro-batch has weight 0; exclude it from your own counts."""
         return self._current is not None and self._current.filler
 
     def __iter__(self) -> Iterator[Any]:
         if self._begun:
-            raise BatchMistake("a global batch can be gone through only once")
+            raise BatchMistake("a global batch can be iterated only once")
         if self.plan.stand_in:
-            self._next()  # taken from the loader, so that what comes after it is in its place
+            self._next()  # consumed, so that the next batches of the loader line up
         for planned in self.plan.passes:
             batch = self._filler() if planned.filler else self._next()
-            with self._exchange.during(last=planned.last):
+            with self._grad_sync.during(last=planned.last):
                 self._current = planned
                 self._begun += 1
                 yield batch
             if self._taken < self._begun:
                 raise BatchMistake(
-                    "a micro-batch was left without backward: "
-                    "call trainer.backward(loss) once for each"
+                    "a micro-batch has had no backward: call trainer.backward(loss) once for each"
                 )
 
     def begin_backward(self) -> Pass:
-        """The pass that is going to be backward; each can be taken once."""
+        """Return the pass whose backward is about to run; each can be taken once."""
         if self._current is None or self._taken == self._begun:
             raise BatchMistake(
                 "trainer.backward(loss) is called once for each micro-batch, "
-                "inside of the loop over them"
+                "inside the loop over them"
             )
         self._taken += 1
         return self._current
@@ -76,7 +75,7 @@ class GlobalBatch:
         return batch
 
     def _filler(self) -> Any:
-        """Any samples will do, as their loss weighs nothing; two, as BatchNorm refuses one."""
+        """Any samples will do, as their loss has weight 0; two, as BatchNorm refuses one."""
         dataset = self._loader.dataset
         sample = dataset[getattr(dataset, "any_index", 0)]
         return self._loader.collate_fn([sample, sample])

@@ -1,8 +1,8 @@
 """Scale the learning rate with the global batch, for jobs whose batch grows with the world.
 
-The factor is applied while the optimizer steps and taken back right after. So neither the optimizer
-nor a scheduler nor a checkpoint ever holds it: what is saved is the learning rate for the base
-batch, and after a change of the world there is nothing to put right.
+The factor is applied while the optimizer steps and removed right after. So neither the optimizer
+nor a scheduler nor a checkpoint ever holds it: the saved learning rate is the one for the base
+batch, and after a change of the world there is nothing to correct.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ __all__ = ["LinearScaling", "SqrtScaling", "scaled"]
 @dataclass(frozen=True)
 class _Scaling:
     base_batch: int
-    """The global batch that the optimizer's learning rate is meant for."""
+    """The global batch that the optimizer's learning rate was chosen for."""
 
     def __post_init__(self) -> None:
         if self.base_batch < 1:
-            raise BatchMistake(f"base_batch={self.base_batch} has to be at least 1")
+            raise BatchMistake(f"base_batch={self.base_batch} must be at least 1")
 
 
 class LinearScaling(_Scaling):
@@ -44,7 +44,7 @@ class SqrtScaling(_Scaling):
 
 @contextmanager
 def scaled(optimizer: Any, rule: Callable[[int], float], *, batch: int) -> Iterator[None]:
-    """While this lasts, the learning rates are those for a global batch of ``batch``."""
+    """Scale the learning rates to a global batch of ``batch`` inside the ``with`` block."""
     factor = rule(batch)
     before = [group["lr"] for group in optimizer.param_groups]
     for group in optimizer.param_groups:

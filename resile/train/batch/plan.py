@@ -1,15 +1,15 @@
-"""What one rank does in one global batch: how many passes, and what each weighs. Pure.
+"""One rank's passes in one global batch, with their weights. Pure.
 
-A pass is one forward and backward of a micro-batch. The gradient of a step is to be the mean over
-the ``n`` samples of its global batch, on whatever ``W`` ranks. The wrapper (DDP, FSDP) gives the
-mean over ranks of what each accumulated, so the mean loss of a micro-batch of ``m`` samples weighs
-``m * W / n``:
+A pass is one forward and backward of a micro-batch. The gradient of a step must be the mean over
+the ``n`` samples of its global batch, on any number ``W`` of ranks. The wrapper (DDP, FSDP) takes
+the mean over ranks of what each accumulated, so the mean loss of a micro-batch of ``m`` samples has
+the weight ``m * W / n``:
 
     1/W * sum over ranks, passes of (m * W / n) * mean over m  =  1/n * sum over all samples
 
-Every rank takes at least one pass, as the exchange of gradients happens in the last one. A rank
-without samples takes a *filler*: a pass that weighs nothing. Leased data has a *stand-in* for such
-a rank, which comes out of the loader as its other batches do.
+Every rank takes at least one pass, because gradients are synchronized in the last one. A rank
+without samples takes a *filler*: a pass of weight 0. Leased data has a *stand-in* for such a rank,
+which comes out of the loader like its other batches.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ class Pass:
     """One forward and backward."""
 
     samples: int
-    """Samples in its micro-batch; 0 if it only fills up."""
+    """Samples in its micro-batch; 0 for a filler."""
 
     last: bool
-    """Whether gradients are exchanged in it."""
+    """Whether gradients are synchronized in it."""
 
     @property
     def filler(self) -> bool:
@@ -49,7 +49,7 @@ class StepPlan:
     """Whether the loader has a batch for this rank although it has no samples."""
 
     def weight_of_sum(self) -> float:
-        """What the sum over some samples' losses is multiplied with."""
+        """The factor for a sum over samples' losses."""
         return self.world / self.samples
 
 
@@ -62,10 +62,10 @@ def plan_step(
     equal_passes: bool,
     stand_ins: bool = False,
 ) -> StepPlan:
-    """The plan for a global batch of ``samples``.
+    """Plan a global batch of ``samples``.
 
     With ``equal_passes`` all ranks take as many passes as the one with the most. ``stand_ins``: the
-    loader gives a rank without samples one batch all the same.
+    loader yields one batch also for a rank without samples.
     """
     start, stop = share_of(samples, world, rank=rank)
     sizes = _pieces(stop - start, micro_batch)

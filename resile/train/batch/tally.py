@@ -1,6 +1,6 @@
-"""What a step adds up beside the gradient: the loss, and how much it is a mean over.
+"""The loss of a step and the count it is a mean over, summed over its passes.
 
-Both stay on the loss's device, so that nothing waits for the device unless somebody asks.
+Both stay on the loss's device, so that nothing waits for the device until the value is read.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ __all__ = ["Tally"]
 class Tally:
     """The sums of one step on one rank."""
 
-    def __init__(self, exchange: Exchange) -> None:
-        self._exchange = exchange
+    def __init__(self, grad_sync: Exchange) -> None:
+        self._grad_sync = grad_sync
         self._loss: Any = None
         self._count: Any = None
         self._factor: Any = 1.0
         self._mean: float | None = None
 
     def add(self, loss: Any, weight: Any, *, count: Any) -> None:
-        """One pass; a filler's loss is not looked at, it may be anything."""
+        """Add one pass; a filler's loss is ignored, it may be anything."""
         dtype = _precise(loss)
         if self._loss is None:
             self._loss, self._count = loss.new_zeros((2,), dtype=dtype)
@@ -34,18 +34,18 @@ class Tally:
             self._count = self._count + count
 
     def rescaled(self, expected: int, *, world: int) -> Any:
-        """What the gradient has to be multiplied with to be the mean over all counts.
+        """Return the factor that makes the gradient the mean over all counts.
 
-        A collective. Nothing counted at all gives a gradient of nothing.
+        A collective. With a total count of 0 the factor is 0.
         """
-        total = self._exchange.mean(self._count.clone()) * world
+        total = self._grad_sync.mean(self._count.clone()) * world
         self._factor = torch.where(total > 0, expected / total, torch.zeros_like(total))
         return self._factor
 
     def mean_loss(self) -> float:
-        """The loss over the whole global batch. A collective the first time it is asked for."""
+        """Return the loss over the whole global batch. A collective on its first call."""
         if self._mean is None:
-            self._mean = float(self._exchange.mean(self._loss.clone()) * self._factor)
+            self._mean = float(self._grad_sync.mean(self._loss.clone()) * self._factor)
         return self._mean
 
 

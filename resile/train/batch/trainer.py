@@ -8,13 +8,13 @@
             trainer.backward(loss_fn(model(x), y))
         trainer.step()
 
-``steps`` goes through the global batches, ``batches`` through this rank's micro-batches of one.
-``backward`` weighs, accumulates, and exchanges gradients in the last pass. When the inner loop is
-over, the gradient on every rank is the mean over the samples of the whole global batch: clip it,
-look at it, or let ``step`` apply it.
+``steps`` iterates over the global batches, ``batches`` over this rank's micro-batches of one.
+``backward`` weights, accumulates, and synchronizes gradients in the last pass. After the inner loop
+the gradient on every rank is the mean over the samples of the whole global batch: clip it, inspect
+it, or let ``step`` apply it.
 
-What can go wrong: a forward outside of the inner loop that takes gradients belongs to no pass. Its
-gradient is not weighted, and with DDP it may start an exchange that the other ranks do not.
+What can go wrong: a forward with gradients outside the inner loop belongs to no pass. Its gradient
+is not weighted, and with DDP it may start a collective that the other ranks do not join.
 """
 
 from __future__ import annotations
@@ -40,17 +40,17 @@ Passes = Literal["auto", "equal"]
 
 
 class ElasticTrainer:
-    """Trains whole global batches, on however many ranks there are.
+    """Trains whole global batches, on any number of ranks.
 
-    ``reduction`` says what the script's loss is of a micro-batch: the mean over its samples, or
-    their sum. With ``mean_over="counts"`` the gradient is the mean over something else than
-    samples, such as tokens: ``backward`` is told the ``count`` of each micro-batch. That takes one
-    more small exchange a step. Prefer ``reduction="sum"`` with it: the mean of a micro-batch in
-    which nothing counts is not a number.
+    ``reduction`` is how the script's loss combines the samples of a micro-batch: their mean, or
+    their sum. With ``mean_over="counts"`` the gradient is the mean over something other than
+    samples, such as tokens: ``backward`` takes the ``count`` of each micro-batch. That adds one
+    small collective per step. Prefer ``reduction="sum"`` with it: the mean of a micro-batch with a
+    count of 0 is not a number.
 
-    ``scaler`` is a ``torch.amp.GradScaler``. ``learning_rate`` gives the factor of the learning
+    ``scaler`` is a ``torch.amp.GradScaler``. ``learning_rate`` returns the factor of the learning
     rate for a global batch, see :class:`LinearScaling`. ``passes="equal"`` is for models whose
-    forward waits for other ranks; FSDP2 and SyncBatchNorm are known to and need not be told.
+    forward waits for other ranks; FSDP2 and SyncBatchNorm are detected.
     """
 
     def __init__(
@@ -70,38 +70,38 @@ class ElasticTrainer:
         self.model, self.optimizer, self.scaler = model, optimizer, scaler
         self._reduction, self._mean_over = reduction, mean_over
         self._learning_rate = learning_rate
-        self._exchange = exchange_of(model)
+        self._grad_sync = exchange_of(model)
         self._equal_passes = (
-            passes == "equal" or self._exchange.equal_passes or has_collective_forward(model)
+            passes == "equal" or self._grad_sync.equal_passes or has_collective_forward(model)
         )
         self._open: GlobalBatch | None = None
         self._tally: Tally | None = None
         self._batch_size = 0
 
     def steps(self, loader: Any) -> Iterator[GlobalBatch]:
-        """The global batches of what is left of the epoch, the same number on all ranks."""
+        """Iterate over the remaining global batches of the epoch, equally many on all ranks."""
         cutter = cutter_of(loader)
         self._check_world(cutter.num_replicas)
         self._batch_size = cutter.global_batch
         ahead = plans(cutter, equal_passes=self._equal_passes)
         batches = iter(loader)
         for plan in ahead:
-            self._open = GlobalBatch(plan, self._exchange, loader=loader, batches=batches)
-            self._tally = Tally(self._exchange)
+            self._open = GlobalBatch(plan, self._grad_sync, loader=loader, batches=batches)
+            self._tally = Tally(self._grad_sync)
             yield self._open
             self._whole()
         if next(batches, self) is not self:
-            raise PlanBroken("the loader gives more batches than its sampler's epoch has")
+            raise PlanBroken("the loader yields more batches than its sampler's epoch has")
 
     def backward(self, loss: Any, *, count: Any = None) -> None:
-        """Add the gradient of one micro-batch, by its share of the global batch.
+        """Add the gradient of one micro-batch, weighted by its share of the global batch.
 
-        ``count`` is for ``mean_over="counts"`` alone: how many the loss is the mean (or sum) over,
-        a number or a tensor with one.
+        ``count`` is only for ``mean_over="counts"``: how many items the loss is the mean (or sum)
+        over, a number or a tensor with one element.
         """
         if self._open is None or self._tally is None:
             raise BatchMistake(
-                "there is no global batch to train: iterate over trainer.steps(loader)"
+                "there is no current global batch: iterate over trainer.steps(loader)"
             )
         self._check_count(count)
         plan = self._open.plan
@@ -115,9 +115,9 @@ class ElasticTrainer:
             self._rescale(self._tally.rescaled(plan.samples, world=plan.world))
 
     def clip(self, max_norm: float, **options: Any) -> Any:
-        """Clip the whole gradient by its norm, unscaled; gives the norm it had.
+        """Clip the whole gradient by its norm, after unscaling it; returns the norm before.
 
-        Comes after the loop over the micro-batches; ``options`` are ``clip_grad_norm_``'s.
+        Called after the loop over the micro-batches; ``options`` are ``clip_grad_norm_``'s.
         """
         self._whole()
         if self.scaler is not None:
@@ -125,7 +125,7 @@ class ElasticTrainer:
         return clip_grad_norm_(self.model.parameters(), max_norm, **options)
 
     def step(self) -> None:
-        """Apply the gradient and clear it. A script may as well do both itself."""
+        """Apply the gradient and clear it. A script may also do both itself."""
         self._whole()
         rule = self._learning_rate
         with scaled(self.optimizer, rule, batch=self._batch_size) if rule else nullcontext():
@@ -137,10 +137,10 @@ class ElasticTrainer:
         self.optimizer.zero_grad()
 
     def loss(self) -> float:
-        """The mean loss over the last global batch, on all ranks.
+        """Return the mean loss over the last global batch, on all ranks.
 
-        Waits for the other ranks and for the device: all ranks call it, or none, and not
-        necessarily every step.
+        Waits for the other ranks and for the device: all ranks call it, or none; it need not be
+        called in every step.
         """
         self._whole()
         assert self._tally is not None
@@ -149,7 +149,7 @@ class ElasticTrainer:
     def _whole(self) -> None:
         if self._open is None or not self._open.whole:
             raise BatchMistake(
-                "the global batch is not complete: go through all of its micro-batches, with "
+                "the global batch is not complete: iterate over all of its micro-batches and call "
                 "trainer.backward(loss) for each"
             )
 
@@ -160,17 +160,17 @@ class ElasticTrainer:
                     parameter.grad.mul_(factor)
 
     def _check_world(self, shares: int) -> None:
-        if self._exchange.world not in (None, shares):
+        if self._grad_sync.world not in (None, shares):
             raise BatchMistake(
                 f"the sampler cuts a global batch into {shares} shares, but gradients are averaged "
-                f"over {self._exchange.world} ranks: give the sampler (or the ShardedDataset) "
-                f"num_replicas={self._exchange.world}"
+                f"over {self._grad_sync.world} ranks: set num_replicas={self._grad_sync.world} on "
+                "the sampler (or the ShardedDataset)"
             )
 
     def _check_count(self, count: Any) -> None:
         if (count is None) == (self._mean_over == "counts"):
             raise BatchMistake(
-                'mean_over="counts" wants trainer.backward(loss, count=...)'
+                'mean_over="counts" needs trainer.backward(loss, count=...)'
                 if count is None
                 else 'count= is for mean_over="counts": ElasticTrainer(..., mean_over="counts")'
             )
@@ -178,4 +178,4 @@ class ElasticTrainer:
 
 def _check(name: str, value: str, allowed: tuple[str, ...]) -> None:
     if value not in allowed:
-        raise BatchMistake(f"{name}={value!r} has to be one of {', '.join(map(repr, allowed))}")
+        raise BatchMistake(f"{name}={value!r} must be one of {', '.join(map(repr, allowed))}")

@@ -1,5 +1,5 @@
-"""Live training state into parts and back: what a training script's Checkpointer is made of.
+"""Converts live training state into parts and back: the Checkpointer and its building blocks.
 
-``Capture`` takes a state apart and copies it into memory; ``restore`` puts one back at any world
-size. In between lie parts (:mod:`resile.checkpoint.part`), in memory or on storage.
+``Capture`` splits a state and copies it into memory; ``restore`` loads one at any world size. In
+between are parts (:mod:`resile.checkpoint.part`), in memory or on storage.
 """

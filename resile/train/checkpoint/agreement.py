@@ -1,8 +1,8 @@
-"""What the workers of a round agree on outside of their collectives: a few small records.
+"""A channel for small records between the workers of a round, outside of their collectives.
 
-They meet in the round's store, which every worker can reach before and after it has a process
-group. Values are msgpack, never pickle. Keys carry the round and the number of the agreement, so
-that nothing said in an older round, or by another checkpointer, is taken for an answer.
+Records go through the round's store, which every worker can reach before and after it has a process
+group. Values are msgpack, never pickle. Keys carry the round and the number of the channel, so that
+records of an older round, or of another checkpointer, are never read.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from resile.groupname import MAIN_GROUP, group_in
 __all__ = ["Agreement", "Place", "connect_early", "open_agreement"]
 
 PATIENCE = timedelta(minutes=10)
-"""A worker may come late by as long as its imports and data take; a dead one ends the round."""
+"""A worker may be late by as long as its imports and data take; a dead one ends the round."""
 
 T = TypeVar("T")
 
@@ -32,7 +32,7 @@ _instances = itertools.count()
 
 @dataclass(frozen=True)
 class Place:
-    """Where this worker stands in its round."""
+    """This worker's ranks and world sizes in its round."""
 
     rank: int
     world: int
@@ -42,15 +42,15 @@ class Place:
     nodes: int
     round: int
     run: str = ""
-    """The same for all rounds that are counted together; empty where nobody counts them."""
+    """The same for all rounds of one numbering; empty where rounds are not numbered."""
 
     job: str = ""
     group: str = MAIN_GROUP
-    """Those whom it trains with, of the job."""
+    """The job's group that it trains in."""
 
     @classmethod
     def from_environment(cls) -> Place:
-        """As the launcher said; one worker alone where there was none."""
+        """Read the launcher's variables; a single worker where there are none."""
 
         def number(name: str, default: int) -> int:
             return int(os.environ.get(name) or default)
@@ -70,21 +70,21 @@ class Place:
 
     @property
     def leads_node(self) -> bool:
-        """Whether this worker speaks for its node."""
+        """Whether this worker acts for its node."""
         return self.local_rank == 0
 
 
 class Agreement:
-    """Records that the workers of one round leave for each other."""
+    """Records that the workers of one round exchange."""
 
     def __init__(self, place: Place, store: dist.Store | None) -> None:
-        """``store`` may be None only for a worker that is alone."""
+        """``store`` may be None only for a single worker."""
         self.place = place
         self._store = store
         self._alone: dict[str, bytes] = {}
 
     def say(self, key: str, record: object) -> None:
-        """Leave a record; whoever waits for it goes on."""
+        """Write a record; workers that wait for it continue."""
         data = msgspec.msgpack.encode(record)
         if self._store is None:
             self._alone[key] = data
@@ -92,18 +92,18 @@ class Agreement:
             self._store.set(key, data)
 
     def hear(self, key: str, kind: type[T]) -> T:
-        """Wait for a record that some worker leaves."""
+        """Return a record; waits until a worker has written it."""
         data = self._alone[key] if self._store is None else self._store.get(key)
         return decode_msgpack(data, kind)
 
     def said(self, key: str) -> bool:
-        """Whether a record is there; never waits."""
+        """Return whether a record exists; never waits."""
         if self._store is None:
             return key in self._alone
         return bool(self._store.check([key]))
 
     def gather(self, topic: str, mine: T, kind: type[T]) -> list[T] | None:
-        """Every rank says something; rank 0 gets all of it in the order of ranks, others None."""
+        """Collect one record of every rank: on rank 0 all in rank order, elsewhere None."""
         if self.place.rank != 0:
             self.say(f"{topic}/{self.place.rank}", mine)
             return None
@@ -111,7 +111,7 @@ class Agreement:
         return [mine, *(self.hear(f"{topic}/{rank}", kind) for rank in others)]
 
     def decide(self, topic: str, decision: Callable[[], T], kind: type[T]) -> T:
-        """Rank 0 decides (``decision`` is called there alone), everybody hears it."""
+        """Return the same decision on all ranks; ``decision`` is called on rank 0 only."""
         if self.place.rank != 0:
             return self.hear(topic, kind)
         decided = decision()
@@ -120,7 +120,7 @@ class Agreement:
 
 
 def open_agreement(place: Place, store: dist.Store | None = None) -> Agreement:
-    """Meet the other workers of this round, by ``store`` if there is a connection already."""
+    """Open a channel to the other workers of this round, over ``store`` if already connected."""
     if place.world == 1:
         return Agreement(place, None)
     prefix = f"resile/checkpoint/{place.round}/{next(_instances)}"
@@ -129,16 +129,16 @@ def open_agreement(place: Place, store: dist.Store | None = None) -> Agreement:
 
 
 def connect_early(place: Place) -> dist.Store | None:
-    """A connection for :func:`open_agreement`, if there is a process group: a worker that restores
-    is in more of a hurry than now. The process group's own is not used: whoever waits on a
-    connection keeps others from using it."""
+    """Connect ahead of time for :func:`open_agreement`, if there is a process group, so that a
+    restore does not have to. The process group's own connection is not used: a wait on a
+    connection blocks all its other users."""
     if place.world == 1 or not dist.is_initialized():
         return None
     return dist.distributed_c10d._get_default_store().clone()
 
 
 def _launchers_store() -> dist.Store:
-    """Where there is no process group yet."""
+    """Connect to the launcher's store, where there is no process group yet."""
     host, port = os.environ.get("MASTER_ADDR"), os.environ.get("MASTER_PORT")
     if host is None or port is None or os.environ.get("TORCHELASTIC_USE_AGENT_STORE") != "True":
         raise RuntimeError(

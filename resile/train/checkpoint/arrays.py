@@ -1,6 +1,6 @@
-"""numpy's values: arrays as tensors where torch has the type, as .npy bytes where it has not.
+"""numpy values: arrays as tensors where torch has the dtype, as .npy bytes where it has not.
 
-numpy is imported only where a value of it is at hand: neither torch nor Resile needs it.
+numpy is imported only when a numpy value is met: neither torch nor Resile needs it.
 """
 
 from __future__ import annotations
@@ -23,22 +23,22 @@ __all__ = [
 ]
 
 _SCALARS = "biufcSUmM"
-"""numpy's letters for the kinds of elements that are nothing but their bytes."""
+"""numpy's letters for the element kinds that are fully described by their bytes."""
 
 
 def is_array(value: Any) -> bool:
-    """Whether it is an array proper; a subclass (masked, matrix) is not."""
+    """Whether it is exactly an ndarray; a subclass (masked, matrix) is not."""
     return type(value) is sys.modules["numpy"].ndarray
 
 
 def is_scalar(value: Any) -> bool:
-    """Whether it is a single number, date or text of numpy's."""
+    """Whether it is a numpy scalar: a number, a date or a text."""
     return isinstance(value, sys.modules["numpy"].generic) and value.dtype.kind in _SCALARS
 
 
 def as_tensor(array: Any) -> Any | None:
-    """The same elements as a tensor: the same memory where that can be written to, else a copy.
-    None for types that torch has not."""
+    """The same elements as a tensor: over the same memory where it is writable, else a copy.
+    None for dtypes that torch does not have."""
     numpy = sys.modules["numpy"]
     usable = array.flags.writeable and array.flags.c_contiguous
     try:
@@ -48,7 +48,7 @@ def as_tensor(array: Any) -> Any | None:
 
 
 def write_array(array: Any) -> bytes | None:
-    """In numpy's own format; None if that would need pickle."""
+    """Encode an array in numpy's own format; None if that would need pickle."""
     file = io.BytesIO()
     if array.dtype.hasobject:
         return None
@@ -57,29 +57,29 @@ def write_array(array: Any) -> bytes | None:
 
 
 def read_array(raw: bytes) -> Any:
-    """What :func:`write_array` wrote."""
+    """Decode what :func:`write_array` wrote."""
     import numpy
 
     return numpy.load(io.BytesIO(raw), allow_pickle=False)
 
 
 def write_scalar(value: Any) -> tuple[str, bytes]:
-    """Its type and its bytes."""
+    """Return its dtype and its bytes."""
     return value.dtype.str, value.tobytes()
 
 
 def read_scalar(dtype: str, raw: bytes) -> Any:
-    """What :func:`write_scalar` wrote."""
+    """Decode what :func:`write_scalar` wrote."""
     import numpy
 
     kind = numpy.dtype(dtype)
     if kind.kind not in _SCALARS:
-        raise ValueError(f"{dtype} is not a type of plain numbers")
+        raise ValueError(f"{dtype} is not a dtype of plain values")
     if kind.itemsize == 0:
         return kind.type()
     return numpy.frombuffer(raw, kind)[0]
 
 
 def shares_memory(array: Any, tensor: Any) -> bool:
-    """Whether what is written to the tensor is seen in the array."""
+    """Whether a write to the tensor shows in the array."""
     return bool(sys.modules["numpy"].may_share_memory(array, tensor.numpy()))

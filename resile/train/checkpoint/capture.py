@@ -1,9 +1,9 @@
-"""Take a live state and copy it into a part's bytes: the only work that training waits for.
+"""Copy a live state into the bytes of parts: the only work that training waits for.
 
-``take`` decides what goes where, without touching a tensor's elements: what all ranks have alike is
-shared out among the node's workers, slices of DTensors and random states go into this rank's own
-part. ``Portion.write`` copies straight into the buffer. Nothing is agreed with other ranks: all of
-them come to the same split from the same names, shapes and placements.
+``take`` decides what goes where, without touching a tensor's elements: what is the same on all
+ranks is divided among the node's workers, slices of DTensors and random states go into this rank's
+own part. ``Portion.write`` copies straight into the buffer. No communication is needed: all ranks
+compute the same split from the same names, shapes and placements.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ from resile.train.checkpoint.values import Path
 __all__ = ["Capture", "Captured", "Portion"]
 
 ROOM = 4096
-"""Headers are given room in steps of this, and a quarter more than they need, so that a part keeps
-its size while counters and learning rates change their length."""
+"""Space for headers is reserved in multiples of this, and a quarter more than needed, so that a
+part keeps its size while counters and learning rates change their length."""
 
 
 @dataclass(frozen=True, eq=False)
 class Portion:
-    """One part before it is written: what it will say, and the live tensors."""
+    """One part before it is written: its header, its layout, and the live tensors."""
 
     header: PartHeader
     tensors: Mapping[str, Any]
@@ -43,7 +43,7 @@ class Portion:
 
     @property
     def size(self) -> int:
-        """Bytes it needs."""
+        """Its size in bytes."""
         return self.layout.size
 
     @torch.no_grad()  # type: ignore[untyped-decorator]
@@ -70,7 +70,7 @@ class Captured:
 
 
 class Capture:
-    """Takes the state of one worker, again and again; remembers what stays the same."""
+    """Captures the state of one worker, repeatedly; caches what stays the same."""
 
     def __init__(
         self,
@@ -83,8 +83,8 @@ class Capture:
         trust: bool = False,
         classes: ScriptClasses | None = None,
     ) -> None:
-        """``trust``: also save what can only be restored by unpickling. ``classes``: of the script,
-        those whose values are kept."""
+        """``trust``: also save what can only be restored by unpickling. ``classes``: the script's
+        own classes whose values are saved."""
         self._rank = rank
         self._world = world
         self._local_rank = local_rank
@@ -100,7 +100,7 @@ class Capture:
 
     @torch.no_grad()  # type: ignore[untyped-decorator]
     def take(self, state: Mapping[str, Any], *, step: int) -> Captured:
-        """What this worker saves of ``state``. The tensors are live: write before they change."""
+        """Return this worker's share of ``state``. Tensors are live: write before they change."""
         tree = StateTree(state, self._names, classes=self._classes, trust=self._trust)
         common, own = self._located(tree.tensors)
         mine = self._share(common)
@@ -138,7 +138,7 @@ class Capture:
         )
 
     def _located(self, tensors: Mapping[str, Any]) -> tuple[dict[str, Slice], dict[str, Slice]]:
-        """What every rank has alike, and what only this one has."""
+        """The slices that every rank has, and those that only this one has."""
         common: dict[str, Slice] = {}
         own: dict[str, Slice] = {}
         for name, tensor in tensors.items():
@@ -148,7 +148,7 @@ class Capture:
         return common, own
 
     def _share(self, common: Mapping[str, Slice]) -> dict[str, Slice]:
-        """Of what all have alike, what this worker copies."""
+        """The share of the common slices that this worker copies."""
         sizes = {name: one.size for name, one in common.items()}
         if sizes != self._sizes:
             self._sizes, self._owners = sizes, share_out(sizes, self._local_world)
@@ -165,8 +165,8 @@ class Capture:
 
 
 class _Private:
-    """What only this rank has and no other can use as its own: random states, states of objects
-    that are per rank."""
+    """Encodes what belongs to this rank alone: random states, and states of objects that are per
+    rank."""
 
     def __init__(self, *, taken: Iterable[str], classes: ScriptClasses, trust: bool) -> None:
         self.trust = trust
@@ -178,7 +178,7 @@ class _Private:
         return self._names.tensors
 
     def encode(self, objects: Mapping[str, Any]) -> dict[str, Any]:
-        """The values of a rank part."""
+        """Return the values of a rank part."""
         states = {path: one.state_dict() for path, one in objects.items()}
         return {
             "random": encode(random_states(), keeper=self, path=("rank", "random")),

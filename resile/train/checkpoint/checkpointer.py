@@ -1,4 +1,4 @@
-"""What a training script uses: restore once, call ``step`` after every step.
+"""The Checkpointer of a training script: restore once, call ``step`` after every step.
 
     ckpt = Checkpointer("checkpoints/", every=50, keep=3)
     start = ckpt.restore(state)
@@ -9,7 +9,7 @@
 A snapshot is a copy into memory that survives the worker; a checkpoint is a snapshot that another
 process writes to storage. All workers of a job call these in the same order, as they do
 collectives, and a step must contain at least one collective of all of them (any DDP or FSDP step
-does): by that nobody is more than a step ahead.
+does), so that no worker is more than a step ahead.
 """
 
 from __future__ import annotations
@@ -49,32 +49,32 @@ from resile.train.progress import report_resumed, report_unasked
 __all__ = ["Checkpointer"]
 
 RECORD = "resile"
-"""The key of our own record beside the script's state."""
+"""The key of Resile's own record beside the script's state."""
 
 _POLL = 0.02
 
 _ANOTHER = 0.2
-"""By how much of itself an interval changes before that is said: measured times vary."""
+"""Relative change of the interval before it is logged again: measured times vary."""
 
 
 def __resile_rehearse__() -> None:
-    """For workers that were forked ahead of time, and wait."""
+    """Warm up in workers that were forked ahead of time and wait."""
     from resile.train.checkpoint.rehearsal import rehearse
 
     rehearse()
 
 
 class Checkpointer:
-    """Snapshots and checkpoints of one training state.
+    """Saves and restores snapshots and checkpoints of one training state.
 
     ``directory``: a folder that all nodes share, or a URL (s3://…, gs://…); None: memory only.
     ``every``: steps between snapshots, or :class:`Auto`. ``checkpoint_every``: steps between
-    checkpoints on storage, a multiple of ``every``; every snapshot if not given. ``keep``: how many
-    checkpoints stay on storage, 0 for all. ``trust``: unpickle what the state needs unpickled.
-    ``storage_options``: for the storage's driver, also in the process that writes: plain values.
-    ``take_over``: train in a folder that holds another job's checkpoints. ``group``: look at the
-    checkpoints of another group of the job ('' is the main one) than the worker's own, for instance
-    to evaluate them; such a Checkpointer only restores. ``quiet``: say nothing of ordinary things.
+    checkpoints on storage, a multiple of ``every``; every snapshot if not given. ``keep``: number
+    of checkpoints kept on storage, 0 for all. ``trust``: allow unpickling where the state needs it.
+    ``storage_options``: for the storage's driver, also in the writer process: plain values.
+    ``take_over``: train in a folder that holds another job's checkpoints. ``group``: restore the
+    checkpoints of another group of the job ('' is the main one), for instance to evaluate them;
+    such a Checkpointer cannot save. ``quiet``: print no messages.
     """
 
     def __init__(
@@ -108,13 +108,13 @@ class Checkpointer:
         if not self._only_looks:
             self._memory = _open_memory(self._place, self._tell)
         self._store = connect_early(self._place)
-        self._agreement: Agreement | None = None
+        self._channel: Agreement | None = None
         self._saver: Saver | None = None
         self._costs = Costs()
         self._due: int | None = None
         self._checkpointed = 0
         """The step of the last checkpoint that was due."""
-        self._said_steps: int | None = None
+        self._printed_steps: int | None = None
         self._snapshots = 0
         self._confirmed = 0
         self._reserved = False
@@ -126,25 +126,26 @@ class Checkpointer:
         self._claimed = False
         self._classes = ScriptClasses()
         self.resumed = Resumed(Source.NOWHERE)
-        """Where the last :meth:`restore` found its state."""
+        """The source of the state that :meth:`restore` loaded."""
 
     # --- restoring --------------------------------------------------------------------------
 
     def restore(self, state: dict[str, Any], *, strict: bool = True) -> int:
-        """Put the newest consistent state back into ``state``; returns the step to go on with.
+        """Load the newest consistent state into ``state``; returns the step to continue with.
 
-        0 if there is nothing to restore. ``strict=False`` leaves alone what does not fit.
+        0 if there is nothing to restore. ``strict=False`` leaves entries that do not match as they
+        are.
         """
-        if self._agreement is not None:
+        if self._channel is not None:
             raise RuntimeError("restore is called once, before the first step")
-        self._agreement = open_agreement(self._place, self._store)
+        self._channel = open_agreement(self._place, self._store)
         record = {"seconds": 0.0, "failures": 0}
         whole = {**state, RECORD: record}
-        # As the script has it now: this is what the next worker will know.
+        # As the script has it now: the next worker will know the same classes.
         self._classes = ScriptClasses(state)
         self.resumed = resume(
             whole,
-            agreement=self._agreement,
+            channel=self._channel,
             memory=self._memory,
             storage=self._storage,
             group=self._group,
@@ -164,16 +165,16 @@ class Checkpointer:
 
     @property
     def _only_looks(self) -> bool:
-        """Whether these are another group's checkpoints, in which this worker trains nothing."""
+        """Whether these are another group's checkpoints, which this worker only reads."""
         return self._group != self._place.group
 
     def _begin(self, step: int) -> None:
-        """Training goes on from ``step``."""
-        agreement = self._agreement
-        assert agreement is not None
+        """Prepare saving; training resumes at ``step``."""
+        channel = self._channel
+        assert channel is not None
         attempt = ""
         if self._storage is not None:
-            attempt = agreement.decide("attempt", lambda: new_attempt(self._place.round), str)
+            attempt = channel.decide("attempt", lambda: new_attempt(self._place.round), str)
             self._claim = Claim(
                 attempt=attempt,
                 run=self._place.run or attempt,
@@ -185,7 +186,7 @@ class Checkpointer:
             )
         if self._memory is not None:
             page = self._memory.resumed(step, next=self._next_node())
-            self._handover = Handover(agreement, self._memory, page)
+            self._handover = Handover(channel, self._memory, page)
         self._saver = Saver(
             self._place,
             memory=self._memory,
@@ -204,8 +205,8 @@ class Checkpointer:
         self._due = (step // first + 1) * first
 
     def _next_node(self) -> str | None:
-        """Copies of this node's own parts go to the next node; planned anew in each round, by the
-        worker that speaks for its node."""
+        """Copies of this node's own parts go to the next node; planned in each round, by the
+        worker that acts for its node."""
         place, addresses = self._place, self.resumed.addresses
         if not place.leads_node:
             return None
@@ -229,7 +230,7 @@ class Checkpointer:
     # --- saving -----------------------------------------------------------------------------
 
     def step(self, step: int, state: dict[str, Any]) -> None:
-        """Say that ``step`` is done; saves ``state`` if that is due."""
+        """Mark ``step`` as done; saves ``state`` if a snapshot is due."""
         with self._alone("step"):
             self._step(step, state)
 
@@ -251,11 +252,11 @@ class Checkpointer:
         report_unasked(step)
 
     def save(self, step: int, state: dict[str, Any], *, timeout: float = 600.0) -> None:
-        """Save ``state`` after ``step`` now; when it returns, on any worker, the checkpoint exists.
+        """Save ``state`` after ``step`` now; when it returns on any worker, the checkpoint exists.
 
-        All workers call it for the same step. Raises :class:`NotSaved`, on all of them, with what
-        went wrong; TimeoutError if storage did not come to an end. Without a directory there is
-        only the snapshot in memory, and nothing to wait for.
+        All workers call it for the same step. Raises :class:`NotSaved` on all of them, with the
+        reason; TimeoutError if the write did not finish in time. Without a directory only the
+        snapshot in memory is made, and nothing is waited for.
         """
         with self._alone("save"):
             self._claim_folder()
@@ -268,7 +269,7 @@ class Checkpointer:
                 confirm(self._agree(), saver, step=done, topic=topic, timeout=timeout)
 
     def wait(self, timeout: float = 600.0) -> None:
-        """Wait until nothing is left to be written by this node; ``status()`` says how it went."""
+        """Wait until this node has written everything; ``status()`` has the result."""
         deadline = time.monotonic() + timeout
         while self._memory is not None and self._memory.status().writing:
             if time.monotonic() > deadline:
@@ -276,14 +277,14 @@ class Checkpointer:
             time.sleep(_POLL)
 
     def status(self) -> Status:
-        """How the writing to storage is going on this node."""
+        """Return the status of this node's writes to storage."""
         return Status() if self._memory is None else self._memory.status()
 
     def close(self) -> None:
-        """Let everything go; what is on its way to storage is still written.
+        """Release everything; pending writes to storage still finish.
 
-        Nobody waits for that here: ``wait()`` does. Without an agent the process that writes it
-        prints what went wrong."""
+        This does not wait for them: ``wait()`` does. Without an agent the writer process prints
+        errors itself."""
         if self._memory is not None:
             self._memory.close()
             self._memory = None
@@ -296,11 +297,12 @@ class Checkpointer:
 
     @contextlib.contextmanager
     def _alone(self, what: str) -> Iterator[None]:
-        """All workers make these calls in one order, which several threads do not have."""
+        """Refuse concurrent calls: all workers make these calls in the same order, which several
+        threads cannot guarantee."""
         if not self._using.acquire(blocking=False):
             raise RuntimeError(
                 f"{what}() was called while another thread is saving: call step() and save() from "
-                "one thread, as all workers have to make these calls in the same order"
+                "one thread, because all workers must make these calls in the same order"
             )
         try:
             yield
@@ -308,13 +310,13 @@ class Checkpointer:
             self._using.release()
 
     def _claim_folder(self) -> None:
-        """Before the first step that is saved: who only restores leaves the folder as it is. All
-        workers come to the same answer, from what ``restore`` found."""
+        """Claim the folder before the first step: a script that only restores leaves it as it is.
+        All workers reach the same result, from what ``restore`` found."""
         if self._only_looks:
             raise RuntimeError(
-                f"this Checkpointer looks at {told_group(self._group)}'s checkpoints and saves "
-                f"none: this worker is in {told_group(self._place.group)}. Use another one for its "
-                "own state, without group="
+                f"this Checkpointer reads the checkpoints of {told_group(self._group)} and cannot "
+                f"save: this worker is in {told_group(self._place.group)}. Use another "
+                "Checkpointer without group= for its own state"
             )
         if self._claimed or self._storage is None or self._claim is None:
             return
@@ -337,7 +339,7 @@ class Checkpointer:
         self._report_trouble()
 
     def _hand_over(self, done: int, state: dict[str, Any], handover: Handover) -> None:
-        """A planned change is near, and this is the step that everybody saves for it."""
+        """Save the step that was chosen for a planned change of the round, then hold."""
         if self._saved != done or self._storage is not None:
             self._save(done, state, durable=True)
         with self._survivable(done):
@@ -345,7 +347,8 @@ class Checkpointer:
 
     @contextlib.contextmanager
     def _survivable(self, done: int) -> Iterator[None]:
-        """A snapshot that fails is said and not fatal: the agent is gone, and so are we soon."""
+        """Warn about a failed snapshot instead of raising: the agent is gone, and this worker will
+        be stopped soon."""
         try:
             yield
         except KeeperError as error:
@@ -364,7 +367,7 @@ class Checkpointer:
 
     def _checkpoint_due(self, done: int) -> bool:
         """Whether a multiple of ``checkpoint_every`` was reached since the last one. All workers
-        know the same: what they have saved, not what rank 0 intends."""
+        decide the same, from what they have saved, not from what rank 0 intends."""
         every = self._checkpoint_every
         return every is None or done // every > self._checkpointed // every
 
@@ -373,7 +376,7 @@ class Checkpointer:
             self._costs.note_step(time.monotonic() - self._last_step_at)
 
     def _plan_next(self, done: int) -> None:
-        """With a fixed interval everybody knows; else rank 0 chooses, and the others hear it."""
+        """Set the next due step: known with a fixed interval, else chosen by rank 0 for all."""
         self._snapshots += 1
         if isinstance(self._every, int):
             self._due = (done // self._every + 1) * self._every
@@ -385,26 +388,26 @@ class Checkpointer:
             self._agree().say(f"due/{self._snapshots}", done + choice.steps)
 
     def _next_due(self) -> int:
-        """Rank 0 said it before its next collective, so here nobody ever waits for it."""
+        """Rank 0 published it before its next collective, so no worker ever waits for it here."""
         if self._due is None:
             self._due = self._agree().hear(f"due/{self._snapshots}", int)
         return self._due
 
     def _agree(self) -> Agreement:
-        assert self._agreement is not None
-        return self._agreement
+        assert self._channel is not None
+        return self._channel
 
     def _say_choice(self, choice: Choice) -> None:
-        """The first one, and whenever it is another one than was said last."""
-        said = self._said_steps
-        if said is None or abs(choice.steps - said) > _ANOTHER * said:
-            self._said_steps = choice.steps
+        """Print the first choice, and later ones that differ from the last one printed."""
+        last = self._printed_steps
+        if last is None or abs(choice.steps - last) > _ANOTHER * last:
+            self._printed_steps = choice.steps
             self._tell(f"snapshots {choice.reason}")
 
-    # --- telling ----------------------------------------------------------------------------
+    # --- messages ---------------------------------------------------------------------------
 
     def _report_trouble(self) -> None:
-        """Storage trouble is said once, by the worker that speaks for its node."""
+        """Print storage errors once, on the worker that acts for its node."""
         if self._memory is None or not self._place.leads_node:
             return
         trouble = self._memory.trouble
@@ -413,19 +416,19 @@ class Checkpointer:
         self._trouble = trouble
 
     def _tell(self, text: str) -> None:
-        """What rank 0 says for all."""
+        """Print a message on rank 0 only."""
         if not self._quiet and self._place.rank == 0:
             print(f"resile: {text}", file=sys.stderr, flush=True)
 
     def _warn(self, text: str) -> None:
-        """What went wrong here, whichever rank this is."""
+        """Print a warning of this rank."""
         if not self._quiet:
             who = f"rank {self._place.rank}: " if self._place.world > 1 else ""
             print(f"resile: {who}{text}", file=sys.stderr, flush=True)
 
 
 def _advance(state: dict[str, Any]) -> None:
-    """Tell samplers and datasets that the samples of a step are trained."""
+    """Mark the samples of a step as trained in samplers and datasets."""
     for value in state.values():
         advance = getattr(value, "advance", None)
         if callable(advance):
@@ -445,7 +448,7 @@ def _open_memory(place: Place, tell: Any) -> SnapshotMemory:
         if client := KeeperClient.from_environment(worker):
             return client
     tell(
-        "no agent keeps this worker's snapshots: after a crash it restores from storage "
+        "no agent holds this worker's snapshots: after a crash it restores from storage "
         "(start it with 'resile run' to restore from memory)"
     )
     return LocalKeeper(worker)

@@ -1,8 +1,8 @@
-"""Which step to go on from: a pure decision over what all nodes hold and what storage has.
+"""Choice of the step to resume from, given what all nodes hold and what storage has. Pure.
 
-The newest step that is whole wins; between memory and storage of the same step, memory. Parts of
-one step count together only if they were taken in the same round: a step that was lost and trained
-again has other bytes, even where most of it is the same.
+The newest complete step wins; between memory and storage of the same step, memory. Parts of one
+step belong together only if they were captured in the same round: a step that was lost and trained
+again has different bytes, even where most of it is the same.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ __all__ = [
 
 
 class Source(str, Enum):
-    """Where a step comes from."""
+    """The place a step is restored from."""
 
     MEMORY = "memory"
     STORAGE = "storage"
@@ -44,18 +44,18 @@ class Source(str, Enum):
 Key: TypeAlias = tuple[Source, int, str]
 
 Superseded: TypeAlias = Callable[[int, int], bool]
-"""Whether a later round went on from before this step of this round."""
+"""Whether a later round resumed from before this step of this round."""
 
 
 class NodeInventory(msgspec.Struct, frozen=True, kw_only=True):
-    """What one node holds, and where its keeper is."""
+    """The parts one node holds, and the address of its snapshot server."""
 
     address: str = ""
     parts: tuple[HeldPartInfo, ...] = ()
 
 
 class Needed(msgspec.Struct, frozen=True, kw_only=True):
-    """A part of the chosen step and the nodes that hold it, by group rank."""
+    """A part of the chosen step and the group ranks of the nodes that hold it."""
 
     label: Label
     holders: tuple[int, ...]
@@ -66,38 +66,38 @@ class StoredStep(msgspec.Struct, frozen=True):
 
     step: int
     digest: str
-    """Of its manifest: one that is written again meanwhile is another checkpoint."""
+    """Of its manifest: if it is rewritten meanwhile, it is a different checkpoint."""
 
 
 class Choice(msgspec.Struct, frozen=True, kw_only=True):
-    """The step to go on from, the same for all workers."""
+    """The step to resume from, the same for all workers."""
 
     source: Source
     step: int = 0
     digest: str = ""
-    """For storage: of the manifest, so that all workers read the same bytes."""
+    """For storage: the manifest's digest, so that all workers read the same bytes."""
 
     parts: tuple[Needed, ...] = ()
-    """For memory: all that is needed, and who has it. The replica parts may be there several times,
-    split in different ways; each node takes one (:func:`wanted_by`)."""
+    """For memory: all needed parts with their holders. The replica parts may be listed several
+    times, split in different ways; each node uses one split (:func:`wanted_by`)."""
 
     addresses: tuple[str, ...] = ()
-    """The keepers' addresses, by group rank."""
+    """The snapshot servers' addresses, by group rank."""
 
     owner: str = ""
     """The job whose checkpoints are on storage."""
 
     unusable: tuple[str, ...] = ()
-    """What is on storage and was passed over, and why."""
+    """Checkpoints on storage that were skipped, and why."""
 
     @property
     def key(self) -> Key:
-        """What tells it from other choices."""
+        """Its identity among the choices."""
         return self.source, self.step, self.digest
 
 
 class _Line(msgspec.Struct, frozen=True):
-    """A label as completeness looks at it."""
+    """A label in the form that completeness checks."""
 
     kind: PartKind
     index: int
@@ -112,8 +112,9 @@ def choose(
     refused: frozenset[Key],
     superseded: Superseded = lambda *_: False,
 ) -> Choice:
-    """The newest whole step; ``refused`` were tried in vain. ``stored``: what is on storage.
-    ``superseded``: which snapshots in memory nobody goes on with."""
+    """Return the newest complete step that is not in ``refused``, which were tried and failed.
+    ``stored``: the checkpoints on storage. ``superseded``: the snapshots in memory that must not
+    be used."""
     in_memory = [one for one in held_choices(nodes, superseded) if one.key not in refused]
     on_storage = [
         choice for one in stored if (choice := _from_storage(one, nodes)).key not in refused
@@ -130,7 +131,7 @@ def choose(
 def held_choices(
     nodes: Sequence[NodeInventory], superseded: Superseded = lambda *_: False
 ) -> list[Choice]:
-    """All steps that the nodes' memories hold together, the newest first."""
+    """Return all steps that are complete in the nodes' memories together, the newest first."""
     moments: dict[tuple[int, int], dict[Label, list[int]]] = defaultdict(lambda: defaultdict(list))
     for group_rank, node in enumerate(nodes):
         for held in node.parts:
@@ -149,8 +150,8 @@ def held_choices(
 
 
 def wanted_by(node: int, choice: Choice) -> tuple[Needed, ...]:
-    """What the workers of a node (a group rank) look at: all rank parts, and the replica parts in
-    that split of which the node has the most itself."""
+    """Return the parts that the workers of a node (a group rank) open: all rank parts, and the
+    replica parts of the split of which the node holds the most itself."""
     lacking: Counter[int] = Counter()
     for one in choice.parts:
         if one.label.place.kind is PartKind.REPLICA:
@@ -164,7 +165,8 @@ def wanted_by(node: int, choice: Choice) -> tuple[Needed, ...]:
 
 
 def in_turn(holders: Iterable[int], *, node: int, nodes: int) -> list[int]:
-    """Whom a node asks first, and whom then: those after it, so that not all ask the same one."""
+    """Return the order in which a node asks holders: the ranks after its own first, so that not
+    all nodes ask the same one."""
     return sorted(set(holders), key=lambda holder: (holder - node) % nodes)
 
 
@@ -182,7 +184,7 @@ def _addresses(nodes: Sequence[NodeInventory]) -> tuple[str, ...]:
 
 
 def _needed(holders: dict[Label, list[int]]) -> tuple[Needed, ...]:
-    """The rank parts, and the replica parts of every split that is whole."""
+    """The rank parts, and the replica parts of every complete split."""
     splits = Counter(label.place.count for label in holders if label.place.kind is PartKind.REPLICA)
     return tuple(
         Needed(label=label, holders=tuple(nodes))

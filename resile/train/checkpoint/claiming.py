@@ -1,7 +1,7 @@
-"""The claim of a round on its checkpoint folder, made beside training.
+"""The claim of a round on its checkpoint folder, made in a background thread.
 
-Older rounds should not publish any more as soon as this one trains, but training does not wait for
-storage. If it cannot be said now, the first publication says it.
+Older rounds must not publish as soon as this one trains, but training does not wait for storage. If
+the claim cannot be written now, the first publication writes it.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ __all__ = ["make_claim_beside"]
 
 
 def make_claim_beside(storage: Storage, mine: Claim, *, warn: Callable[[str], None]) -> None:
-    """Returns at once. Says if another round has already gone on from an earlier step."""
+    """Start the thread and return. Warns if another round already resumed from an earlier step."""
 
     def make() -> None:
         try:
@@ -28,6 +28,6 @@ def make_claim_beside(storage: Storage, mine: Claim, *, warn: Callable[[str], No
         except CheckpointError:
             return
         if why := fence.superseded(mine.attempt, mine.step + 1):
-            warn(f"what is saved from here on cannot be used: {why}")
+            warn(f"checkpoints saved from here on cannot be used: {why}")
 
     threading.Thread(target=make, name="resile-claim", daemon=True).start()

@@ -1,8 +1,8 @@
-"""Which parts a step needs before it can be restored: a pure decision, from what parts say.
+"""Completeness of a step, decided from the labels of its parts. Pure.
 
-A step is whole when the parts of all its ranks are there, and the replica parts of one node. Nodes
-may have different numbers of workers: the replica parts of one number must be complete, those of
-another do not help.
+A step is complete when the parts of all its ranks and the replica parts of one node exist. Nodes
+may have different numbers of workers: the replica parts of one split must be complete, those of
+another do not count.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ __all__ = ["PartLabel", "is_complete", "missing_parts", "replica_count"]
 
 
 class PartLabel(Protocol):
-    """What a part says of its place; a :class:`PartHeader` is one, an inventory's line may be."""
+    """The fields that identify a part; a :class:`PartHeader` has them, and an inventory entry."""
 
     @property
     def kind(self) -> PartKind: ...
@@ -29,12 +29,12 @@ class PartLabel(Protocol):
 
 
 def is_complete(labels: Iterable[PartLabel]) -> bool:
-    """Whether these parts of one step suffice to restore it."""
+    """Return whether these parts of one step suffice to restore it."""
     return not missing_parts(labels)
 
 
 def missing_parts(labels: Iterable[PartLabel]) -> tuple[str, ...]:
-    """The names of the parts that these, all of one step, lack; empty when it is whole."""
+    """Return the names of the missing parts of a step; empty when it is complete."""
     held = list(labels)
     if not held:
         return ("every part",)
@@ -58,7 +58,7 @@ def missing_parts(labels: Iterable[PartLabel]) -> tuple[str, ...]:
 
 
 def replica_count(labels: Iterable[PartLabel]) -> int | None:
-    """Into how many replica parts the state is split, where nodes differ the most complete way."""
+    """Return the number of replica parts of the split; the most complete one if nodes differ."""
     held = _replicas(labels)
     return min(held, key=lambda count: (count - len(held[count]), count), default=None)
 

@@ -1,10 +1,10 @@
-"""What a restore will do, worked out before anything is touched.
+"""The plan of a restore, made before any state is changed.
 
-Every difference between the state and the checkpoint is noted first; only when there is none (or
-the user does not mind), and when all bytes that are needed have begun to come, are elements copied,
-straight into the live tensors, and only then are objects given their state. A checkpoint that does
-not fit, or a part that cannot be had any more, therefore changes nothing. One that breaks off in
-the middle leaves tensors half filled: then another step fills all of them, or nobody trains.
+Every difference between the state and the checkpoint is recorded first. Only when there is none (or
+with ``strict=False``), and when the transfer of all needed bytes has started, are elements copied,
+straight into the live tensors; objects get their state after that. A checkpoint that does not
+match, or a part that is gone, therefore changes nothing. A transfer that fails in the middle leaves
+tensors half filled: then another step fills all of them, or training does not start.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ __all__ = ["Draft", "Turn"]
 
 class Turn(IntEnum):
     """The order in which objects get their state. Loading a scheduler may set the optimizer's
-    learning rates, so optimizers come after everything else."""
+    learning rates, so optimizers come after other objects."""
 
     MODULE = 0
     OBJECT = 1
@@ -41,7 +41,7 @@ class Turn(IntEnum):
 
 
 class Draft:
-    """Wanted tensors, later deeds, and what does not fit."""
+    """The tensors to fill, the actions to run afterwards, and the differences found."""
 
     def __init__(
         self, sources: Sources, state: dict[str, Any], *, strict: bool, trust: bool
@@ -53,14 +53,14 @@ class Draft:
         self.problems: list[str] = []
         self._targets: dict[str, tuple[Stored, Any]] = {}
         self._filled: dict[int, tuple[str, str]] = {}
-        self._deeds: list[tuple[Turn, str, Callable[[], object]]] = []
+        self._actions: list[tuple[Turn, str, Callable[[], object]]] = []
 
     def problem(self, path: Path, what: str) -> None:
-        """Something does not fit."""
+        """Record a difference."""
         self.problems.append(f"{named(path)}: {what}")
 
     def compare(self, live: Iterable[Any], saved: Iterable[Any], path: Path) -> None:
-        """Note the keys that only one side has."""
+        """Record the keys that only one side has."""
         ours, theirs = dict.fromkeys(live), dict.fromkeys(saved)
         for key in ours:
             if key not in theirs:
@@ -70,19 +70,19 @@ class Draft:
                 self.problem((*path, str(key)), "in the checkpoint, but not in the state")
 
     def decode(self, saved: Any, *, resolver: Resolver, path: Path) -> Any:
-        """A value; raises StateMismatch if it is one that the state cannot have."""
+        """Decode a value; raises StateMismatch if the state cannot hold it."""
         return decode(saved, resolver=resolver, path=path, trust=self.trust, builder=self.builder)
 
     @contextlib.contextmanager
     def leaving_alone(self) -> Iterator[None]:
-        """What is to be done with a value that does not fit is left out, and its problem noted."""
+        """Skip the block for a value that does not match, and record its problem."""
         try:
             yield
         except StateMismatch as error:
             self.problems += error.problems
 
     def fill(self, target: Any, name: str, path: Path) -> bool:
-        """Have a live tensor filled; False, and a problem noted, if the saved one does not fit."""
+        """Plan to fill a live tensor; False, with a recorded problem, if it does not match."""
         stored = self.sources.stored(name)
         trouble = _difference(target, stored)
         earlier = self._filled.get(id(target))
@@ -97,8 +97,8 @@ class Draft:
         return True
 
     def make(self, name: str, path: Path, *, like: Any = None) -> Any:
-        """A new tensor that will be filled: on the device and with the placement of ``like``, if
-        that has the same shape; else in one piece on the CPU."""
+        """Return a new tensor that will be filled: on the device and with the placement of
+        ``like``, if that has the same shape; else in one piece on the CPU."""
         stored = self.sources.stored(name)
         if isinstance(like, torch.Tensor) and tuple(like.shape) == stored.shape:
             made = torch.empty_like(like, dtype=stored.dtype, requires_grad=False)
@@ -107,20 +107,20 @@ class Draft:
         self.fill(made, name, path)
         return made
 
-    def later(self, turn: Turn, path: Path, deed: Callable[[], object]) -> None:
-        """Do this once all tensors are filled."""
-        self._deeds.append((turn, named(path), deed))
+    def later(self, turn: Turn, path: Path, action: Callable[[], object]) -> None:
+        """Plan an action for when all tensors are filled."""
+        self._actions.append((turn, named(path), action))
 
     @torch.no_grad()  # type: ignore[untyped-decorator]
     def carry_out(self) -> None:
-        """Fill all tensors, then do all deeds; raises StateMismatch, with nothing done, if
-        something does not fit and should."""
+        """Fill all tensors, then run all actions; raises StateMismatch, with nothing changed, if
+        something does not match and ``strict`` is set."""
         if self.problems and self.strict:
             raise StateMismatch(self.problems)
         self._read()
-        for _, path, deed in sorted(self._deeds, key=lambda one: one[0]):
+        for _, path, action in sorted(self._actions, key=lambda one: one[0]):
             try:
-                deed()
+                action()
             except CheckpointError:
                 raise
             except Exception as error:
@@ -138,7 +138,7 @@ class Draft:
         bring(chunk for chunk, _ in whole)
         if resharding is not None:
             bring(resharding.chunks)
-        # In the order of their bytes, which may still be coming.
+        # In the order of their bytes, which may still be arriving.
         for chunk, target in sorted(whole, key=lambda one: one[0].place.begin):
             target.detach().copy_(chunk.whole())
         if resharding is not None:
@@ -165,8 +165,8 @@ def _difference(target: Any, stored: Stored) -> str | None:
         return f"{target.dtype} in the state, {stored.dtype} in the checkpoint"
     if _shares_elements(target.to_local() if is_dtensor(target) else target):
         return (
-            "several of its elements are one in memory (an expanded tensor), so it cannot be "
-            "filled; give the state a .clone() of it"
+            "several of its elements share memory (an expanded tensor), so it cannot be filled; "
+            "put a .clone() of it into the state"
         )
     return None
 
@@ -176,7 +176,7 @@ def _shares_elements(target: Any) -> bool:
     if target.layout is not torch.strided or target.is_contiguous():
         return False
     reach = 0
-    """The last element that the smaller strides reach; a larger stride has to lead beyond it."""
+    """The last element that the smaller strides reach; a larger stride must go beyond it."""
     for extent, stride in sorted(zip(target.shape, target.stride(), strict=True), key=_by_stride):
         if extent > 1:
             if stride <= reach:

@@ -1,4 +1,4 @@
-"""The types of elements, by torch's names and by safetensors'."""
+"""The element types: torch dtypes and their safetensors names."""
 
 from __future__ import annotations
 

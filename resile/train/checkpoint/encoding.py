@@ -1,8 +1,8 @@
-"""A state as data for JSON: the writing half of :mod:`resile.train.checkpoint.values`.
+"""Encoder of a state as JSON data, the counterpart of :mod:`resile.train.checkpoint.values`.
 
-Types are told apart exactly, not by ``isinstance``: a subclass may carry more than its base, so it
-counts as a kind of its own. What cannot be read back without the user's trust is refused when it is
-written: a checkpoint that nobody can restore is noticed when it is needed most.
+Types are compared exactly, not by ``isinstance``: a subclass may carry more than its base, so it is
+treated as a type of its own. Values that cannot be read back without ``trust`` are refused when
+they are written: else the error would only appear when the checkpoint is needed.
 """
 
 from __future__ import annotations
@@ -35,33 +35,33 @@ from resile.train.checkpoint.values import Path, Sort, named
 __all__ = ["STATELESS", "Keeper", "encode"]
 
 DEEPEST = 200
-"""JSON's readers give up somewhere beyond; a state this deep is one that contains itself."""
+"""JSON readers fail somewhere beyond this; a state this deep most likely contains itself."""
 
 STATELESS: Final = object()
-"""Says of a value that it is no object with a state of its own."""
+"""Marks a value that is not an object with its own state."""
 
 _INT64 = 1 << 63
 _untrusted: set[type] = set()
 
 
 class Keeper(Protocol):
-    """Where tensors go while a state is encoded, and who knows about objects."""
+    """Collects tensors while a state is encoded, and encodes objects."""
 
     trust: bool
-    """Whether values may be written that can only be read back with the user's trust."""
+    """Whether to write values that can only be read back with ``trust=True``."""
 
     classes: ScriptClasses
     """The script's own classes whose values can be read back."""
 
     def tensor(self, tensor: Any, path: Path, /) -> str | None:
-        """Keep a tensor; its name, or None if it cannot be kept as one."""
+        """Collect a tensor; returns its name, or None if it cannot be stored as a tensor."""
 
     def object(self, value: Any, path: Path, /) -> Any:
-        """An object's state, encoded; :data:`STATELESS` if it is not one that has state."""
+        """Return an object's encoded state; :data:`STATELESS` if it has none."""
 
 
 def encode(value: Any, *, keeper: Keeper, path: Path = ()) -> Any:
-    """As data for JSON. Raises :class:`UnsupportedState` for what cannot be written at all."""
+    """Return ``value`` as JSON data. Raises :class:`UnsupportedState` if it cannot be written."""
     kind = type(value)
     simple = _SIMPLE.get(kind)
     if simple is not None:
@@ -163,7 +163,7 @@ def _write_defaultdict(value: defaultdict[Any, Any], keeper: Keeper, path: Path)
 
 
 def _write_own(value: Any, keeper: Keeper, path: Path) -> Any:
-    """A value of a class of the script's: the class's name and what the value consists of."""
+    """A value of one of the script's classes: the class's name and the value's fields."""
     name = class_name(type(value))
     if isinstance(value, Enum):
         members = member_names(value)
@@ -179,7 +179,7 @@ def _write_own(value: Any, keeper: Keeper, path: Path) -> Any:
 
 
 def _write_other(value: Any, keeper: Keeper, path: Path) -> Any:
-    """By ``torch.save``, if torch reads that back with weights_only or the user trusts it."""
+    """Write with ``torch.save``, if torch reads it back with weights_only, or with ``trust``."""
     kind = f"{type(value).__module__}.{type(value).__qualname__}"
     instead = f"{_instead(value, keeper.classes)}, or give it state_dict and load_state_dict"
     file = io.BytesIO()
@@ -197,14 +197,14 @@ def _write_other(value: Any, keeper: Keeper, path: Path) -> Any:
     if type(value) in _untrusted and not keeper.trust:
         raise UnsupportedState(
             f"{named(path)} is a {kind}, which could only be restored by unpickling. {instead}. If "
-            "whoever can write to the storage may also run code in the workers: "
+            "everyone with write access to the storage may run code in the workers, use "
             "Checkpointer(..., trust=True)"
         )
     return {"$torch": [kind, _text(file.getvalue())]}
 
 
 def _instead(value: Any, classes: ScriptClasses) -> str:
-    """What to save for the kinds of values that people put into a state most."""
+    """The suggested alternative for kinds of values that are common in states."""
     sort = sort_of(type(value))
     if sort is not None:
         unknown = classes.of_a_state and not classes.has(type(value))
@@ -215,8 +215,8 @@ def _instead(value: Any, classes: ScriptClasses) -> str:
 
 
 _UNKNOWN = (
-    "The state given to restore has nothing of that class, so a new worker would not know it: "
-    "give that state one, anywhere in it. Or: "
+    "The state given to restore holds no value of that class, so a new worker would not know it: "
+    "put one into that state, anywhere in it. Or: "
 )
 
 _ORDINARY = {
@@ -224,7 +224,7 @@ _ORDINARY = {
     Sort.RECORD: "dataclasses.asdict(...) of it",
     Sort.NAMED: "tuple(...) or _asdict() of it",
 }
-"""What to save in place of values of the script's own classes."""
+"""The suggested replacements for values of the script's own classes."""
 
 _SIMPLE: dict[type, Callable[[Any], Any]] = {
     type(None): lambda value: value,
@@ -267,7 +267,7 @@ def _is_text(value: str) -> bool:
 
 
 class _Keys:
-    """The keeper of a dictionary's keys: tensors have no business there."""
+    """The keeper for a dictionary's keys: tensors are refused there."""
 
     trust = False
 

@@ -1,12 +1,11 @@
-"""The parts of a step in the nodes' memories, as a restore reads them.
+"""Readers for the parts of a step in the nodes' memories.
 
-What this node has is opened with one request. Of what others have only the headers come at first,
-all of one node's with one request: they say which slices there are, and mostly that is all a worker
-has to know of another rank's part. A part's bytes are fetched, whole and once for all workers of
-this node, when they are needed, and copied from while they come. What came for the header must then
-be what comes for the part: one that changed or went away meanwhile cannot be used, and the step
-with it. If a holder is lost in the middle, the next one is asked: the same part has the same bytes
-everywhere.
+The parts of this node are opened with one request. Of other nodes' parts only the headers are
+fetched at first, with one request per node: they list the slices, and mostly that is all a worker
+needs of another rank's part. A part's bytes are fetched when they are needed, whole and once for
+all workers of this node, and copied while they arrive. The part must then match the header that was
+fetched before: if it changed or disappeared meanwhile, the step cannot be used. If a holder is lost
+in the middle, the next one is asked: the same part has the same bytes everywhere.
 """
 
 from __future__ import annotations
@@ -32,10 +31,10 @@ __all__ = ["DistantPart", "MemoryPart", "open_held"]
 def open_held(
     memory: SnapshotMemory, choice: Choice, *, node: int, opened: ExitStack
 ) -> list[ReadablePart]:
-    """All parts that a worker of ``node`` (a group rank) needs to look at; ``opened`` closes them.
+    """Open all parts that a worker of ``node`` (a group rank) needs; ``opened`` closes them.
 
-    Raises KeeperError or NoCheckpoint if some cannot be had, PartDamaged if one is another than it
-    should be.
+    Raises KeeperError or NoCheckpoint if some are not available, PartDamaged if one does not match
+    its label.
     """
     wanted = wanted_by(node, choice)
     here = memory.open_all([one.label for one in wanted if node in one.holders])
@@ -57,13 +56,13 @@ class MemoryPart:
         self._buffer = held.buffer
 
     def read(self, begin: int, end: int) -> memoryview:
-        """Without a copy."""
+        """Return the bytes without a copy."""
         return self._buffer[begin:end]
 
 
 class DistantPart:
-    """A part in another node's memory, of which the header is known. ``attempts``: each has the
-    rest come from another of its holders."""
+    """A part in another node's memory whose header is known. ``attempts``: each starts the transfer
+    of the rest from another holder."""
 
     def __init__(
         self, label: Label, header: bytes, *, attempts: Iterable[Callable[[], HeldPart]]
@@ -75,15 +74,15 @@ class DistantPart:
         self._coming: HeldPart | None = None
 
     def bring(self) -> None:
-        """Have its bytes begin to come into this node's memory."""
+        """Start the transfer of its bytes into this node's memory."""
         self._with(len(self.layout.header))
 
     def read(self, begin: int, end: int) -> memoryview:
-        """Without a copy; waits until they have come."""
+        """Return the bytes without a copy; waits until they have arrived."""
         return self._with(end)[begin:end]
 
     def _with(self, end: int) -> memoryview:
-        """The part, of which the bytes up to ``end`` are there."""
+        """The part's buffer, once the bytes up to ``end`` have arrived."""
         while True:
             try:
                 self._coming = self._coming or self._next()
@@ -100,13 +99,13 @@ class DistantPart:
         coming = attempt()
         coming.need(len(self.layout.header))
         if coming.buffer[: len(self.layout.header)] != self.layout.header:
-            raise PartDamaged(f"{coming.label.name} is another than it was a moment ago")
+            raise PartDamaged(f"{coming.label.name} changed while it was read")
         _check_size(self.layout, coming)
         return coming
 
 
 class _Elsewhere:
-    """What other nodes have."""
+    """The parts on other nodes."""
 
     def __init__(
         self, memory: SnapshotMemory, addresses: Sequence[str], *, node: int, opened: ExitStack
@@ -117,7 +116,7 @@ class _Elsewhere:
         self._opened = opened
 
     def parts(self, wanted: Iterable[Needed]) -> list[DistantPart]:
-        """With their headers, each from the first of its holders that has it."""
+        """Return the parts with their headers, each from the first of its holders that has it."""
         holders = {one.label: self._in_turn(one.holders) for one in wanted}
         headers = self._headers(holders)
         return [
@@ -133,7 +132,7 @@ class _Elsewhere:
         return in_turn(holders, node=self._node, nodes=len(self._addresses))
 
     def _headers(self, holders: Mapping[Label, Sequence[int]]) -> dict[Label, bytes]:
-        """Whoever is first in turn for a part is asked first; for what that one lacks the second,
+        """Fetch headers from the first holder of each part; for those it lacks from the second,
         and so on."""
         found: dict[Label, bytes] = {}
         reasons: dict[Label, list[str]] = defaultdict(list)
@@ -155,12 +154,12 @@ class _Elsewhere:
         return found
 
     def _ask(self, address: str, labels: Sequence[Label]) -> list[bytes | str]:
-        """The header of each part, or why it cannot be had."""
+        """The header of each part, or why it is not available."""
         try:
             headers = self._memory.headers(address, labels)
         except CheckpointError as error:
             return [str(error)] * len(labels)
-        return [header or f"the keeper at {address} does not have it" for header in headers]
+        return [header or f"snapshot server at {address} does not have it" for header in headers]
 
     def _fetch(self, label: Label, holder: int) -> HeldPart:
         coming = self._memory.fetch(self._addresses[holder], label)
@@ -168,16 +167,16 @@ class _Elsewhere:
 
 
 def _not_to_be_had(label: Label, reasons: Sequence[str]) -> NoCheckpoint:
-    return NoCheckpoint(f"{label.name} cannot be had: {'; '.join(reasons)}")
+    return NoCheckpoint(f"{label.name} is not available: {'; '.join(reasons)}")
 
 
 def _described(data: memoryview, label: Label) -> tuple[PartHeader, PartLayout]:
-    """What a part says of itself, which must be what it was asked for as."""
+    """Read a part's header and check it against the requested label."""
     header, layout = read_header(data, source=label.name)
     place = label.place
-    said = (header.group, header.kind, header.index, header.count, header.step, header.world)
-    meant = (place.group, place.kind, place.index, place.count, label.step, label.world)
-    if said != meant:
+    found = (header.group, header.kind, header.index, header.count, header.step, header.world)
+    expected = (place.group, place.kind, place.index, place.count, label.step, label.world)
+    if found != expected:
         whose = f" of {told_group(header.group)}" if header.group != place.group else ""
         raise PartDamaged(
             f"{label.name} says that it is step {header.step} of {header.name}{whose}"

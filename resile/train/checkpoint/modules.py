@@ -1,8 +1,8 @@
-"""Models: their tensors by the names they have without any wrapper around them.
+"""Names of a model's tensors without those of wrappers around it.
 
 The names are those of torch.distributed.checkpoint's ``get_model_state_dict``: no ``module.`` of
 DDP, no ``_orig_mod.`` of torch.compile. That function itself is not used: it detaches the tensors,
-and by the parameters themselves an optimizer's state finds its names.
+and an optimizer's state is named by the identity of the parameters.
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ _WRAPPERS = {
     "_orig_mod": "OptimizedModule",
     "_checkpoint_wrapped_module": "CheckpointWrapper",
 }
-"""The attribute under which a wrapper keeps its module, and the wrapper's class."""
+"""The attribute in which a wrapper holds its module, and the wrapper's class."""
 
 
 class ModuleNames:
-    """The names of modules' tensors; remembered, as they are asked for at every snapshot."""
+    """The names of modules' tensors; cached, as they are needed at every snapshot."""
 
     def __init__(self) -> None:
         self._known: WeakKeyDictionary[nn.Module, dict[str, str]] = WeakKeyDictionary()
 
     def tensors(self, module: nn.Module) -> dict[str, tuple[str, Any]]:
-        """By its name without wrappers: its name for ``load_state_dict``, and the live tensor."""
+        """Map names without wrappers to the name for ``load_state_dict`` and the live tensor."""
         names = self._names(module)
         found = {}
         for raw, value in module.state_dict(keep_vars=True).items():
@@ -44,7 +44,7 @@ class ModuleNames:
         return found
 
     def parameters(self, module: nn.Module) -> Iterator[tuple[int, str]]:
-        """Each parameter's identity and name; of a shared one the first name."""
+        """Yield each parameter's id and name; for a shared parameter the first name."""
         for raw, parameter in module.named_parameters():
             yield id(parameter), _without_wrappers(module, raw)
 

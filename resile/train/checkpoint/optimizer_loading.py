@@ -1,8 +1,8 @@
-"""Put an optimizer's state back: by parameter names, whatever exists already.
+"""Restore of an optimizer's state by parameter names.
 
-State that the optimizer has is filled in place. What it has not yet (Adam before its first step)
-is made from the parameter: the same shape, device and placement. The optimizer's own
-``load_state_dict`` comes last, with everything in place, so its hooks run and nothing is copied.
+Existing state is filled in place. Missing state (Adam before its first step) is created like the
+parameter: the same shape, device and placement. The optimizer's own ``load_state_dict`` comes last,
+with everything in place, so its hooks run and nothing is copied.
 """
 
 from __future__ import annotations
@@ -24,45 +24,45 @@ __all__ = ["draft_optimizer"]
 
 
 def draft_optimizer(
-    draft: Draft,
+    plan: Draft,
     optimizer: Optimizer,
     *,
     names: Sequence[str] | Sequence[int],
     saved: Any,
     path: Path,
 ) -> None:
-    """Note what has to be done; ``names`` are those of its parameters."""
+    """Add an optimizer to the plan; ``names`` are those of its parameters."""
     parts = entries(saved)
     states = entries(parts.get("state")) if parts else None
     if parts is None or states is None or not isinstance(parts.get("param_groups"), list):
-        draft.problem(path, "an optimizer in the state, but something else in the checkpoint")
+        plan.problem(path, "an optimizer in the state, but something else in the checkpoint")
         return
-    resolver = Made(draft, {})
-    groups = draft.decode(parts["param_groups"], resolver=resolver, path=(*path, "param_groups"))
+    resolver = Made(plan, {})
+    groups = plan.decode(parts["param_groups"], resolver=resolver, path=(*path, "param_groups"))
     known = [name for group in groups for name in group["params"]]
     if known and isinstance(known[0], str) != isinstance(names[0] if names else "", str):
-        # One of the two was saved or is restored without its model: their order is all there is.
+        # One of the two was saved or is restored without its model: only their order is known.
         names = known if len(known) == len(names) else names
-    draft.compare(names, known, (*path, "parameters"))
+    plan.compare(names, known, (*path, "parameters"))
     parameters = dict(zip(names, parameters_of(optimizer), strict=True))
     numbers = {name: number for number, name in enumerate(names)}
     loaded = {
         "state": {
             numbers[name]: _state_of(
-                draft, optimizer, parameters[name], state, (*path, "state", name)
+                plan, optimizer, parameters[name], state, (*path, "state", name)
             )
             for name, state in states.items()
             if name in numbers
         },
         "param_groups": _matched(optimizer, groups, names),
     }
-    draft.later(Turn.OPTIMIZER, path, lambda: _load(optimizer, loaded))
+    plan.later(Turn.OPTIMIZER, path, lambda: _load(optimizer, loaded))
 
 
 def _matched(
     optimizer: Optimizer, groups: list[dict[str, Any]], names: Sequence[Any]
 ) -> list[dict[str, Any]]:
-    """For each live group the saved one that has its parameters; itself if none has."""
+    """For each live group the saved group with its parameters; the live one if there is none."""
     by_name = {name: group for group in groups for name in group["params"]}
     matched = []
     number = 0
@@ -78,47 +78,47 @@ def _matched(
 
 
 def _state_of(
-    draft: Draft, optimizer: Optimizer, parameter: nn.Parameter, saved: Any, path: Path
+    plan: Draft, optimizer: Optimizer, parameter: nn.Parameter, saved: Any, path: Path
 ) -> Any:
     live = optimizer.state.get(parameter, {})
     text = tuple(map(str, path))
-    return draft.decode(saved, resolver=_StateOf(draft, parameter, live), path=text)
+    return plan.decode(saved, resolver=_StateOf(plan, parameter, live), path=text)
 
 
 class _StateOf:
     """The tensors of one parameter's state."""
 
-    def __init__(self, draft: Draft, parameter: nn.Parameter, live: Mapping[str, Any]) -> None:
-        self._draft = draft
+    def __init__(self, plan: Draft, parameter: nn.Parameter, live: Mapping[str, Any]) -> None:
+        self._plan = plan
         self._parameter = parameter
         self._live = live
 
     def tensor(self, name: str, path: Path) -> Any:
         key = path[-1]
         live = self._live.get(key)
-        stored = self._draft.sources.stored(name)
+        stored = self._plan.sources.stored(name)
         if isinstance(live, torch.Tensor) and (live.dtype, tuple(live.shape)) == (
             stored.dtype,
             stored.shape,
         ):
-            self._draft.fill(live, name, path)
+            self._plan.fill(live, name, path)
             return live
         # torch keeps the count of steps on the CPU, whatever the parameter's device and shape.
         like = None if key == "step" else self._parameter
         fits = like is not None and tuple(like.shape) == stored.shape
         if is_dtensor(self._parameter) and stored.shape and not fits:
-            self._draft.problem(
-                path, "a state of another shape than its parameter; step the optimizer once before"
+            self._plan.problem(
+                path, "its shape differs from its parameter's; step the optimizer once before"
             )
-        return self._draft.make(name, path, like=like)
+        return self._plan.make(name, path, like=like)
 
     def array(self, name: str, path: Path) -> Any:
-        return self._draft.make(name, path).numpy()
+        return self._plan.make(name, path).numpy()
 
 
 def _load(optimizer: Optimizer, loaded: dict[str, Any]) -> None:
     optimizer.load_state_dict(loaded)
-    # torch casts state to its parameter's type; what was saved in another type was meant so.
+    # torch casts state to its parameter's dtype; a saved dtype that differs was intended.
     parameters = parameters_of(optimizer)
     for number, state in loaded["state"].items():
         live = optimizer.state[parameters[number]]

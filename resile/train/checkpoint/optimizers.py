@@ -1,4 +1,4 @@
-"""Optimizers: their state by the names of the parameters it belongs to.
+"""An optimizer's state keyed by parameter names.
 
 The form is that of torch.distributed.checkpoint's ``get_optimizer_state_dict``. That function
 itself is not used: it steps an optimizer that has no state yet, which changes what Adam does next.
@@ -22,13 +22,12 @@ _Known = tuple[list[nn.Parameter], list[nn.Module], Sequence[str] | Sequence[int
 
 
 def parameters_of(optimizer: Optimizer) -> list[nn.Parameter]:
-    """In the order in which its ``state_dict`` numbers them."""
+    """Return its parameters in the order in which its ``state_dict`` numbers them."""
     return list(chain.from_iterable(group["params"] for group in optimizer.param_groups))
 
 
 class ParameterNames:
-    """The names of optimizers' parameters; remembered while optimizer and modules stay as they
-    are."""
+    """The names of optimizers' parameters; cached while optimizer and modules stay the same."""
 
     def __init__(self, modules: ModuleNames) -> None:
         self._modules = modules
@@ -37,8 +36,8 @@ class ParameterNames:
     def of(
         self, optimizer: Optimizer, modules: Mapping[str, nn.Module]
     ) -> Sequence[str] | Sequence[int]:
-        """Of each of its parameters the name in the module that has them all; with the module's
-        own name before it if several have them together; plain numbers if some are in none."""
+        """Return the name of each parameter in the module that has them all; prefixed with the
+        module's own name if several have them together; numbers if some are in none."""
         parameters = parameters_of(optimizer)
         owners = list(modules.values())
         known = self._known.get(optimizer)
@@ -68,7 +67,7 @@ def _same(some: Sequence[object], others: Sequence[object]) -> bool:
 
 
 def optimizer_state(optimizer: Optimizer, names: Sequence[str] | Sequence[int]) -> dict[str, Any]:
-    """Its ``state_dict`` with names in place of numbers."""
+    """Return its ``state_dict`` with names in place of numbers."""
     numbered = optimizer.state_dict()
     by_number = dict(enumerate(names))
     return {

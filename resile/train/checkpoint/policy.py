@@ -1,9 +1,9 @@
-"""How often to snapshot: a fixed number of steps, or chosen from what it costs and what it saves.
+"""The snapshot interval: a fixed number of steps, or computed from its cost and benefit.
 
-A snapshot stalls training for a moment; a failure throws away the steps since the last one. Young's
-rule balances the two: with a stall C and a mean time M between failures the best interval is
-sqrt(2 C M); Daly's correction takes C off it. A budget bounds the stall's share of the time from
-above, whatever the rule says. All of it is arithmetic on measured numbers, and each choice carries
+A snapshot stalls training for a moment; a failure loses the steps since the last one. Young's rule
+balances the two: with a stall C and a mean time M between failures the best interval is
+sqrt(2 C M); Daly's correction subtracts C. A budget is an upper bound for the stall's share of the
+time, whatever the rule says. All of it is arithmetic on measured numbers, and each choice carries
 its reason.
 """
 
@@ -17,13 +17,13 @@ __all__ = ["Auto", "Choice", "Costs", "choose_interval"]
 
 @dataclass(frozen=True)
 class Auto:
-    """Let Resile choose how often to snapshot."""
+    """Lets Resile choose the snapshot interval."""
 
     budget: float = 0.01
     """The largest share of the time that snapshots may take."""
 
     mtbf: float = 3600.0
-    """Seconds between failures, until enough have been seen to know better."""
+    """Assumed seconds between failures, until enough have been observed."""
 
     first: int = 10
     """The interval in steps until a stall has been measured."""
@@ -32,35 +32,35 @@ class Auto:
 
     def __post_init__(self) -> None:
         if not 0 < self.budget < 1:
-            raise ValueError(f"budget is a share of the time between 0 and 1, not {self.budget}")
+            raise ValueError(f"budget must be a share of time between 0 and 1, not {self.budget}")
         if self.mtbf <= 0:
-            raise ValueError(f"mtbf is a number of seconds above 0, not {self.mtbf}")
+            raise ValueError(f"mtbf must be a number of seconds above 0, not {self.mtbf}")
         if self.first < 1 or self.most_steps < 1:
-            raise ValueError("first and most_steps are numbers of steps, 1 or more")
+            raise ValueError("first and most_steps must be numbers of steps, 1 or more")
 
 
 @dataclass
 class Costs:
-    """What was measured so far."""
+    """The measurements so far."""
 
     stall: float | None = None
-    """Seconds that the last snapshots took, smoothed."""
+    """Seconds per snapshot, smoothed."""
 
     step: float | None = None
-    """Seconds from step to step without a snapshot, smoothed."""
+    """Seconds per step without a snapshot, smoothed."""
 
     failures: int = 0
     seconds: float = 0.0
-    """How long the job has been watched for failures."""
+    """Training time during which the failures were counted."""
 
     _weight: float = field(default=0.3, repr=False)
 
     def note_stall(self, seconds: float) -> None:
-        """A snapshot stalled training for so long."""
+        """Record how long a snapshot stalled training."""
         self.stall = self._smooth(self.stall, seconds)
 
     def note_step(self, seconds: float) -> None:
-        """A step without a snapshot took so long."""
+        """Record the duration of a step without a snapshot."""
         self.step = self._smooth(self.step, seconds)
         self.seconds += seconds
 
@@ -68,20 +68,20 @@ class Costs:
         return new if old is None else old + self._weight * (new - old)
 
     def time_between_failures(self, assumed: float) -> float:
-        """The assumption counts as one failure seen: it fades as real ones come."""
+        """The mean; ``assumed`` counts as one observed failure, so its weight fades."""
         return (assumed + self.seconds) / (1 + self.failures)
 
 
 @dataclass(frozen=True)
 class Choice:
-    """How many steps from snapshot to snapshot, and why."""
+    """The number of steps between snapshots, and why."""
 
     steps: int
     reason: str
 
 
 def choose_interval(auto: Auto, costs: Costs) -> Choice:
-    """The number of steps between snapshots that loses the least time."""
+    """Return the number of steps between snapshots that loses the least time."""
     if costs.stall is None or not costs.step:
         return Choice(auto.first, f"every {auto.first} steps until a snapshot has been measured")
     mtbf = costs.time_between_failures(auto.mtbf)

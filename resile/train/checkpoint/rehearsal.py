@@ -1,11 +1,10 @@
-"""A save and a restore of next to nothing, before there is anything to restore.
+"""A warm-up save and restore of a few small tensors in a waiting worker.
 
-The first time that code runs in a process it is several times slower than later: nothing of it is
-in any cache, and in a forked process every page it writes to has to be copied first. A worker that
-was forked ahead of time and waits has the time to go through it once.
+The first run of code in a process is several times slower than later ones: nothing of it is in any
+cache, and in a forked process every page it writes to must be copied first. A worker that was
+forked ahead of time and waits has the time to run it once.
 
-Leaves everything as it was: random streams are read and set to what they are, the model is no
-model.
+Changes nothing: random streams are read and set to what they are, and the model is a dummy.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ _LAYERS = 4
 
 
 class _Layer(nn.Module):  # type: ignore[misc]
-    """Parameters that no random stream is used for."""
+    """Parameters that are initialized without random numbers."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -41,7 +40,7 @@ class _Layer(nn.Module):  # type: ignore[misc]
 
 
 class _Part:
-    """A part in memory that goes with it."""
+    """A part in memory that is freed with this object."""
 
     def __init__(self, portion: Portion) -> None:
         descriptor = memory.create()
@@ -60,10 +59,10 @@ class _Part:
 
 
 def rehearse() -> Restored:
-    """Save and restore a few small tensors; returns what came of it."""
+    """Save and restore a few small tensors; returns the result."""
     model = nn.Sequential(*(_Layer() for _ in range(_LAYERS)))
     state: dict[str, Any] = {"model": model, "step": 0}
-    # Its constructor imports this, 820 modules, if nobody has; that is not worth it here.
+    # Its constructor imports this, 820 modules, if it is not loaded; too expensive here.
     if "torch._dynamo" in sys.modules:
         optimizer = torch.optim.SGD(model.parameters(), lr=0.0, momentum=0.9)
         for parameter in model.parameters():
@@ -75,9 +74,9 @@ def rehearse() -> Restored:
 
 
 def _agree() -> None:
-    """What workers tell each other: a type is looked into when the first of its kind is read."""
-    told = [NodeInventory(), Choice(source=Source.NOWHERE), Verdict()]
+    """Exchange one record of each type: msgspec inspects a type when it first decodes it."""
+    records = [NodeInventory(), Choice(source=Source.NOWHERE), Verdict()]
     alone = Agreement(Place.from_environment(), None)
-    for number, record in enumerate(told):
+    for number, record in enumerate(records):
         alone.say(f"{number}", record)
         alone.hear(f"{number}", type(record))

@@ -1,9 +1,9 @@
-"""Slices that were saved into slices that are wanted, for any two ways of sharding.
+"""Copies saved slices into the slices a rank needs, between any two ways of sharding.
 
-torch.distributed.checkpoint's planner works out which saved slice overlaps which wanted one;
-:class:`PartsReader` is its storage. The planner is asked directly, without ``load``: nothing is
-gathered from other ranks, and an error arrives as it was raised. Only what is sharded comes here,
-as the import is a large one.
+torch.distributed.checkpoint's planner finds which saved slice overlaps which needed one;
+:class:`PartsReader` is its storage. The planner is called directly, without ``load``: nothing is
+gathered from other ranks, and an error arrives as it was raised. Used for sharded tensors only, as
+the import is a large one.
 """
 
 from __future__ import annotations
@@ -32,17 +32,17 @@ __all__ = ["PartsReader", "Resharding"]
 
 
 class PartsReader(StorageReader):  # type: ignore[misc]
-    """Parts as a storage of torch.distributed.checkpoint, which reads from them what it planned."""
+    """Parts as a StorageReader of torch.distributed.checkpoint."""
 
     def __init__(self, stored: Mapping[str, Stored]) -> None:
         self._stored = stored
 
     def read_metadata(self, *_: Any, **__: Any) -> Metadata:
-        """Every tensor with its slices."""
+        """Return the metadata of every tensor with its slices."""
         return Metadata({key: _metadata(one) for key, one in self._stored.items()})
 
     def read_data(self, plan: LoadPlan, planner: LoadPlanner) -> Future[None]:
-        """Copy what was planned, in the order in which it lies in the parts."""
+        """Copy the planned items, in the order of their bytes in the parts."""
         chunks = {id(item): self.chunk(item) for item in plan.items}
         parts = {id(c.part): number for number, c in enumerate(chunks.values())}
 
@@ -59,12 +59,12 @@ class PartsReader(StorageReader):  # type: ignore[misc]
         return done
 
     def chunk(self, item: ReadItem) -> Chunk:
-        """The saved slice that an item of a plan reads from."""
+        """Return the saved slice that a plan's item reads from."""
         number: int = item.storage_index.index
         return self._stored[item.storage_index.fqn].chunks[number]
 
     def reset(self, checkpoint_id: str | os.PathLike[str] | None = None) -> None:
-        """Nothing is remembered between reads."""
+        """Nothing to reset: there is no state between reads."""
 
     def set_up_storage_reader(
         self, metadata: Metadata, is_coordinator: bool, *args: Any, **kwargs: Any
@@ -81,16 +81,15 @@ class PartsReader(StorageReader):  # type: ignore[misc]
 
     @classmethod
     def validate_checkpoint_id(cls, _: str | os.PathLike[str]) -> bool:
-        """Parts are given, not looked up by an address."""
+        """Always False: parts are passed in, not looked up by an address."""
         return False
 
 
 class Resharding:
-    """What is copied from which saved slice, worked out. A target is a tensor or this rank's slice
-    of a DTensor, and is filled from the stored tensor of the same key.
+    """The plan of which saved slices are copied where. A target is a tensor or this rank's slice of
+    a DTensor, and is filled from the stored tensor of the same key.
 
-    Raises PartDamaged if the slices do not have all that is wanted; nothing is read before
-    ``carry_out``.
+    Raises PartDamaged if the slices do not cover the targets; nothing is read before ``carry_out``.
     """
 
     def __init__(self, stored: Mapping[str, Stored], targets: Mapping[str, Any]) -> None:
@@ -122,7 +121,7 @@ def _metadata(stored: Stored) -> TensorStorageMetadata:
 
 
 def _piece(chunk: Chunk, item: ReadItem) -> Any:
-    """The elements wanted of a chunk. Only the rows that have them are read."""
+    """The needed elements of a chunk. Only the rows that contain them are read."""
     if not chunk.shape:
         return chunk.whole()
     piece = chunk.rows(item.storage_offsets[0], item.lengths[0])
@@ -132,11 +131,11 @@ def _piece(chunk: Chunk, item: ReadItem) -> Any:
 
 
 def _check_coverage(plan: LoadPlan, targets: Mapping[str, Any]) -> None:
-    """The planner does not mind a gap between slices; whoever trains on would."""
+    """Check for gaps between slices, which the planner does not."""
     covered: Counter[str] = Counter()
     for item in plan.items:
         covered[item.dest_index.fqn] += prod(item.lengths)
     for key, target in targets.items():
         local = target.to_local() if hasattr(target, "to_local") else target
         if covered[key] < local.numel():
-            raise PartDamaged(f"the parts do not have all elements of {key}")
+            raise PartDamaged(f"the parts do not contain all elements of {key}")

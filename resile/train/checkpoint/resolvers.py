@@ -1,7 +1,7 @@
-"""Where a decoded tree gets its tensors: a new one, the live one in the same place, or this rank's.
+"""Sources of tensors for a decoded tree: new ones, the live ones at the same path, or one rank's.
 
-Tensors are given out before they are filled: :class:`~resile.train.checkpoint.draft.Draft` does
-that for all of them together.
+Tensors are returned before they are filled: :class:`~resile.train.checkpoint.draft.Draft` fills
+all of them together.
 """
 
 from __future__ import annotations
@@ -25,36 +25,36 @@ __all__ = ["InPlace", "Made", "OfRank", "tensors_by_path"]
 
 
 class Made:
-    """New tensors, each like the live one in the same place."""
+    """New tensors, each like the live one at the same path."""
 
-    def __init__(self, draft: Draft, live: Mapping[Path, Any]) -> None:
-        self._draft = draft
+    def __init__(self, plan: Draft, live: Mapping[Path, Any]) -> None:
+        self._plan = plan
         self._live = live
 
     def tensor(self, name: str, path: Path) -> Any:
-        return self._draft.make(name, path, like=self._live.get(path))
+        return self._plan.make(name, path, like=self._live.get(path))
 
     def array(self, name: str, path: Path) -> Any:
-        return self._draft.make(name, path).numpy()
+        return self._plan.make(name, path).numpy()
 
 
 class InPlace:
-    """The live tensors themselves; a new one where there is none, or something else."""
+    """The live tensors themselves; a new one where the state has no tensor at the path."""
 
-    def __init__(self, draft: Draft, live: Mapping[Path, Any]) -> None:
-        self._draft = draft
+    def __init__(self, plan: Draft, live: Mapping[Path, Any]) -> None:
+        self._plan = plan
         self._live = live
 
     def tensor(self, name: str, path: Path) -> Any:
         live = self._live.get(path)
         if not isinstance(live, torch.Tensor):
-            return self._draft.make(name, path)
-        self._draft.fill(live, name, path)
+            return self._plan.make(name, path)
+        self._plan.fill(live, name, path)
         return live
 
     def array(self, name: str, path: Path) -> Any:
         live = self._live.get(path)
-        stored = self._draft.sources.stored(name)
+        stored = self._plan.sources.stored(name)
         if live is not None and not isinstance(live, torch.Tensor):
             view = arrays.as_tensor(live)
             fits = view is not None and (view.dtype, tuple(view.shape)) == (
@@ -62,13 +62,13 @@ class InPlace:
                 stored.shape,
             )
             if fits and arrays.shares_memory(live, view):
-                self._draft.fill(view, name, path)
+                self._plan.fill(view, name, path)
                 return live
-        return self._draft.make(name, path).numpy()
+        return self._plan.make(name, path).numpy()
 
 
 class OfRank:
-    """The tensors that belong to one rank alone, read at once: they are small."""
+    """The tensors that belong to one rank alone, read immediately: they are small."""
 
     def __init__(self, part: ReadablePart) -> None:
         self._part = part
@@ -76,7 +76,7 @@ class OfRank:
     def tensor(self, name: str, _path: Path) -> Any:
         place = self._part.layout.places.get(name)
         if place is None:
-            raise PartDamaged(f"{self._part.header.name} names {name}, but does not have it")
+            raise PartDamaged(f"{self._part.header.name} refers to {name}, but does not contain it")
         return read_elements(
             self._part,
             place.begin,
@@ -90,7 +90,7 @@ class OfRank:
 
 
 def tensors_by_path(value: Any, path: Path = ()) -> Iterator[tuple[Path, Any]]:
-    """The tensors and arrays in dictionaries, lists, tuples and dataclasses."""
+    """Yield the tensors and arrays in dictionaries, lists, tuples and dataclasses."""
     if isinstance(value, torch.Tensor) or ("numpy" in sys.modules and arrays.is_array(value)):
         yield path, value
     elif isinstance(value, dict):

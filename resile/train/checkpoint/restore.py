@@ -1,9 +1,9 @@
-"""Put a saved step back into a script's live state, at any world size, without a collective.
+"""Load a saved step into a script's live state, at any world size, without a collective.
 
-The saved tree of values is walked beside the live state. Modules and optimizers are matched name by
-name; anything else with ``load_state_dict`` gets what its ``state_dict`` gave; tensors in plain
-dictionaries are filled in place; plain values (a step counter) are replaced in the script's own
-dictionary. Random streams come last, so that nothing in between moves them.
+The saved tree of values is walked together with the live state. Modules and optimizers are matched
+by name; other objects with ``load_state_dict`` get what their ``state_dict`` returned; tensors in
+plain dictionaries are filled in place; plain values (a step counter) are replaced in the script's
+own dictionary. Random streams come last, so that nothing in between advances them.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ __all__ = ["Restored", "restore"]
 
 @dataclass(frozen=True)
 class Restored:
-    """What came of it."""
+    """The result of a restore."""
 
     step: int
     world: int
     """The world size that saved it."""
 
     left_alone: tuple[str, ...]
-    """What did not fit and was left as it is; always empty with ``strict``."""
+    """The entries that did not match and were not changed; always empty with ``strict``."""
 
 
 def restore(
@@ -50,23 +50,23 @@ def restore(
     strict: bool = True,
     trust: bool = False,
 ) -> Restored:
-    """Put all of a step back, as rank ``rank``. ``parts``: all that the step needs.
+    """Load all of a step as rank ``rank``. ``parts``: all parts of the step.
 
-    Raises NoCheckpoint if parts are missing, StateMismatch if the state is another one (then
-    nothing is changed), NotTrusted for values that need ``trust``, PartDamaged for broken ones.
+    Raises NoCheckpoint if parts are missing, StateMismatch if the state does not match (then
+    nothing is changed), NotTrusted for values that need ``trust``, PartDamaged for invalid ones.
     """
     sources = Sources(parts)
-    draft = Draft(sources, state, strict=strict, trust=trust)
+    plan = Draft(sources, state, strict=strict, trust=trust)
     random = _random_states(sources, rank)
-    _Restoration(draft, state, rank).draft_all(state)
-    draft.carry_out()
+    _Restoration(plan, state, rank).draft_all(state)
+    plan.carry_out()
     if random is not None:
         set_random_states(random)
-    return Restored(sources.step, len(sources.ranks), tuple(draft.problems))
+    return Restored(sources.step, len(sources.ranks), tuple(plan.problems))
 
 
 def _random_states(sources: Sources, rank: int) -> dict[str, Any] | None:
-    """Those of the same rank; a rank that was not there before goes on with its own."""
+    """The states of the same rank; a rank that did not exist before keeps its own."""
     if rank >= len(sources.ranks):
         return None
     part = sources.ranks[rank]
@@ -75,7 +75,7 @@ def _random_states(sources: Sources, rank: int) -> dict[str, Any] | None:
 
 
 def _values_of(part: ReadablePart, entry: str) -> Any:
-    """An entry of a rank part's values."""
+    """Return an entry of a rank part's values."""
     values = part.header.values
     if not isinstance(values, dict) or not isinstance(values.get(entry), dict):
         raise PartDamaged(f"{part.header.name} has no {entry!r} among its values")
@@ -83,31 +83,33 @@ def _values_of(part: ReadablePart, entry: str) -> Any:
 
 
 class _Restoration:
-    """Walks live state and saved tree side by side."""
+    """Walks the live state and the saved tree together."""
 
-    def __init__(self, draft: Draft, state: dict[str, Any], rank: int) -> None:
-        self._draft = draft
+    def __init__(self, plan: Draft, state: dict[str, Any], rank: int) -> None:
+        self._plan = plan
         self._rank = rank
         self._names = Names()
         self._modules = dict(find_modules(state))
 
     def draft_all(self, state: dict[str, Any]) -> None:
-        saved = self._draft.sources.values
+        saved = self._plan.sources.values
         if self._entries(saved) is None:
             raise PartDamaged("the checkpoint has no tree of values")
         self._container(state, saved, ())
 
     def _container(self, live: Any, saved: Any, path: Path) -> None:
-        """A dictionary or list with objects in it: both sides have the same keys."""
+        """A dictionary or list that contains objects: both sides must have the same keys."""
         found = self._entries(saved) if isinstance(live, dict) else _elements(saved)
         if found is None:
-            self._draft.problem(path, f"a {type(live).__name__} in the state, not so when saved")
+            self._plan.problem(
+                path, f"a {type(live).__name__} in the state, but something else in the checkpoint"
+            )
             return
         ours = live if isinstance(live, dict) else dict(enumerate(live))
-        self._draft.compare(ours, found, path)
+        self._plan.compare(ours, found, path)
         for key, value in ours.items():
             if key in found:
-                with self._draft.leaving_alone():
+                with self._plan.leaving_alone():
                     self._one(live, key, value=value, saved=found[key], path=(*path, str(key)))
 
     def _one(self, container: Any, key: Any, *, value: Any, saved: Any, path: Path) -> None:
@@ -117,13 +119,13 @@ class _Restoration:
             self._module(value, saved, path)
         elif isinstance(value, Optimizer):
             names = self._names.parameters.of(value, self._modules)
-            draft_optimizer(self._draft, value, names=names, saved=saved, path=path)
+            draft_optimizer(self._plan, value, names=names, saved=saved, path=path)
         elif has_state(value):
             self._object(value, saved, path)
         elif isinstance(value, tuple) and _has_objects(value):
             items = list(value)
             self._container(items, saved, path)
-            kind = type(value)  # it may be a named one
+            kind = type(value)  # may be a named tuple
             self._set_later(container, key, lambda: tuple.__new__(kind, items), path)
         elif is_record(value) and _has_objects(value):
             self._record(container, key, value=value, saved=saved, path=path)
@@ -133,81 +135,83 @@ class _Restoration:
             self._plain(container, key, value=value, saved=saved, path=path)
 
     def _record(self, container: Any, key: Any, *, value: Any, saved: Any, path: Path) -> None:
-        """A dataclass with objects in it: the same fields on both sides."""
+        """A dataclass that contains objects: both sides must have the same fields."""
         kind = type(value)
         found = record(saved)
-        if found is None or self._draft.builder.kind(found[0], Sort.RECORD, path) is not kind:
-            self._draft.problem(path, f"a {class_name(kind)} in the state, not so when saved")
+        if found is None or self._plan.builder.kind(found[0], Sort.RECORD, path) is not kind:
+            self._plan.problem(
+                path, f"a {class_name(kind)} in the state, but something else in the checkpoint"
+            )
             return
         fields = fields_of(value)
         self._container(fields, found[1], path)
         self._set_later(container, key, lambda: put_back(value, fields), path)
 
     def _set_later(self, container: Any, key: Any, make: Callable[[], Any], path: Path) -> None:
-        self._draft.later(Turn.VALUE, path, lambda: container.__setitem__(key, make()))
+        self._plan.later(Turn.VALUE, path, lambda: container.__setitem__(key, make()))
 
     def _entries(self, saved: Any) -> dict[Any, Any] | None:
-        return entries(saved, builder=self._draft.builder)
+        return entries(saved, builder=self._plan.builder)
 
     def _module(self, module: nn.Module, saved: Any, path: Path) -> None:
         found = entries(saved)
         if found is None:
-            self._draft.problem(path, "a module in the state, but something else when saved")
+            self._plan.problem(path, "a module in the state, but something else in the checkpoint")
             return
         live = self._names.modules.tensors(module)
-        self._draft.compare(live, found, path)
+        self._plan.compare(live, found, path)
         loaded = {}
         for name, (raw, value) in live.items():
             loaded[raw] = value
             if name in found:
                 one, where = found[name], (*path, name)
                 if tagged(one) == "$tensor" and hasattr(value, "dtype"):
-                    self._draft.fill(value, one["$tensor"], where)
+                    self._plan.fill(value, one["$tensor"], where)
                 else:
                     loaded[raw] = self._decode_new(one, {}, where)
-        self._draft.later(Turn.MODULE, path, partial(module.load_state_dict, loaded))
+        self._plan.later(Turn.MODULE, path, partial(module.load_state_dict, loaded))
 
     def _object(self, value: Any, saved: Any, path: Path) -> None:
         if tagged(saved) == PER_RANK:
-            self._draft.problem(path, "was saved for each rank; set resile_per_rank = True on it")
+            self._plan.problem(path, "was saved per rank; set resile_per_rank = True on it")
             return
         live = dict(tensors_by_path(value.state_dict(), path))
         state = self._decode_new(saved, live, path)
-        self._draft.later(Turn.OBJECT, path, partial(value.load_state_dict, state))
+        self._plan.later(Turn.OBJECT, path, partial(value.load_state_dict, state))
 
     def _per_rank(self, value: Any, saved: Any, path: Path) -> None:
-        """All ranks' states together if it can take them; else the one of the same rank."""
-        ranks = self._draft.sources.ranks
+        """Load all ranks' states if the object supports it; else the one of the same rank."""
+        ranks = self._plan.sources.ranks
         if tagged(saved) != PER_RANK:
-            self._draft.problem(path, "for each rank in the state, but saved once for all")
+            self._plan.problem(path, "per rank in the state, but saved once for all ranks")
             return
         if hasattr(value, "load_rank_states"):
             states = [self._decode_of_rank(part, named(path)) for part in ranks]
-            self._draft.later(Turn.OBJECT, path, partial(value.load_rank_states, states))
+            self._plan.later(Turn.OBJECT, path, partial(value.load_rank_states, states))
         elif self._rank < len(ranks):
             state = self._decode_of_rank(ranks[self._rank], named(path))
-            self._draft.later(Turn.OBJECT, path, partial(value.load_state_dict, state))
+            self._plan.later(Turn.OBJECT, path, partial(value.load_state_dict, state))
 
     def _decode_of_rank(self, part: ReadablePart, path: str) -> Any:
         objects = _values_of(part, "objects")
         if path not in objects:
             raise PartDamaged(f"{part.header.name} has no state of {path}")
-        return self._draft.decode(objects[path], resolver=OfRank(part), path=(path,))
+        return self._plan.decode(objects[path], resolver=OfRank(part), path=(path,))
 
     def _plain(self, container: Any, key: Any, *, value: Any, saved: Any, path: Path) -> None:
         live = dict(tensors_by_path(value, path))
-        new = self._draft.decode(saved, resolver=InPlace(self._draft, live), path=path)
+        new = self._plan.decode(saved, resolver=InPlace(self._plan, live), path=path)
         if isinstance(value, dict) and isinstance(new, dict):
-            self._draft.later(Turn.VALUE, path, partial(_refill_dict, value, new))
+            self._plan.later(Turn.VALUE, path, partial(_refill_dict, value, new))
         elif isinstance(value, list) and isinstance(new, list):
-            self._draft.later(Turn.VALUE, path, partial(value.__setitem__, slice(None), new))
+            self._plan.later(Turn.VALUE, path, partial(value.__setitem__, slice(None), new))
         elif is_record(value) and type(new) is type(value):
             self._set_later(container, key, lambda: put_back(value, fields_of(new)), path)
         else:
             self._set_later(container, key, lambda: new, path)
 
     def _decode_new(self, saved: Any, live: dict[Path, Any], path: Path) -> Any:
-        return self._draft.decode(saved, resolver=Made(self._draft, live), path=path)
+        return self._plan.decode(saved, resolver=Made(self._plan, live), path=path)
 
 
 def _elements(saved: Any) -> dict[int, Any] | None:

@@ -1,13 +1,13 @@
-"""The random streams of a restored state, kept until training goes on from it.
+"""The random streams of a restored state, kept until training continues from it.
 
-A DataLoader draws a number from torch's stream whenever an iterator is made. A run that was never
-disturbed made the iterator of an epoch at its beginning; one that was killed makes another in the
-middle. So where an epoch goes on, its sampler puts the streams back to what was restored when the
-first batch is asked for: nothing that was drawn since the restore (by the new iterator, by the
-script before its loop) makes a difference.
+A DataLoader draws a number from torch's stream whenever an iterator is created. An uninterrupted
+run creates the iterator of an epoch at its beginning; a killed one creates another in the middle.
+So when an epoch is continued, its sampler resets the streams to the restored states when the first
+batch is requested: numbers drawn since the restore (by the new iterator, by the script before its
+loop) make no difference.
 
-What can go wrong: several loaders in one loop. Each new iterator has drawn, and each sampler puts
-the streams back, until the first one whose data is read in this process: what that draws stays.
+What can go wrong: several loaders in one loop. Each new iterator has drawn, and each sampler resets
+the streams, until the first one whose data is read in this process: its draws are kept.
 """
 
 from __future__ import annotations
@@ -22,26 +22,26 @@ from resile.train.checkpoint.rng import random_states, set_random_states
 __all__ = ["ResumedStreams", "tell_random_states"]
 
 WITH_PROCESSES = "_MultiProcessingDataLoaderIter"
-"""A DataLoader's iterator with worker processes. The class is torch's own affair, so it is known by
-its name: should that change, only several loaders in one loop are no longer told apart."""
+"""A DataLoader's iterator with worker processes. The class is private to torch, so it is recognized
+by name: should that change, only loops over several loaders are affected."""
 
 
 class ResumedStreams:
-    """Where the streams are now, and have to be when the first batch is read."""
+    """The states of the streams at construction, to be reset when the first batch is read."""
 
     def __init__(self) -> None:
         self._states = random_states()
         self._reads_here = False
 
     def put_back(self) -> None:
-        """The epoch of the restored state goes on: its first batch is asked for."""
+        """Reset the streams: the first batch after the restore is requested."""
         if not self._reads_here:
             set_random_states(self._states)
             self._reads_here = not _is_for_loader_processes(sys._getframe(1))
 
 
 def tell_random_states(objects: Iterable[Any]) -> None:
-    """Hand the streams, all of which are restored by now, to the samplers and datasets."""
+    """Pass the streams, all of which are restored by now, to the samplers and datasets."""
     streams = ResumedStreams()
     for one in objects:
         restored = getattr(one, "random_restored", None)
@@ -50,7 +50,7 @@ def tell_random_states(objects: Iterable[Any]) -> None:
 
 
 def _is_for_loader_processes(frame: FrameType | None) -> bool:
-    """Whether the indices that are asked for go to a DataLoader's processes."""
+    """Whether the requested indices go to a DataLoader's worker processes."""
     while frame is not None:
         if type(frame.f_locals.get("self")).__name__ == WITH_PROCESSES:
             return True

@@ -1,8 +1,8 @@
-"""Finding the newest state there is and putting it back, all workers of a round together.
+"""Restore of the newest available state, coordinated between all workers of a round.
 
-Every node says what its memory holds, rank 0 chooses (``choosing``), everybody reads what it needs:
-from its own node's memory, by way of it from another node's (``held_parts``), or from storage. If
-anybody finds a part damaged or gone, all turn to the next best step together.
+Every node reports what its memory holds, rank 0 chooses (``choosing``), every worker reads what it
+needs: from its own node's memory, through it from another node's (``held_parts``), or from storage.
+If a worker finds a part damaged or gone, all workers try the next best step together.
 """
 
 from __future__ import annotations
@@ -51,67 +51,67 @@ __all__ = ["Resumed", "Verdict", "resume"]
 log = logging.getLogger("resile.train")
 
 LET_GO_AFTER = 2.0
-"""Seconds: all workers have restored by then, and train."""
+"""Seconds: all workers have restored by then and train."""
 
 
 @dataclass(frozen=True)
 class Resumed:
-    """Where training goes on from."""
+    """The step that training resumes from, and its source."""
 
     source: Source
     step: int = 0
     seconds: float = 0.0
     problems: tuple[str, ...] = ()
-    """What was tried before and could not be used."""
+    """The sources that were tried before and could not be used."""
 
     addresses: tuple[str, ...] = ()
-    """The keepers' addresses, by group rank."""
+    """The snapshot servers' addresses, by group rank."""
 
     owner: str = ""
     """The job whose checkpoints are on storage, if there are any."""
 
 
 class Verdict(msgspec.Struct, frozen=True):
-    """How a worker fared with a choice."""
+    """A worker's result with a choice."""
 
     problem: str = ""
     final: bool = False
-    """Trying another step cannot help: the state is another one, or not trusted."""
+    """Trying another step cannot help: the state does not match, or needs ``trust``."""
 
 
 def resume(
     state: dict[str, Any],
     *,
-    agreement: Agreement,
+    channel: Agreement,
     memory: SnapshotMemory | None,
     storage: Storage | None,
     group: str = MAIN_GROUP,
     strict: bool,
     trust: bool,
 ) -> Resumed:
-    """Put the newest consistent state of a group back into ``state``; the same step on all workers.
+    """Load the newest consistent state of a group into ``state``; the same step on all workers.
 
-    ``memory`` is that of the same group, or None.
+    ``memory`` holds the snapshots of the same group, or is None.
     """
     started = time.monotonic()
-    nodes = _exchange_inventories(agreement, memory)
+    nodes = _exchange_inventories(channel, memory)
     shelf = None if storage is None else Shelf(storage, group)
     problems: list[str] = []
     refused: set[Key] = set()
     while True:
         turn = len(refused)
-        choice = agreement.decide(
+        choice = channel.decide(
             f"choice/{turn}",
-            lambda: _choose(nodes, shelf, frozenset(refused), agreement.place.run),
+            lambda: _choose(nodes, shelf, frozenset(refused), channel.place.run),
             Choice,
         )
         problems += [one for one in choice.unusable if one not in problems]
         if choice.source is Source.NOWHERE:
             _refuse_to_forget(problems)
             return Resumed(choice.source, addresses=choice.addresses, owner=choice.owner)
-        reading = _Reading(agreement, memory, shelf)
+        reading = _Reading(channel, memory, shelf)
         mine = reading.attempt(state, choice, strict=strict, trust=trust)
-        verdict = _common_verdict(agreement, turn, mine)
+        verdict = _common_verdict(channel, turn, mine)
         if not verdict.problem:
             seconds = time.monotonic() - started
             return Resumed(
@@ -129,36 +129,34 @@ def resume(
 
 
 def _refuse_to_forget(problems: list[str]) -> None:
-    """Starting from scratch although there is something would throw it away in the end."""
+    """Refuse to start from scratch although steps are saved, which would in the end delete them."""
     if problems:
         raise NoCheckpoint(
-            "there are saved steps, but none can be used; mend or remove them to start anew: "
+            "there are saved steps, but none can be used; repair or remove them to start over: "
             + "; ".join(problems)
         )
 
 
-def _exchange_inventories(
-    agreement: Agreement, memory: SnapshotMemory | None
-) -> list[NodeInventory]:
-    """All nodes', on rank 0; elsewhere none are needed."""
-    place = agreement.place
+def _exchange_inventories(channel: Agreement, memory: SnapshotMemory | None) -> list[NodeInventory]:
+    """Collect all nodes' inventories on rank 0; elsewhere the result is empty."""
+    place = channel.place
     mine = NodeInventory()
     if place.leads_node and memory is not None:
         with contextlib.suppress(KeeperError):
             mine = NodeInventory(address=memory.address, parts=memory.inventory())
     if place.rank != 0:
         if place.leads_node:
-            agreement.say(f"inventory/{place.group_rank}", mine)
+            channel.say(f"inventory/{place.group_rank}", mine)
         return []
     others = range(1, place.nodes)
-    return [mine, *(agreement.hear(f"inventory/{node}", NodeInventory) for node in others)]
+    return [mine, *(channel.hear(f"inventory/{node}", NodeInventory) for node in others)]
 
 
 def _choose(
     nodes: list[NodeInventory], shelf: Shelf | None, refused: frozenset[Key], run: str
 ) -> Choice:
-    """What rank 0 decides. A step counts as stored if its manifest and its sizes are right, and if
-    no later round went on from before it."""
+    """Choose a step on rank 0. A stored step is usable if its manifest and its sizes are right, and
+    if no later round resumed from before it."""
     if shelf is None:
         return choose(nodes, stored=(), refused=refused)
     found = insist(lambda: _look(shelf, refused), Patience(), tell=log.warning)
@@ -168,20 +166,20 @@ def _choose(
         refused=refused,
         superseded=lambda round, step: bool(found.fence.superseded_round(run, round, step)),
     )
-    # What is in memory is newer than all there is on storage, whatever its state.
+    # The step in memory is newer than any on storage, whatever their state.
     unusable = () if choice.source is Source.MEMORY else tuple(found.unusable)
     return msgspec.structs.replace(choice, owner=found.owner, unusable=unusable)
 
 
 @dataclass(frozen=True)
 class _Found:
-    """What there is on storage."""
+    """The checkpoints found on storage."""
 
     newest: list[StoredStep] = field(default_factory=list)
-    """The newest checkpoint that can be used, if there is one."""
+    """The newest usable checkpoint, if there is one."""
 
     unusable: list[str] = field(default_factory=list)
-    """Why newer ones are not used."""
+    """Why newer checkpoints are not used."""
 
     fence: Fence = field(default_factory=Fence)
     owner: str = ""
@@ -208,9 +206,9 @@ def _look(shelf: Shelf, refused: frozenset[Key]) -> _Found:
     return _Found([], unusable, fence, owner)
 
 
-def _common_verdict(agreement: Agreement, turn: int, mine: Verdict) -> Verdict:
-    """Good if it is for all; else the first problem, final if anybody's is."""
-    verdicts = agreement.gather(f"verdict/{turn}", mine, Verdict)
+def _common_verdict(channel: Agreement, turn: int, mine: Verdict) -> Verdict:
+    """Success if all workers succeeded; else the first problem, preferring a final one."""
+    verdicts = channel.gather(f"verdict/{turn}", mine, Verdict)
 
     def judge() -> Verdict:
         bad = [
@@ -220,11 +218,11 @@ def _common_verdict(agreement: Agreement, turn: int, mine: Verdict) -> Verdict:
         ]
         return next((one for one in bad if one.final), bad[0] if bad else Verdict())
 
-    return agreement.decide(f"verdicts/{turn}", judge, Verdict)
+    return channel.decide(f"verdicts/{turn}", judge, Verdict)
 
 
 def _let_go_of(parts: list[ReadablePart]) -> None:
-    """Later, beside training: to take small pages out of a process takes as long as copying."""
+    """Unmap later, during training: unmapping small pages takes as long as copying them."""
     later = threading.Timer(LET_GO_AFTER, parts.clear)
     later.daemon = True
     later.start()
@@ -234,9 +232,9 @@ class _Reading:
     """One worker's attempt at one choice."""
 
     def __init__(
-        self, agreement: Agreement, memory: SnapshotMemory | None, shelf: Shelf | None
+        self, channel: Agreement, memory: SnapshotMemory | None, shelf: Shelf | None
     ) -> None:
-        self._place = agreement.place
+        self._place = channel.place
         self._memory = memory
         self._shelf = shelf
         self.error: CheckpointError | None = None
@@ -244,7 +242,7 @@ class _Reading:
     def attempt(
         self, state: dict[str, Any], choice: Choice, *, strict: bool, trust: bool
     ) -> Verdict:
-        """Put it back; says what went wrong rather than raising, so that nobody is left waiting."""
+        """Load the step; returns errors instead of raising, so that no worker is left waiting."""
         parts: list[ReadablePart] = []
         try:
             with ExitStack() as opened:
@@ -262,12 +260,12 @@ class _Reading:
     def _parts(self, choice: Choice, opened: ExitStack) -> list[ReadablePart]:
         if choice.source is Source.MEMORY:
             if self._memory is None:
-                raise NoCheckpoint("this node has no snapshots")
+                raise NoCheckpoint("this node has no snapshot memory")
             return open_held(self._memory, choice, node=self._place.group_rank, opened=opened)
         assert self._shelf is not None
         found = self._shelf.at(choice.step)
         if found.digest != choice.digest:
-            raise NoCheckpoint("it was written again while it was restored")
+            raise NoCheckpoint("it was rewritten during the restore")
         storage, checkpoint = self._shelf.storage, self._checked(found)
         return [
             opened.enter_context(StoredPart(storage, checkpoint, entry))
@@ -275,7 +273,7 @@ class _Reading:
         ]
 
     def _checked(self, checkpoint: Checkpoint) -> Checkpoint:
-        """Its checksums; every worker reads its share of the parts."""
+        """Verify its checksums; every worker reads its share of the parts."""
         assert self._shelf is not None
         manifest = checkpoint.manifest
         share = manifest.parts[self._place.rank :: self._place.world]

@@ -1,8 +1,7 @@
-"""The random streams of this process: torch on the CPU and the accelerator, numpy, python.
+"""The random states of this process: torch on the CPU and the accelerator, numpy, Python.
 
-Of accelerators only the current device counts, and only if it has been used: to ask the others
-would start them. Generators that a script keeps itself are streams too, if it puts them into its
-state.
+Of accelerators only the current device is included, and only if it has been used: querying the
+others would initialize them. A script's own generators are included if they are in its state.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ _ACCELERATORS = ("cuda", "xpu", "mps", "npu", "hpu", "mlu", "musa")
 
 
 def random_states() -> dict[str, Any]:
-    """Where each stream is now."""
+    """Return the state of each stream."""
     states: dict[str, Any] = {"python": random.getstate(), "torch": torch.get_rng_state()}
     if "numpy" in sys.modules:
         states["numpy"] = sys.modules["numpy"].random.get_state()
@@ -33,7 +32,7 @@ def random_states() -> dict[str, Any]:
 
 
 def set_random_states(states: Mapping[str, Any]) -> None:
-    """Go on from there. A stream of a device that is not here is left out."""
+    """Set the state of each stream. States of devices that this process lacks are skipped."""
     if "python" in states:
         random.setstate(states["python"])
     if "torch" in states:
@@ -57,7 +56,7 @@ def _in_use(name: str) -> ModuleType | None:
 
 
 class Stream:
-    """A generator of torch's, numpy's or python's, as an object that has state."""
+    """A generator of torch, numpy or Python with ``state_dict`` and ``load_state_dict``."""
 
     resile_per_rank = True
 
@@ -65,7 +64,7 @@ class Stream:
         self._generator = generator
 
     def state_dict(self) -> dict[str, Any]:
-        """Where it is now."""
+        """Return the generator's state."""
         one = self._generator
         if isinstance(one, torch.Generator):
             return {"state": one.get_state()}
@@ -74,7 +73,7 @@ class Stream:
         return {"state": one.bit_generator.state}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go on from there."""
+        """Set the generator's state."""
         one = self._generator
         if isinstance(one, torch.Generator):
             one.set_state(state["state"])
@@ -85,7 +84,7 @@ class Stream:
 
 
 def is_generator(value: Any) -> bool:
-    """Whether it is a stream of random numbers."""
+    """Return whether it is a random number generator."""
     if isinstance(value, (torch.Generator, random.Random)):
         return True
     numpy = sys.modules.get("numpy")

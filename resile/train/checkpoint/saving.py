@@ -1,7 +1,7 @@
-"""Saving a step: copy it into memory that outlives the worker, and have it written from there.
+"""Save of a step: a copy into memory that outlives the worker, written to storage from there.
 
-The copy is all that training waits for. Where memory has no room a due checkpoint is written to
-storage at once, by this worker, and training waits for that.
+Training waits only for the copy. Where memory has no room, a due checkpoint is written to storage
+by this worker itself, and training waits for that.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ from resile.train.checkpoint.script_classes import ScriptClasses
 __all__ = ["Saver"]
 
 _PAUSE = 0.01
-"""Between two looks whether a writer is free: short beside any write to storage."""
+"""Seconds between two checks for a free writer: short compared to any write to storage."""
 
 _WORTH_SAYING = 0.1
-"""Seconds that training waited for storage before anybody is told."""
+"""Seconds that training must have waited for storage before a message is printed."""
 
 
 class Saver:
-    """Saves one worker's state, as often as it is told."""
+    """Saves one worker's state, step by step."""
 
     def __init__(
         self,
@@ -52,10 +52,10 @@ class Saver:
         tell: Callable[[str], None],
         warn: Callable[[str], None],
     ) -> None:
-        """``options``: with which the process that writes opens the storage. ``claim``: that this
-        round trains in the folder; comes with every order to publish. ``classes``: of the script,
-        those that a restore will know. ``tell``: something that one worker says for all; ``warn``:
-        that each says for itself."""
+        """``options``: the storage options for the writer process. ``claim``: this round's claim on
+        the folder; sent with every request to publish. ``classes``: the script's classes that a
+        restore will know. ``tell``: prints a message on one worker for all; ``warn``: on each
+        worker."""
         self._place = place
         self._memory = memory
         self._storage = storage
@@ -67,13 +67,13 @@ class Saver:
         self._warn = warn
         self._durable = -1
         self._tries = 0
-        """How often the last durable step was saved; on all workers the same."""
+        """Number of attempts to save the last durable step; the same on all workers."""
         self._ordered = -1
-        """The last step that the process that writes was told to write."""
+        """The last step that the writer process was asked to write."""
         self._written_here = -1
         self._trouble_here = ""
         self._said: set[str] = set()
-        """What was told about old checkpoints."""
+        """The messages about old checkpoints that were printed."""
         self._capture = Capture(
             rank=place.rank,
             world=place.world,
@@ -85,14 +85,14 @@ class Saver:
         )
 
     def reserve(self, state: Mapping[str, Any], *, step: int) -> None:
-        """Have the memory ready before the first snapshot is due."""
+        """Reserve the memory before the first snapshot is due."""
         if self._memory is None:
             return
         captured = self._capture.take(state, step=step)
         self._with_room(lambda memory: _reserve(memory, captured))
 
     def snapshot(self, state: Mapping[str, Any], *, step: int, durable: bool) -> None:
-        """Copy ``state`` into memory; ``durable``: have it written to storage as well."""
+        """Copy ``state`` into memory; ``durable``: also write it to storage."""
         captured = self._capture.take(state, step=step)
         in_memory = self._with_room(lambda memory: self._fill(memory, captured, step))
         if durable and self._storage is not None:
@@ -104,12 +104,13 @@ class Saver:
                 self._write_here(captured, step)
 
     def verdict(self, step: int) -> str | None:
-        """How writing ``step`` went: None while it goes on, empty if what this worker has a part in
-        is on storage (the whole checkpoint on rank 0, which publishes it), else what went wrong."""
+        """Return the result of writing ``step``: None while it is in progress, empty if this
+        worker's parts are on storage (on rank 0, which publishes it, the whole checkpoint), else
+        the error."""
         if self._written_here == step:
             return self._trouble_here
         if self._memory is None or self._ordered != step:
-            return "it could not be given to the process that writes"
+            return "it could not be passed to the writer process"
         status = self._memory.status()
         if step in status.writing:
             return None
@@ -117,23 +118,23 @@ class Saver:
         if reached == step and status.troubled_step != step:
             return ""
         why = status.trouble if status.troubled_step == step else status.trouble_line
-        return why or "the log of its agent says why"
+        return why or "see the log of its agent"
 
     @property
     def _try(self) -> str:
-        """The name of this try to write: parts of two tries are never mixed."""
+        """The name of this attempt: parts of two attempts are never mixed."""
         return self._attempt if self._tries == 1 else f"{self._attempt}-{self._tries}"
 
     def _with_room(self, use: Callable[[SnapshotMemory], None]) -> bool:
-        """Use the memory; False if there is none, or no room in it, which is said once."""
+        """Use the memory; False if there is none, or no room in it, which is reported once."""
         if self._memory is None:
             return False
         try:
             use(self._memory)
         except NoRoom as error:
             self._memory = None
-            instead = "checkpoints are written while training waits" if self._storage else "none"
-            self._warn(f"no snapshots in memory: {error}; instead: {instead}")
+            instead = "training waits for each write" if self._storage else "nothing is saved"
+            self._warn(f"no snapshots in memory: {error}; instead {instead}")
             return False
         return True
 
@@ -147,7 +148,8 @@ class Saver:
         self._say_waited(waited, step, "an earlier snapshot to be written or copied")
 
     def _persist(self, step: int) -> None:
-        """Order the writing; waits while an earlier step of the same part is still written."""
+        """Request the write; waits while an earlier step of the same part is still being
+        written."""
         assert self._memory is not None
         assert self._storage is not None
         started = time.monotonic()
@@ -167,7 +169,7 @@ class Saver:
         self._say_waited(time.monotonic() - started, step, "an earlier snapshot to be written")
 
     def _kinds(self) -> tuple[PartKind, ...]:
-        """What all nodes have alike is written by one of them."""
+        """Replica parts are the same on all nodes, so only the first node writes them."""
         if self._place.group_rank == 0:
             return (PartKind.REPLICA, PartKind.RANK)
         return (PartKind.RANK,)
@@ -185,7 +187,7 @@ class Saver:
         )
 
     def _write_here(self, captured: Captured, step: int) -> None:
-        """Without snapshots: write to storage now, one part at a time."""
+        """Write to storage synchronously, one part at a time, where there is no snapshot."""
         assert self._storage is not None
         self._written_here, self._trouble_here = step, ""
         shelf = Shelf(self._storage, self._place.group)
@@ -217,7 +219,7 @@ class Saver:
         if seconds >= _WORTH_SAYING:
             self._tell(
                 f"training waited {seconds:.1f} s at step {step} for {what}: checkpoint less "
-                "often, or to something faster"
+                "often, or use faster storage"
             )
 
 

@@ -1,13 +1,13 @@
-"""Values of a script's own classes, kept without pickle: enums, dataclasses and named tuples.
+"""Values of a script's own classes, saved without pickle: enums, dataclasses and named tuples.
 
 A checkpoint holds the class's name and the fields' values, or the members' names. The name is never
-imported: it is only looked for among the classes that the state given to ``restore`` holds, so what
-lies on storage can neither load code nor make an object of a class of its choice. For the same
-reason nothing is saved of a class that such a state has not: a new worker could not read it.
+imported: it is only looked up among the classes that the state given to ``restore`` holds, so data
+on storage can neither load code nor create an object of a class of its choice. For the same reason
+values of a class that this state does not hold are not saved: a new worker could not read them.
 
 Objects are rebuilt without ``__init__``, ``__new__`` or ``__post_init__``. A class whose objects
-are more than their fields (a subclass of ``dict``, one with a ``__new__`` of its own, one with
-other attributes) is not kept.
+are more than their fields (a subclass of ``dict``, one with its own ``__new__``, one with other
+attributes) is not supported.
 """
 
 from __future__ import annotations
@@ -41,18 +41,18 @@ __all__ = [
 ]
 
 _LEAVES: Final = frozenset({type(None), bool, int, float, str, bytes, torch.Tensor})
-"""Nothing is inside of these; lists have thousands of them."""
+"""Types that contain nothing to search; lists have thousands of them."""
 
 _NOTHING: Final = object()
 
 
 def class_name(kind: type) -> str:
-    """As it stands in a checkpoint."""
+    """Return the name of a class as written in a checkpoint."""
     return f"{kind.__module__}:{kind.__qualname__}"
 
 
 def sort_of(kind: type) -> Sort | None:
-    """How objects of a class are kept; None for a class that is none of these."""
+    """Return how objects of a class are saved; None for a class that is not supported."""
     if issubclass(kind, Enum):
         return Sort.MEMBER
     if issubclass(kind, tuple):
@@ -62,25 +62,25 @@ def sort_of(kind: type) -> Sort | None:
 
 
 def is_record(value: Any) -> bool:
-    """Whether it is an object of a dataclass that can be kept by its fields."""
+    """Return whether it is an object of a dataclass that can be saved by its fields."""
     return dataclasses.is_dataclass(value) and sort_of(type(value)) is Sort.RECORD
 
 
 def fields_of(value: Any) -> dict[str, Any]:
-    """A dataclass's fields that have a value."""
+    """Return a dataclass's fields that have a value."""
     found = ((one.name, getattr(value, one.name, _NOTHING)) for one in dataclasses.fields(value))
     return {name: one for name, one in found if one is not _NOTHING}
 
 
 def check_whole(value: Any, path: Path) -> None:
-    """Raise UnsupportedState for a dataclass or named tuple that is not what its fields are."""
+    """Raise UnsupportedState for a dataclass or named tuple that is more than its fields."""
     record = is_record(value)
     fields = [one.name for one in dataclasses.fields(value)] if record else list(value._fields)
     lacking = [name for name in fields if record and not hasattr(value, name)]
     beside = [name for name in _attributes(value) if name not in fields]
     if lacking or beside or (not record and len(fields) != len(value)):
         raise UnsupportedState(
-            f"{named(path)} is a {class_name(type(value))} that is not kept by its fields alone"
+            f"{named(path)} is a {class_name(type(value))} that cannot be saved by its fields alone"
             f"{_listed('; fields without a value: ', lacking)}"
             f"{_listed('; attributes beside the fields: ', beside)}. "
             "Make them fields, or give it state_dict and load_state_dict"
@@ -92,7 +92,7 @@ def _listed(what: str, names: list[str]) -> str:
 
 
 def _attributes(value: Any) -> Iterator[str]:
-    """What an object has, by name, except what ``cached_property`` can find again."""
+    """The names of an object's attributes, except those that ``cached_property`` recomputes."""
     for name in getattr(value, "__dict__", ()):
         if not isinstance(getattr(type(value), name, None), cached_property):
             yield name
@@ -104,7 +104,7 @@ def _attributes(value: Any) -> Iterator[str]:
 
 
 def member_names(member: Enum) -> list[str] | None:
-    """The member's name; of a combination of flags all their names. None if it has none."""
+    """Return the member's name; for a combination of flags all their names. None if unnamed."""
     names = [member._name_]
     if isinstance(member, Flag) and member._name_ not in type(member).__members__:
         names = [str(one._name_) for one in type(member) if one.value and one in member]
@@ -115,7 +115,7 @@ def member_names(member: Enum) -> list[str] | None:
 
 
 def _member(kind: type[Enum], names: list[str]) -> Enum:
-    """Raises KeyError for a member that is not there."""
+    """Raises KeyError for an unknown member."""
     members = [kind.__members__[name] for name in names]
     if issubclass(kind, Flag):
         return reduce(or_, members, kind(0))
@@ -124,7 +124,7 @@ def _member(kind: type[Enum], names: list[str]) -> Enum:
 
 
 def put_back(live: Any, fields: Mapping[str, Any]) -> Any:
-    """A dataclass's object with other values: the same one where it may change, else a new one."""
+    """Return the dataclass object with new values: the same object, or a new one if frozen."""
     frozen = type(live).__dataclass_params__.frozen
     target = object.__new__(type(live)) if frozen else live
     for name, one in (fields if not frozen else {**fields_of(live), **fields}).items():
@@ -133,26 +133,26 @@ def put_back(live: Any, fields: Mapping[str, Any]) -> Any:
 
 
 class ScriptClasses:
-    """The enums, dataclasses and named tuples that a state holds, or names as types of fields."""
+    """The enums, dataclasses and named tuples in a state, also as types of fields."""
 
     def __init__(self, state: Any = None, *, records: dict[Path, Any] | None = None) -> None:
-        """``records``: gets the state's dataclasses, each with where it is."""
+        """``records``: filled with the state's dataclass objects by path."""
         self.of_a_state = state is not None
         self._records = {} if records is None else records
         self._by_name: dict[str, type] = {}
         self._seen: dict[int, Any] = {}
         self._look(state, ())
-        # The values themselves are the script's to change and to let go.
+        # Hold no reference to the values: the script may change and release them.
         self._seen = {}
         self._records = {}
 
     def has(self, kind: type) -> bool:
-        """Whether objects of this class can be read back."""
+        """Return whether objects of this class can be read back."""
         return self._by_name.get(class_name(kind)) is kind
 
     def find(self, name: str, sort: Sort) -> type | None:
-        """The class of a name. A class that has moved to another module is found by the rest of
-        its name, if it is the only one."""
+        """Return the class of a name. A class that has moved to another module is found by its
+        qualified name, if it is the only one."""
         found = self._by_name.get(name)
         if found is None:
             own = name.partition(":")[2]
@@ -190,7 +190,7 @@ class ScriptClasses:
 
 
 def _inside(value: Any) -> Iterable[tuple[Any, Any]]:
-    """The values in a value, each with its key, its index or the name of its field."""
+    """The values in a container, each with its key, index or field name."""
     if isinstance(value, Optimizer):
         return [("param_groups", value.param_groups)]
     if isinstance(value, SimpleNamespace):
@@ -209,42 +209,42 @@ def _inside(value: Any) -> Iterable[tuple[Any, Any]]:
 def _hints(kind: type) -> Iterable[Any]:
     try:
         return typing.get_type_hints(kind).values()
-    except Exception:  # a name that exists for type checkers only, or inside of a function
+    except Exception:  # a name that exists for type checkers only, or inside a function
         return ()
 
 
 class Rebuilding:
-    """Makes values of the classes that a live state holds."""
+    """Builds values of the classes that a live state holds."""
 
     def __init__(
         self, state: Any, compare: Callable[[Iterable[Any], Iterable[Any], Path], None]
     ) -> None:
-        """``compare`` is told the fields of the class and of the checkpoint."""
+        """``compare`` is called with the fields of the class and of the checkpoint."""
         self._state = state
         self._records: dict[Path, Any] = {}
         self._compare = compare
 
     @cached_property
     def classes(self) -> ScriptClasses:
-        """Looked for when the first of them is needed."""
+        """The state's classes; searched for when the first one is needed."""
         return ScriptClasses(self._state, records=self._records)
 
     @property
     def for_keys(self) -> Rebuilding:
-        """The same: whatever was a key can be one."""
+        """The same builder: a value that was a key can be one again."""
         return self
 
     def member(self, name: str, members: list[str], path: Path) -> Any:
-        """The member of an enum, or a combination of flags."""
+        """Return a member of an enum, or a combination of flags."""
         kind = self.kind(name, Sort.MEMBER, path)
         try:
             return _member(kind, members)
         except KeyError as error:
-            text = f"{name} has no member {error.args[0]} any more, which the checkpoint has"
+            text = f"{name} no longer has the member {error.args[0]}, which the checkpoint has"
             raise StateMismatch([f"{named(path)}: {text}"]) from None
 
     def record(self, name: str, fields: Fields, path: Path) -> Any:
-        """An object of a dataclass."""
+        """Build an object of a dataclass."""
         kind = self.kind(name, Sort.RECORD, path)
         live = self._records.get(path)
         known = fields_of(live) if type(live) is kind else {}
@@ -260,7 +260,7 @@ class Rebuilding:
         return made
 
     def named_tuple(self, name: str, fields: Fields, path: Path) -> Any:
-        """A named tuple."""
+        """Build a named tuple."""
         kind: Any = self.kind(name, Sort.NAMED, path)
         fitting = self._fitting(
             fields(),
@@ -271,13 +271,13 @@ class Rebuilding:
         return tuple.__new__(kind, [one for _, one in fitting])
 
     def kind(self, name: str, sort: Sort, path: Path) -> Any:
-        """The class of a name; raises StateMismatch if the state has none such."""
+        """Return the class of a name; raises StateMismatch if the state holds none."""
         found = self.classes.find(name, sort)
         if found is None:
             raise StateMismatch(
                 [
-                    f"{named(path)}: saved as a {name}, and the state to restore holds nothing of "
-                    "that class; give it one, anywhere in the state, before restore is called"
+                    f"{named(path)}: saved as a {name}, but the state to restore holds no value of "
+                    "that class; put one anywhere into the state before calling restore"
                 ]
             )
         return found
@@ -290,7 +290,7 @@ class Rebuilding:
         otherwise: Callable[[str], Any],
         path: Path,
     ) -> list[tuple[str, Any]]:
-        """The expected fields with their values in the checkpoint, or the other ones they have."""
+        """The expected fields with their saved values, or with ``otherwise``'s."""
         self._compare(expected, fields, path)
         fitting = [(name, fields[name] if name in fields else otherwise(name)) for name in expected]
         lacking = [name for name, one in fitting if one is _NOTHING]

@@ -1,9 +1,9 @@
-"""Where a tensor's local elements lie in the whole tensor.
+"""The position of a tensor's local elements in the whole tensor.
 
-Plain tensors are whole. Of a DTensor each rank has a slice; torch.distributed.checkpoint says which
-one, for any mesh and for uneven and empty shards. A DTensor that every rank has whole is as good as
-a plain one. torch.distributed.tensor is large: it is never imported here, as a script without it
-has no DTensors.
+Plain tensors are whole. Of a DTensor each rank has a slice; torch.distributed.checkpoint knows
+which one, for any mesh and for uneven and empty shards. A DTensor that is replicated on every rank
+is treated as a plain one. torch.distributed.tensor is large: it is never imported here, as a script
+that has not imported it has no DTensors.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ __all__ = ["Located", "Locator", "is_dtensor", "is_storable"]
 
 @dataclass(frozen=True)
 class Located:
-    """What this rank has of a tensor."""
+    """This rank's slice of a tensor."""
 
     slice: Slice
     everywhere: bool
@@ -31,7 +31,7 @@ class Located:
 
 
 class Locator:
-    """Finds slices; remembers them by shape and placement, as they are asked for at every step."""
+    """Finds slices; cached by shape and placement, as they are needed at every snapshot."""
 
     def __init__(self, world: int) -> None:
         self._world = world
@@ -39,7 +39,7 @@ class Locator:
         self._sharded: dict[tuple[Any, ...], tuple[Any, Located | None]] = {}
 
     def locate(self, tensor: Any, name: str) -> Located | None:
-        """None if this rank has nothing of it: a DTensor on other ranks' mesh."""
+        """Return this rank's slice; None if it has none: a DTensor on other ranks' mesh."""
         if is_dtensor(tensor):
             return self._locate_dtensor(tensor, name)
         key = (tensor.dtype, tensor.shape)
@@ -54,14 +54,14 @@ class Locator:
         mesh = tensor.device_mesh
         key = (id(mesh), tensor.placements, tensor.shape, tensor.dtype)
         if key not in self._sharded:
-            # The mesh is kept beside the answer, so that its identity is not taken by another.
+            # The mesh is kept with the result, so that its id is not reused by another.
             self._sharded[key] = (mesh, self._slice_of(tensor, name))
         return self._sharded[key][1]
 
     def _slice_of(self, tensor: Any, name: str) -> Located | None:
         if any(placement.is_partial() for placement in tensor.placements):
             raise UnsupportedState(
-                f"{name} is a DTensor whose ranks hold parts of a sum; redistribute it first"
+                f"{name} is a DTensor with partial placement; redistribute it first"
             )
         mesh = tensor.device_mesh
         dtype, whole = NAMES[tensor.dtype], tuple(tensor.shape)
@@ -78,13 +78,13 @@ class Locator:
 
 
 def is_dtensor(tensor: Any) -> bool:
-    """Whether it is one slice of a distributed tensor."""
+    """Return whether it is one slice of a distributed tensor."""
     module = sys.modules.get("torch.distributed.tensor")
     return module is not None and isinstance(tensor, module.DTensor)
 
 
 def is_storable(tensor: Any) -> bool:
-    """Whether it is nothing but a block of elements of a type that parts have a name for."""
+    """Return whether it is a plain block of elements of a dtype that parts support."""
     if is_dtensor(tensor):
         return tensor.dtype in NAMES
     plain = type(tensor).__torch_dispatch__ is torch.Tensor.__torch_dispatch__

@@ -1,8 +1,8 @@
-"""Who of a node's workers copies which of the tensors that they all have alike.
+"""Division of replicated tensors among a node's workers, each of which copies a share.
 
-Every worker of the node works it out for itself from names and sizes and comes to the same result,
-so nothing is said between them. It holds as long as they have the same names and sizes; where they
-do not, a tensor has no copy and the checkpoint says so when it is read.
+Every worker of the node computes it from names and sizes and gets the same result, without
+communication. That holds as long as they have the same names and sizes; where they do not, a tensor
+has no copy, and the restore reports it.
 """
 
 from __future__ import annotations
@@ -13,11 +13,12 @@ from collections.abc import Mapping
 __all__ = ["SMALL", "share_out"]
 
 SMALL = 1 << 20
-"""Below this a tensor is not worth a place of its own in the balance: the first worker takes it."""
+"""Tensors below this are not balanced: the first worker takes them."""
 
 
 def share_out(sizes: Mapping[str, int], workers: int) -> dict[str, int]:
-    """For each name the local rank that copies it: the largest first, each to whoever has least."""
+    """Return for each name the local rank that copies it: the largest first, each to the worker
+    with the least so far."""
     owners = {name: 0 for name, size in sizes.items() if size < SMALL}
     loads = [(0, local_rank) for local_rank in range(workers)]
     loads[0] = (sum(sizes[name] for name in owners), 0)

@@ -1,12 +1,12 @@
-"""The parts of one step, opened, as one store of whole tensors.
+"""The opened parts of one step as one set of whole tensors.
 
-A tensor is kept in one piece (replica parts) or in slices (rank parts); where two ranks kept the
-same slice, one of them is enough, best one that is at hand. What a rank part has without a place in
-a whole tensor belongs to that rank alone.
+A tensor is stored in one piece (replica parts) or in slices (rank parts); where two ranks stored
+the same slice, one of them is used, preferably a local one. A slice in a rank part without a
+position in a whole tensor belongs to that rank alone.
 
-Of a part that is not at hand (:class:`Distant`) only the header is needed to know what there is.
-Its bytes come when somebody asks for them, which may fail: :func:`bring` has all of them begin to
-come that are about to be copied, before the first is.
+Of a remote part (:class:`Distant`) only the header is needed to know its content. Its bytes are
+transferred on demand, which may fail: :func:`bring` starts the transfer of all parts that are about
+to be copied, before the first one is.
 """
 
 from __future__ import annotations
@@ -30,15 +30,15 @@ __all__ = ["Chunk", "Distant", "Sources", "Stored", "bring", "read_elements"]
 
 @runtime_checkable
 class Distant(Protocol):
-    """A part whose bytes are elsewhere until they are needed."""
+    """A part whose bytes are on another node until they are needed."""
 
     def bring(self) -> None:
-        """Have them begin to come; raises what :meth:`ReadablePart.read` would raise later."""
+        """Start the transfer; raises what :meth:`ReadablePart.read` would raise later."""
 
 
 @dataclass(frozen=True, eq=False)
 class Chunk:
-    """A piece of a tensor and where its bytes are."""
+    """A piece of a tensor and the position of its bytes."""
 
     part: ReadablePart
     place: Placed
@@ -46,11 +46,11 @@ class Chunk:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Its extents."""
+        """The shape of the piece."""
         return self.place.slice.shape
 
     def rows(self, begin: int, count: int) -> Any:
-        """A tensor of some of its rows (the first dimension), over the part's own bytes."""
+        """Return a tensor of some of its rows (the first dimension), over the part's own bytes."""
         shape = self.shape
         row = (self.place.end - self.place.begin) // shape[0]
         start = self.place.begin + begin * row
@@ -59,14 +59,14 @@ class Chunk:
         )
 
     def whole(self) -> Any:
-        """A tensor of all of it, over the part's own bytes."""
+        """Return a tensor of all of it, over the part's own bytes."""
         return read_elements(
             self.part, self.place.begin, self.place.end, dtype=self.dtype, shape=self.shape
         )
 
     @property
     def dtype(self) -> torch.dtype:
-        """The type of its elements."""
+        """The dtype of its elements."""
         return TYPES[self.place.slice.dtype]
 
 
@@ -80,12 +80,12 @@ class Stored:
 
     @property
     def sharded(self) -> bool:
-        """Whether it is not simply one piece."""
+        """Whether it is in several pieces."""
         return len(self.chunks) != 1 or self.chunks[0].shape != self.shape
 
 
 class Sources:
-    """All parts of one step. Raises :class:`NoCheckpoint` if some that are needed are not there."""
+    """All parts of one step. Raises :class:`NoCheckpoint` if needed parts are missing."""
 
     def __init__(self, parts: Iterable[ReadablePart]) -> None:
         opened = list(parts)
@@ -110,17 +110,17 @@ class Sources:
 
     @property
     def values(self) -> Any:
-        """The tree of values that every rank has alike."""
+        """The tree of values that is the same on every rank."""
         return self.replicas[0].header.values
 
     def stored(self, name: str) -> Stored:
-        """The tensor of a name."""
+        """Return the tensor of a name."""
         try:
             return self._stored[name]
         except KeyError:
             raise PartDamaged(
-                f"the checkpoint of step {self.step} names the tensor {name}, but no part has it: "
-                "did the ranks save different states?"
+                f"the checkpoint of step {self.step} refers to the tensor {name}, but no part "
+                "contains it: did the ranks save different states?"
             ) from None
 
     def _add(self, name: str, place: Placed, part: ReadablePart) -> None:
@@ -131,7 +131,7 @@ class Sources:
         whole = one.shape if one.whole is None else one.whole
         known = self._stored.setdefault(name, Stored(TYPES[one.dtype], whole))
         if known.shape != whole or known.dtype != TYPES[one.dtype]:
-            raise PartDamaged(f"{part.header.name} has {name} in another shape than other parts")
+            raise PartDamaged(f"the shape of {name} in {part.header.name} differs from other parts")
         key = (name, offsets, one.shape)
         if key not in self._seen and (one.size or whole == one.shape):
             self._seen.add(key)
@@ -148,7 +148,7 @@ def _in_order(parts: Sequence[ReadablePart], kind: PartKind, count: int) -> list
 
 
 def bring(chunks: Iterable[Chunk]) -> None:
-    """Have the bytes of all parts begin to come that these chunks lie in."""
+    """Start the transfer of all remote parts that contain these chunks."""
     needed = [chunk.part for chunk in chunks if chunk.place.begin < chunk.place.end]
     for part in dict.fromkeys(needed):
         if isinstance(part, Distant):
@@ -158,7 +158,7 @@ def bring(chunks: Iterable[Chunk]) -> None:
 def read_elements(
     part: ReadablePart, begin: int, end: int, *, dtype: torch.dtype, shape: tuple[int, ...]
 ) -> Any:
-    """A tensor over a part's bytes; to be copied from, never written to."""
+    """Return a tensor over a part's bytes; read-only by convention."""
     if begin == end:
         return torch.empty(shape, dtype=dtype)
     _hear_torch_out()
@@ -167,8 +167,9 @@ def read_elements(
 
 @functools.cache
 def _hear_torch_out() -> None:
-    """torch warns, once in a process, of a buffer that cannot be written to. Nobody writes to a
-    part's; and to keep quiet about each tensor would take longer than to read a small one."""
+    """Trigger torch's warning about a read-only buffer, shown once per process, with the filter on.
+    Parts are never written to; and a filter for each tensor would take longer than reading a small
+    one."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="The given buffer is not writable")
         torch.frombuffer(bytes(1), dtype=torch.uint8)

@@ -1,4 +1,4 @@
-"""Plain values of Python's standard library as data for JSON, and back: no pickle, no trust.
+"""JSON encoding and decoding of plain values of Python's standard library, without pickle.
 
 Paths, dates and times, exact numbers, UUIDs. Each type has a tag, a writer and a reader.
 """
@@ -19,11 +19,11 @@ __all__ = ["FACTORIES", "READERS", "WRITERS", "factory_name"]
 FACTORIES: dict[str, Any] = {
     kind.__name__: kind for kind in (int, float, str, bytes, bool, list, dict, set, tuple)
 }
-"""What a defaultdict may make its values with."""
+"""The supported default factories of a defaultdict."""
 
 
 def factory_name(factory: Any) -> str | None:
-    """Its name; raises KeyError for one that is not among them."""
+    """Return its name; raises KeyError for one that is not supported."""
     if factory is None:
         return None
     name = getattr(factory, "__name__", "")
@@ -37,7 +37,7 @@ def _write_delta(value: timedelta) -> list[int]:
 
 
 def _write_zone(value: tzinfo | None) -> Any:
-    """Raises TypeError for a zone of a type that is not the standard library's."""
+    """Raises TypeError for a time zone class outside the standard library."""
     if value is None:
         return None
     if type(value) is ZoneInfo and value.key is not None:

@@ -1,8 +1,8 @@
-"""A checkpoint as one file of ``torch.save``, nested as the script's state was.
+"""A checkpoint as one file written by ``torch.save``, nested like the script's state.
 
-The file holds only what ``torch.load(weights_only=True)`` reads: arrays become tensors, and what
-each rank has for itself (a position in the data) is None. It is read back before it takes its name,
-so that a value torch refuses is found now and not when the file is needed.
+The file holds only what ``torch.load(weights_only=True)`` reads: arrays become tensors, and state
+per rank (a position in the data) becomes None. It is read back before it is renamed into place, so
+that a value torch refuses is found now and not when the file is needed.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def write_torch_file(
     only: str | None = None,
     progress: Callable[[int], None] = lambda _: None,
 ) -> None:
-    """Write the whole state, or ``only`` one entry of it. The state has to fit into memory."""
+    """Write the whole state, or ``only`` one entry of it. The state must fit into memory."""
     try:
         tree = _without_per_rank(_values(parts))
     except RecursionError:
@@ -65,17 +65,17 @@ def write_torch_file(
 
 
 class _Refused(NotTrusted):
-    """What is in the state is nothing that a plain file can hold."""
+    """The state contains something that a plain file cannot hold."""
 
     def __init__(self, what: str) -> None:
         super().__init__(
-            f"the file would not be read by torch.load(weights_only=True): {what}. "
+            f"torch.load(weights_only=True) would refuse the file: {what}. "
             "Export only one entry of the state, such as model."
         )
 
 
 def _values(parts: Sequence[ReadablePart]) -> Any:
-    """The state's tree: the first of a node's workers writes it for all."""
+    """The state's tree, which the first worker of a node writes for all."""
     replicas = (part.header for part in parts if part.header.kind is PartKind.REPLICA)
     return next((header.values for header in replicas if header.values is not None), {})
 
@@ -100,7 +100,7 @@ def _entry(tree: Any, name: str) -> Any:
 
 
 def _without_per_rank(data: Any) -> Any:
-    """The tree with None for what each rank has for itself."""
+    """The tree with None for state per rank."""
     if isinstance(data, dict):
         return (
             None if PER_RANK in data else {key: _without_per_rank(one) for key, one in data.items()}
@@ -109,7 +109,7 @@ def _without_per_rank(data: Any) -> Any:
 
 
 class _Tensors:
-    """Where the tree's tensors come from: each is read once, however often it is named."""
+    """Reads the tree's tensors, each once, however often the tree refers to it."""
 
     def __init__(self, tensors: Mapping[str, WholeTensor], progress: Callable[[int], None]) -> None:
         self._tensors = tensors
@@ -117,7 +117,7 @@ class _Tensors:
         self._read: dict[str, torch.Tensor] = {}
 
     def tensor(self, name: str, path: tuple[str, ...]) -> torch.Tensor:
-        """As it was."""
+        """Return the tensor as it was saved."""
         if name not in self._tensors:
             raise CheckpointError(f"{'.'.join(path)} refers to {name}, which no part holds")
         if name not in self._read:
@@ -126,7 +126,7 @@ class _Tensors:
         return self._read[name]
 
     def array(self, name: str, path: tuple[str, ...]) -> torch.Tensor:
-        """An array as a tensor: weights_only reads no arrays."""
+        """Return an array as a tensor: weights_only reads no arrays."""
         return self.tensor(name, path)
 
 
@@ -135,6 +135,6 @@ def _as_tensor(whole: WholeTensor) -> torch.Tensor:
     if not whole.size:
         return torch.empty(whole.shape, dtype=dtype)
     with warnings.catch_warnings():
-        # torch warns of a buffer that cannot be written; nobody writes into this one.
+        # torch warns about a read-only buffer; this one is never written to.
         warnings.simplefilter("ignore", UserWarning)
         return torch.frombuffer(whole.read(), dtype=dtype).view(whole.shape)

@@ -1,10 +1,10 @@
-"""A script's state taken apart: every tensor under a name, everything else as a tree of values.
+"""A script's state split into named tensors and a tree of values.
 
 The state is a dictionary that holds, at any depth of dictionaries, lists, tuples and dataclasses:
 modules, optimizers, anything with ``state_dict`` and ``load_state_dict``, tensors, arrays and plain
-values. A tensor's name is the path to it; one that occurs twice (tied weights) is kept once and
-named twice in the tree. An object with ``resile_per_rank = True`` and a generator of random numbers
-are only noted: their state differs from rank to rank.
+values. A tensor's name is the path to it; one that occurs twice (tied weights) is stored once and
+referred to twice in the tree. Objects with ``resile_per_rank = True`` and random number generators
+are only listed: their state differs from rank to rank.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ PER_RANK = "$per_rank"
 
 
 class Names:
-    """What is remembered of a state's names from one time to the next."""
+    """Caches of the names of a state's tensors and parameters."""
 
     def __init__(self) -> None:
         self.modules = ModuleNames()
@@ -47,7 +47,7 @@ class Names:
 
 
 class TensorNames:
-    """One name for each tensor; the same for the same state, on every rank."""
+    """Assigns one name to each tensor; the same for the same state, on every rank."""
 
     def __init__(self, taken: Iterable[str] = ()) -> None:
         self.tensors: dict[str, Any] = {}
@@ -55,7 +55,7 @@ class TensorNames:
         self._taken = {"__metadata__", *taken}  # the first is safetensors' own word
 
     def name(self, tensor: Any, path: Path) -> str:
-        """The name it has or, from now on, will have."""
+        """Return its name, assigning one if it has none."""
         known = self._by_identity.get(id(tensor))
         if known is not None:
             return known
@@ -71,8 +71,7 @@ class TensorNames:
 
 
 class StateTree:
-    """A state taken apart: ``values``, ``tensors`` by name, and the objects that are ``per_rank``
-    by path."""
+    """A split state: ``values``, ``tensors`` by name, and the ``per_rank`` objects by path."""
 
     def __init__(
         self, state: Mapping[str, Any], names: Names, *, classes: ScriptClasses, trust: bool = False
@@ -98,7 +97,7 @@ class StateTree:
     def tensor(self, tensor: Any, path: Path) -> str | None:
         """Called while encoding."""
         if is_lazy(tensor):
-            raise UnsupportedState(f"{named(path)} has no shape yet: run one forward before")
+            raise UnsupportedState(f"{named(path)} has no shape yet: run one forward before saving")
         if tensor.device.type == "meta":
             raise UnsupportedState(f"{named(path)} is on the meta device: it has no elements")
         return self._tensors.name(tensor, path) if is_storable(tensor) else None
@@ -121,7 +120,7 @@ class StateTree:
 
 
 def find_modules(value: Any, path: Path = ()) -> Iterator[tuple[str, nn.Module]]:
-    """The modules in a state, with their paths."""
+    """Yield the modules in a state, with their paths."""
     if isinstance(value, nn.Module):
         yield named(path), value
     elif isinstance(value, dict):
@@ -135,7 +134,7 @@ def find_modules(value: Any, path: Path = ()) -> Iterator[tuple[str, nn.Module]]
 
 
 def has_state(value: Any) -> bool:
-    """Whether it can give its state and take one."""
+    """Return whether it has ``state_dict`` and ``load_state_dict``."""
     return (
         not isinstance(value, type)
         and callable(getattr(value, "state_dict", None))
@@ -144,6 +143,6 @@ def has_state(value: Any) -> bool:
 
 
 def is_per_rank(value: Any) -> bool:
-    """Whether its state differs from rank to rank: it says so, or gives random numbers."""
+    """Return whether its state differs from rank to rank: it is marked so, or is a generator."""
     says = not isinstance(value, type) and getattr(value, "resile_per_rank", False) is True
     return says or is_generator(value)

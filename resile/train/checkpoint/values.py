@@ -1,16 +1,16 @@
-"""Everything in a state that is not a tensor, as data for JSON, and back exactly.
+"""The JSON format for everything in a state that is not a tensor, and its decoder.
 
 None, booleans, numbers, text, lists and dictionaries with plain keys are written as JSON writes
-them. Everything JSON has no word for becomes an object with a key that starts with ``$``:
-``{"$tuple": […]}``, ``{"$tensor": name}``. A dictionary of the user's with such a key, or with keys
-that are not text, is written as pairs (``$dict``), so the two never mix.
+them. Everything that JSON lacks becomes an object with a key that starts with ``$``:
+``{"$tuple": […]}``, ``{"$tensor": name}``. A user's dictionary with such a key, or with keys that
+are not text, is written as pairs (``$dict``), so the two never collide.
 
-Tensors are not written here: whoever encodes keeps them under a name. What is of no known kind is
-written with ``torch.save`` (``$torch``) and read with torch's weights_only; what that refuses is
-read only when the user trusts the checkpoint, because reading it runs code that it names.
+Tensors are referred to by name. Values of other types are written with ``torch.save`` (``$torch``)
+and read with torch's weights_only; what that refuses is read only with ``trust=True``, because
+reading it can run code that the checkpoint names.
 
-Values of the script's own classes (:class:`Sort`) have the class's name beside their content. Who
-decodes says what becomes of them (:class:`Builder`); here nothing is ever imported by name.
+Values of the script's own classes (:class:`Sort`) carry the class's name. The caller of ``decode``
+chooses how they are built (:class:`Builder`); nothing is ever imported by name here.
 """
 
 from __future__ import annotations
@@ -47,51 +47,51 @@ Path = tuple[str, ...]
 
 
 class Sort(Enum):
-    """The sorts of classes of a script whose values are kept; each with its tag."""
+    """The supported sorts of a script's own classes; each with its tag."""
 
     MEMBER = "$member"
-    """Of an enum: its name; of a combination of flags, theirs."""
+    """A member of an enum, by name; a combination of flags, by their names."""
 
     RECORD = "$record"
     """An object of a dataclass: its fields by name."""
 
     NAMED = "$named"
-    """A named tuple: the same."""
+    """A named tuple: its fields by name."""
 
 
 class Resolver(Protocol):
-    """Where tensors come from while a state is decoded."""
+    """Provides tensors while a state is decoded."""
 
     def tensor(self, name: str, path: Path, /) -> Any:
-        """The tensor of a name, for the place ``path``."""
+        """Return the tensor of a name, for the position ``path``."""
 
     def array(self, name: str, path: Path, /) -> Any:
-        """The same as a numpy array."""
+        """Return it as a numpy array."""
 
 
 Fields = Callable[[], dict[str, Any]]
-"""Reads fields, by name, once it is known what they are for."""
+"""Decodes fields by name; called once the builder knows the class."""
 
 
 class Builder(Protocol):
-    """Makes values of the script's own classes from their names and contents."""
+    """Builds values of the script's own classes from their names and contents."""
 
     @property
     def for_keys(self) -> Builder:
-        """For what is a key of a dictionary or lies in a set, and has to be hashable."""
+        """The builder for dictionary keys and set elements, which must be hashable."""
 
     def member(self, name: str, members: list[str], path: Path, /) -> Any:
-        """A member of the enum of a name, or several flags together."""
+        """Return a member of an enum, or a combination of flags."""
 
     def record(self, name: str, fields: Fields, path: Path, /) -> Any:
-        """An object of the dataclass of a name."""
+        """Build an object of a dataclass."""
 
     def named_tuple(self, name: str, fields: Fields, path: Path, /) -> Any:
-        """A named tuple."""
+        """Build a named tuple."""
 
 
 class _Plain:
-    """Values that everybody can read, whatever classes they have: text, dictionaries, tuples."""
+    """Builds plain values in place of the script's classes: text, dictionaries, tuples."""
 
     @property
     def for_keys(self) -> Builder:
@@ -124,10 +124,10 @@ def decode(
     trust: bool = False,
     builder: Builder = _PLAIN,
 ) -> Any:
-    """What :func:`encode` was given.
+    """Decode what :func:`encode` wrote.
 
-    Raises :class:`NotTrusted` for what needs ``trust``, :class:`PartDamaged` for nonsense, and what
-    ``builder`` raises.
+    Raises :class:`NotTrusted` for values that need ``trust``, :class:`PartDamaged` for invalid
+    data, and what ``builder`` raises.
     """
     try:
         return _decode(data, _Reading(resolver, trust, builder), path)
@@ -177,7 +177,7 @@ def _pairs(data: list[list[Any]], reading: _Reading, path: Path) -> list[tuple[A
 
 
 def tagged(data: Any) -> str | None:
-    """The tag of encoded data that has one."""
+    """Return the tag of encoded data, if it has one."""
     if not isinstance(data, dict) or not data:
         return None
     first = next(iter(data))
@@ -185,7 +185,7 @@ def tagged(data: Any) -> str | None:
 
 
 def entries(data: Any, *, builder: Builder = _PLAIN) -> dict[Any, Any] | None:
-    """An encoded dictionary's keys, each with what is encoded under it; None for anything else."""
+    """Return an encoded dictionary's keys with their encoded values; None for anything else."""
     tag = tagged(data)
     if tag in ("$dict", "$ordered", "$defaultdict"):
         pairs = data[tag][1] if tag == "$defaultdict" else data[tag]
@@ -194,7 +194,7 @@ def entries(data: Any, *, builder: Builder = _PLAIN) -> dict[Any, Any] | None:
 
 
 def record(data: Any) -> tuple[str, dict[str, Any]] | None:
-    """An encoded dataclass's name and fields; None for anything else."""
+    """Return an encoded dataclass's name and fields; None for anything else."""
     if tagged(data) != Sort.RECORD.value:
         return None
     name, found = data[Sort.RECORD.value]
@@ -202,13 +202,13 @@ def record(data: Any) -> tuple[str, dict[str, Any]] | None:
 
 
 def named(path: Path) -> str:
-    """A path as people write it."""
+    """Return a path in dotted form."""
     return ".".join(path) or "the state"
 
 
 @dataclass(frozen=True)
 class _Reading:
-    """How a tree is read; the same at every place in it."""
+    """The options of a decode, the same at every position in the tree."""
 
     resolver: Resolver
     trust: bool
@@ -226,7 +226,7 @@ class _Reading:
 def _read_dtype(name: str) -> torch.dtype:
     found = getattr(torch, name)
     if not isinstance(found, torch.dtype):
-        raise ValueError(f"torch.{name} is not a type of elements")
+        raise ValueError(f"torch.{name} is not a dtype")
     return found
 
 
@@ -238,8 +238,8 @@ def _read_torch(data: list[str], reading: _Reading, path: Path) -> Any:
         return torch.load(raw, weights_only=True)
     except Exception as error:
         raise NotTrusted(
-            f"{named(path)} is a {kind}: reading it can run code that the checkpoint "
-            "brings along; if you trust where it comes from, restore with trust=True"
+            f"{named(path)} is a {kind}: reading it can run code from the checkpoint; if you "
+            "trust its origin, restore with trust=True"
         ) from error
 
 
@@ -304,7 +304,7 @@ _NESTED: dict[str, Callable[[Any, _Reading, Path], Any]] = {
 
 
 class _NoTensors:
-    """The resolver of a dictionary's keys: tensors have no business there."""
+    """The resolver for a dictionary's keys: tensors are refused there."""
 
     def tensor(self, _name: str, path: Path) -> Any:
         raise PartDamaged(f"{named(path)} has a tensor as a key")

@@ -1,7 +1,7 @@
-"""Data: each sample of each epoch is trained once, whatever happens to the workers.
+"""Elastic data: each sample of each epoch is trained once, whatever happens to the workers.
 
-What leases shards talks to the master. It is imported when it is first asked for, so that a script
-with a sampler does not pay for a network client each time one of its workers is started again.
+Modules that lease shards from the master are imported on first use, so that a script with a sampler
+does not load a network client each time one of its workers is restarted.
 """
 
 from __future__ import annotations

@@ -16,11 +16,11 @@ __all__ = ["ElasticBatchSampler"]
 
 
 class ElasticBatchSampler(ElasticWalk):
-    """Lists of indices for ``DataLoader(dataset, batch_sampler=...)``.
+    """Yields lists of indices for ``DataLoader(dataset, batch_sampler=...)``.
 
-    ``global_batch`` is the number of samples of a training step over all ranks, and stays what it
-    is when the world changes. A rank's share of it comes as one list, or as several of at most
-    ``micro_batch``. Shares differ by at most one sample; :meth:`shares` tells all of them. A rank
+    ``global_batch`` is the number of samples of a training step over all ranks, and stays the same
+    when the world changes. A rank's share of it comes as one list, or as several of at most
+    ``micro_batch``. Shares differ by at most one sample; :meth:`shares` returns all of them. A rank
     without a share in a global batch (the last one, or any when there are more ranks than samples)
     gets no list for it, never an empty one. The options are those of :class:`ElasticSampler`.
     """
@@ -35,17 +35,17 @@ class ElasticBatchSampler(ElasticWalk):
     ) -> None:
         for what, value in (("global_batch", global_batch), ("micro_batch", micro_batch)):
             if value is not None and value < 1:
-                raise DataMistake(f"{what}={value} has to be at least 1")
+                raise DataMistake(f"{what}={value} must be at least 1")
         super().__init__(dataset, global_batch=lambda _world: global_batch, **options)
         self.micro_batch = micro_batch
 
     def __iter__(self) -> Iterator[list[int]]:
-        """What is left of the epoch, as far as it is this rank's."""
+        """Yield this rank's lists of the rest of the epoch."""
         walk = self._walk()
         return (batch for share in walk for batch in self._pieces(share))
 
     def __len__(self) -> int:
-        """How many lists the current iteration has in all, from where it began."""
+        """Return the number of lists of the current iteration, from its start."""
         return sum(times * self._pieces_of(size) for times, size in self._share_sizes())
 
     def _pieces(self, share: Share) -> Iterator[list[int]]:

@@ -1,17 +1,18 @@
-"""What both samplers are: a walk through the epochs' orders that any number of ranks can continue.
+"""Base of both samplers: an iteration over epochs that any number of ranks can continue.
 
-Two places are kept apart. What was *read* is an iterator's own: a DataLoader takes indices long
-before they are trained. What was *completed* is the position that is saved, and only
-:meth:`ElasticWalk.advance` moves it, when a training step is done. After a crash the walk goes on
-from what was completed, so what was merely read is read again and nothing is skipped.
+Two positions are kept apart. The *read* position belongs to an iterator: a DataLoader takes indices
+long before they are trained. The *completed* position is the one that is saved, and only
+:meth:`ElasticWalk.advance` moves it, when a training step is done. After a crash iteration
+continues from the completed position, so indices that were only read are read again and nothing is
+skipped.
 
-``set_epoch`` may be called or not. A script that calls it decides which epoch it is in; one that
-never does goes through epoch after epoch by itself.
+``set_epoch`` is optional. A script that calls it decides which epoch it is in; without it one epoch
+follows the other.
 
-What can go wrong: a script that trains without anybody calling ``advance`` (the Checkpointer does,
-for whatever is in its state) saves a position that never moves. A script that calls it for more
-than was read is refused: what nobody read would count as trained. A rank that never reads, as it is
-fed by another one, only follows: it counts the steps and writes no indices into the ledger.
+What can go wrong: if ``advance`` is never called (the Checkpointer calls it for samplers in its
+state), the saved position never moves. Calls for more samples than were read are refused: samples
+that were never read would count as trained. A rank that never reads, because another rank feeds it,
+only follows: it counts the steps and writes no indices into the ledger.
 """
 
 from __future__ import annotations
@@ -39,45 +40,46 @@ if TYPE_CHECKING:
 __all__ = ["ElasticWalk", "WalkOptions"]
 
 BLOCK = 1 << 14
-"""Positions whose indices are computed together: enough to cost little each, a few ms in all."""
+"""Positions whose indices are computed together: cheap per index, a few ms per block."""
 
 
 @dataclass(frozen=True)
 class _Reading:
-    """An epoch that was read to its end. If a step was trained since it was begun, whoever reads on
-    is ahead of training and wants the epoch after it; else it was read for its own sake."""
+    """An epoch that was read to its end. If a step was trained since it was begun, the next reader
+    is ahead of training and continues with the epoch after it; else it was read without
+    training."""
 
     epoch: int
     steps: int
-    """Trained when it was begun."""
+    """Steps that were trained when it was begun."""
 
 
 class WalkOptions(TypedDict, total=False):
-    """What both samplers take, beside the size of a batch."""
+    """The options of both samplers, beside the batch size."""
 
     num_replicas: int | None
     rank: int | None
-    """Both are the process group's if not given, else the environment's."""
+    """Both default to the process group's, else to the environment's."""
 
     shuffle: bool
     """True by default."""
 
     seed: int
     drop_last: bool
-    """Leave the last global batch of an epoch out if it is incomplete."""
+    """Drop the last global batch of an epoch if it is incomplete."""
 
     pad: bool
-    """Or fill it up with the first samples of the epoch, which do not count again."""
+    """Or fill it up with the first samples of the epoch, which are not counted again."""
 
     name: str | None
-    """The data's in the ledger; by default from the order in which samplers are made."""
+    """The data's name in the ledger; by default from the order in which samplers are created."""
 
     ledger: str | Path | None
-    """Its folder, $RESILE_LEDGER by default."""
+    """The ledger's folder, $RESILE_LEDGER by default."""
 
 
 class ElasticWalk(Sampler):  # type: ignore[misc]  # torch is not followed by mypy
-    """Global batches of epoch after epoch, and this rank's share of each."""
+    """Iterates over the global batches of epochs, and this rank's share of each."""
 
     def __init__(
         self,
@@ -93,10 +95,10 @@ class ElasticWalk(Sampler):  # type: ignore[misc]  # torch is not followed by my
         name: str | None = None,
         ledger: str | Path | None = None,
     ) -> None:
-        """``global_batch``: how many samples it has with so many ranks."""
+        """``global_batch``: the number of samples for a given number of ranks."""
         if drop_last and pad:
             raise DataMistake(
-                "drop_last=True leaves the last incomplete batch out and pad=True fills it up: "
+                "drop_last=True drops the last incomplete batch and pad=True fills it up: "
                 "choose one"
             )
         _check_indexed(dataset)
@@ -108,7 +110,7 @@ class ElasticWalk(Sampler):  # type: ignore[misc]  # torch is not followed by my
         self._position = Position(seed=seed, length=length, shuffle=shuffle)
         self._begin = 0
         self._generation = 0
-        """Counts the restores: an iterator that was begun before one has read other samples."""
+        """Number of restores: an iterator from before one has read other samples."""
         self._epochs_set = False
         self._read: _Reading | None = None
         self._streams: ResumedStreams | None = None
@@ -126,30 +128,30 @@ class ElasticWalk(Sampler):  # type: ignore[misc]  # torch is not followed by my
 
     @property
     def epoch(self) -> int:
-        """The epoch that is being trained: where a script's loop over epochs goes on.
+        """The current epoch: where a script's loop over epochs continues.
 
-        After the last step of an epoch it is the next one, unless the script sets its epochs.
+        After the last step of an epoch it is the next one, unless the script calls ``set_epoch``.
         """
         return self._position.epoch + self._moves_on
 
     @property
     def completed(self) -> int:
-        """Samples of this epoch that the whole job has trained."""
+        """Number of samples of this epoch that the whole job has trained."""
         return 0 if self._moves_on else self._position.completed
 
     @property
     def finished(self) -> bool:
-        """Whether nothing is left of the epoch in which the last step was."""
+        """Whether the epoch of the last step is complete."""
         return not self._cut.count(self._position.completed)
 
     @property
     def _moves_on(self) -> bool:
-        """Whether an epoch is over and nobody says which comes next: then the following one."""
+        """Whether an epoch is complete and the next one begins without ``set_epoch``."""
         by_script = self._epochs_set or self._position.epochs_set
         return self.finished and not by_script and self._cut.count(0) > 0
 
     def set_epoch(self, epoch: int) -> None:
-        """Begin an epoch; of the epoch that is being trained, or was restored, keep the place."""
+        """Begin an epoch; keeps the position if it is the current or the restored one."""
         self._epochs_set = True
         if epoch > self._position.epoch:
             self._settle()
@@ -158,10 +160,10 @@ class ElasticWalk(Sampler):  # type: ignore[misc]  # torch is not followed by my
         self._read = None
 
     def advance(self, samples: int | None = None) -> None:
-        """A training step is done: the next global batch, or ``samples`` of them, are trained.
+        """Count a training step: the next global batch, or ``samples`` samples, are trained.
 
-        ``samples`` counts those of all ranks and is a whole number of global batches, unless the
-        epoch ends before. After the end of an epoch that was set nothing more is counted. Raises
+        ``samples`` counts those of all ranks and must be a whole number of global batches, unless
+        the epoch ends before. Past the end of an epoch that was set nothing is counted. Raises
         DataMistake for samples that this rank has not read.
         """
         if self.finished and not self._epochs_set and self._cut.count(0):
@@ -183,11 +185,11 @@ class ElasticWalk(Sampler):  # type: ignore[misc]  # torch is not followed by my
         )
 
     def state_dict(self) -> dict[str, object]:
-        """The position, the same on all ranks."""
+        """Return the position, the same on all ranks."""
         return self._position.saved()
 
     def load_state_dict(self, state: Mapping[str, object]) -> None:
-        """Go on from a saved position, whatever the world size was there."""
+        """Continue from a saved position, at any world size."""
         self._position = self._position.restored(state)
         self._begin = self._position.completed
         self._read = None
@@ -197,21 +199,21 @@ class ElasticWalk(Sampler):  # type: ignore[misc]  # torch is not followed by my
             self._ledger.resumed(self._position.steps or None, of=self._position.trained_by)
 
     def random_restored(self, streams: ResumedStreams) -> None:
-        """For the Checkpointer: the random streams that were restored with the position."""
+        """Take the random streams restored with the position; called by the Checkpointer."""
         self._streams = streams
 
     def shares(self) -> list[int]:
-        """How many samples of the next global batch to be trained each rank has."""
+        """Return each rank's number of samples in the next global batch to be trained."""
         return shares_of(self._cut.count(self._position.completed), self.num_replicas)
 
     def sizes_ahead(self) -> Iterator[int]:
-        """The sizes of the global batches that an iteration begun right after this goes through."""
+        """Yield the sizes of the global batches of an iteration that starts right after this."""
         begin = self._position.completed if self._epoch_to_read() == self._position.epoch else 0
         return (count for _, count in self._cut.batches(begin, self._cut.length))
 
     def _settle(self) -> None:
         """Count the incomplete last global batch if this rank read to the end and had no share in
-        it: the others trained it, and all ranks have to count the same steps."""
+        it: the others trained it, and all ranks must count the same steps."""
         read = self._read is not None and self._read.epoch == self._position.epoch
         last = 0 < self._cut.count(self._position.completed) < self.global_batch
         if read and last and not self.shares()[self.rank]:
@@ -223,7 +225,7 @@ class ElasticWalk(Sampler):  # type: ignore[misc]  # torch is not followed by my
         self._begin = 0
 
     def _after(self, start: int, samples: int) -> int:
-        """The position after a step."""
+        """Return the position after a step."""
         end = self._cut.end(start)
         if samples < 0 or (start + samples < end and samples % self.global_batch):
             raise DataMistake(
@@ -242,14 +244,14 @@ class ElasticWalk(Sampler):  # type: ignore[misc]  # torch is not followed by my
             if size and not self._handed.reaches(epoch, begin, size=size):
                 raise DataMistake(
                     f"a step counts samples that rank {self.rank} has not read: its share of "
-                    f"positions {begin} to {begin + count - 1} of epoch {epoch} was not given out "
-                    "since the sampler was restored or its epoch set. Call advance() once for each "
-                    "batch (Checkpointer.step calls it for what is in its state), and begin the "
+                    f"positions {begin} to {begin + count - 1} of epoch {epoch} was not read since "
+                    "the sampler was restored or its epoch set. Call advance() once for each batch "
+                    "(Checkpointer.step calls it for samplers in its state), and start the "
                     "iteration after restore() and set_epoch()"
                 )
 
     def _record(self, step: int, start: int, stop: int) -> None:
-        """Write down what this rank trained; what only fills up a batch does not count."""
+        """Write the indices this rank trained to the ledger; padding does not count."""
         if self._ledger is None:
             return
         epoch = self._position.epoch
@@ -260,10 +262,10 @@ class ElasticWalk(Sampler):  # type: ignore[misc]  # torch is not followed by my
             indices += self._handed.take(epoch, begin)[:own]
         self._ledger.record(step, epoch, indices, total=stop - start)
 
-    # --- the walk ---------------------------------------------------------------------------
+    # --- iteration --------------------------------------------------------------------------
 
     def _walk(self) -> Iterator[Share]:
-        """This rank's share of one global batch after the other, to the end of an epoch."""
+        """Yield this rank's share of each global batch, to the end of an epoch."""
         epoch = self._epoch_to_read()
         self._begin = self._position.completed if epoch == self._position.epoch else 0
         return self._to_the_end(epoch, self._begin, self._generation)
@@ -306,12 +308,12 @@ class ElasticWalk(Sampler):  # type: ignore[misc]  # torch is not followed by my
             yield from computed()
 
     def _share(self, cursor: int, count: int) -> torch.Tensor:
-        """The positions that are this rank's of a global batch."""
+        """This rank's positions in a global batch."""
         start, stop = share_of(count, self.num_replicas, rank=self.rank)
         return torch.arange(cursor + start, cursor + stop)
 
     def _share_sizes(self) -> Iterator[tuple[int, int]]:
-        """Of what an iteration yields: how many shares there are of which size."""
+        """The number of shares of each size in an iteration."""
         for times, count in self._cut.kinds(self._begin):
             start, stop = share_of(count, self.num_replicas, rank=self.rank)
             yield times, stop - start
@@ -330,7 +332,7 @@ def _indices(order: EpochOrder, shares: list[torch.Tensor]) -> Iterator[list[int
 def _check_indexed(dataset: object) -> None:
     if isinstance(dataset, IterableDataset) or not hasattr(dataset, "__len__"):
         raise DataMistake(
-            f"a sampler gives out indices, and a {type(dataset).__name__} has none: give it data "
-            "with a length and indices, or use ShardedDataset, which also reads from a function "
+            f"a sampler yields indices, and a {type(dataset).__name__} has none: use a dataset "
+            "with a length and indices, or ShardedDataset, which also reads from a function "
             "(start, stop) -> records and from streams"
         )

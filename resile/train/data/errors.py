@@ -1,9 +1,9 @@
-"""What can go wrong with data.
+"""Errors of the data package.
 
 DataError
-├── DataMistake     what the script asked for cannot be; says what would be right
-├── PositionMisfit  the saved position belongs to other data than the script has now
-├── RecordDamaged   a file's content is not what its format says; names file and place
+├── DataMistake     invalid arguments or usage; says what would be right
+├── PositionMisfit  the saved position belongs to different data than the script's
+├── RecordDamaged   a file's content does not match its format; names file and position
 └── ReaderMissing   a library that reads this format is not installed; says which
 """
 
@@ -13,19 +13,19 @@ __all__ = ["DataError", "DataMistake", "PositionMisfit", "ReaderMissing", "Recor
 
 
 class DataError(Exception):
-    """Base of all; the text can be shown to a user as it is."""
+    """Base class of all; the text can be shown to a user as it is."""
 
 
 class DataMistake(DataError, ValueError):
-    """What the script asked for cannot be. Names the argument and what would be right."""
+    """Invalid arguments or usage. Names the argument and what would be right."""
 
 
 class PositionMisfit(DataError):
-    """The saved position belongs to other data than the script has now."""
+    """The saved position belongs to different data than the script's."""
 
 
 class RecordDamaged(DataError):
-    """A file's content is not what its format says. Names the file and the place in it."""
+    """A file's content does not match its format. Names the file and the position in it."""
 
 
 class ReaderMissing(DataError, ImportError):

@@ -1,11 +1,11 @@
-"""What other libraries' trainers need to train on elastic data: their loaders, in our order.
+"""Elastic loaders for the trainers of other libraries.
 
-Such a trainer has a loader of its own making, a size of micro batches, and a way to accumulate
-gradients. From these follow the global batch and a loader that differs in the order alone.
+Such a trainer has its own loader, micro batch size and gradient accumulation. From these follow the
+global batch and a loader that differs only in the order.
 
-The loader also says when the trainer wants the next batch. That is the one moment in which
+The loader also signals when the trainer requests the next batch. That is the one moment in which
 everything that belongs to the batch before it is done (hooks, logs, validation, the epoch's end)
-and nothing of the next is begun: the moment to save.
+and nothing of the next has begun: the moment to save.
 """
 
 from __future__ import annotations
@@ -29,35 +29,35 @@ __all__ = [
 
 
 def check_indexed(dataset: Any, *, name: str) -> None:
-    """Raises DataMistake for data in which there is no place to come back to."""
+    """Raise DataMistake for a dataset without positions to resume from."""
     if dataset is None or isinstance(dataset, IterableDataset) or not hasattr(dataset, "__len__"):
         raise DataMistake(
-            f"{name} has to have a length and indices (no IterableDataset): only then is there a "
-            "place in it to come back to"
+            f"{name} must have a length and indices (an IterableDataset has none): else there is "
+            "no position in it to resume from"
         )
 
 
 def accumulation_for(global_batch: int, *, micro_batch: int, world: int) -> int:
-    """Micro batches of each worker in an update, so that it comes closest to ``global_batch``."""
+    """Return the micro batches per worker and update that come closest to ``global_batch``."""
     if global_batch < 1:
-        raise DataMistake(f"global_batch={global_batch} has to be at least 1")
+        raise DataMistake(f"global_batch={global_batch} must be at least 1")
     return max(1, round(global_batch / (micro_batch * world)))
 
 
 def say_if_uneven(global_batch: int, *, micro_batch: int, world: int, accumulated: int) -> None:
-    """Say what an update has instead, if it cannot have what was asked for."""
+    """Print the actual size of an update, if it cannot be ``global_batch``."""
     found = micro_batch * accumulated * world
     if found != global_batch:
         print(
-            f"resile: global_batch={global_batch} cannot be cut into micro batches of "
-            f"{micro_batch} for {world} workers; it is {found} now",
+            f"resile: global_batch={global_batch} cannot be divided into micro batches of "
+            f"{micro_batch} for {world} workers; using {found}",
             file=sys.stderr,
             flush=True,
         )
 
 
 def say_nothing_left(step: int, *, speaks: bool) -> None:
-    """A training that was complete before is not trained again, which looks like a mistake."""
+    """Print that training was complete before; without the message it looks like an error."""
     if speaks:
         print(
             f"resile: training was complete at step {step}: nothing is left to do",
@@ -67,17 +67,17 @@ def say_nothing_left(step: int, *, speaks: bool) -> None:
 
 
 class Boundaries(Protocol):
-    """Who is told where training is in the loader."""
+    """Callbacks for the position of training in the loader."""
 
     def epoch_wanted(self) -> None:
-        """An epoch is about to be read."""
+        """Called when an epoch is about to be read."""
 
     def batch_wanted(self) -> None:
-        """A batch is about to be read."""
+        """Called when a batch is about to be read."""
 
 
 class ElasticLoader(DataLoader):  # type: ignore[misc]  # torch is not followed by mypy
-    """Reads as another loader does, but in our order, and says when it is asked for more."""
+    """Reads like another loader, but in the sampler's order, and signals each request."""
 
     def __init__(
         self, like: Any, *, batch_size: int, sampler: Sampler, boundaries: Boundaries
@@ -86,7 +86,7 @@ class ElasticLoader(DataLoader):  # type: ignore[misc]  # torch is not followed 
         self._boundaries = boundaries
 
     def __iter__(self) -> Iterator[Any]:
-        """Nothing is begun before the first batch is asked for."""
+        """Nothing starts before the first batch is requested."""
         self._boundaries.epoch_wanted()
         batches = super().__iter__()
         while True:
@@ -99,7 +99,7 @@ class ElasticLoader(DataLoader):  # type: ignore[misc]  # torch is not followed 
 
 
 def _options(like: Any) -> dict[str, Any]:
-    """Arguments for a DataLoader that reads as ``like`` does, whatever its order and batches."""
+    """The arguments of ``like`` apart from its order and batches."""
     return {
         "collate_fn": like.collate_fn,
         "num_workers": like.num_workers,

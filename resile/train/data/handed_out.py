@@ -1,11 +1,11 @@
-"""What a sampler has given out and no training step has counted yet.
+"""Record of the indices that a sampler has yielded and no training step has counted yet.
 
-A step may count only what was given out: the ledger is written from this record, and a position
-never moves past it. All iterators of a sampler give the same indices for the same place, so they
+A step may count only what was yielded: the ledger is written from this record, and a position never
+moves past it. All iterators of a sampler yield the same indices for the same position, so they
 share one record.
 
-Without a ledger only how far they have come is kept. With one the indices themselves are, 8 bytes
-each, until a step counts them or the epoch is over.
+Without a ledger only the furthest position is kept. With one the indices themselves are kept, 8
+bytes each, until a step counts them or the epoch is over.
 """
 
 from __future__ import annotations
@@ -24,27 +24,27 @@ class Share:
     begin: int
     indices: list[int] | array[int]
     given: int = 0
-    """How many of the indices were given out, from the first on."""
+    """How many of the indices were yielded, from the first on."""
 
     def give(self, count: int) -> None:
-        """The first ``count`` indices are given out."""
+        """Record that the first ``count`` indices were yielded."""
         if count > self.given:
             self.given = count
 
 
 class HandedOut:
-    """One rank's shares that were begun."""
+    """The shares of one rank that were begun."""
 
     def __init__(self, *, keep: bool) -> None:
-        """``keep``: all shares until they are counted, not only the last of each epoch."""
+        """``keep``: keep all shares until they are counted, not only the last of each epoch."""
         self._keep = keep
         self._last: dict[int, Share] = {}
         self._shares: dict[tuple[int, int], Share] = {}
         self.begun = False
-        """Whether anything was ever given out by this process."""
+        """Whether this process has yielded anything yet."""
 
     def begin(self, share: Share) -> Share:
-        """A share is about to be given out; returns the record to keep of it."""
+        """Record a share that is about to be yielded; returns the record to update."""
         self.begun = True
         last = self._last.get(share.epoch)
         known = last if last and last.begin == share.begin else None
@@ -58,17 +58,17 @@ class HandedOut:
         return share
 
     def reaches(self, epoch: int, begin: int, *, size: int) -> bool:
-        """Whether the share of ``size`` at ``begin``, and all before it, were given out whole."""
+        """Return whether the share of ``size`` at ``begin``, and all before, were yielded fully."""
         last = self._last.get(epoch)
         return last is not None and (begin, size) <= (last.begin, last.given)
 
     def take(self, epoch: int, begin: int) -> list[int]:
-        """What was given out of a share, which is counted now."""
+        """Remove a share that is counted now; returns its yielded indices."""
         share = self._shares.pop((epoch, begin), None)
         return [] if share is None else list(share.indices[: share.given])
 
     def forget(self, *, before: int | None = None) -> None:
-        """Drop what no step will count: epochs ``before`` this one, or everything."""
+        """Drop shares that no step will count: epochs ``before`` this one, or all."""
         if before is None:
             self._last.clear()
             self._shares.clear()

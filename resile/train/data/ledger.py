@@ -1,4 +1,4 @@
-"""The samplers' hook to the ledger: with ``$RESILE_LEDGER`` set a script needs nothing else."""
+"""Opens the ledger for samplers: with ``$RESILE_LEDGER`` set a script needs nothing else."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ _numbers = count()
 
 
 def next_name() -> str:
-    """A stream's name: the same on all ranks, as they make their samplers in the same order."""
+    """Return a default name: the same on all ranks, as they create samplers in the same order."""
     return f"data-{next(_numbers)}"
 
 
 def open_ledger(
     folder: str | Path | None, name: str, *, length: int, drops: bool, rank: int, world: int
 ) -> Ledger | None:
-    """The ledger to write to; None if nobody wants one."""
+    """Open the ledger to write to; None if none is configured."""
     chosen = folder or os.environ.get(FOLDER_VARIABLE)
     if not chosen:
         return None

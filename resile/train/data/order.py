@@ -1,13 +1,13 @@
 """The order of an epoch. Pure.
 
-The order is a function and not a list: where an index comes is computed for just the positions that
-are asked for. So the first batch of ten million records costs what it costs of a thousand, which is
-what a worker that resumes is waiting for, and no rank holds the order of all. It depends on length,
-seed and epoch alone, in whole numbers: no version of torch and no machine has another.
+The order is a function and not a list: the index is computed only for the requested positions. So
+the first batch of ten million records costs as much as that of a thousand, which matters for a
+worker that resumes, and no rank holds the whole order. It depends only on length, seed and epoch,
+in integer arithmetic: it is the same in every version of torch and on every machine.
 
-A long epoch is shuffled by a Feistel network over pairs (a, b) with a * b just above its length;
-what falls beyond the end walks on until it falls inside. A short one, for which such a network has
-too few keys to be fair, is sorted by a hash.
+A long epoch is shuffled by a Feistel network over pairs (a, b) with a * b just above its length; a
+result beyond the end is passed through again until it falls inside (cycle walking). A short one,
+for which such a network has too few keys to be fair, is sorted by a hash.
 """
 
 from __future__ import annotations
@@ -22,21 +22,22 @@ import torch
 __all__ = ["ORDER", "EpochOrder", "epoch_order"]
 
 ORDER = 1
-"""Changes when the same seed no longer gives the same order: a position means nothing then."""
+"""Version of the order; incremented when the same seed no longer gives the same order, which
+invalidates saved positions."""
 
 SHORT = 1 << 12
-"""Up to this length an epoch is sorted by a hash: there it costs nothing."""
+"""Up to this length an epoch is sorted by a hash, which is cheap there."""
 
 PASSES = 8
-"""Times that one half of a pair is changed by the other; four are the least for a sound shuffle."""
+"""Rounds of the Feistel network; four are the minimum for a sound shuffle."""
 
 _FIRST, _SECOND = 0x9E3779B97F4A7C15 - (1 << 64), 0xBF58476D1CE4E5B9 - (1 << 64)
-"""Odd, with well spread bits: those of splitmix64."""
+"""Odd constants with well spread bits, from splitmix64."""
 
 
 @dataclass(frozen=True)
 class EpochOrder:
-    """In which order an epoch visits its indices."""
+    """The order in which an epoch visits its indices."""
 
     length: int
     seed: int
@@ -44,7 +45,7 @@ class EpochOrder:
     shuffle: bool
 
     def at(self, positions: torch.Tensor) -> torch.Tensor:
-        """The indices at these positions; each position is below the length."""
+        """Return the indices at these positions, all of which must be below the length."""
         if not self.shuffle or self.length < 2:
             return positions
         if self.length <= SHORT:
@@ -86,12 +87,12 @@ class EpochOrder:
 
 @lru_cache(maxsize=4)
 def epoch_order(length: int, seed: int, *, epoch: int, shuffle: bool) -> EpochOrder:
-    """An order, the same object as the last time: it keeps what it has worked out."""
+    """Return an order; cached, as the object keeps computed values."""
     return EpochOrder(length, seed, epoch, shuffle)
 
 
 def _mixed(values: torch.Tensor, key: int) -> torch.Tensor:
-    """A hash of each value, not negative; products wrap around as they do in the machine."""
+    """A non-negative hash of each value; products wrap around like machine integers."""
     mixed = (values ^ key) * _FIRST
     mixed = (mixed ^ ((mixed >> 32) & 0xFFFFFFFF)) * _SECOND
     return (mixed >> 20) & 0xFFFFFFFFFFF

@@ -1,4 +1,4 @@
-"""Which of how many workers this one is."""
+"""This worker's rank and world size."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["rank_and_world"]
 
 
 def rank_and_world(rank: int | None, world: int | None) -> tuple[int, int]:
-    """As given, else of the process group, else of the environment, else alone."""
+    """Return the given values, else the process group's, else the environment's, else (0, 1)."""
     if dist.is_available() and dist.is_initialized():
         known = dist.get_rank(), dist.get_world_size()
     else:
@@ -20,7 +20,7 @@ def rank_and_world(rank: int | None, world: int | None) -> tuple[int, int]:
     chosen = known[0] if rank is None else rank, known[1] if world is None else world
     if not 0 <= chosen[0] < chosen[1]:
         raise DataMistake(
-            f"rank={chosen[0]} is not one of num_replicas={chosen[1]}: "
+            f"rank={chosen[0]} is out of range for num_replicas={chosen[1]}: "
             f"ranks go from 0 to {chosen[1] - 1}"
         )
     return chosen

@@ -1,7 +1,7 @@
-"""How far a job has come in its data: one small record that travels with the model.
+"""A job's position in its data: one small record that is saved with the model.
 
-It counts what the whole job completed, so it means the same at any world size, and it is the same
-on all ranks.
+It counts what the whole job completed, so it has the same meaning at any world size, and it is the
+same on all ranks.
 """
 
 from __future__ import annotations
@@ -18,39 +18,39 @@ __all__ = ["Position"]
 
 
 class Position(msgspec.Struct, frozen=True, kw_only=True):
-    """Where in which epoch of which order."""
+    """A position in an epoch of an order."""
 
     epoch: int = 0
     completed: int = 0
-    """Samples of this epoch that the whole job has trained."""
+    """Number of samples of this epoch that the whole job has trained."""
 
     seed: int
     length: int
     shuffle: bool
     order: int = ORDER
     steps: int = 0
-    """Training steps ever taken on this data."""
+    """Total number of training steps on this data."""
 
     epochs_set: bool = False
-    """Whether the script says which epoch is trained, with ``set_epoch``."""
+    """Whether the script selects epochs with ``set_epoch``."""
 
     trained_by: str | None = None
-    """The round that took the last of them, as the ledger calls it."""
+    """The round of the last step, in the ledger's form."""
 
     def saved(self) -> dict[str, object]:
-        """As it is kept with the state: names, numbers and nothing else."""
+        """Return it as a plain dictionary for the state."""
         return msgspec.structs.asdict(self)
 
     def restored(self, saved: Mapping[str, object]) -> Position:
-        """The saved position, if it is one in the data that this one is in.
+        """Return the saved position, if it matches this position's data.
 
-        The seed is the saved one: an epoch goes on as it began. Between two epochs the data may
+        The seed is the saved one: an epoch continues as it began. Between two epochs the data may
         have changed. Raises :class:`PositionMisfit`.
         """
         try:
             found = convert(dict(saved), Position)
         except (TypeError, ValueError) as error:
-            raise PositionMisfit(f"this is not a position in data: {error}") from None
+            raise PositionMisfit(f"not a valid position in data: {error}") from None
         if found.completed in (0, found.length):
             return msgspec.structs.replace(
                 found,
@@ -61,14 +61,14 @@ class Position(msgspec.Struct, frozen=True, kw_only=True):
             )
         if found.order != ORDER:
             raise PositionMisfit(
-                f"epoch {found.epoch} was begun by another version of Resile, which had another "
-                "order of indices; begin a new epoch, or go on with that version"
+                f"epoch {found.epoch} was begun by another version of Resile, with a different "
+                "order of indices; begin a new epoch, or continue with that version"
             )
         for name in ("length", "shuffle"):
             was, now = getattr(found, name), getattr(self, name)
             if was != now:
                 raise PositionMisfit(
-                    f"epoch {found.epoch} was begun with {name}={was} and cannot go on with "
+                    f"epoch {found.epoch} was begun with {name}={was} and cannot continue with "
                     f"{name}={now}"
                 )
         return found

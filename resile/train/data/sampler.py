@@ -1,4 +1,4 @@
-"""ElasticSampler: a drop-in for DistributedSampler; its epoch survives any change of the world."""
+"""ElasticSampler: a replacement for DistributedSampler whose epochs survive world changes."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ __all__ = ["ElasticSampler"]
 
 
 class ElasticSampler(ElasticWalk):
-    """Indices for ``DataLoader(dataset, batch_size=batch_size, sampler=...)``.
+    """Yields indices for ``DataLoader(dataset, batch_size=batch_size, sampler=...)``.
 
-    ``batch_size`` is the DataLoader's, one rank's; a global batch is as many times that as there
-    are ranks. Every index comes once an epoch. The last global batch is as large as what is left
-    and split as evenly as can be, so ranks may have one sample less than others in it, or none:
-    use ``torch.distributed.algorithms.join.Join`` with plain DDP, or ``drop_last`` or ``pad``.
+    ``batch_size`` is the DataLoader's, for one rank; a global batch is that times the number of
+    ranks. Every index occurs once per epoch. The last global batch is as large as what is left and
+    split as evenly as possible, so ranks may have one sample less than others in it, or none: use
+    ``torch.distributed.algorithms.join.Join`` with plain DDP, or ``drop_last`` or ``pad``.
 
-    The arguments of DistributedSampler come first, in its order. ``batch_size`` has no default:
-    what a training step counts as trained is known by it. The others are as in
+    The arguments of DistributedSampler come first, in its order. ``batch_size`` is required: it
+    defines how many samples a training step counts. The others are as in
     :class:`~resile.train.data.elastic.WalkOptions`.
     """
 
@@ -43,11 +43,11 @@ class ElasticSampler(ElasticWalk):
     ) -> None:
         if batch_size is None:
             raise DataMistake(
-                "batch_size= is missing: give the DataLoader's, as in ElasticSampler(dataset, "
-                "batch_size=32); DistributedSampler needs none, but a step is counted by it"
+                "batch_size= is missing: pass the DataLoader's, as in ElasticSampler(dataset, "
+                "batch_size=32); DistributedSampler needs none, but it defines what a step counts"
             )
         if batch_size < 1:
-            raise DataMistake(f"batch_size={batch_size} has to be at least 1")
+            raise DataMistake(f"batch_size={batch_size} must be at least 1")
         super().__init__(
             dataset,
             global_batch=lambda world: world * batch_size,
@@ -63,12 +63,12 @@ class ElasticSampler(ElasticWalk):
         self.batch_size = batch_size
 
     def __iter__(self) -> Iterator[int]:
-        """What is left of the epoch, as far as it is this rank's."""
+        """Yield this rank's indices of the rest of the epoch."""
         check_batch_size(self, sys._getframe(1))
         return self._one_by_one(self._walk())
 
     def __len__(self) -> int:
-        """How many indices the current iteration has in all, from where it began."""
+        """Return the number of indices of the current iteration, from its start."""
         return sum(times * size for times, size in self._share_sizes())
 
     @property

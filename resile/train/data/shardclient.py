@@ -1,9 +1,10 @@
-"""Shards for workers that train each for itself, without steps in common.
+"""Leased shards for workers that train independently, without common steps.
 
-Where ranks do not synchronise there is no snapshot of all of them that says what is trained, so
-here the master remembers: what a client reports is done for good, and what it holds when it dies
-goes to another. A shard that was trained and not yet reported is then trained again; for exactly
-once, training and report have to be one, which only a :class:`ShardedDataset` in a saved state is.
+Where ranks do not synchronize there is no common snapshot of what is trained, so the master keeps
+track: a shard that a client reports is done for good, and the shards it holds when it dies are
+leased to others. A shard that was trained and not yet reported is then trained again; exactly once
+needs training and report to be atomic, which only a :class:`ShardedDataset` in a saved state
+provides.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ __all__ = ["LeasedShard", "ShardClient"]
 
 @dataclass(frozen=True)
 class LeasedShard:
-    """Records [start, stop) of a partition in an epoch, for whoever holds it."""
+    """A leased range of records, [start, stop) of a partition in an epoch."""
 
     epoch: int
     partition: int
@@ -49,21 +50,21 @@ class LeasedShard:
 
     @property
     def shard(self) -> Shard:
-        """As it is called on the wire."""
+        """The shard in the protocol's form."""
         return Shard(self.partition, self.start, self.stop)
 
 
 class ShardClient:
-    """Leases from the job's master, one shard after the other.
+    """Leases shards from the job's master, one after the other.
 
-    ``for shard in client:`` goes through all epochs: the shard before counts as done when the next
-    is asked for, in one message. Or by hand: :meth:`lease` and, when it is trained, :meth:`done`,
-    which counts at once and for good (when it returns the master has it in its store). A client
-    that dies gives its shards back at once; one that hangs when their time (``patience``) is over,
-    and its late :meth:`done` raises :class:`LeaseLost`.
+    ``for shard in client:`` iterates over all epochs: the previous shard is reported as done when
+    the next is requested, in one message. Or by hand: :meth:`lease` and, when it is trained,
+    :meth:`done`, which counts immediately and for good (when it returns the master has stored it).
+    The shards of a client that dies are returned at once; those of a client that hangs when their
+    lease (``patience`` seconds) expires, and its late :meth:`done` raises :class:`LeaseLost`.
 
-    All clients of a ``name`` have to describe the same dataset: ``total`` records, or pieces of
-    ``sizes`` (files) that no shard crosses, or ``partitions`` of a stream without an end.
+    All clients of a ``name`` must describe the same dataset: ``total`` records, or pieces of
+    ``sizes`` (files) that no shard crosses, or ``partitions`` of an endless stream.
     """
 
     def __init__(
@@ -82,7 +83,7 @@ class ShardClient:
     ) -> None:
         given = [total is not None, bool(sizes), bool(partitions)]
         if sum(given) != 1:
-            raise DataMistake("give exactly one of total=, sizes= and partitions=")
+            raise DataMistake("set exactly one of total=, sizes= and partitions=")
         found = access or worker_access(os.environ)
         if found is None:
             raise DataMistake(
@@ -116,10 +117,10 @@ class ShardClient:
     def lease(
         self, *, records: int | None = None, done: LeasedShard | None = None
     ) -> LeasedShard | None:
-        """The next shard, of at most so many records; None when all epochs are over.
+        """Return the next shard, of at most ``records`` records; None when all epochs are over.
 
         ``done`` is reported in the same message. Waits while others hold the last shards, which
-        may come back. None also when the last ones are held by this client itself.
+        may be returned. None also when this client itself holds the last ones.
         """
         answer = self._request(records=records or self._spec.shard_size, done=done)
         if isinstance(answer, EpochOver):
@@ -128,15 +129,15 @@ class ShardClient:
         return LeasedShard(answer.epoch, shard.partition, shard.start, shard.stop)
 
     def done(self, shard: LeasedShard) -> None:
-        """It is trained; returns when the master has kept that."""
+        """Report a shard as trained; returns when the master has stored it."""
         self._request(records=0, done=shard)
 
     def give_back(self, shard: LeasedShard) -> None:
-        """It is not trained: somebody else may."""
+        """Return a shard untrained, so that another client can lease it."""
         self._request(records=0, returned=shard)
 
     def close(self) -> None:
-        """Leave; whatever is still held goes to others."""
+        """Disconnect; shards still held are leased to others."""
         if self._line is not None and self._owner == os.getpid():
             self._line.close()
         self._line = None
@@ -166,7 +167,7 @@ class ShardClient:
         return answer
 
     def _connected(self) -> ShardLine:
-        """This process's line; a forked child makes its own."""
+        """This process's connection; a forked child opens its own."""
         if self._line is None or self._owner != os.getpid():
             name = f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(4)}"
             group = group_in(os.environ)

@@ -1,9 +1,9 @@
-"""A dataset whose records are leased, shard by shard, to whichever rank needs them next.
+"""A dataset whose records are leased to the ranks, shard by shard, as they need them.
 
 The main process of each rank leases shards and cuts them into batches; a DataLoader's worker
-processes only read. So the batches that come out of the DataLoader, in order, are the batches that
-were handed to it, in order, and the dataset knows which records a training step used without
-anything being carried through the user's collate function::
+processes only read. So batches leave the DataLoader in the order in which they were passed to it,
+and the dataset knows which records a training step used without passing anything through the user's
+collate function::
 
     dataset = ShardedDataset(reader, shard_size=1000, epochs=3)
     state = {"model": model, "optimizer": optimizer, "data": dataset, "step": 0}
@@ -14,28 +14,29 @@ anything being carried through the user's collate function::
             ...
             checkpointer.step(step, state)          # calls dataset.advance()
 
-What is guaranteed
+Guarantees
     After any recovery at any number of ranks, each record of an epoch is trained exactly once,
     counted in the state that training resumed from: a record counts when the step that used it is
-    in the snapshot or checkpoint. What was only leased or prefetched is leased again.
+    in the snapshot or checkpoint. Records that were only leased or prefetched are leased again.
 
     ``Pace.TOGETHER`` (the default): all ranks take the same number of steps in an epoch, so no
     collective waits for a rank without data. Steps are full except for the last two, which are
     smaller; where a full step has less than two records for each rank the last may be larger. Every
     rank has at least one record in every step, except when an epoch has fewer records left than
-    there are ranks: then some ranks get, in its only step, a *stand-in*, a record of another rank's
+    there are ranks: then some ranks get, in its only step, a *stand-in*, a record of another rank
     that does not count. :attr:`ShardedDataset.share` is 0 during that step: multiply the loss by 0,
-    or let an ElasticTrainer do it. Since all ranks step together, all take equally many records,
+    or use an ElasticTrainer. Since all ranks step together, all take equally many records,
     however fast they are.
 
-    ``Pace.APART``: whoever asks first takes more, shards get smaller towards the end, and ranks run
-    out of records at different times. Use ``torch.distributed.algorithms.Join`` around the loop.
+    ``Pace.APART``: faster ranks take more records, shards get smaller towards the end, and ranks
+    run out of records at different times. Use ``torch.distributed.algorithms.Join`` around the
+    loop.
 
-Without a master (plain torchrun, one process) the API and the guarantees are the same; the split
-between ranks is then made when the epoch begins, as in ``sharded_leasers.py``.
+Without a master (plain torchrun, one process) the API and the guarantees are the same; the records
+are then divided between ranks when the epoch begins, as in ``sharded_leasers.py``.
 
-What can go wrong: nobody calls ``advance`` (the Checkpointer does, for whatever is in its state),
-and the position never moves; a DataLoader is given the dataset without its batches, and is refused.
+What can go wrong: without calls of ``advance`` (the Checkpointer makes them for datasets in its
+state) the position never moves; a DataLoader over the dataset without its batches is refused.
 """
 
 from __future__ import annotations
@@ -63,10 +64,10 @@ __all__ = ["Pace", "ShardedBatches", "ShardedDataset"]
 class ShardedDataset(Dataset):  # type: ignore[misc]  # torch is not followed by mypy
     """Records of ``source`` (see ``sharded_sources.py``), leased in shards of ``shard_size``.
 
-    ``shard_size`` None: whole pieces (files). ``shuffle`` mixes the order of shards anew in each
-    epoch, and the records within each shard; ``"shards"`` leaves the records in a shard in order,
-    which is faster for sources that are read in runs. ``offsets``: where each partition of a stream
-    begins. ``name`` tells the datasets of one job apart. ``length`` is for callables.
+    ``shard_size`` None: whole pieces (files). ``shuffle`` shuffles the shards in each epoch, and
+    the records within each shard; ``"shards"`` keeps the records in a shard in order, which is
+    faster for sources that are read in runs. ``offsets``: the first offset of each partition of a
+    stream. ``name`` identifies the dataset within the job. ``length`` is for callables.
     """
 
     resile_per_rank = True
@@ -127,9 +128,11 @@ class ShardedDataset(Dataset):  # type: ignore[misc]  # torch is not followed by
         pace: Pace = Pace.TOGETHER,
         **options: Any,
     ) -> DataLoader:
-        """A DataLoader over :meth:`batches`, with all of its other options."""
+        """Return a DataLoader over :meth:`batches`, with all of its other options."""
         if not options.get("in_order", True):
-            raise DataMistake("in_order=False: what is trained is known by the order of batches")
+            raise DataMistake(
+                "in_order=False is not supported: trained records are known by the order of batches"
+            )
         batches = self.batches(
             batch_size, global_batch=global_batch, micro_batch=micro_batch, pace=pace
         )
@@ -143,10 +146,10 @@ class ShardedDataset(Dataset):  # type: ignore[misc]  # torch is not followed by
         micro_batch: int | None = None,
         pace: Pace = Pace.TOGETHER,
     ) -> ShardedBatches:
-        """This rank's batches as lists of indices: ``batch_sampler=`` of a DataLoader.
+        """Return this rank's batches as lists of indices, for a DataLoader's ``batch_sampler=``.
 
         ``batch_size``: records of this rank in a step; or ``global_batch``: those of all ranks.
-        With ``micro_batch`` a step is cut into lists of at most so many, for an ElasticTrainer.
+        With ``micro_batch`` a step is cut into lists of at most that many, for an ElasticTrainer.
         """
         shape = shape_of(
             batch_size,
@@ -158,7 +161,7 @@ class ShardedDataset(Dataset):  # type: ignore[misc]  # torch is not followed by
         return ShardedBatches(self, shape)
 
     def __iter__(self) -> Iterator[Any]:
-        """One record after the other; ``advance()`` counts one."""
+        """Yield single records; ``advance()`` counts one."""
         for indices in self.batches(1):
             yield from self.__getitems__(indices)
 
@@ -166,12 +169,12 @@ class ShardedDataset(Dataset):  # type: ignore[misc]  # torch is not followed by
         return self._source.fetch([index])[0]
 
     def __getitems__(self, indices: Sequence[Index]) -> list[Any]:
-        """A whole batch at once: neighbours are read together."""
+        """Return a whole batch: neighbouring records are read together."""
         return self._source.fetch(indices)
 
     def __len__(self) -> NoReturn:
         raise TypeError(
-            "a ShardedDataset has no length of its own; use dataset.loader(batch_size=...), or "
+            "a ShardedDataset has no length; use dataset.loader(batch_size=...), or "
             "DataLoader(dataset, batch_sampler=dataset.batches(...))"
         )
 
@@ -182,7 +185,7 @@ class ShardedDataset(Dataset):  # type: ignore[misc]  # torch is not followed by
 
     @property
     def epoch(self) -> int:
-        """The epoch that is being trained."""
+        """The current epoch."""
         return self._trained.epoch
 
     @property
@@ -192,12 +195,12 @@ class ShardedDataset(Dataset):  # type: ignore[misc]  # torch is not followed by
 
     @property
     def share(self) -> int | None:
-        """Records of the batch being trained that count; 0 for a stand-in, None for no batch."""
+        """Number of records of the current batch that count; 0 for a stand-in, None if no batch."""
         return self._handing.current.counted if self._handing.current else None
 
     @property
     def any_index(self) -> Index:
-        """A record that can be read, whichever; of a stream, one of the batch being trained."""
+        """The index of any readable record; of a stream, one of the current batch."""
         current = self._handing.current
         return current.indices[0] if current else 0
 
@@ -207,7 +210,7 @@ class ShardedDataset(Dataset):  # type: ignore[misc]  # torch is not followed by
         return self._handing.finished
 
     def remaining_epochs(self) -> Iterator[int]:
-        """The epochs that are not trained to their end, the current one first."""
+        """Yield the epochs that are not complete, the current one first."""
         while True:
             if not self.finished:
                 yield self.epoch
@@ -216,15 +219,15 @@ class ShardedDataset(Dataset):  # type: ignore[misc]  # torch is not followed by
             self._turn_to(self.epoch + 1)
 
     def set_epoch(self, epoch: int) -> None:
-        """Begin an epoch; of the epoch that was restored, keep the position. A stream has one."""
+        """Begin an epoch; keeps the position if it is the restored one. A stream has only one."""
         self._epochs_set = True
         if epoch != self.epoch and not self._source.partitions:
             self._turn_to(epoch)
 
     def advance(self, samples: int | None = None) -> int:
-        """A training step is done: its batch counts from now on. How many records that are.
+        """Count a training step's batch as trained; returns its number of records.
 
-        ``samples``: so many records of this rank, where a step is not exactly one batch.
+        ``samples``: the number of records of this rank, where a step is not exactly one batch.
         """
         batch = self._handing.counted_off(samples)
         if batch is None:
@@ -233,33 +236,33 @@ class ShardedDataset(Dataset):  # type: ignore[misc]  # torch is not followed by
         return batch.counted
 
     def state_dict(self) -> dict[str, object]:
-        """What this rank has trained; different on all ranks."""
+        """Return the records this rank has trained; different on each rank."""
         return self._trained.saved()
 
     def load_rank_states(self, states: Sequence[Mapping[str, object]]) -> None:
-        """Go on from the states of all ranks of a saved step, whatever their number was."""
+        """Continue from the states of all ranks of a saved step, whatever their number."""
         if states:
             self._trained.restore(states)
             self._handing.restored()
 
     def load_state_dict(self, state: Mapping[str, object]) -> None:
-        """As :meth:`load_rank_states`, where one process trained alone."""
+        """Like :meth:`load_rank_states`, for the state of a single process."""
         self.load_rank_states([state])
 
     # --- for the batches --------------------------------------------------------------------
 
     def hand_out(self, shape: BatchShape) -> Iterator[list[Index]]:
-        """The batches of one epoch that are not trained yet; see :class:`ShardedBatches`."""
+        """Yield the batches of one epoch that are not trained yet; see :class:`ShardedBatches`."""
         self._move_on()
         yield from self._handing.hand_out(shape)
 
     def steps_ahead(self, shape: BatchShape) -> Iterator[int]:
-        """Records of all ranks in each step that :meth:`hand_out` is going to hand out."""
+        """Yield the number of records of all ranks in each step that :meth:`hand_out` yields."""
         self._move_on()
         return self._handing.steps_ahead(shape)
 
     def _move_on(self) -> None:
-        """Begin the next epoch, if this one is over and nobody says which is to be trained."""
+        """Begin the next epoch, if this one is over and ``set_epoch`` is not used."""
         if self.finished and not self._epochs_set and self.epoch + 1 < self.epochs:
             self._turn_to(self.epoch + 1)
 
@@ -268,7 +271,7 @@ class ShardedDataset(Dataset):  # type: ignore[misc]  # torch is not followed by
         self._handing.forget()
 
     def _opened_ledger(self, folder: str | Path | None, name: str) -> Ledger | None:
-        """A stream has none: the ledger proves that an epoch is whole."""
+        """A stream has none: the ledger proves that an epoch is complete."""
         if self._source.partitions:
             return None
         return open_ledger(
@@ -293,14 +296,14 @@ def _check(
     offsets: Sequence[int] | None,
 ) -> None:
     if shuffle not in (True, False, "shards"):
-        raise DataMistake(f"shuffle={shuffle!r}: True, False or 'shards' is wanted")
+        raise DataMistake(f"shuffle={shuffle!r} must be True, False or 'shards'")
     if shard_size is not None and shard_size < 1:
-        raise DataMistake(f"shard_size={shard_size}: at least 1 is wanted, or None for files")
+        raise DataMistake(f"shard_size={shard_size} must be at least 1, or None for whole files")
     if shard_size is None and partitions:
-        raise DataMistake("shard_size=None: a partition of a stream has no end to lease it up to")
+        raise DataMistake("shard_size=None is for files: a partition of a stream has no end")
     if epochs < 1 or (partitions and epochs != 1):
-        raise DataMistake(f"epochs={epochs}: at least 1 is wanted, and 1 for a stream")
+        raise DataMistake(f"epochs={epochs} must be at least 1, and exactly 1 for a stream")
     if offsets is not None and len(offsets) != partitions:
         raise DataMistake(
-            f"offsets= names {len(offsets)} partitions, and the source has {partitions}"
+            f"offsets= has {len(offsets)} entries, but the source has {partitions} partitions"
         )

@@ -1,8 +1,8 @@
-"""One epoch's batches of one rank, as a DataLoader's ``batch_sampler``.
+"""One rank's batches of an epoch, as a DataLoader's ``batch_sampler``.
 
-A *step* is what all ranks train together; a batch is this rank's part of it, in one list or, with
-``micro_batch``, in several. How large a step is may be said in two ways: ``batch_size`` records on
-each rank, so that it follows the number of ranks, or ``global_batch`` records on all of them.
+A *step* is trained by all ranks together; a batch is this rank's part of it, in one list or, with
+``micro_batch``, in several. The size of a step is set in one of two ways: ``batch_size`` records on
+each rank, so that it scales with the number of ranks, or ``global_batch`` records on all of them.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ __all__ = ["BatchShape", "ShardedBatches", "shape_of"]
 
 @dataclass(frozen=True)
 class BatchShape:
-    """How an epoch is cut into batches."""
+    """The sizes into which an epoch is cut, and its pace."""
 
     records: int
-    """Of a full step on all ranks; of one of this rank's batches where ranks are apart."""
+    """Records of a full step on all ranks; of one batch of this rank with ``Pace.APART``."""
 
     micro_batch: int | None
     pace: Pace
@@ -38,25 +38,25 @@ class BatchShape:
         return f"{self.records} records of {whose} in a step{pieces}, {self.pace.value}"
 
     def plan(self, left: int | None, *, world: int) -> Plan | None:
-        """The steps of what is left; None where ranks are apart."""
+        """Return the remaining steps; None with ``Pace.APART``."""
         if self.pace is Pace.APART:
             return None
         return plan_of(left, world=world, full=self.records)
 
     def own(self, *, rank: int, world: int) -> int:
-        """Records of one rank in a full step."""
+        """Return the number of records of one rank in a full step."""
         if self.pace is Pace.APART:
             return self.records
         return share(self.records, rank=rank, world=world)
 
     def lists(self, indices: Sequence[Index]) -> Iterator[list[Index]]:
-        """One batch as the DataLoader gets it."""
+        """Yield the lists of one batch for the DataLoader."""
         most = self.micro_batch or len(indices)
         for start in range(0, len(indices), most):
             yield list(indices[start : start + most])
 
     def count_lists(self, records: int) -> int:
-        """How many lists a batch of so many records has; a stand-in is one."""
+        """Return the number of lists of a batch of ``records``; a stand-in has one."""
         return -(-records // (self.micro_batch or records)) if records else 1
 
 
@@ -68,33 +68,33 @@ def shape_of(
     pace: Pace,
     world: int,
 ) -> BatchShape:
-    """What a script asks for; raises :class:`DataMistake` for what cannot be."""
+    """Build the shape from a script's arguments; raises :class:`DataMistake` if invalid."""
     sizes = {"batch_size": batch_size, "global_batch": global_batch, "micro_batch": micro_batch}
     for name, size in sizes.items():
         if size is not None and size < 1:
-            raise DataMistake(f"{name}={size}: at least 1 is wanted")
+            raise DataMistake(f"{name}={size} must be at least 1")
     if batch_size is not None and global_batch is None:
         records = batch_size if pace is Pace.APART else world * batch_size
         return BatchShape(records, micro_batch, pace)
     if batch_size is not None or global_batch is None:
         raise DataMistake(
-            "give either batch_size=, the records of one rank, or global_batch=, those of all"
+            "set either batch_size=, the records of one rank, or global_batch=, those of all"
         )
     if pace is Pace.APART:
-        raise DataMistake("global_batch= is for ranks in step: Pace.APART wants batch_size=")
+        raise DataMistake("global_batch= needs ranks in lockstep: use batch_size= with Pace.APART")
     if global_batch < world:
         raise DataMistake(
-            f"global_batch={global_batch} is less than the {world} ranks, of which each has at "
-            "least one record in a step"
+            f"global_batch={global_batch} is less than the {world} ranks: each rank needs at least "
+            "one record in a step"
         )
     return BatchShape(global_batch, micro_batch, pace)
 
 
 class ShardedBatches:
-    """Lists of indices, as often as it is iterated.
+    """Yields lists of indices; can be iterated repeatedly.
 
-    What was handed out and not counted by ``advance`` is handed out again by the next iteration: a
-    script may leave a loop and come back.
+    Batches that were yielded and not counted by ``advance`` are yielded again by the next
+    iteration: a script may leave a loop and come back.
     """
 
     def __init__(self, dataset: ShardedDataset, shape: BatchShape) -> None:
@@ -105,28 +105,28 @@ class ShardedBatches:
 
     @property
     def pace(self) -> Pace:
-        """How the ranks end."""
+        """The pace of the ranks."""
         return self._shape.pace
 
     @property
     def global_batch(self) -> int:
-        """Records of a full step over all ranks, where they are in step."""
+        """Records of a full step over all ranks, in lockstep."""
         return self._shape.records
 
     def sizes_ahead(self) -> Iterator[int]:
-        """Records of all ranks in each step that an iteration begun right after this goes through,
-        where they are in step."""
+        """Yield the records of all ranks in each step of an iteration that starts right after this,
+        in lockstep."""
         return self._dataset.steps_ahead(self._shape)
 
     def __iter__(self) -> Iterator[list[Index]]:
         return self._dataset.hand_out(self._shape)
 
     def __len__(self) -> int:
-        """How many lists the epoch has, counted from what was restored."""
+        """Return the number of lists of the epoch, counted from the restored position."""
         left, world = self._dataset.left, self.num_replicas
         plan = self._shape.plan(left, world=world)
         if plan is None or plan.full_steps is None:
-            raise TypeError("how many batches this rank gets is not known beforehand")
+            raise TypeError("the number of batches of this rank is not known in advance")
 
         def lists(size: int) -> int:
             return self._shape.count_lists(share(size, rank=self.rank, world=world))

@@ -1,7 +1,7 @@
-"""What one rank takes of one epoch: shards are asked for ahead, cut into batches, and handed out.
+"""One rank's batches of one epoch: shards are requested ahead and cut into batches.
 
-In lockstep every rank follows the plan (``sharded_plan.py``) and takes exactly its quota; apart, it
-takes what it gets until there is no more.
+In lockstep every rank follows the plan (``sharded_plan.py``) and takes exactly its quota; with
+``Pace.APART`` it takes records until none are left.
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ __all__ = ["Batch", "EpochTake", "first_records"]
 
 @dataclass(frozen=True)
 class Batch:
-    """Records that one step trains on this rank."""
+    """The records that one step trains on this rank."""
 
     indices: tuple[Index, ...]
     counted: int
-    """How many of them count: all, or none of a stand-in."""
+    """How many of them count: all, or none for a stand-in."""
 
     total: int | None = None
-    """Records that all ranks together train in this step, where that is known."""
+    """Number of records of all ranks in this step, where it is known."""
 
 
 class EpochTake:
-    """Batches of one epoch for one rank. ``over`` when the last one was made."""
+    """Cuts one epoch into batches for one rank. ``over`` once the last one was made."""
 
     def __init__(
         self,
@@ -47,9 +47,9 @@ class EpochTake:
         mix: str | None,
         stream: bool,
     ) -> None:
-        """``plan`` None: apart. ``ahead``: records to ask for at a time. ``mix``: what the order
-        of records within a shard is drawn from; None leaves them in order. ``stream``: records
-        are pairs of a partition and an offset."""
+        """``plan`` None: ``Pace.APART``. ``ahead``: records per request. ``mix``: the seed for
+        shuffling records within a shard; None keeps them in order. ``stream``: records are pairs
+        of a partition and an offset."""
         self.over = False
         self._batch_size = batch_size
         self._leaser = leaser
@@ -66,11 +66,11 @@ class EpochTake:
         self._dry = False
 
     def sizes_ahead(self) -> Iterator[int]:
-        """Records of all ranks in each step whose batch was not made yet; none where apart."""
+        """Yield the records of all ranks in each step not made yet; empty with ``Pace.APART``."""
         return islice(self._plan.sizes(), self._made, None) if self._plan else iter(())
 
     def batches(self) -> Iterator[Batch]:
-        """The batches that were not made yet."""
+        """Yield the batches that were not made yet."""
         while (batch := self._next()) is not None:
             yield batch
         self.over = True
@@ -85,18 +85,18 @@ class EpochTake:
         self._made += 1
         mine = share(size, rank=self._rank, world=self._plan.world)
         if not mine:
-            # A record of somebody else's, so that this rank can take part in the step.
+            # A record of another rank, so that this rank can take part in the step.
             return Batch((0,), 0, size)
         indices = self._gather(mine)
         if len(indices) < mine:
             raise ShardError(
-                f"rank {self._rank} is owed {mine} records and got {len(indices)}: the ranks do "
-                "not take from the same dataset in the same state"
+                f"rank {self._rank} got {len(indices)} records instead of {mine}: the ranks do not "
+                "use the same dataset in the same state"
             )
         return Batch(indices, mine, size)
 
     def _gather(self, count: int) -> tuple[Index, ...]:
-        """So many records, or all there are; the next ones are asked for at once."""
+        """Take ``count`` records, or all that are left; requests the next ones ahead."""
         while len(self._stock) < count and not self._dry:
             self._ask()
             promise, self._promise = self._promise, None
@@ -110,7 +110,7 @@ class EpochTake:
         return taken
 
     def _ask(self) -> None:
-        """Have one request under way, unless all of this rank's quota is asked for."""
+        """Keep one request in flight, unless this rank's whole quota is requested."""
         if self._promise is not None:
             return
         wanted = self._ahead if self._quota is None else min(self._ahead, self._quota)
@@ -136,7 +136,7 @@ class EpochTake:
 
 
 def first_records(batches: deque[Batch], count: int) -> Batch:
-    """Take the oldest ``count`` records off ``batches``; a batch that is not used up stays."""
+    """Remove the oldest ``count`` records from ``batches``; the rest of a batch stays."""
     indices: list[Index] = []
     while batches and len(indices) < count:
         batch = batches.popleft()

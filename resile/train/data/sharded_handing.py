@@ -1,7 +1,7 @@
-"""The batches of the epoch that is being trained: leased, cut, handed out, and counted off.
+"""The queue of the current epoch's batches: leased, cut, yielded, and counted.
 
-A DataLoader takes batches long before they are trained. What it took stays here until the step that
-trained it is counted, in order; whoever iterates anew gets it again, before anything else.
+A DataLoader takes batches long before they are trained. Batches stay in the queue until the step
+that trained them is counted, in order; a new iteration yields them again first.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ __all__ = ["Handing"]
 
 
 class Handing:
-    """One rank's. ``mixes``: whether the records of a shard are shuffled, too."""
+    """One rank's batch queue. ``mixes``: whether the records within a shard are shuffled too."""
 
     def __init__(
         self,
@@ -56,16 +56,16 @@ class Handing:
 
     @property
     def current(self) -> Batch | None:
-        """What is trained next."""
+        """The batch that is trained next."""
         return self._handed[0] if self._handed else None
 
     def hand_out(self, shape: BatchShape) -> Iterator[list[Index]]:
-        """The batches that are not trained yet, as lists of indices."""
+        """Yield the batches that are not trained yet, as lists of indices."""
         take = self._take or self._begin(shape)
         if shape != self._shape:
             raise DataMistake(
-                f"epoch {self._trained.epoch} was begun with another batch size or another pace, "
-                f"and goes on with it ({self._shape})"
+                f"epoch {self._trained.epoch} was begun with another batch size or pace and must "
+                f"continue with it ({self._shape})"
             )
         for batch in list(self._handed):
             yield from shape.lists(batch.indices)
@@ -76,16 +76,16 @@ class Handing:
                 return
 
     def steps_ahead(self, shape: BatchShape) -> Iterator[int]:
-        """Records of all ranks in each step that :meth:`hand_out` is going to hand out."""
+        """Yield the records of all ranks in each step that :meth:`hand_out` yields."""
         if self._take is not None:
             return chain([_total(batch) for batch in self._handed], self._take.sizes_ahead())
         plan = shape.plan(self._trained.left, world=self._world)
         return plan.sizes() if plan else iter(())
 
     def counted_off(self, samples: int | None) -> Batch | None:
-        """The batch that a step trained, or its first ``samples`` records; None if there is none.
+        """Remove the batch that a step trained, or its first ``samples`` records; None if empty.
 
-        It is not handed out again.
+        It is not yielded again.
         """
         if not self._handed:
             return None
@@ -94,12 +94,12 @@ class Handing:
         return first_records(self._handed, samples)
 
     def forget(self) -> None:
-        """Another epoch begins."""
+        """Clear the queue for another epoch."""
         self._take = None
         self._handed.clear()
 
     def restored(self) -> None:
-        """The epoch goes on from another state than before: whatever was leased is void."""
+        """Clear the queue after a restore, which invalidates all leases."""
         self.forget()
         self._generation += 1
 
@@ -134,7 +134,7 @@ class Handing:
 
 
 def _total(batch: Batch) -> int:
-    """Records that all ranks train with this batch of one rank."""
+    """The number of records of all ranks in this batch's step."""
     if batch.total is None:
-        raise DataMistake("advance(samples=...) counted a part of a step; its rest belongs to none")
+        raise DataMistake("advance(samples=...) counted only a part of a step")
     return batch.total

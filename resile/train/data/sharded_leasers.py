@@ -1,8 +1,8 @@
-"""Who gives a rank its shards: the job's master, or, where there is none, a split made beforehand.
+"""Sources of a rank's shards: the job's master or, without one, a static split.
 
-Under a master shards are leased as they are needed. Without one (plain torchrun, one process) every
-rank counts through the same epoch and takes a run of it: the same records count, each once, but
-nobody takes over from a slow rank, and a stream is divided by its partitions.
+A master leases shards as they are needed. Without one (plain torchrun, one process) every rank
+walks the same epoch and takes a run of it: the same records count, each once, but no rank takes
+over from a slow one, and a stream is divided by its partitions.
 """
 
 from __future__ import annotations
@@ -39,11 +39,11 @@ from resile.wire.shards_spans import Spans
 __all__ = ["Leaser", "Opening", "Promise", "StaticLeaser", "checked_spec", "leaser_for", "quotas"]
 
 Promise: TypeAlias = Callable[[], list[Shard]]
-"""Shards that were asked for; calling it waits for them. None at all: there are no more."""
+"""Requested shards; calling it waits for them. An empty list means that there are no more."""
 
 
 class Opening(msgspec.Struct, frozen=True, kw_only=True):
-    """What a rank is about to take from."""
+    """The epoch that a rank is about to take from, and its state."""
 
     dataset: str
     spec: DatasetSpec
@@ -51,13 +51,13 @@ class Opening(msgspec.Struct, frozen=True, kw_only=True):
     generation: int
     done: Sequence[Spans]
     before: int
-    """Records that the ranks before this one take, where the split is made beforehand."""
+    """Number of records that lower ranks take, for a static split."""
 
     quota: int | None
-    """Records this rank takes then; None: without an end."""
+    """Number of records that this rank takes then; None: unlimited."""
 
     def begin_request(self, *, rank: int) -> Begin:
-        """What a rank says to the master first: rank 0 what is done, the others its digest."""
+        """A rank's first message to the master: rank 0 sends what is done, others its digest."""
         return Begin(
             dataset=self.dataset,
             epoch=self.epoch,
@@ -68,7 +68,7 @@ class Opening(msgspec.Struct, frozen=True, kw_only=True):
         )
 
     def lease_request(self, number: int, *, records: int) -> Lease:
-        """Ask for at most so many records."""
+        """A request for at most ``records`` records."""
         return Lease(
             dataset=self.dataset,
             epoch=self.epoch,
@@ -80,17 +80,17 @@ class Opening(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Leaser(Protocol):
-    """Gives shards of one epoch at a time."""
+    """Provides shards, of one epoch at a time."""
 
     def begin(self, opening: Opening) -> None:
-        """Get ready to give."""
+        """Prepare an epoch."""
 
     def ask(self, records: int) -> Promise:
-        """Ask for at most so many records; one promise at a time."""
+        """Request at most ``records`` records; one promise at a time."""
 
 
 class MasterLeaser:
-    """The job's master."""
+    """Leases shards from the job's master."""
 
     def __init__(self, line: ShardLine, *, rank: int) -> None:
         self._line = line
@@ -99,12 +99,12 @@ class MasterLeaser:
         self._opening: Opening | None = None
 
     def begin(self, opening: Opening) -> None:
-        """Begin at the master; waits for rank 0, which says for all what is done."""
+        """Begin the epoch at the master; waits for rank 0, which reports for all what is done."""
         self._opening = opening
         begin(self._line, opening.begin_request(rank=self._rank))
 
     def ask(self, records: int) -> Promise:
-        """Send the request now; the answer is waited for when it is needed."""
+        """Send the request now; the promise waits for the answer."""
         assert self._opening is not None
         self._number += 1
         answer = self._line.ask(self._opening.lease_request(self._number, records=records))
@@ -122,7 +122,7 @@ def _shards_of(answer: concurrent.futures.Future[ToWorker]) -> list[Shard]:
 
 
 class StaticLeaser:
-    """No master: this rank's run of the epoch."""
+    """Takes this rank's run of the epoch, without a master."""
 
     def __init__(self, *, rank: int, world: int) -> None:
         self._rank = rank
@@ -132,7 +132,7 @@ class StaticLeaser:
         self._left: int | None = 0
 
     def begin(self, opening: Opening) -> None:
-        """Pass over what the ranks before this one take."""
+        """Skip the records that lower ranks take."""
         spec, done = opening.spec, opening.done
         if spec.partitions:
             self._partitions = list(range(self._rank, spec.partitions, self._world))
@@ -151,7 +151,7 @@ class StaticLeaser:
             passed += sum(len(shard) for shard in over)
 
     def ask(self, records: int) -> Promise:
-        """Take at once."""
+        """Take the records immediately."""
         assert self._pool is not None
         wanted = records if self._left is None else min(records, self._left)
         taken: list[Shard] = []
@@ -165,14 +165,15 @@ class StaticLeaser:
 
 
 def checked_spec(spec: DatasetSpec) -> DatasetSpec:
-    """``spec`` itself; raises :class:`DataMistake` for what no master would take."""
+    """Return ``spec``; raises :class:`DataMistake` for one that a master would refuse."""
     if why := why_unfit(spec):
         raise DataMistake(f"this dataset cannot be leased: {why}")
     return spec
 
 
 def quotas(left: int | None, *, rank: int, world: int, plan: Plan | None) -> tuple[int, int | None]:
-    """What the ranks before this one take, and what this one does; ``plan`` None: apart."""
+    """Return the number of records that lower ranks take, and that this one takes; ``plan`` None:
+    ``Pace.APART``."""
     if left is None:
         return 0, None
     if plan is None:
@@ -183,7 +184,7 @@ def quotas(left: int | None, *, rank: int, world: int, plan: Plan | None) -> tup
 
 
 def leaser_for(*, rank: int, world: int) -> Leaser:
-    """The master, if this is a worker of a round that has one; else the static split."""
+    """Return the master's leaser in a worker of a round that has one; else the static split."""
     access = worker_access(os.environ)
     number = os.environ.get("RESILE_ROUND")
     if access is None or number is None:
@@ -192,7 +193,7 @@ def leaser_for(*, rank: int, world: int) -> Leaser:
 
 
 _lines: dict[tuple[int, int], ShardLine] = {}
-"""By process and rank: a forked child finds none of its own and makes one."""
+"""By process and rank: a forked child opens its own."""
 
 
 def _line_of_process(access: Access, *, round: int, rank: int) -> ShardLine:

@@ -1,14 +1,14 @@
-"""A process's line to the master, for shards: a thread that asks, and asks again.
+"""A process's connection to the master for shards: a thread that sends requests and retries them.
 
-The thread holds the connection, so that it is noticed at once when this process is gone, and so
-that the next shards can be asked for while the last ones are trained. When the master is away it
-connects again, says so once, and asks the same again: a master that comes back gives the same
-answer. A forked child has no such thread and must make a line of its own.
+The thread holds the connection, so that the master notices at once when this process is gone, and
+so that the next shards can be requested while the last ones are trained. When the master is
+unreachable it reconnects, logs that once, and repeats the request: a restarted master gives the
+same answer. A forked child has no such thread and must open its own connection.
 
 ShardError
-├── MasterGone     the master did not come back within the patience
-├── LeaseLost      the lease, the epoch or the round is over; what was trained on it does not count
-└── ShardsRefused  the master said no, with its reason: ranks that do not agree, or a wrong token
+├── MasterGone     the master did not come back within the timeout
+├── LeaseLost      the lease, the epoch or the round is over; training on it does not count
+└── ShardsRefused  the master refused, with a reason: ranks that disagree, or a wrong token
 """
 
 from __future__ import annotations
@@ -38,36 +38,36 @@ __all__ = [
 log = logging.getLogger("resile.data")
 
 PATIENCE = 300.0
-"""Seconds a master may be away: it is started again within a second where somebody keeps it."""
+"""Timeout in seconds for an unreachable master: where it is supervised, it restarts within one."""
 
 FIRST_RETRY, LAST_RETRY = 0.05, 1.0
-"""A returning master should be found at once, and a dark network not be flooded."""
+"""Seconds between retries: find a restarted master quickly, without flooding the network."""
 
 LONG_WAIT = 30.0
-"""Whoever waits so long for an answer should know for what."""
+"""Seconds of waiting for an answer after which the reason is logged."""
 
 FAREWELL = 2.0
-"""Seconds the master may take to say goodbye."""
+"""Seconds to wait for the connection to close."""
 
 
 class ShardError(DataError):
-    """Base of all that can go wrong with leased shards."""
+    """Base class of all errors of leased shards."""
 
 
 class MasterGone(ShardError):
-    """The master did not come back within the patience."""
+    """The master did not come back within the timeout."""
 
 
 class LeaseLost(ShardError):
-    """The lease, the epoch or the round is over: somebody else trains on it now."""
+    """The lease, the epoch or the round is over: the shard is leased to another."""
 
 
 class ShardsRefused(ShardError):
-    """The master said no, and would again."""
+    """The master refused the request; a retry would not help."""
 
 
 class ShardLine:
-    """One process's line to the master. Thread-safe; requests are answered in order."""
+    """One process's connection to the master. Thread-safe; requests are answered in order."""
 
     def __init__(self, access: Access, worker: Introduce, *, patience: float = PATIENCE) -> None:
         self._access = access
@@ -80,17 +80,17 @@ class ShardLine:
         self._thread.start()
 
     def ask(self, body: FromWorker) -> concurrent.futures.Future[ToWorker]:
-        """The answer to come; raises :class:`MasterGone` or :class:`ShardsRefused` when asked."""
+        """Send a request; the result raises :class:`MasterGone` or :class:`ShardsRefused`."""
         return asyncio.run_coroutine_threadsafe(self._ask(body), self._loop)
 
     def close(self) -> None:
-        """End the connection; what was not answered is not."""
+        """Close the connection; pending requests stay unanswered."""
         if self._loop.is_running():
             closing = asyncio.run_coroutine_threadsafe(self._hang_up(), self._loop)
             try:
                 closing.result(FAREWELL)
             except (concurrent.futures.TimeoutError, WireError, OSError):
-                log.debug("the master did not say goodbye")
+                log.debug("the connection to the master was not closed cleanly")
             self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join(FAREWELL)
 
@@ -111,7 +111,7 @@ class ShardLine:
             await asyncio.sleep(answer.after)
 
     async def _asked(self, body: FromWorker) -> ToWorker:
-        """Ask until it is answered, over as many connections as it takes."""
+        """Send a request until it is answered, reconnecting as often as needed."""
         deadline, pause = time.monotonic() + self._patience, FIRST_RETRY
         away = False
         while True:
@@ -126,15 +126,15 @@ class ShardLine:
                 ):
                     raise ShardsRefused(str(error)) from None
                 if time.monotonic() > deadline:
-                    raise MasterGone(f"{error}; waited {self._patience:g} s for it") from None
+                    raise MasterGone(f"{error}; gave up after {self._patience:g} s") from None
                 if not away:
                     away = True
-                    log.warning("the master is away, waiting for it: %s", error)
+                    log.warning("the master is unreachable, retrying: %s", error)
                 await asyncio.sleep(pause)
                 pause = min(2 * pause, LAST_RETRY)
                 continue
             if away:
-                log.warning("the master is back")
+                log.warning("reconnected to the master")
             return answer
 
     async def _hang_up(self) -> None:
@@ -144,7 +144,7 @@ class ShardLine:
 
 
 def begin(line: ShardLine, request: Begin) -> int:
-    """Begin a dataset; the epoch it is in."""
+    """Begin a dataset; returns its current epoch."""
     answer = line.ask(request).result()
     if isinstance(answer, Begun):
         return answer.epoch
@@ -152,7 +152,7 @@ def begin(line: ShardLine, request: Begin) -> int:
 
 
 def refusal_of(answer: ToWorker) -> ShardError:
-    """The error behind an answer that is not what was asked for."""
+    """Return the error for an answer other than the expected one."""
     if isinstance(answer, NotAccepted):
         return (LeaseLost if answer.stale else ShardsRefused)(answer.reason)
-    return ShardsRefused(f"an unexpected answer of the master: {answer}")
+    return ShardsRefused(f"unexpected answer from the master: {answer}")

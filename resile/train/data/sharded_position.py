@@ -1,8 +1,8 @@
-"""How far a rank has come in leased data: what is saved of it, and how the ranks' parts unite.
+"""A rank's saved position in leased data, and the union of all ranks' positions.
 
 Each rank saves the spans of records that it trained itself; rank 0 also those that were restored
 when it began. The union over all ranks of a saved step is what is done at that step, whatever the
-number of ranks was, and whatever had been leased and not trained.
+number of ranks, and whatever was leased and not trained.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ FORMAT = 1
 
 
 class ShardPosition(msgspec.Struct, frozen=True, kw_only=True):
-    """One rank's part."""
+    """One rank's part of the position."""
 
     format: int = FORMAT
     epoch: int = 0
@@ -30,23 +30,24 @@ class ShardPosition(msgspec.Struct, frozen=True, kw_only=True):
 
     partitions: int = 0
     done: list[list[int]] = []
-    """Of this epoch, a partition each, as :meth:`Spans.encode` writes it."""
+    """Spans of this epoch per partition, as :meth:`Spans.encode` writes them."""
 
     steps: int = 0
-    """Training steps ever taken on this data."""
+    """Total number of training steps on this data."""
 
     trained_by: str | None = None
-    """The round that took the last of them, as the ledger calls it."""
+    """The round of the last step, in the ledger's form."""
 
     def saved(self) -> dict[str, object]:
-        """As it is kept with the state: names, numbers and nothing else."""
+        """Return it as a plain dictionary for the state."""
         return msgspec.structs.asdict(self)
 
 
 def united(
     states: Sequence[Mapping[str, object]], *, total: int, partitions: int
 ) -> tuple[ShardPosition, list[Spans]]:
-    """Where all ranks together were, and what they had done. Raises :class:`PositionMisfit`."""
+    """Return the latest position and the spans done by all ranks. Raises
+    :class:`PositionMisfit`."""
     positions = [_read(state) for state in states]
     for position in positions:
         _check(position, total=total, partitions=partitions)
@@ -66,10 +67,10 @@ def _read(state: Mapping[str, object]) -> ShardPosition:
         for numbers in position.done:
             Spans.decode(numbers)
     except (TypeError, ValueError) as error:
-        raise PositionMisfit(f"this is not a position in leased data: {error}") from None
+        raise PositionMisfit(f"not a valid position in leased data: {error}") from None
     if position.format != FORMAT:
         raise PositionMisfit(
-            f"the position was saved in format {position.format}, and this version of Resile "
+            f"the position was saved in format {position.format}, but this version of Resile "
             f"reads format {FORMAT}"
         )
     return position
@@ -78,11 +79,11 @@ def _read(state: Mapping[str, object]) -> ShardPosition:
 def _check(position: ShardPosition, *, total: int, partitions: int) -> None:
     if position.partitions != partitions:
         raise PositionMisfit(
-            f"the position belongs to data of {position.partitions} partitions, and this has "
-            f"{partitions}"
+            f"the position belongs to data with {position.partitions} partitions, but this dataset "
+            f"has {partitions}"
         )
     if position.total != total and any(position.done):
         raise PositionMisfit(
-            f"epoch {position.epoch} was begun with {position.total} records and cannot go on with "
-            f"{total}"
+            f"epoch {position.epoch} was begun with {position.total} records and cannot continue "
+            f"with {total}"
         )

@@ -1,17 +1,17 @@
-"""What a sharded dataset reads from, whatever it is, behind one question: these records, please.
+"""The sources of a sharded dataset behind one interface: fetch records by index.
 
 A source is one of
 
-- an object with ``__len__`` and ``__getitem__`` (every reader of ours, any map-style dataset, a
-  list of indices, an array), asked one record at a time or, if it has ``read(start, stop)``, a run
-  of neighbours at a time;
-- a callable ``(start, stop) -> iterable`` with its length given;
-- a list of objects with ``__len__`` and ``read`` (files): records are counted through, and no
-  shard lies in two of them;
+- an object with ``__len__`` and ``__getitem__`` (every Resile reader, any map-style dataset, a list
+  of indices, an array), read one record at a time or, if it has ``read(start, stop)``, a run of
+  neighbours at a time;
+- a callable ``(start, stop) -> iterable`` with its length given; - a list of objects with
+``__len__`` and ``read`` (files): records are numbered consecutively, and no
+  shard spans two of them;
 - a *stream*: an object with ``partitions`` (how many) and ``read(partition, start, stop)``, without
-  an end: it gives all records of the range and waits for those that have not come yet.
+  an end: it returns all records of the range and waits for those that have not arrived yet.
 
-All of it may run in a DataLoader's worker processes: nothing here knows of leases.
+All of it may run in a DataLoader's worker processes: this module does not know about leases.
 """
 
 from __future__ import annotations
@@ -31,20 +31,20 @@ Index: TypeAlias = int | tuple[int, int]
 
 
 class Source(Protocol):
-    """Anything that can be read by record."""
+    """A source of records by index."""
 
     sizes: tuple[int, ...]
     """Records in each piece; empty for a stream."""
 
     partitions: int
-    """Of a stream; 0 for what has an end."""
+    """Number of partitions of a stream; 0 for other sources."""
 
     def fetch(self, indices: Sequence[Index]) -> list[Any]:
-        """The records behind ``indices``, in their order."""
+        """Return the records of ``indices``, in their order."""
 
 
 def open_source(source: Any, *, length: int | None = None) -> Source:
-    """``source`` behind one interface; raises :class:`DataMistake` for what cannot be read."""
+    """Wrap ``source``; raises :class:`DataMistake` if it cannot be read."""
     partitions = getattr(source, "partitions", None)
     if partitions is not None:
         return _Stream(source, int(partitions() if callable(partitions) else partitions))
@@ -54,7 +54,7 @@ def open_source(source: Any, *, length: int | None = None) -> Source:
 
 
 def _is_piece(candidate: Any) -> bool:
-    """Whether an element of a list is something to read from, and not a record itself."""
+    """Whether an element of a list is a source itself, and not a record."""
     return not isinstance(candidate, (str, bytes, tuple, list, dict)) and (
         hasattr(candidate, "read") and hasattr(candidate, "__len__")
     )
@@ -64,7 +64,7 @@ Read: TypeAlias = Callable[[int, int], Iterable[Any]]
 
 
 class _Piece:
-    """One thing with a length that is read by runs or by record."""
+    """One source with a length, read by runs or by record."""
 
     def __init__(self, length: int, read: Read | None, get: Callable[[int], Any] | None) -> None:
         self.length = length
@@ -78,7 +78,8 @@ class _Piece:
         records = list(self._read(start, stop))
         if len(records) != stop - start:
             raise DataMistake(
-                f"the source gave {len(records)} records for [{start}, {stop}), not {stop - start}"
+                f"the source returned {len(records)} records for [{start}, {stop}), "
+                f"not {stop - start}"
             )
         return records
 
@@ -89,19 +90,19 @@ def _piece(source: Any, *, length: int | None = None) -> _Piece:
     if read is None and get is None:
         if not callable(source):
             raise DataMistake(
-                f"a {type(source).__name__} cannot be read: give an object with __len__ and "
+                f"a {type(source).__name__} cannot be read: pass an object with __len__ and "
                 "__getitem__ or read(start, stop), or a callable (start, stop) with length="
             )
         read = source
     if length is None:
         if not hasattr(source, "__len__"):
-            raise DataMistake("length= is needed: this source does not say how many records it has")
+            raise DataMistake("length= is required: this source has no __len__")
         length = len(source)
     return _Piece(length, read, get)
 
 
 class _Pieces:
-    """Bounded pieces, counted through."""
+    """Bounded pieces, numbered consecutively."""
 
     partitions = 0
 
@@ -130,7 +131,7 @@ class _Stream:
     def __init__(self, source: Any, partitions: int) -> None:
         if partitions < 1 or not hasattr(source, "read"):
             raise DataMistake(
-                "a stream has at least one of its partitions and read(partition, start, stop)"
+                "a stream needs at least one partition and a method read(partition, start, stop)"
             )
         self._source = source
         self.partitions = partitions
@@ -146,8 +147,8 @@ class _Stream:
         records = list(self._source.read(partition, start, stop))
         if len(records) != stop - start:
             raise DataMistake(
-                f"the stream gave {len(records)} records for [{start}, {stop}) of partition "
-                f"{partition}, not {stop - start}: read() has to wait until all of them are there"
+                f"the stream returned {len(records)} records for [{start}, {stop}) of partition "
+                f"{partition}, not {stop - start}: read() must wait until all of them are there"
             )
         return records
 

@@ -1,7 +1,7 @@
-"""What one rank has trained of leased data, on top of what was restored.
+"""The records of leased data that one rank has trained, on top of the restored ones.
 
 Two sets are kept apart: *restored* is what all ranks had done when this state was restored, the
-same on all of them, and saved by rank 0 alone; *own* is what this rank trained since.
+same on all of them, and saved by rank 0 only; *own* is what this rank trained since.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ __all__ = ["Trained"]
 
 
 class Trained:
-    """The position of one rank; ``offsets``: where each partition of a stream begins."""
+    """The position of one rank; ``offsets``: the first offset of each partition of a stream."""
 
     def __init__(
         self,
@@ -44,7 +44,7 @@ class Trained:
         return None if self._partitions else self._total - len(self.restored[0])
 
     def count(self, batch: Batch) -> None:
-        """A step trained this batch."""
+        """Count a batch as trained."""
         indices = batch.indices[: batch.counted]
         for partition in range(len(self._own)):
             for start, stop in runs(sorted(_offsets(indices, partition))):
@@ -56,12 +56,12 @@ class Trained:
             self._trained_by = self._ledger.round
 
     def turn_to(self, epoch: int) -> None:
-        """Begin an epoch, of which nothing is trained."""
+        """Begin an epoch with nothing trained."""
         self.epoch = epoch
         self.restored, self._own = self._nothing(), self._nothing()
 
     def saved(self) -> dict[str, object]:
-        """This rank's part of the position."""
+        """Return this rank's part of the position."""
         done = [spans.copy() for spans in self._own]
         if self._rank == 0:
             for spans, restored in zip(done, self.restored, strict=True):
@@ -77,7 +77,7 @@ class Trained:
         return position.saved()
 
     def restore(self, states: Sequence[Mapping[str, object]]) -> None:
-        """Go on from all ranks' parts."""
+        """Continue from all ranks' parts."""
         latest, done = united(states, total=self._total, partitions=self._partitions)
         self.epoch, self._steps = latest.epoch, latest.steps
         self._trained_by = latest.trained_by
@@ -90,6 +90,6 @@ class Trained:
 
 
 def _offsets(indices: Iterable[int | tuple[int, int]], partition: int) -> list[int]:
-    """The records of one partition; a plain number is of the only one there is."""
+    """The records of one partition; plain numbers belong to partition 0."""
     pairs = [(0, index) if isinstance(index, int) else index for index in indices]
     return [offset for number, offset in pairs if number == partition]

@@ -1,4 +1,4 @@
-"""The Hugging Face ``Trainer``, made elastic: one call before ``trainer.train()``.
+"""Elastic training with the Hugging Face ``Trainer``: one call before ``trainer.train()``.
 
     from resile import Checkpointer
     from resile.train.huggingface import make_elastic

@@ -1,12 +1,12 @@
-"""The callback: restores at the beginning of training, saves between two steps when due.
+"""The callback that restores when training begins and saves between two steps when due.
 
-A state is saved when the next batch is asked for, not when the last step ends: by then its log, its
+A state is saved when the next batch is requested, not when the last step ends: by then its log, its
 evaluation (with the best metric, and the patience of early stopping) and the Trainer's own save are
 done and part of it. A crash before that trains the step again, and evaluates it again.
 
-The Trainer has drawn up its plan (steps of an epoch, steps in all) before any callback is asked, as
-if it began at the beginning. After restoring, the callback corrects what the Trainer reads later:
-how many steps there are in all, and from which step the logged loss is a mean.
+The Trainer computes its plan (steps of an epoch, total steps) before any callback is called, as if
+it started from step 0. After restoring, the callback corrects what the Trainer reads later: the
+total number of steps, and the step from which the logged loss is averaged.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ __all__ = ["ElasticCallback"]
 
 
 class ElasticCallback(TrainerCallback):  # type: ignore[misc]  # transformers is not followed
-    """Brings a Trainer's state back, and keeps it. Made by ``make_elastic``."""
+    """Restores and saves a Trainer's state. Created by ``make_elastic``."""
 
     def __init__(
         self, trainer: Any, checkpointer: Checkpointer, *, sampler: ElasticSampler, rest: Rest
@@ -45,16 +45,16 @@ class ElasticCallback(TrainerCallback):  # type: ignore[misc]  # transformers is
         self._step_done = False
         self._random: dict[str, Any] | None = None
 
-    # --- what the Trainer calls -------------------------------------------------------------
+    # --- called by the Trainer --------------------------------------------------------------
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **parts: Any) -> None:
-        """Everything is built: put the newest consistent state into it."""
+        """Load the newest consistent state: everything is built by now."""
         if self._state:
-            raise TrainerMistake("an elastic Trainer trains once: make a new one to train again")
+            raise TrainerMistake("an elastic Trainer trains once: create a new one to train again")
         if state.global_step:
             raise TrainerMistake(
-                "train(resume_from_checkpoint=...) and make_elastic both resume: leave the first "
-                "out, the newest state is found without it"
+                "train(resume_from_checkpoint=...) and make_elastic both resume: remove the first, "
+                "the newest state is found without it"
             )
         self._state = self._parts(parts)
         self._checkpointer.restore(self._state)
@@ -68,20 +68,20 @@ class ElasticCallback(TrainerCallback):  # type: ignore[misc]  # transformers is
             say_nothing_left(state.global_step, speaks=args.process_index == 0)
 
     def on_step_end(self, args: Any, state: Any, control: Any, **parts: Any) -> None:
-        """A step is done, but for its log, its evaluation and its save."""
+        """Mark a step as done; its log, its evaluation and its save are still to come."""
         del args, control, parts
         self._step_done = True
         state.epoch = self._epochs_done()
         report(state.global_step, total=state.max_steps)
 
     def on_epoch_end(self, args: Any, state: Any, control: Any, **parts: Any) -> None:
-        """Of a training that was complete already nothing is done again."""
+        """Skip log, evaluation and save of a training that was already complete."""
         del args, state, parts
         if self._rest.over:
             control.should_log = control.should_evaluate = control.should_save = False
 
     def on_log(self, args: Any, state: Any, control: Any, **parts: Any) -> None:
-        """The last log comes when all steps are done, and before the best model is loaded."""
+        """Report the loss. The last log comes after all steps, before the best model is loaded."""
         del args
         logs = parts.get("logs") or {}
         if isinstance(logs.get("loss"), float):
@@ -90,27 +90,27 @@ class ElasticCallback(TrainerCallback):  # type: ignore[misc]  # transformers is
             self._end(state, control)
 
     def on_train_end(self, args: Any, state: Any, control: Any, **parts: Any) -> None:
-        """What is on its way to storage is still written."""
+        """Save the last step and close; pending writes to storage still finish."""
         del args, parts
         self._end(state, control)
         self._checkpointer.close()
 
-    # --- what the loader calls --------------------------------------------------------------
+    # --- called by the loader ---------------------------------------------------------------
 
     def epoch_wanted(self) -> None:
-        """An epoch is about to be read, which draws a random number."""
+        """Reset the random states before an epoch is read, which draws a random number."""
         self._count_step()
         if self._random is not None:
             set_random_states(self._random)
             self._random = None
 
     def batch_wanted(self) -> None:
-        """A batch is about to be read; or the Trainer, which does not know that an epoch goes on in
-        its middle, finds that there is none: then the evaluation of the epoch is yet to come."""
+        """Save the step before a batch is read. At the end of an epoch, which the Trainer only
+        finds by asking for one more batch, the evaluation of the epoch is still to come."""
         if not self._epoch_is_over():
             self._count_step()
 
-    # --- what is done -----------------------------------------------------------------------
+    # --- internals --------------------------------------------------------------------------
 
     def _count_step(self) -> None:
         if self._step_done:
@@ -118,7 +118,7 @@ class ElasticCallback(TrainerCallback):  # type: ignore[misc]  # transformers is
             self._checkpointer.step(self._trainer.state.global_step - 1, self._state)
 
     def _end(self, state: Any, control: Any) -> None:
-        """No next batch is asked for any more."""
+        """Save the last step: no further batch is requested."""
         early = state.global_step < state.max_steps
         self._record.stopped = bool(control.should_training_stop) and early
         self._count_step()
@@ -137,7 +137,7 @@ class ElasticCallback(TrainerCallback):  # type: ignore[misc]  # transformers is
         return state if scaler is None else {**state, "scaler": scaler}
 
     def _correct_plan(self, args: Any, state: Any) -> None:
-        """Epochs are what was asked for, steps only follow from them, unless steps were."""
+        """Recompute the number of steps from the epochs, unless ``max_steps`` is set."""
         state.epoch = self._epochs_done()
         if args.max_steps <= 0:
             sampler, rounded = self._sampler, math.floor if args.dataloader_drop_last else math.ceil
@@ -146,7 +146,7 @@ class ElasticCallback(TrainerCallback):  # type: ignore[misc]  # transformers is
             done += math.ceil(sampler.completed / sampler.global_batch)
             total = math.ceil(args.num_train_epochs * of_an_epoch)
             state.max_steps = state.global_step + max(0, total - done)
-        # The Trainer's own; it is set right before training begins and has no other access.
+        # Private to the Trainer; set right before training begins, with no public access.
         self._trainer._globalstep_last_logged = state.global_step
         self._trainer._initial_global_step = state.global_step
 
@@ -155,10 +155,10 @@ class ElasticCallback(TrainerCallback):  # type: ignore[misc]  # transformers is
         return float(epoch + 1) if self._epoch_is_over() else epoch + self._trained() / len(dataset)
 
     def _epoch_is_over(self) -> bool:
-        """Whether the step that was done last was the last of its epoch, and is not counted yet."""
+        """Whether the last step was the last of its epoch, and is not counted yet."""
         left = len(self._sampler.dataset) - self._trained()
         return left < (self._sampler.global_batch if self._drops_last else 1)
 
     def _trained(self) -> int:
-        """Samples of this epoch, with those of a step that is done and not counted yet."""
+        """Trained samples of this epoch, including a step that is done and not counted yet."""
         return self._sampler.completed + (self._sampler.global_batch if self._step_done else 0)

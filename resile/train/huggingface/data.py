@@ -1,10 +1,9 @@
 """The Trainer's training data in an order that any number of workers can continue.
 
-The Trainer counts its way through an epoch from the beginning, and a callback cannot tell it
-otherwise. So the place in the data is not the Trainer's: the loader it is given begins where
-training stopped, and the epoch in which it was resumed is simply shorter. For that to work every
-update takes the same number of micro batches: an incomplete last one is filled up, or left out with
-``dataloader_drop_last``.
+The Trainer counts batches from the beginning of an epoch, and a callback cannot change that. So the
+position in the data is not the Trainer's: the loader it is given begins where training stopped, and
+the epoch in which it resumed is simply shorter. For that to work every update takes the same number
+of micro batches: an incomplete last one is filled up, or dropped with ``dataloader_drop_last``.
 """
 
 from __future__ import annotations
@@ -22,13 +21,13 @@ __all__ = ["Rest", "elastic_sampler"]
 
 
 class Rest(Sampler):  # type: ignore[misc]  # torch is not followed by mypy
-    """What is left to train. It has no ``set_epoch``: the Trainer's count of epochs begins anew
-    whenever training is resumed, the sampler's does not."""
+    """Samples the rest of the training. It has no ``set_epoch``: the Trainer's count of epochs
+    starts over whenever training is resumed, the sampler's does not."""
 
     def __init__(self, sampler: ElasticSampler) -> None:
         self._sampler = sampler
         self.over = False
-        """Whether training is complete: the Trainer looks only after its first step."""
+        """Whether training is complete: the Trainer itself checks only after its first step."""
 
     def __iter__(self) -> Iterator[int]:
         return iter(()) if self.over else iter(self._sampler)
@@ -38,14 +37,14 @@ class Rest(Sampler):  # type: ignore[misc]  # torch is not followed by mypy
 
 
 def elastic_sampler(trainer: Any) -> ElasticSampler:
-    """An epoch of the Trainer's training data, as its arguments want it."""
+    """Build the sampler for the Trainer's training data from its arguments."""
     args, dataset = trainer.args, trainer.train_dataset
     check_indexed(dataset, name="train_dataset")
     strategy = getattr(args, "train_sampling_strategy", "random")
     if strategy not in ("random", "sequential"):
         raise DataMistake(
-            f"train_sampling_strategy='{strategy}' has an order that depends on the number of "
-            "workers; use 'random' or 'sequential'"
+            f"train_sampling_strategy='{strategy}' is not supported, because its order depends on "
+            "the number of workers; use 'random' or 'sequential'"
         )
     return ElasticSampler(
         cast(Sized, dataset),

@@ -1,4 +1,4 @@
-"""``make_elastic``: what is to be changed on a Trainer before it trains."""
+"""``make_elastic``: prepare a Trainer for elastic training."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ __all__ = ["make_elastic"]
 def make_elastic(
     trainer: Any, checkpointer: Checkpointer, *, global_batch: int | None = None
 ) -> ElasticCallback:
-    """Let ``trainer.train()`` go on from the newest consistent state, at any world size.
+    """Let ``trainer.train()`` continue from the newest consistent state, at any world size.
 
     ``global_batch``: samples of an update over all workers; gradient accumulation is set so that it
-    stays what it is when the world changes. Without it the arguments decide, and an update has more
+    stays the same when the world changes. Without it the arguments decide, and an update has more
     samples with more workers. Call it once, before ``train``. Raises DataMistake, TrainerMistake.
     """
     args = trainer.args
@@ -42,8 +42,8 @@ def make_elastic(
     usual_loader = trainer.get_train_dataloader
 
     def get_train_dataloader() -> Any:
-        """The same data, read in the same way but in our order. The Trainer itself moves what comes
-        from it to the device."""
+        """The same data, read in the same way but in the sampler's order. The Trainer itself moves
+        batches to the device."""
         size = args.train_batch_size
         return ElasticLoader(usual_loader(), batch_size=size, sampler=rest, boundaries=callback)
 
@@ -54,13 +54,13 @@ def make_elastic(
 
 def _check(trainer: Any) -> None:
     if getattr(trainer, "is_deepspeed_enabled", False):
-        raise TrainerMistake("deepspeed keeps its state to itself: use DDP or FSDP2 instead")
+        raise TrainerMistake("deepspeed is not supported, as it hides its state: use DDP or FSDP2")
     started = int(os.environ.get("WORLD_SIZE", "1"))
     if trainer.args.world_size != started:
         raise TrainerMistake(
-            f"{started} workers were started, but the Trainer knows of {trainer.args.world_size}: "
-            "each would train for itself. Without accelerators, set use_cpu=True in "
-            "TrainingArguments"
+            f"{started} workers were started, but the Trainer's world size is "
+            f"{trainer.args.world_size}: they would train independently. Without accelerators, set "
+            "use_cpu=True in TrainingArguments"
         )
     if any(isinstance(one, ElasticCallback) for one in trainer.callback_handler.callbacks):
-        raise TrainerMistake("make_elastic is called once for a Trainer")
+        raise TrainerMistake("make_elastic was already called for this Trainer")

@@ -1,8 +1,8 @@
-"""What a script can ask of an elastic Trainer that cannot be.
+"""Errors of an elastic Trainer.
 
-TrainerMistake     how the Trainer is set up or called; says what would be right
+TrainerMistake     the Trainer is configured or called wrongly; says what would be right
 
-Mistakes about the data itself are :class:`resile.train.data.errors.DataMistake`.
+Errors about the data itself are :class:`resile.train.data.errors.DataMistake`.
 """
 
 from __future__ import annotations
@@ -11,4 +11,4 @@ __all__ = ["TrainerMistake"]
 
 
 class TrainerMistake(ValueError):
-    """The Trainer is set up or called in a way that cannot be resumed."""
+    """The Trainer is configured or called in a way that cannot be resumed."""

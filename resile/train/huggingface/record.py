@@ -1,6 +1,6 @@
-"""What the Trainer knows of its training beside model, optimizer and schedule.
+"""The Trainer's training state beside model, optimizer and schedule.
 
-Kept as JSON text, as the Trainer itself writes it to ``trainer_state.json``.
+Saved as JSON text, as the Trainer itself writes it to ``trainer_state.json``.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _KEPT = (
     "best_model_checkpoint",
     "log_history",
 )
-"""Of TrainerState, what belongs to the training; the rest belongs to this process and this run."""
+"""The fields of TrainerState that belong to the training; the rest belongs to this process."""
 
 
 class TrainerRecord:
@@ -34,10 +34,10 @@ class TrainerRecord:
     def __init__(self, trainer: Any) -> None:
         self._trainer = trainer
         self.stopped = False
-        """Whether training ended before its last step, as early stopping wanted it."""
+        """Whether training ended before its last step, by early stopping."""
 
     def state_dict(self) -> dict[str, str]:
-        """As one text."""
+        """Return the state as one text."""
         state = self._trainer.state
         kept = {name: getattr(state, name) for name in _KEPT if hasattr(state, name)}
         callbacks = {key: one.state()["attributes"] for key, one in self._callbacks()}
@@ -45,7 +45,7 @@ class TrainerRecord:
         return {"json": json.dumps(record)}
 
     def load_state_dict(self, saved: Mapping[str, str]) -> None:
-        """Go on from there. A callback that was not there before is left as it is."""
+        """Load a saved state. A callback without saved state is left as it is."""
         record = decode_python_json(saved["json"])
         self.stopped = record.get("stopped", False)
         for name, value in record["state"].items():
@@ -55,7 +55,7 @@ class TrainerRecord:
                 setattr(one, name, value)
 
     def _callbacks(self) -> Iterator[tuple[str, Any]]:
-        """Those that have state, by their type and which of that type they are."""
+        """The callbacks with state, by type and number within the type."""
         seen: dict[str, int] = {}
         for one in self._trainer.callback_handler.callbacks:
             if isinstance(one, ExportableState):

@@ -1,4 +1,4 @@
-"""Lightning's ``Trainer``, made elastic: one callback.
+"""Elastic training with Lightning's ``Trainer``: one callback.
 
     from lightning.pytorch import Trainer
     from resile import Checkpointer

@@ -1,12 +1,12 @@
-"""The callback: restores before training begins, saves between two batches when due.
+"""The callback that restores before training begins and saves between two batches when due.
 
-When ``on_fit_start`` comes, model, optimizers and schedules are built; the training data is set up
-right there, and everything is restored. A state is saved when the next batch is asked for, not
-when the last one ends: by then validation, logs and hooks of the last one are done and part of it.
+At ``on_fit_start`` model, optimizers and schedules are built; the training data is set up right
+there, and everything is restored. A state is saved when the next batch is requested, not when the
+last one ends: by then validation, logs and hooks of the last one are done and part of it.
 
-What can go wrong: random numbers. To begin an epoch draws one, and so may hooks. So after
-resuming the random states are put back once more, right where they were taken: before the next
-batch is read, and at the beginning of an epoch before the epoch is.
+What can go wrong: random numbers. Starting an epoch draws one, and hooks may draw too. So after
+resuming the random states are reset once more, exactly where they were captured: before the next
+batch is read, and at the start of an epoch before the epoch is read.
 """
 
 from __future__ import annotations
@@ -46,14 +46,14 @@ from resile.train.progress import report
 __all__ = ["ElasticCheckpoint"]
 
 LOSS_INTERVAL = 1.0
-"""Seconds between two losses that are reported: about as often as a node tells its master."""
+"""Seconds between two reported losses: about as often as a node reports to its master."""
 
 
 class ElasticCheckpoint(Callback):  # type: ignore[misc]  # lightning is not followed by mypy
-    """Lets ``trainer.fit`` go on from the newest consistent state, at any world size.
+    """Lets ``trainer.fit`` continue from the newest consistent state, at any world size.
 
     ``global_batch``: samples of an update over all workers; gradient accumulation is set so that it
-    stays what it is when the world changes. Without it an update has more samples with more
+    stays the same when the world changes. Without it an update has more samples with more
     workers. Raises DataMistake, LightningMistake.
     """
 
@@ -73,28 +73,28 @@ class ElasticCheckpoint(Callback):  # type: ignore[misc]  # lightning is not fol
         self._total: int | None = None
         self._loss_due = 0.0
 
-    # --- what Lightning calls ---------------------------------------------------------------
+    # --- called by Lightning ----------------------------------------------------------------
 
     def setup(self, trainer: Any, pl_module: Any, stage: str) -> None:
-        """The data is not asked for yet: have it asked from us."""
+        """Replace the source of the training data, before Lightning requests it."""
         del pl_module
         if stage != "fit" or trainer.fast_dev_run:
             return
         if self._trainer is not None:
-            raise LightningMistake("an ElasticCheckpoint is for one fit: make a new one for each")
+            raise LightningMistake("an ElasticCheckpoint is for one fit: create a new one for each")
         check_trainer(trainer, started=self._started)
         if sum(isinstance(one, ElasticCheckpoint) for one in trainer.callbacks) > 1:
-            raise LightningMistake("a Trainer has one ElasticCheckpoint")
+            raise LightningMistake("a Trainer can have only one ElasticCheckpoint")
         self._trainer = trainer
         self._sigterm = signal.getsignal(signal.SIGTERM)
-        # Other callbacks expect to have their state back when their on_fit_start comes.
+        # Other callbacks expect their state to be restored in their on_fit_start.
         trainer.callbacks = [self, *(one for one in trainer.callbacks if one is not self)]
         source = trainer.fit_loop._data_source
         usual = source.dataloader
         source.dataloader = lambda: self._elastic(usual())
 
     def on_fit_start(self, trainer: Any, pl_module: Any) -> None:
-        """Everything but the data is built: have that built too, and put the newest state in."""
+        """Set up the data, the only thing not built yet, and load the newest state."""
         if self._trainer is None:
             return
         check_start(trainer)
@@ -118,9 +118,9 @@ class ElasticCheckpoint(Callback):  # type: ignore[misc]  # lightning is not fol
             trainer.num_sanity_val_steps = 0
 
     def on_train_start(self, trainer: Any, pl_module: Any) -> None:
-        """Lightning answers SIGTERM with a collective and goes on to the end of the batch: a worker
-        whose peers are gone, or that holds for a planned change, would not end. The agent sends it
-        only when there is nothing left to do, so what stood there before comes back."""
+        """Restore the SIGTERM handler. Lightning's runs a collective and continues to the end of
+        the batch: a worker whose peers are gone, or that holds for a planned change, would not
+        exit. The agent sends SIGTERM only when there is nothing left to do."""
         del pl_module
         self._total = _total_updates(trainer)
         main = threading.current_thread() is threading.main_thread()
@@ -130,14 +130,14 @@ class ElasticCheckpoint(Callback):  # type: ignore[misc]  # lightning is not fol
     def on_train_batch_end(
         self, trainer: Any, pl_module: Any, outputs: Any, batch: Any, batch_idx: int
     ) -> None:
-        """An update is done with the last of its batches."""
+        """Mark an update as done with the last of its batches."""
         del pl_module, batch
         if self._trainer is not None and (batch_idx + 1) % trainer.accumulate_grad_batches == 0:
             self._update_done = True
             report(trainer.global_step, self._loss_of(outputs), total=self._total)
 
     def on_fit_end(self, trainer: Any, pl_module: Any) -> None:
-        """No next batch is asked for any more."""
+        """Save the last update: no further batch is requested."""
         del pl_module
         if self._resumed_at == trainer.global_step:
             say_nothing_left(trainer.global_step, speaks=trainer.is_global_zero)
@@ -146,16 +146,16 @@ class ElasticCheckpoint(Callback):  # type: ignore[misc]  # lightning is not fol
             self._count_update()
 
     def teardown(self, trainer: Any, pl_module: Any, stage: str) -> None:
-        """What is on its way to storage is still written."""
+        """Close; pending writes to storage still finish."""
         del pl_module
         if stage == "fit" and self._trainer is not None:
             del trainer.fit_loop._data_source.dataloader
             self._checkpointer.close()
 
-    # --- what the loader calls --------------------------------------------------------------
+    # --- called by the loader ---------------------------------------------------------------
 
     def epoch_wanted(self) -> None:
-        """An epoch is about to be read."""
+        """Set the epoch and the random states before an epoch is read."""
         self._count_update()
         assert self._sampler is not None
         self._sampler.elastic.set_epoch(self._trainer.current_epoch)
@@ -163,7 +163,7 @@ class ElasticCheckpoint(Callback):  # type: ignore[misc]  # lightning is not fol
             set_random_states(self._random)
 
     def batch_wanted(self) -> None:
-        """A batch is about to be read."""
+        """Save the update and restore the position before a batch is read."""
         self._count_update()
         if self._random is None:
             return
@@ -173,7 +173,7 @@ class ElasticCheckpoint(Callback):  # type: ignore[misc]  # lightning is not fol
             go_on_at_batch(self._trainer, self._sampler.batches_done)
         self._random = None
 
-    # --- what is done -----------------------------------------------------------------------
+    # --- internals --------------------------------------------------------------------------
 
     def _count_update(self) -> None:
         if self._update_done:
@@ -182,7 +182,7 @@ class ElasticCheckpoint(Callback):  # type: ignore[misc]  # lightning is not fol
             self._step += 1
 
     def _loss_of(self, outputs: Any) -> float | None:
-        """Of the last batch; not of each, since to read it waits for the device."""
+        """The loss of the last batch; not of every batch, since reading it waits for the device."""
         loss = outputs.get("loss") if isinstance(outputs, dict) else outputs
         now = time.monotonic()
         if now < self._loss_due or not isinstance(loss, torch.Tensor) or loss.numel() != 1:
@@ -191,7 +191,7 @@ class ElasticCheckpoint(Callback):  # type: ignore[misc]  # lightning is not fol
         return float(loss)
 
     def _elastic(self, loader: Any) -> ElasticLoader:
-        """In place of the loader that Lightning would have used."""
+        """Replace the loader that Lightning would have used."""
         check_loader(loader)
         trainer = self._trainer
         if self._global_batch is not None:
@@ -223,7 +223,7 @@ class ElasticCheckpoint(Callback):  # type: ignore[misc]  # lightning is not fol
 
 
 def _total_updates(trainer: Any) -> int | None:
-    """How many there will be, if that can be known."""
+    """The total number of updates, if it is known."""
     total = trainer.estimated_stepping_batches
     single = trainer.lightning_module.automatic_optimization
     return int(total) if single and math.isfinite(total) and total > 0 else None

@@ -1,4 +1,4 @@
-"""What is refused before an elastic Trainer trains."""
+"""Checks for unsupported settings before an elastic Trainer trains."""
 
 from __future__ import annotations
 
@@ -19,81 +19,83 @@ from resile.train.lightning.errors import LightningMistake
 
 __all__ = ["check_accumulation", "check_batches", "check_start", "check_trainer"]
 
-_SEARCHES = "searches anew whenever training is resumed: let it search in a run of its own"
+_SEARCHES = "would search again whenever training resumes: run it in a separate run"
 _REFUSED_CALLBACKS = (
     (LearningRateFinder, _SEARCHES),
     (BatchSizeFinder, _SEARCHES),
     (
         GradientAccumulationScheduler,
-        "changes how many samples an update has, so there is no place in an epoch to come back to: "
+        "changes how many samples an update has, so there is no position to resume from: "
         "use accumulate_grad_batches or global_batch",
     ),
     (
         StochasticWeightAveraging,
-        "changes schedules and batches of an epoch in ways that cannot be put back: use "
+        "changes schedules and batches of an epoch in ways that cannot be restored: use "
         "WeightAveraging",
     ),
     (
         BaseFinetuning,
-        "changes the optimizer's parameter groups during training, which cannot be put back: "
+        "changes the optimizer's parameter groups during training, which cannot be restored: "
         "freeze and unfreeze with requires_grad instead",
     ),
 )
 
 
 def check_trainer(trainer: Any, *, started: int) -> None:
-    """Before anything is set up. ``started``: workers in all, as the launcher says."""
+    """Check before anything is set up. ``started``: number of workers from the launcher."""
     if not isinstance(trainer, Trainer):
         raise LightningMistake(
-            f"the Trainer is one of {type(trainer).__module__.partition('.')[0]}: import it from "
+            f"the Trainer is from {type(trainer).__module__.partition('.')[0]}: import it from "
             "lightning.pytorch"
         )
     if trainer.world_size != started:
         raise LightningMistake(
-            f"{started} workers were started, but the Trainer has {trainer.world_size}: start it "
-            "with 'resile run' or torchrun, and give it strategy='ddp' and **as_launched()"
+            f"{started} workers were started, but the Trainer's world size is "
+            f"{trainer.world_size}: start it with 'resile run' or torchrun, and pass "
+            "strategy='ddp' and **as_launched()"
         )
     if isinstance(trainer.strategy, DeepSpeedStrategy):
-        raise LightningMistake("deepspeed keeps its state to itself: use strategy='ddp' instead")
+        raise LightningMistake("deepspeed is not supported, as it hides its state: use 'ddp'")
     for kind, reason in _REFUSED_CALLBACKS:
         if any(isinstance(one, kind) for one in trainer.callbacks):
             raise LightningMistake(f"{kind.__name__} {reason}")
     if trainer.reload_dataloaders_every_n_epochs:
         raise LightningMistake(
-            "reload_dataloaders_every_n_epochs has to be 0: the place in the data is one in the "
+            "reload_dataloaders_every_n_epochs must be 0: the position in the data belongs to the "
             "loader that training began with"
         )
     if "dataloader_iter" in inspect.signature(trainer.lightning_module.training_step).parameters:
         raise LightningMistake(
-            "training_step(dataloader_iter) reads as many batches as it likes: take a batch instead"
+            "training_step(dataloader_iter) may read any number of batches, which is not "
+            "supported: take a batch instead"
         )
     if trainer.overfit_batches:
-        raise LightningMistake("overfit_batches takes an order of its own: use limit_train_batches")
+        raise LightningMistake("overfit_batches uses its own order: use limit_train_batches")
 
 
 def check_start(trainer: Any) -> None:
-    """Once Lightning has restored whatever it was asked to."""
+    """Check after Lightning's own restore."""
     if trainer.ckpt_path is not None:
         raise LightningMistake(
-            "fit(ckpt_path=...) and ElasticCheckpoint both resume: leave the first out, the newest "
-            "state is found without it. To begin with given weights, load them into the model"
+            "fit(ckpt_path=...) and ElasticCheckpoint both resume: remove the first, the newest "
+            "state is found without it. To start from given weights, load them into the model"
         )
 
 
 def check_batches(trainer: Any) -> None:
-    """Once the loader is there."""
+    """Check once the loader is set up."""
     accumulated = trainer.accumulate_grad_batches
     if trainer.num_training_batches % accumulated:
         raise LightningMistake(
             f"limit_train_batches leaves {trainer.num_training_batches} batches of an epoch, which "
-            f"is no whole number of updates of {accumulated} batches: make it a multiple"
+            f"is not a multiple of the {accumulated} batches of an update: make it one"
         )
 
 
 def check_accumulation(trainer: Any) -> None:
-    """When gradients are to be accumulated."""
+    """Check before gradient accumulation is set."""
     if not trainer.lightning_module.automatic_optimization:
         raise LightningMistake(
-            "global_batch needs gradients to be accumulated, but a module with manual optimization "
-            "accumulates by itself: leave global_batch out"
+            "global_batch needs gradient accumulation, but a module with manual optimization "
+            "accumulates by itself: remove global_batch"
         )

@@ -1,9 +1,9 @@
 """A Trainer's training data in an order that any number of workers can continue.
 
-Lightning draws up its plan (batches of an epoch, when to validate) from the loader's length. So the
-length stays that of a whole epoch, whatever is left of it, and every epoch of a world is as long as
-any other: each update takes the same number of batches, an incomplete last one is filled up or,
-with ``drop_last``, left out.
+Lightning computes its plan (batches of an epoch, when to validate) from the loader's length. So the
+length stays that of a whole epoch, whatever is left of it, and every epoch of a world has the same
+length: each update takes the same number of batches, an incomplete last one is filled up or, with
+``drop_last``, dropped.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ __all__ = ["EpochSampler", "check_loader", "epoch_sampler"]
 
 
 class EpochSampler(DistributedSampler):  # type: ignore[misc]  # torch is not followed by mypy
-    """What is left of an epoch, under the length of a whole one.
+    """Samples the rest of an epoch, with the length of a whole one.
 
-    It is a DistributedSampler because Lightning puts one of its own in the place of anything else.
-    ``set_epoch`` only notes the number: Lightning calls it before the epoch before is counted.
+    It is a DistributedSampler because Lightning replaces anything else with its own.
+    ``set_epoch`` only stores the number: Lightning calls it before the previous epoch is counted.
     """
 
     def __init__(self, elastic: ElasticSampler, *, micro_batch: int, shuffle: bool) -> None:
@@ -53,27 +53,27 @@ class EpochSampler(DistributedSampler):  # type: ignore[misc]  # torch is not fo
 
     @property
     def batches_done(self) -> int:
-        """How many batches of this epoch need not be read any more. After a change of the world:
-        as many as leave just enough for the rest."""
+        """Number of batches of this epoch that are done. After a change of the world: the number
+        that leaves just enough for the rest."""
         return (self._whole - len(self.elastic)) // self._micro_batch
 
 
 def check_loader(loader: Any) -> None:
-    """Raises DataMistake for what cannot be read in another order."""
+    """Raise DataMistake for a loader that cannot be read in another order."""
     if not isinstance(loader, DataLoader):
         raise DataMistake(
-            f"the training data has to be one DataLoader, not a {type(loader).__name__}"
+            f"the training data must be one DataLoader, not a {type(loader).__name__}"
         )
     check_indexed(loader.dataset, name="the dataset of the training DataLoader")
     if loader.batch_size is None or type(loader.batch_sampler) is not BatchSampler:
         raise DataMistake(
-            "the training DataLoader has to make its own batches: give it batch_size, and no "
+            "the training DataLoader must make its own batches: set batch_size, and no "
             "batch_sampler"
         )
 
 
 def epoch_sampler(loader: Any, *, accumulated: int, rank: int, world: int) -> EpochSampler:
-    """The samples of ``loader`` for one of ``world`` workers; an update has ``accumulated``
+    """Build the sampler of ``loader`` for one of ``world`` workers; an update has ``accumulated``
     batches of each."""
     shuffle = _is_shuffled(loader.sampler)
     elastic = ElasticSampler(
@@ -99,6 +99,6 @@ def _is_shuffled(sampler: Any) -> bool:
     elif type(sampler) is DistributedSampler:
         return bool(sampler.shuffle)
     raise DataMistake(
-        f"the training DataLoader has a {type(sampler).__name__} with an order of its own, which "
-        "cannot be continued: leave the sampler out, and set shuffle"
+        f"the training DataLoader has a {type(sampler).__name__} with its own order, which "
+        "cannot be resumed: remove the sampler, and set shuffle"
     )

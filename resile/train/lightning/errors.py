@@ -1,8 +1,8 @@
-"""What a script can ask of an elastic Lightning Trainer that cannot be.
+"""Errors of an elastic Lightning Trainer.
 
-LightningMistake   how the Trainer is set up or called; says what would be right
+LightningMistake   the Trainer is configured or called wrongly; says what would be right
 
-Mistakes about the data itself are :class:`resile.train.data.errors.DataMistake`.
+Errors about the data itself are :class:`resile.train.data.errors.DataMistake`.
 """
 
 from __future__ import annotations
@@ -11,4 +11,4 @@ __all__ = ["LightningMistake"]
 
 
 class LightningMistake(ValueError):
-    """The Trainer is set up or called in a way that cannot be resumed."""
+    """The Trainer is configured or called in a way that cannot be resumed."""

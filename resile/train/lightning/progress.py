@@ -1,11 +1,11 @@
-"""Where Lightning's loops are: their counters, taken and set.
+"""Reads and sets the counters of Lightning's loops.
 
-Lightning's own way to resume guesses from the counters in which hook a state was saved, and then
-leaves out or repeats what it thinks follows. Here a state is always saved between two batches, so
-after resuming every loop begins as usual: only totals are set, and the place in the epoch when its
-first batch is asked for.
+Lightning's own resume guesses from the counters in which hook a state was saved, and then skips or
+repeats what it thinks follows. Here a state is always saved between two batches, so after resuming
+every loop begins as usual: only totals are set, and the position in the epoch when its first batch
+is requested.
 
-The counters have no public access; what is used of them here is all that is used of them.
+The counters have no public access; all use of them is in this module.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ __all__ = ["counters", "go_on_at_batch", "set_counters"]
 
 
 def counters(trainer: Any, *, over: bool) -> dict[str, Any]:
-    """Everything that goes on from where it was; ``over`` once training has ended."""
+    """Return all counters that continue after a resume; ``over`` once training has ended."""
     loop = trainer.fit_loop.epoch_loop
     cut_short = over and not _reached_end_of_epoch(trainer)
     return {
@@ -32,7 +32,7 @@ def counters(trainer: Any, *, over: bool) -> dict[str, Any]:
 
 
 def set_counters(trainer: Any, saved: Mapping[str, Any]) -> None:
-    """Before training begins: as many epochs, batches and steps are done as when it was saved."""
+    """Set the saved numbers of epochs, batches and steps, before training begins."""
     loop = trainer.fit_loop.epoch_loop
     _count(trainer.fit_loop.epoch_progress.total, saved["epochs"])
     _count(trainer.fit_loop.epoch_progress.current, saved["epochs"])
@@ -45,19 +45,18 @@ def set_counters(trainer: Any, saved: Mapping[str, Any]) -> None:
 
 
 def go_on_at_batch(trainer: Any, batch: int) -> None:
-    """The next batch that is read is not the first of its epoch. Called while it is asked for."""
+    """Set the number of the next batch in its epoch. Called while it is requested."""
     _count(trainer.fit_loop.epoch_loop.batch_progress.current, batch)
     trainer.fit_loop._data_fetcher.fetched += batch
 
 
 def _count(tracker: Any, done: int) -> None:
-    """So many are done, and nothing is under way."""
+    """Set a tracker to ``done``, with nothing in progress."""
     tracker.load_state_dict(dict.fromkeys(tracker.state_dict(), done))
 
 
 def _reached_end_of_epoch(trainer: Any) -> bool:
-    """Whether the last epoch was trained to its end, as far as Lightning was to: else max_steps or
-    a wish to stop came before."""
+    """Whether the last epoch was trained to its end, and not ended by max_steps or should_stop."""
     progress = trainer.fit_loop.epoch_loop.batch_progress
     return bool(
         progress.is_last_batch or progress.current.ready in (0, trainer.num_training_batches)

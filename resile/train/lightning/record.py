@@ -1,8 +1,8 @@
-"""What a Trainer knows of its training beside model, optimizers and schedules.
+"""The Trainer's training state beside model, optimizers and schedules.
 
 Its loops' counters, the states of the precision (gradient scaler), the datamodule and the other
-callbacks, and what ``on_save_checkpoint`` hooks add. Something that has no state in what was saved,
-or is no more there, is left alone: a callback may come and go between two runs.
+callbacks, and what ``on_save_checkpoint`` hooks add. Entries without saved state, or without a
+counterpart now, are skipped: callbacks may be added and removed between two runs.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ __all__ = ["TrainerRecord"]
 
 
 class TrainerRecord:
-    """A Trainer's state; ``but`` is the callback that keeps this, and has none itself."""
+    """A Trainer's state; ``but`` is the callback that saves it, and is not included."""
 
     def __init__(self, trainer: Any, *, but: Any) -> None:
         self._trainer = trainer
@@ -25,7 +25,7 @@ class TrainerRecord:
         """Whether training has ended."""
 
     def state_dict(self) -> dict[str, Any]:
-        """Plain values and tensors, as far as callbacks and hooks keep to those."""
+        """Return the state: plain values and tensors, as far as callbacks and hooks use those."""
         trainer = self._trainer
         return {
             "counters": counters(trainer, over=self.over),
@@ -36,7 +36,7 @@ class TrainerRecord:
         }
 
     def load_state_dict(self, saved: Mapping[str, Any]) -> None:
-        """Go on from there. Weights are in place already."""
+        """Load a saved state. Weights are in place already."""
         trainer = self._trainer
         set_counters(trainer, saved["counters"])
         if saved["precision"]:
@@ -54,8 +54,8 @@ class TrainerRecord:
                 yield one.state_key, one
 
     def _given(self) -> dict[str, Any]:
-        """What hooks find in a checkpoint. The parameters themselves, not copies: what a hook
-        passes on is then kept once."""
+        """The content of a checkpoint for hooks. The parameters themselves, not copies: what a hook
+        passes on is then stored once."""
         trainer = self._trainer
         return {
             "epoch": trainer.current_epoch,

@@ -1,4 +1,4 @@
-"""How many workers there are, in Lightning's words."""
+"""The world size in Lightning's terms."""
 
 from __future__ import annotations
 
@@ -8,10 +8,9 @@ __all__ = ["as_launched", "workers_launched"]
 
 
 def as_launched() -> dict[str, int]:
-    """``devices`` and ``num_nodes`` for a Trainer, as `resile run` or torchrun started this worker.
+    """Return ``devices`` and ``num_nodes`` for a Trainer, from `resile run` or torchrun.
 
-    They change with the world, so they cannot stand in a script as numbers. 1 and 1 without a
-    launcher.
+    They change with the world, so a script cannot hard-code them. 1 and 1 without a launcher.
     """
     return {
         "devices": int(os.environ.get("LOCAL_WORLD_SIZE", "1")),
@@ -20,5 +19,5 @@ def as_launched() -> dict[str, int]:
 
 
 def workers_launched() -> int:
-    """In all."""
+    """Return the total number of workers."""
     return int(os.environ.get("WORLD_SIZE", "1"))

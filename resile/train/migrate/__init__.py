@@ -1,7 +1,7 @@
-"""Moving a training job: save on request at a step boundary, stop, and go on elsewhere.
+"""Migration of a training job: save on request at a step boundary, stop, and resume elsewhere.
 
-``signals`` has the files through which hooks and training meet, ``volume`` what rank 0 does with
-them, ``beginning`` whether a run resumes. ``listening`` brings a request to all workers,
-``boundaries`` finds the end of a step, ``saving`` and ``loading`` are the file itself, and
-``migrator`` is what a script uses.
+``signals`` has the files shared by hooks and training, ``volume`` rank 0's use of them,
+``beginning`` decides whether a run resumes. ``listening`` passes a request to all workers,
+``boundaries`` finds the end of a step, ``saving`` and ``loading`` write and read the file, and
+``migrator`` is the API for scripts.
 """

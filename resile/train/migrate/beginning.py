@@ -1,7 +1,7 @@
-"""Whether a run that begins resumes, decided from what lies on the volume. Pure.
+"""Decides from the files on the volume whether a starting run resumes. Pure.
 
-A request that is older than the run is never carried out: the run has nothing yet that would be
-worth saving, and what was saved before must not be overwritten by it.
+A request that is older than the run is never executed: the run has nothing worth saving yet, and
+must not overwrite the earlier save.
 """
 
 from __future__ import annotations
@@ -13,30 +13,30 @@ from resile.train.migrate.signals import SPENT, Signal
 __all__ = ["Beginning", "Found", "Run", "begin"]
 
 _NAMELESS = frozenset({"", "none"})
-"""What torchrun calls a run that the user gave no name."""
+"""torchrun's ids of a run without ``--rdzv-id``."""
 
 
 @dataclass(frozen=True)
 class Run:
-    """Which run this is."""
+    """The identity of this run."""
 
     name: str
     restarted: bool
-    """Whether the launcher started these workers again after an earlier round of theirs."""
+    """Whether the launcher restarted these workers after an earlier round."""
 
     def owns(self, claim: str) -> bool:
-        """Whether the claim is this run's own. A run without a name knows only its own rounds."""
+        """Return whether the claim is this run's. A run without a name owns only its own rounds."""
         return claim == self.claim and (self.name not in _NAMELESS or self.restarted)
 
     @property
     def claim(self) -> str:
-        """What this run writes to make a file its own."""
+        """The text that this run writes to claim a file."""
         return f"run {self.name}"
 
 
 @dataclass(frozen=True)
 class Found:
-    """What lies on the volume when a run begins."""
+    """The state of the volume when a run begins."""
 
     signal: Signal
     saved: bool
@@ -45,16 +45,16 @@ class Found:
 
 @dataclass(frozen=True)
 class Beginning:
-    """What the run does, and what the files say from then on."""
+    """The decision, and the new content of the files."""
 
     resume: bool
     signal: Signal
     claim: str | None = None
-    """A new claim to write; None leaves it."""
+    """A new claim to write; None keeps the current one."""
 
 
 def begin(found: Found, run: Run) -> Beginning:
-    """Resume what was saved and not yet loaded, or what this very run had loaded before."""
+    """Resume a save that was not loaded yet, or that this same run loaded before."""
     if not found.saved:
         return Beginning(resume=False, signal=Signal.INIT)
     asked = found.signal is Signal.SAVE and found.claim != SPENT

@@ -1,11 +1,11 @@
-"""Where one step ends and the next begins, in a script that does not say so.
+"""Detection of step boundaries in a script that does not mark them.
 
-The boundary is the first forward of a registered model, training, after every registered optimizer
-has stepped. Everything that belongs to the step before (scheduler, counters, a test at the end of
-an epoch) is done by then, and nothing of the next has changed any state but the random streams that
-chose its samples: those are remembered as they were when the last optimizer had stepped.
+The boundary is the first training forward of a registered model after every registered optimizer
+has stepped. Everything that belongs to the previous step (scheduler, counters, a test at the end of
+an epoch) is done by then, and the next step has changed no state except the random streams that
+chose its samples: those are captured right after the last optimizer's step.
 
-A script that says itself where its steps end is always right; then nothing is guessed.
+A script that calls ``migrator.step()`` itself is always right; then nothing is guessed.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ __all__ = ["Boundaries"]
 
 
 class Boundaries:
-    """Watches models and optimizers and calls ``reached`` at every boundary."""
+    """Hooks into models and optimizers and calls ``reached`` at every boundary."""
 
     def __init__(self, *, reached: Callable[[], None], is_asked: Callable[[], bool]) -> None:
-        """Random streams are remembered only while ``is_asked``: it takes time."""
+        """Random streams are captured only while ``is_asked``, because it takes time."""
         self._reached = reached
         self._is_asked = is_asked
         self._random: dict[str, Any] | None = None
@@ -37,10 +37,10 @@ class Boundaries:
         self._hooks: list[RemovableHandle] = []
 
     def watch(self, value: Any) -> None:
-        """Look at one more object, if it is a model or an optimizer."""
+        """Hook into an object, if it is a model or an optimizer."""
         if isinstance(value, nn.Module):
             self._models += 1
-            # First of all hooks: those of FSDP gather the shards of the model.
+            # Before all other hooks: those of FSDP gather the shards of the model.
             self._hooks.append(value.register_forward_pre_hook(self._forward, prepend=True))
         elif isinstance(value, Optimizer):
             self._optimizers.add(id(value))
@@ -49,11 +49,11 @@ class Boundaries:
 
     @property
     def can_see(self) -> bool:
-        """Whether there is enough to tell steps by."""
+        """Whether step boundaries can be detected."""
         return bool(self._models and self._optimizers)
 
     def close(self) -> None:
-        """Watch no more."""
+        """Remove all hooks."""
         for hook in self._hooks:
             hook.remove()
         self._hooks = []
@@ -73,6 +73,6 @@ class Boundaries:
         self._random = None
 
     def rewind_random(self) -> None:
-        """Put the random streams back to where the last step left them."""
+        """Reset the random streams to their states after the last step."""
         if self._random is not None:
             set_random_states(self._random)

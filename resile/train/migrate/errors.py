@@ -1,9 +1,9 @@
-"""What can go wrong in a migration.
+"""Errors of a migration.
 
 CheckpointError (of resile.checkpoint)
 ├── MigrationMistake   the script uses the migrator in a way that cannot work
-├── MigrationDamaged   migration.pth is not what a save wrote
-└── MigrationRefused   another worker could not load it, so nobody did
+├── MigrationDamaged   migration.pth was not written by a save, or is damaged
+└── MigrationRefused   another worker could not load it, so none did
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ __all__ = ["MigrationDamaged", "MigrationMistake", "MigrationRefused"]
 
 
 class MigrationMistake(CheckpointError):
-    """The script asks for what cannot be. Says what would be right."""
+    """Invalid use of the migrator. Says what would be right."""
 
 
 class MigrationDamaged(CheckpointError):
-    """The file is not what a save wrote. Names it."""
+    """The file was not written by a save, or is damaged. Names it."""
 
 
 class MigrationRefused(CheckpointError):

@@ -1,9 +1,9 @@
-"""The record that a save leaves in migration.pth beside the registered names, and parts in memory.
+"""Resile's record in migration.pth beside the registered names, and parts in memory.
 
-Everybody can look into the file: under each registered name is what that object's ``state_dict``
-gave, or the plain value. Under ``resile`` is what restoring exactly needs beside that: the step,
-the tree of values with their exact types, and what each rank had for itself (random streams,
-positions in data), as the bytes of a part.
+The file can be inspected: under each registered name is the result of that object's ``state_dict``,
+or the plain value. Under ``resile`` is what an exact restore needs in addition: the step, the tree
+of values with their exact types, and the state per rank (random streams, positions in data), as the
+bytes of a part.
 """
 
 from __future__ import annotations
@@ -40,26 +40,26 @@ class BufferPart:
         return cls(*read_header(buffer, source=source), buffer)
 
     def read(self, begin: int, end: int) -> memoryview:
-        """Without a copy."""
+        """Return the bytes without a copy."""
         return self.buffer[begin:end]
 
 
 def in_buffer(portion: Portion) -> BufferPart:
-    """A copy of the live tensors as they are now."""
+    """Copy the live tensors as they are now."""
     buffer = memoryview(bytearray(portion.size))
     portion.write(buffer)
     return BufferPart(portion.header, portion.layout, buffer)
 
 
 def only(portion: Portion, slices: dict[str, Slice], *, values: Any) -> Portion:
-    """The same part with some of its tensors and other values."""
+    """Return the same part with a selection of its tensors and other values."""
     header = msgspec.structs.replace(portion.header, slices=slices, values=values)
     return Portion(header, portion.tensors, lay_out(header))
 
 
 @dataclass(frozen=True, eq=False)
 class Record:
-    """What stands under ``resile`` in the file."""
+    """The content of ``resile`` in the file."""
 
     step: int
     world: int
@@ -67,7 +67,7 @@ class Record:
     ranks: tuple[bytes, ...]
 
     def to_file(self) -> dict[str, Any]:
-        """As torch.save takes it and weights_only reads it."""
+        """Return it in a form that torch.load reads with weights_only."""
         return {
             "format": FORMAT,
             "step": self.step,
@@ -78,11 +78,11 @@ class Record:
 
     @classmethod
     def from_file(cls, found: Any, *, source: str) -> Record:
-        """Raises MigrationDamaged if it is no record of ours."""
+        """Read a record. Raises MigrationDamaged if it is not one."""
         try:
             if found["format"] != FORMAT:
                 raise MigrationDamaged(
-                    f"{source} was saved in format {found['format']}; this reads {FORMAT}"
+                    f"{source} was saved in format {found['format']}; this version reads {FORMAT}"
                 )
             return cls(
                 step=int(found["step"]),

@@ -1,4 +1,4 @@
-"""Where workers find ``import migration``, if no module of the user's has that name."""
+"""The file that workers import as ``migration``, if the user has no module of that name."""
 
 from __future__ import annotations
 
@@ -7,4 +7,4 @@ from pathlib import Path
 __all__ = ["LATE_MODULES"]
 
 LATE_MODULES = {"migration": str(Path(__file__).with_name("migration.py"))}
-"""Files by name of module; scripts that were written for another library import it so."""
+"""Files by module name, for scripts that were written for another library."""

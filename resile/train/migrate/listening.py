@@ -1,9 +1,9 @@
-"""How a request reaches all workers before any of them acts on it.
+"""Distribution of a migration request to all workers before any of them acts on it.
 
-A thread of rank 0 looks at the signal file, and only this one: no two workers can read different
-words. It tells the others through the round's store; their threads answer that they have heard it.
-When all have, rank 0 may choose the step. A step at which nothing is asked costs the training loop
-the look at one variable.
+Only a thread of rank 0 reads the signal file, so no two workers can read different words. It passes
+the request to the others through the round's store; their threads acknowledge it. When all have,
+rank 0 may choose the step. Without a request a step costs the training loop the read of one
+variable.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ __all__ = ["Listener"]
 log = logging.getLogger("resile.train")
 
 _FAREWELL = 10.0
-"""Seconds for a last look at the store. An interpreter that ends while a thread is in the middle of
+"""Seconds for the thread's last store access. An interpreter that exits while a thread is inside
 one is aborted, so this is well above what a busy machine needs."""
 
 _ASKED = "asked"
@@ -28,19 +28,19 @@ _STEP = "step"
 
 
 class Listener:
-    """One worker's part in the next request."""
+    """One worker's part in the next migration request."""
 
     def __init__(
         self,
-        agreement: Agreement,
+        channel: Agreement,
         decisions: Agreement,
         *,
         is_requested: Callable[[], bool],
         interval: float,
     ) -> None:
-        """``agreement`` is the thread's own, ``decisions`` the training loop's: the two never wait
-        for each other. ``is_requested`` is asked on rank 0 only."""
-        self._agreement = agreement
+        """``channel`` belongs to the thread, ``decisions`` to the training loop: the two never
+        wait for each other. ``is_requested`` is called on rank 0 only."""
+        self._channel = channel
         self._decisions = decisions
         self._is_requested = is_requested
         self._interval = interval
@@ -51,23 +51,23 @@ class Listener:
         self._thread = threading.Thread(target=self._run, name="resile-migrator", daemon=True)
 
     def start(self) -> None:
-        """Begin to listen, in the background."""
+        """Start listening in a background thread."""
         self._thread.start()
 
     def stop(self) -> None:
-        """Listen no more."""
+        """Stop listening."""
         self._ended.set()
         self._thread.join(timeout=_FAREWELL)
 
     def is_asked(self) -> bool:
-        """Whether a save is coming; looked at in every step."""
+        """Return whether a save is requested; called in every step."""
         return self._asked
 
     def is_due(self, done: int) -> bool:
-        """Whether the step that was just done is the one to save.
+        """Return whether the step just done is the one to save.
 
-        Rank 0 says which it will be before the next step's collective, the others look after it:
-        nobody can miss it.
+        Rank 0 publishes the chosen step before the next step's collective, the others check after
+        it: no worker can miss it.
         """
         if not self._asked:
             return False
@@ -94,18 +94,18 @@ class Listener:
         while not self._is_requested():
             if self._ended.wait(self._interval):
                 return
-        self._agreement.say(_ASKED, True)
+        self._channel.say(_ASKED, True)
         self._asked = True
-        waiting = set(range(1, self._agreement.place.world))
+        waiting = set(range(1, self._channel.place.world))
         while waiting:
-            waiting = {rank for rank in waiting if not self._agreement.said(f"heard/{rank}")}
+            waiting = {rank for rank in waiting if not self._channel.said(f"heard/{rank}")}
             if waiting and self._ended.wait(self._interval / 10):
                 return
         self._everybody_heard = True
 
     def _hear(self) -> None:
-        while not self._agreement.said(_ASKED):
+        while not self._channel.said(_ASKED):
             if self._ended.wait(self._interval):
                 return
         self._asked = True
-        self._agreement.say(f"heard/{self._agreement.place.rank}", True)
+        self._channel.say(f"heard/{self._channel.place.rank}", True)

@@ -1,7 +1,7 @@
-"""Put what is in migration.pth back into the registered objects, at any world size.
+"""Load migration.pth into the registered objects, at any world size.
 
-The file is read with torch's weights_only: nothing in it can run. Its tensors and its record become
-the parts of a checkpoint again, and those are restored as any checkpoint is.
+The file is read with torch's weights_only, so it cannot run code. Its tensors and its record are
+converted to the parts of a checkpoint, which are restored like any checkpoint.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ __all__ = ["SavedState"]
 
 
 class SavedState:
-    """An opened file."""
+    """An opened migration.pth."""
 
     def __init__(self, path: Path) -> None:
         """Raises MigrationDamaged if it cannot be read."""
@@ -55,20 +55,20 @@ class SavedState:
 
     @property
     def step(self) -> int:
-        """How many steps its run had done since it was started."""
+        """Number of steps since the start of the run that saved it."""
         return self._record.step
 
     @property
     def world(self) -> int:
-        """How many workers saved it."""
+        """The world size that saved it."""
         return self._record.world
 
     def load(self, state: dict[str, Any], *, rank: int) -> None:
-        """All of it. Raises StateMismatch, with nothing changed, if other names are registered."""
+        """Load all of it. Raises StateMismatch, with nothing changed, if the names differ."""
         restore(state, [self._replica, *self._ranks], rank=rank)
 
     def load_one(self, name: str, value: Any, *, rank: int) -> bool:
-        """One name alone; False if the file has no such name."""
+        """Load a single name; False if the file does not have it."""
         values = self._record.values
         if name not in values:
             return False

@@ -1,4 +1,4 @@
-"""What ``from migration import …`` gives to workers, if no module of the user's has that name."""
+"""The module ``migration`` for workers, if the user has no module of that name."""
 
 from __future__ import annotations
 

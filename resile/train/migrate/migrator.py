@@ -1,4 +1,4 @@
-"""What a script uses to be moved: register state, listen, and resume if there is something.
+"""The migration API for scripts: register state, listen for requests, and resume.
 
     migrator.register("model", model)
     migrator.register("optimizer", optimizer)
@@ -7,8 +7,9 @@
     if migrator.resume:
         migrator.load_ckpt()
 
-When a hook asks, all workers save the same step into one file and end well. All workers make these
-calls in the same order, as they do collectives, and every step has a collective of all of them.
+When a hook requests it, all workers save the same step into one file and exit with code 0. All
+workers make these calls in the same order, as they do collectives, and every step has a collective
+of all of them.
 """
 
 from __future__ import annotations
@@ -41,16 +42,16 @@ from resile.train.migrate.volume import Volume
 __all__ = ["Migrator", "migrator"]
 
 LINGER = 2.0
-"""Seconds from the end of a hook to the SIGTERM that follows it, and some more."""
+"""Seconds to wait for the SIGTERM that follows the end of a hook, with a margin."""
 
 
 class Migrator:
-    """One per process; a script uses :data:`migrator`."""
+    """The migrator of a process; a script uses :data:`migrator`."""
 
     def __init__(self) -> None:
         self._state: dict[str, Any] = {}
         self._place: Place | None = None
-        self._agreement: Agreement | None = None
+        self._channel: Agreement | None = None
         self._volume: Volume | None = None
         self._listener: Listener | None = None
         self._boundaries = Boundaries(reached=self._reached, is_asked=self._is_asked)
@@ -64,29 +65,29 @@ class Migrator:
         self._marked = False
         self._moved = False
 
-    # --- what a script calls ----------------------------------------------------------------
+    # --- called by scripts ------------------------------------------------------------------
 
     def register(self, name: str, value: Any) -> None:
-        """Have ``value`` saved and restored under ``name``.
+        """Save and restore ``value`` under ``name``.
 
         A dictionary, a list, a tensor or anything with ``state_dict`` and ``load_state_dict``.
         """
         _check(name, value)
         known = self._state.get(name, value)
         if known is not value:
-            raise MigrationMistake(f"register('{name}', …): this name has another object already")
+            raise MigrationMistake(f"register('{name}', …): this name is used by another object")
         if name not in self._state:
             self._state[name] = value
             if not self._marked:
                 self._boundaries.watch(value)
 
     def listening(self, interval: float = 1.0, *, linger: float = LINGER) -> None:
-        """Look for requests every ``interval`` seconds from now on; once is enough.
+        """Check for requests every ``interval`` seconds from now on; one call is enough.
 
-        After a save workers stand still for ``linger`` seconds, then they end.
+        After a save workers hold for ``linger`` seconds, then they exit.
         """
         if interval <= 0:
-            raise MigrationMistake(f"listening(interval={interval}): seconds, more than 0")
+            raise MigrationMistake(f"listening(interval={interval}): must be more than 0 seconds")
         if self._listener is not None:
             return
         self._begin()
@@ -102,14 +103,14 @@ class Migrator:
     def load_ckpt(self, map_location: Any = "cpu") -> None:
         """Load the save into everything that is registered; all workers call it, once.
 
-        Values go where the registered ones are; ``map_location`` is taken for the sake of scripts
-        that give it. Raises if one worker cannot load it: then no worker goes on.
+        Values go to the devices of the registered ones; ``map_location`` is accepted for
+        compatibility and ignored. Raises on all workers if one cannot load it.
         """
         del map_location
         self._begin()
         if not self._resume:
             raise MigrationMistake(
-                "load_ckpt(): there is no save for this run; ask 'if migrator.resume:' before"
+                "load_ckpt(): there is no save for this run; check 'if migrator.resume:' first"
             )
         problem: CheckpointError | None = None
         try:
@@ -121,7 +122,7 @@ class Migrator:
         self._confirm()
 
     def step(self) -> None:
-        """Say that a step is over and everything registered belongs together.
+        """Mark the end of a step, where all registered state is consistent.
 
         Not needed where a model and its optimizer are registered; exact where a script counts in
         another way. Once called, nothing else counts as the end of a step.
@@ -132,7 +133,7 @@ class Migrator:
         self._reached()
 
     def adopt(self, value: Any, name: str | None = None) -> None:
-        """Register a variable, load it at once if there is a save, and listen."""
+        """Register a variable, load it immediately if there is a save, and listen."""
         chosen = name or f"variable-{len(self._state)}"
         self.register(chosen, value)
         self.listening(self._interval, linger=self._linger)
@@ -142,13 +143,13 @@ class Migrator:
     # --- beginning --------------------------------------------------------------------------
 
     def _begin(self) -> None:
-        """Agree once, before anything else, whether this run resumes: rank 0 alone looks."""
-        if self._agreement is not None:
+        """Decide once, before anything else, whether this run resumes: on rank 0, for all."""
+        if self._channel is not None:
             return
         self._place = _place()
         self._volume = Volume(MigrationFiles.from_environment(), _run(self._place))
-        self._agreement = open_agreement(self._place)
-        self._resume = self._agreement.decide("resume", self._volume.begin, bool)
+        self._channel = open_agreement(self._place)
+        self._resume = self._channel.decide("resume", self._volume.begin, bool)
         atexit.register(self._end)
 
     def _at(self) -> Place:
@@ -165,16 +166,16 @@ class Migrator:
         return self._saved
 
     def _agree_loaded(self, problem: CheckpointError | None) -> None:
-        assert self._agreement is not None
-        problems = self._agreement.gather("loaded", str(problem or ""), str)
-        first = self._agreement.decide("verdict", lambda: _first(problems or []), str)
+        assert self._channel is not None
+        problems = self._channel.gather("loaded", str(problem or ""), str)
+        first = self._channel.decide("verdict", lambda: _first(problems or []), str)
         if problem is not None:
             raise problem
         if first:
             raise MigrationRefused(first)
 
     def _confirm(self) -> None:
-        """All workers have loaded it: it is this run's now, and nobody else's."""
+        """Claim the save for this run, once all workers have loaded it."""
         self._unconfirmed = False
         self._saved = None
         if self._at().rank == 0:
@@ -205,11 +206,11 @@ class Migrator:
         self._listener.start()
 
     def _is_requested(self) -> bool:
-        """Looked at by the listening thread of rank 0."""
+        """Called by the listening thread of rank 0."""
         requested = self._files().is_requested()
         if requested and not (self._marked or self._boundaries.can_see):
             self._tell(
-                "asked to save, but nothing tells where a step ends: register the model and its "
+                "a save is requested, but the end of a step is unknown: register the model and its "
                 "optimizer, or call migrator.step() after every step"
             )
         return requested
@@ -236,17 +237,17 @@ class Migrator:
 
         problem = self._decisions.decide("saved", save, str)
         if problem:
-            self._tell(f"not saved, training goes on: {problem}")
+            self._tell(f"not saved, training continues: {problem}")
             self._listen()
             return
         self._tell("saved ckpt!")
         self._leave(self._decisions)
 
     def _leave(self, decisions: Agreement) -> NoReturn:
-        """Stand still, then end well; rank 0 last, because the store may live in it.
+        """Hold, then exit with code 0; rank 0 last, because it may host the store.
 
-        In a pod SIGTERM comes as soon as the hook is done. Ended by it, the pod counts as stopped
-        and not as one that has finished its work.
+        In a pod SIGTERM follows as soon as the hook is done. Ended by it, the pod counts as stopped
+        and not as completed.
         """
         self._moved = True
         place = self._at()
@@ -258,8 +259,8 @@ class Migrator:
         sys.exit(0)
 
     def _end(self) -> None:
-        """The script is over. Every worker's thread ends before its interpreter does; if the script
-        ended well, what it had loaded is nobody's to resume."""
+        """Clean up when the script exits. Every worker's thread ends before its interpreter does;
+        if the script succeeded, the save it had loaded must not be resumed again."""
         if self._listener is not None:
             self._listener.stop()
         ended_well = getattr(sys, "last_value", None) is None
@@ -273,7 +274,9 @@ class Migrator:
 
 def _check(name: str, value: Any) -> None:
     if not isinstance(name, str) or not name or name == RECORD:
-        raise MigrationMistake(f"register({name!r}, …): a name is some text, other than '{RECORD}'")
+        raise MigrationMistake(
+            f"register({name!r}, …): a name must be a non-empty text other than '{RECORD}'"
+        )
     fits = isinstance(value, (dict, list, torch.Tensor)) or has_state(value) or is_generator(value)
     if not fits and not ("numpy" in sys.modules and is_array(value)):
         raise MigrationMistake(
@@ -283,7 +286,7 @@ def _check(name: str, value: Any) -> None:
 
 
 def _place() -> Place:
-    """Where the process group says this worker is; else as the launcher said."""
+    """This worker's ranks from the process group, else from the launcher."""
     place = Place.from_environment()
     if dist.is_available() and dist.is_initialized():
         return replace(place, rank=dist.get_rank(), world=dist.get_world_size())
@@ -305,4 +308,4 @@ def _first(problems: list[str]) -> str:
 
 
 migrator = Migrator()
-"""The process's own; any module may import it."""
+"""The migrator of this process; any module may import it."""

@@ -1,8 +1,8 @@
-"""All workers' state of one step as one file, written by rank 0.
+"""Writes the state of all workers at one step as one file, on rank 0.
 
-Every worker gives what only it has through the round's store; rank 0 puts sharded tensors together
-and writes the file under a temporary name, syncs, reads it back and renames. A kill at any point
-leaves the file before as it was. The state has to fit into the memory of rank 0 twice.
+Every worker sends what only it has through the round's store; rank 0 assembles sharded tensors and
+writes the file under a temporary name, syncs, reads it back and renames it. A kill at any point
+leaves the previous file as it was. The state must fit into the memory of rank 0 twice.
 """
 
 from __future__ import annotations
@@ -23,26 +23,26 @@ from resile.train.migrate.file import RECORD, BufferPart, Record, in_buffer, onl
 __all__ = ["Gathered", "clear_remains", "gather", "write"]
 
 _PIECE = 4 << 20
-"""A store takes no value above 8 MiB."""
+"""A store refuses values above 8 MiB."""
 
 
 @dataclass(frozen=True, eq=False)
 class Gathered:
-    """What rank 0 has of a step: its own, live, and what the ranks gave."""
+    """A step on rank 0: its own live state, and what the other ranks sent."""
 
     state: dict[str, Any]
     step: int
     world: int
     slices: tuple[BufferPart, ...]
-    """Of sharded tensors."""
+    """The slices of sharded tensors."""
 
     own: tuple[bytes, ...]
-    """What each rank had for itself."""
+    """The state of each rank alone."""
 
 
-def gather(state: dict[str, Any], agreement: Agreement, *, step: int) -> Gathered | None:
-    """Bring a step together on rank 0; None on the others. All workers call it."""
-    place = agreement.place
+def gather(state: dict[str, Any], channel: Agreement, *, step: int) -> Gathered | None:
+    """Collect a step on rank 0; None on the others. All workers call it."""
+    place = channel.place
     portion = _capture(place).take(state, step=step).rank
     slices = portion.header.slices
     sharded = {name: one for name, one in slices.items() if one.whole is not None}
@@ -53,10 +53,10 @@ def gather(state: dict[str, Any], agreement: Agreement, *, step: int) -> Gathere
     )
     if place.rank != 0:
         for topic, part in zip(("slices", "own"), parts, strict=True):
-            _send(agreement, f"{topic}/{place.rank}", part.buffer)
+            _send(channel, f"{topic}/{place.rank}", part.buffer)
         return None
     others = range(1, place.world)
-    received = [_receive(agreement, f"slices/{rank}") for rank in others]
+    received = [_receive(channel, f"slices/{rank}") for rank in others]
     return Gathered(
         state=state,
         step=step,
@@ -65,12 +65,12 @@ def gather(state: dict[str, Any], agreement: Agreement, *, step: int) -> Gathere
             parts[0],
             *(BufferPart.from_bytes(one, source="a rank's slices") for one in received),
         ),
-        own=(bytes(parts[1].buffer), *(_receive(agreement, f"own/{rank}") for rank in others)),
+        own=(bytes(parts[1].buffer), *(_receive(channel, f"own/{rank}") for rank in others)),
     )
 
 
 def write(gathered: Gathered, target: Path) -> None:
-    """Write the file. Raises CheckpointError; then the one before is as it was."""
+    """Write the file. Raises CheckpointError and keeps the previous file."""
     capture = _capture(Place(0, gathered.world, 0, 1, 0, 1, 0))
     values = capture.take(gathered.state, step=gathered.step).replica.header.values
     record = Record(gathered.step, gathered.world, values, gathered.own)
@@ -80,32 +80,32 @@ def write(gathered: Gathered, target: Path) -> None:
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise StorageTrouble(f"cannot make {target.parent}: {error.strerror or error}") from error
+        raise StorageTrouble(f"cannot create {target.parent}: {error.strerror or error}") from error
     write_torch_file(parts, whole_tensors(parts), target=target)
 
 
 def clear_remains(target: Path) -> None:
-    """Remove what saves that were killed have left."""
+    """Remove temporary files of killed saves."""
     with suppress(OSError):
         for remains in target.parent.glob(f".{target.name}.*.tmp"):
             remains.unlink(missing_ok=True)
 
 
 def _capture(place: Place) -> Capture:
-    """One that gives the whole of what all ranks have alike to whoever asks."""
+    """A Capture whose replica part has everything that is the same on all ranks."""
     return Capture(rank=place.rank, world=place.world, local_rank=0, local_world=1)
 
 
-def _send(agreement: Agreement, topic: str, data: memoryview) -> None:
+def _send(channel: Agreement, topic: str, data: memoryview) -> None:
     pieces = list(_pieces(data))
     for number, piece in enumerate(pieces):
-        agreement.say(f"{topic}/{number}", bytes(piece))
-    agreement.say(f"{topic}/count", len(pieces))
+        channel.say(f"{topic}/{number}", bytes(piece))
+    channel.say(f"{topic}/count", len(pieces))
 
 
-def _receive(agreement: Agreement, topic: str) -> bytes:
-    count = agreement.hear(f"{topic}/count", int)
-    return b"".join(agreement.hear(f"{topic}/{number}", bytes) for number in range(count))
+def _receive(channel: Agreement, topic: str) -> bytes:
+    count = channel.hear(f"{topic}/count", int)
+    return b"".join(channel.hear(f"{topic}/{number}", bytes) for number in range(count))
 
 
 def _pieces(data: memoryview) -> Iterator[memoryview]:

@@ -1,12 +1,12 @@
-"""The files through which the hooks of a pod and the training in it meet; no torch.
+"""The files shared by a pod's hooks and the training in it. Does not import torch.
 
-The signal file holds one word. ``init``: nothing is asked. ``save``: a hook asks for a save.
-``resume``: a save is there that no run has loaded. Only rank 0 of a job and the hooks write it,
-always whole (temporary name, sync, rename), so that nobody ever reads half a word.
+The signal file holds one word. ``init``: nothing is requested. ``save``: a hook requests a save.
+``resume``: there is a save that no run has loaded. Only rank 0 of a job and the hooks write it,
+always atomically (temporary name, sync, rename), so that no reader sees half a word.
 
-The claim lies beside the saved file and says whose it is: of nobody yet (empty), of the run that
-loaded it, or of none any more (spent). It keeps a save from being resumed by an unrelated run on
-the same volume, and lets a run that crashed after loading load again.
+The claim is a file beside the saved one and names its owner: none yet (empty), the run that loaded
+it, or ``spent``. It keeps a save from being resumed by an unrelated run on the same volume, and
+lets a run that crashed after loading load again.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ CHECKPOINT_VARIABLE = "MIGRATION_CKPT_PATH"
 SIGNAL_VARIABLE = "MIGRATION_SIGNAL_PATH"
 
 SPENT = "spent"
-"""The claim on a file whose run is over."""
+"""The claim on a save whose run has ended."""
 
 
 class Signal(str, Enum):
-    """What the signal file says."""
+    """The word in the signal file."""
 
     INIT = "init"
     SAVE = "save"
@@ -45,53 +45,53 @@ class Signal(str, Enum):
 
 @dataclass(frozen=True)
 class MigrationFiles:
-    """Where everything lies."""
+    """The paths of the files."""
 
     checkpoint: Path
     signal: Path
 
     @classmethod
     def from_environment(cls, *, signal: str | None = None) -> MigrationFiles:
-        """As the variables say; in ./ckpts where they do not. ``signal``: said otherwise."""
+        """Read the variables, with defaults in ./ckpts. ``signal``: overrides its variable."""
         where = signal or os.environ.get(SIGNAL_VARIABLE) or "ckpts/signal"
         checkpoint = os.environ.get(CHECKPOINT_VARIABLE) or "ckpts/migration.pth"
         return cls(checkpoint=Path(checkpoint).absolute(), signal=Path(where).absolute())
 
     @property
     def claim(self) -> Path:
-        """Whose the saved file is."""
+        """The file that names the owner of the saved file."""
         return self.checkpoint.with_name(f".{self.checkpoint.name}.claim")
 
     @property
     def prestop_log(self) -> Path:
-        """What the hook before a stop did."""
+        """The log of the preStop hook."""
         return self.signal.with_name("preStop.log")
 
     @property
     def poststart_log(self) -> Path:
-        """When the pod started."""
+        """The log of the postStart hook."""
         return self.signal.with_name("postStart.log")
 
 
 def read_signal(path: Path) -> Signal:
-    """The word in the file; ``init`` if there is none, or another one."""
+    """Return the word in the file; ``init`` if it is missing or unknown."""
     word = _read_word(path)
     return Signal(word) if word in set(Signal) else Signal.INIT
 
 
 def read_claim(files: MigrationFiles) -> str:
-    """Whose the saved file is; empty for nobody's. A claim on an older save counts no more."""
+    """Return the owner of the saved file; empty for none. A claim on an older save is ignored."""
     owner, _, which = _read_word(files.claim).partition("\n")
     return owner if which == _identity(files.checkpoint) else ""
 
 
 def write_claim(files: MigrationFiles, owner: str) -> None:
-    """Say whose the saved file is. Raises StorageTrouble."""
+    """Set the owner of the saved file. Raises StorageTrouble."""
     write_word(files.claim, f"{owner}\n{_identity(files.checkpoint)}")
 
 
 def write_word(path: Path, word: str) -> None:
-    """Write a word whole and durable. Raises StorageTrouble."""
+    """Write a word atomically and durably. Raises StorageTrouble."""
     LocalStorage(path.parent).write(path.name, [memoryview(word.encode())])
 
 
@@ -103,7 +103,7 @@ def _read_word(path: Path) -> str:
 
 
 def _identity(path: Path) -> str:
-    """Tells one save from another under the same name."""
+    """The identity of a save, to distinguish it from others under the same name."""
     try:
         found = path.stat()
     except OSError:

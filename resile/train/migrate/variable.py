@@ -1,10 +1,10 @@
-"""A variable that moves with its job, restored where it is made.
+"""A variable that is saved with its job and restored where it is created.
 
     metrics = MigratableVariable({"epoch": -1, "best": 0.0}, "metrics")
     best = MigratableVariable(0.0, "best")      # best.value
 
-What can be changed in place (models, optimizers, dictionaries, lists) comes back as itself. A plain
-value cannot, so it comes in an object with a ``value``.
+Objects that can be changed in place (models, optimizers, dictionaries, lists) are returned as they
+are. A plain value cannot, so it is wrapped in an object with a ``value``.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ _PLAIN = (bool, int, float, complex, str, bytes, tuple, frozenset, type(None))
 class MigratableVariable:
     """Registers a value and restores it if the run resumes.
 
-    Without a name variables are told apart by the order in which they are made.
+    Without a name variables are identified by the order in which they are created.
     """
 
     value: Any
 
     def __new__(cls, value: Any, name: str | None = None) -> Any:
-        """``value`` itself if it can be changed in place."""
+        """Return ``value`` itself if it can be changed in place."""
         if not isinstance(value, _PLAIN):
             migrator.adopt(value, name)
             return value
@@ -38,11 +38,11 @@ class MigratableVariable:
         return made
 
     def state_dict(self) -> dict[str, Any]:
-        """The value."""
+        """Return the value."""
         return {"value": self.value}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Take a saved value."""
+        """Load a saved value."""
         self.value = state["value"]
 
     def __repr__(self) -> str:

@@ -1,4 +1,4 @@
-"""What rank 0 does with the files of a migration: it alone of all workers writes them."""
+"""Rank 0's use of the migration files: no other worker writes them."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ from resile.train.migrate.signals import (
 __all__ = ["Volume"]
 
 HOOK_WAIT = 5.0
-"""Seconds that a hook has to note that its save is done, before the container ends under it."""
+"""Seconds for a hook to log that its save is done, before the container stops."""
 
 _LOOK = 0.02
 
 
 class Volume:
-    """The files, and this run's dealings with them."""
+    """The migration files as used by this run."""
 
     def __init__(self, files: MigrationFiles, run: Run) -> None:
         self.files = files
@@ -36,7 +36,7 @@ class Volume:
         self._taken = False
 
     def begin(self) -> bool:
-        """Whether this run resumes; requests of before are void from here on."""
+        """Return whether this run resumes; cancels requests from before it."""
         clear_remains(self.files.checkpoint)
         found = Found(
             signal=read_signal(self.files.signal),
@@ -51,29 +51,29 @@ class Volume:
         return beginning.resume
 
     def take(self) -> None:
-        """The save is loaded. The claim comes first: a crash between the two must not lose it."""
+        """Mark the save as loaded. The claim comes first: a crash in between must not lose it."""
         self._taken = True
         write_claim(self.files, self._run.claim)
         write_word(self.files.signal, Signal.INIT.value)
 
     def is_requested(self) -> bool:
-        """Whether a hook asks for a save. A volume that is away for a moment asks for nothing."""
+        """Return whether a hook requests a save; False while the volume is unavailable."""
         with suppress(OSError):
             return read_signal(self.files.signal) is Signal.SAVE
         return False
 
     def saved(self) -> None:
-        """A new save is there, for the next run."""
+        """Mark a new save as ready for the next run."""
         write_word(self.files.claim, "")
         write_word(self.files.signal, Signal.RESUME.value)
 
     def not_saved(self) -> None:
-        """There is none; whoever asked need not wait."""
+        """Mark a save as failed, so that the hook stops waiting."""
         with suppress(CheckpointError):
             write_word(self.files.signal, Signal.INIT.value)
 
     def end(self) -> None:
-        """The run is over and was not moved."""
+        """Clean up after a run that ended without a migration."""
         with suppress(CheckpointError, OSError):
             if self._taken:
                 write_claim(self.files, SPENT)
@@ -81,9 +81,9 @@ class Volume:
                 write_word(self.files.signal, Signal.INIT.value)
 
     def wait_for_hook(self) -> None:
-        """Until the hook that asked has noted the end: while it waits it holds a lock on its log.
+        """Wait until the requesting hook has logged the end: it holds a lock on its log until then.
 
-        Where there is no hook, or no locks, nobody is waited for.
+        Returns at once where there is no hook, or no locks.
         """
         deadline = time.monotonic() + HOOK_WAIT
         with suppress(OSError), self.files.prestop_log.open("rb") as file:

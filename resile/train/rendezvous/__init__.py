@@ -1,9 +1,9 @@
-"""Plain torchrun with our master: the ``torchrun.handlers`` plugin.
+"""Plain torchrun with a Resile master: the ``torchrun.handlers`` plugin.
 
 ``torchrun --rdzv-backend=resile --rdzv-endpoint=HOST:PORT ...`` finds :func:`create_handler` by its
 entry point. torch loads every such entry point whenever its rendezvous package is imported, in
 launchers and workers alike, and before that package is complete: so nothing is imported here until
-somebody asks for a handler.
+a handler is requested.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def create_handler() -> Callable[[RendezvousParameters], RendezvousHandler]:
-    """What the entry point has to return: the function that makes a handler."""
+    """Return the function that creates a handler, as the entry point must."""
     return _make_handler
 
 

@@ -1,9 +1,9 @@
-"""What torchrun's agent knows and does not tell its rendezvous handler.
+"""Introspection of torchrun's agent for facts that it does not pass to its rendezvous handler.
 
-How many workers the node runs, how often they may be restarted, and how they ended: the master
-wants to know, and torch's interface has no place for it. So the agent is looked up among our
-callers, once, and asked through its public methods; the result of its last look at the workers is
-found the same way. Both are recognised by their types, not by the names of variables.
+The master needs the number of workers of the node, their restart limit and how they ended, and
+torch's interface has no place for it. So the agent is looked up on the call stack, once, and
+queried through its public methods; the result of its last check of the workers is found the same
+way. Both are recognized by their types, not by the names of variables.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ from torch.distributed.elastic.rendezvous import RendezvousStateError
 from resile.wire.messages import WorkerFailure
 
 LONGEST_MESSAGE = 8 * 1024
-"""The end of a traceback says what happened; all of a deep one says no more."""
+"""The end of a traceback is enough to see what happened, also of a deep one."""
 
 
 class CallingAgent:
-    """torchrun's agent, found among the callers of whoever makes this."""
+    """torchrun's agent, found on the call stack of the constructor."""
 
     def __init__(self) -> None:
         for frame in _callers():
@@ -39,41 +39,41 @@ class CallingAgent:
                 self._agent = candidate
                 return
         raise RendezvousStateError(
-            "the rendezvous backend 'resile' works for torch's elastic agent only: use torchrun "
+            "the rendezvous backend 'resile' works only with torch's elastic agent: use torchrun "
             "or torch.distributed.launcher"
         )
 
     @property
     def spec(self) -> WorkerSpec:
-        """What torchrun was asked to run."""
+        """The spec of the workers that torchrun runs."""
         return self._agent.get_worker_group().spec
 
     @property
     def workers_succeeded(self) -> bool:
-        """Whether all workers ended well."""
+        """Whether all workers succeeded."""
         return bool(self._agent.get_worker_group().state is WorkerState.SUCCEEDED)
 
     @property
     def workers_failed(self) -> bool:
-        """Whether torchrun has given its workers up."""
+        """Whether torchrun has given up on its workers."""
         return bool(self._agent.get_worker_group().state is WorkerState.FAILED)
 
 
 def worker_failures(first_rank: int) -> tuple[WorkerFailure, ...]:
-    """How the workers ended that the calling agent saw fail last; never empty."""
+    """Return the latest worker failures that the calling agent saw; never empty."""
     for frame in _callers():
         for value in frame.f_locals.values():
             if isinstance(value, RunResult) and value.failures:
                 return _without_echo(
                     tuple(_failure(rank, end) for rank, end in sorted(value.failures.items()))
                 )
-    # torchrun can also find its workers unhealthy without a dead one among them.
-    why = "torchrun found its workers unhealthy"
+    # torchrun can also report its workers as unhealthy without a dead one among them.
+    why = "torchrun reported its workers as unhealthy"
     return (WorkerFailure(local_rank=0, rank=first_rank, pid=0, exit_code=1, message=why),)
 
 
 def _without_echo(failures: tuple[WorkerFailure, ...]) -> tuple[WorkerFailure, ...]:
-    """torchrun counts those among the failed whom it stopped itself because another had failed."""
+    """Remove the workers that torchrun itself stopped because another one had failed."""
     own = tuple(failure for failure in failures if failure.exit_code != -signal.SIGTERM)
     return own or failures
 

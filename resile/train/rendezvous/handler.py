@@ -1,12 +1,12 @@
-"""torch's rendezvous interface on top of our master.
+"""torch's rendezvous interface on top of a Resile master.
 
-torchrun's agent asks for a round (:meth:`MasterRendezvous.next_rendezvous`), asks several times a
-second whether there is a reason for a new one, and says goodbye at the end. That it asks for a new
-round without a reason of the master's means that its own workers failed.
+torchrun's agent requests a round (:meth:`MasterRendezvous.next_rendezvous`), polls several times a
+second for a reason to start a new one, and calls ``shutdown`` at the end. If it requests a new
+round without a reason from the master, its own workers failed.
 
-torchrun keeps its own way of recovering: it stops all its workers and starts them anew. What the
-master adds: lost nodes are noticed at once, the host of the store may die, the master may die, and
-nodes may come and go at any time.
+torchrun keeps its own way of recovering: it stops all its workers and restarts them. The master
+adds: lost nodes are noticed at once, the host of the store may die, the master may die, and nodes
+may come and go at any time.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from resile.wire.messages import NodeInfo, Start
 log = logging.getLogger("resile.rendezvous")
 
 VERDICT_WAIT = 5.0
-"""How long a node whose workers failed for good stays to hear whether the job has failed too."""
+"""Seconds that a node whose workers failed for good waits for the job's outcome."""
 
 
 class MasterRendezvous(RendezvousHandler):  # type: ignore[misc]  # torch is not followed by mypy
@@ -49,7 +49,7 @@ class MasterRendezvous(RendezvousHandler):  # type: ignore[misc]  # torch is not
     # --- torch's interface ------------------------------------------------------------------
 
     def get_backend(self) -> str:
-        """The name it was asked for by."""
+        """The name of the backend."""
         return "resile"
 
     def get_run_id(self) -> str:
@@ -58,11 +58,11 @@ class MasterRendezvous(RendezvousHandler):  # type: ignore[misc]  # torch is not
 
     @property
     def use_agent_store(self) -> bool:
-        """The workers' store is ours, one a round: no worker has to open one."""
+        """True: the agent serves the workers' store, one per round."""
         return True
 
     def next_rendezvous(self) -> RendezvousInfo:
-        """Wait for the next round with this node in it. The workers of older ones are stopped."""
+        """Wait for the next round with this node in it. Workers of older rounds are stopped."""
         member = self._member or self._join()
         if member.trains:
             member.failed(worker_failures(member.first_rank))
@@ -70,40 +70,40 @@ class MasterRendezvous(RendezvousHandler):  # type: ignore[misc]  # torch is not
             start = self._agree(member)
         except JobSucceeded as end:
             log.warning("the job succeeded without this node: %s", end)
-            # torch has an exception for this, RendezvousGracefulExitError, and its launcher then
-            # stumbles over the result that is not there.
+            # torch has an exception for this, RendezvousGracefulExitError, but its launcher then
+            # fails on the missing result.
             raise SystemExit(0) from None
-        # Workers inherit it; under `resile run` they find the same.
+        # Inherited by workers; `resile run` sets the same.
         os.environ["RESILE_ROUND"] = str(start.round)
         os.environ["RESILE_RUN"] = start.run
         return self._info(start)
 
     def num_nodes_waiting(self) -> int:
-        """More than 0 when the workers have to stop for a new round, or for good."""
+        """Return 1 when the workers have to stop, for a new round or for good; else 0."""
         return int(self._member is not None and not self._member.trains)
 
     def is_closed(self) -> bool:
-        """Whether no round can come any more."""
+        """Return whether no further round will form."""
         return self._member is not None and self._member.is_over
 
     def set_closed(self) -> None:
-        """Say how this node's workers ended, and that they will not be started again."""
+        """Report how this node's workers ended, and that they will not be restarted."""
         member, agent = self._member, self._agent
         if member is None or agent is None:
             return
         if agent.workers_succeeded:
             member.succeeded()
             if not member.await_verdict(None):
-                member.leave("its workers have ended well, and torchrun does not start them again")
+                member.leave("its workers succeeded, and torchrun does not restart them")
         elif agent.workers_failed:
             member.failed(worker_failures(member.first_rank))
             if not member.await_verdict(VERDICT_WAIT):
-                member.leave("its workers failed, and torchrun has no restart left for them")
+                member.leave("its workers failed, and torchrun has no restarts left")
         else:
             member.leave("torchrun ended")
 
     def shutdown(self) -> bool:
-        """Say goodbye and let go of everything."""
+        """Leave the job and release all resources."""
         try:
             self.set_closed()
         finally:
@@ -113,7 +113,7 @@ class MasterRendezvous(RendezvousHandler):  # type: ignore[misc]  # torch is not
     # --- rounds -----------------------------------------------------------------------------
 
     def _join(self) -> Member:
-        """First call: only now the agent is there to be asked what it runs."""
+        """Join the job in the first call, when the agent is on the call stack."""
         self._agent = CallingAgent()
         spec = self._agent.spec
         settings = self._settings
@@ -143,7 +143,7 @@ class MasterRendezvous(RendezvousHandler):  # type: ignore[misc]  # torch is not
             broken=member.broken,
         )
         line.open()
-        # torchrun does not say goodbye when it ends by a signal.
+        # torchrun does not call shutdown when it is ended by a signal.
         atexit.register(self._leave_at_exit)
         return member
 

@@ -1,6 +1,6 @@
-"""The connection to the master, in a thread of its own beside torchrun's.
+"""The connection to the master, in its own thread beside torchrun's.
 
-torchrun's agent blocks and sleeps; the lease has to be renewed all the same.
+torchrun's agent blocks and sleeps; the lease must be renewed meanwhile.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from resile.wire.link import Link
 from resile.wire.messages import FromAgent, FromMaster, Hello
 
 FAREWELL = 5.0
-"""How long the last words may take, when the master hangs."""
+"""Seconds to wait for the last messages to be sent, when the master hangs."""
 
 
 class Line:
@@ -32,8 +32,8 @@ class Line:
         patience: Callable[[], float],
         broken: Callable[[WireError], None],
     ) -> None:
-        """As for a Link; ``broken`` is told when the master cannot be had. All of these are called
-        from the line's thread."""
+        """As for a Link; ``broken`` is called when the master is unreachable. All of these are
+        called from the line's thread."""
         self._link = Link(
             access,
             hello=hello,
@@ -52,22 +52,22 @@ class Line:
         self._thread.start()
 
     def send(self, message: FromAgent) -> None:
-        """Say something soon, or never: the next Hello tells the same."""
+        """Queue a message; it may be lost, as the next Hello carries the same state."""
         self._call(self._link.send, message)
 
     def rejoin(self) -> None:
-        """The workers of a node that was put out are stopped: join as a new one."""
+        """Join as a new node, once the workers of the evicted one are stopped."""
         self._call(self._link.rejoin)
 
     def close(self) -> None:
-        """Say what is still to be said, and go."""
+        """Send the pending messages and disconnect."""
         if self._thread.is_alive():
             with contextlib.suppress(RuntimeError):
                 asyncio.run_coroutine_threadsafe(self._finish(), self._loop)
             self._thread.join(FAREWELL)
 
     def _call(self, function: Callable[..., None], *arguments: object) -> None:
-        # A line that has ended (the job is over) takes nothing more, and needs nothing more.
+        # A closed line (the job is over) accepts nothing, and needs nothing.
         with contextlib.suppress(RuntimeError):
             self._loop.call_soon_threadsafe(function, *arguments)
 

@@ -1,7 +1,7 @@
 """One node of a job, shared by the line's thread and torchrun's.
 
-The line delivers the master's messages and asks what to say to a new master; torchrun's thread
-waits for its turn and says what became of the workers. What the node holds is kept by its session
+The line delivers the master's messages and requests the Hello for a new master; torchrun's thread
+waits for orders and reports how the workers ended. The node's state is kept by its session
 (``wire/session.py``), under one lock.
 """
 
@@ -55,11 +55,11 @@ SAID_HOW_THEY_ENDED = (LocalState.SUCCEEDED, LocalState.FAILED)
 
 
 class JobSucceeded(Exception):
-    """The job ended well while this node waited: there is nothing left to do for it."""
+    """The job succeeded while this node waited: it has nothing left to do."""
 
 
 class Member:
-    """One node of a job, from its first Hello to its last word."""
+    """One node of a job, from its first Hello to its last message."""
 
     def __init__(
         self,
@@ -71,54 +71,54 @@ class Member:
         say: Callable[[FromAgent], None],
         rejoin: Callable[[], None],
     ) -> None:
-        """``say`` and ``rejoin`` are the line's; they may be called from any thread."""
+        """``say`` and ``rejoin`` are the line's methods; callable from any thread."""
         self._session = NodeSession(job, info, elasticity=elasticity, group=group_in(os.environ))
         self._connect_timeout = connect_timeout
         self._say_at_once = say
         self._rejoin = rejoin
         self._changed = threading.Condition()
         self._order: PrepareRound | StartWorkers | Rejoin | None = None
-        """The newest that torchrun's thread has not taken."""
+        """The newest order that torchrun's thread has not taken."""
         self._trouble: WireError | None = None
 
-    # --- asked and told by the line ---------------------------------------------------------
+    # --- called by the line -----------------------------------------------------------------
 
     def hello(self) -> Hello:
-        """All that a master has to know which may have forgotten it."""
+        """Return the node's full state, for a master that may have lost it."""
         with self._changed:
             return self._session.hello(now=time.monotonic())
 
     def renewal(self) -> FromAgent | None:
-        """A sign of life, once there is a node to speak for."""
+        """Return a lease renewal, once the node has joined."""
         with self._changed:
             held = self._session.held
             return None if held is None else Renew(fence=held)
 
     def patience(self) -> float:
-        """How long the master may be away: for ever while workers train."""
+        """Return the timeout for an unreachable master: infinite while workers train."""
         with self._changed:
             return self._session.patience(to_join=self._connect_timeout, working=self._session.runs)
 
     def deliver(self, message: FromMaster) -> None:
-        """Take a message from the master."""
+        """Handle a message from the master."""
         with self._changed:
             self._carry_out(self._session.obey(message))
             self._changed.notify_all()
 
     def broken(self, trouble: WireError) -> None:
-        """The master cannot be had."""
+        """Record that the master is unreachable."""
         with self._changed:
             self._trouble = trouble
             self._changed.notify_all()
 
     def _carry_out(self, instruction: Instruction | None) -> None:
-        """Do what can be done at once, and leave the rest to torchrun's thread."""
+        """Do what can be done immediately, and leave the rest to torchrun's thread."""
         match instruction:
             case Joined(note=note):
                 if note:
                     log.warning("%s", note)
             case PrepareRound():
-                log.info("round %d forms: %s", instruction.round, instruction.reason)
+                log.info("round %d is forming: %s", instruction.round, instruction.reason)
                 self._order = instruction
             case StartWorkers():
                 self._order = instruction
@@ -130,21 +130,21 @@ class Member:
                 log.warning("%s", reason)
                 self._order = None
             case Rejoin(reason=reason):
-                log.warning("put out of the job: %s; joining again as a new node", reason)
+                log.warning("evicted: %s; rejoining as a new node", reason)
                 self._order = instruction
             case LeaveJob(reason=reason):
                 log.warning("leaving the job: %s", reason)
                 os.kill(os.getpid(), signal.SIGTERM)
             case Handover(handover=number):
-                # torchrun's agent keeps no snapshots: nobody need wait for its workers.
+                # torchrun's agent holds no snapshots: the handover need not wait for its workers.
                 fence = self._session.fence
                 self._say(HandoverTold(fence=fence, able=False, handover=number))
 
-    # --- asked and told by torchrun's thread ------------------------------------------------
+    # --- called by torchrun's thread --------------------------------------------------------
 
     @property
     def trains(self) -> bool:
-        """Whether the workers of the held round may go on."""
+        """Whether the workers of the current round may continue."""
         with self._changed:
             return self._session.runs and self._trouble is None
 
@@ -157,14 +157,14 @@ class Member:
 
     @property
     def is_over(self) -> bool:
-        """Whether no round can come any more."""
+        """Whether no further round will form."""
         with self._changed:
             return self._session.done is not None or self._trouble is not None
 
     def next_order(self) -> PrepareRound | StartWorkers:
-        """Wait for what this node has to do next, its workers being stopped.
+        """Wait for the next order; called when the workers are stopped.
 
-        Raises JobSucceeded, or torch's errors for a job that failed and for a master that is gone.
+        Raises JobSucceeded, or torch's errors for a failed job and for an unreachable master.
         """
         with self._changed:
             while True:
@@ -178,22 +178,22 @@ class Member:
                     self._changed.wait()
 
     def ready(self, prepare: PrepareRound, store: StoreAddress | None) -> None:
-        """The node is ready for the round it was told to prepare, unless there is a newer one."""
+        """Report that the node is ready for a round, unless there is a newer one."""
         with self._changed:
             self._say(self._session.ready(prepare.round, store))
 
     def failed(self, failures: tuple[WorkerFailure, ...]) -> None:
-        """Workers of the held round failed."""
+        """Report failed workers of the current round."""
         with self._changed:
             self._say(self._session.failed(failures, now=time.monotonic()))
 
     def succeeded(self) -> None:
-        """All workers of the held round ended well."""
+        """Report that all workers of the current round succeeded."""
         with self._changed:
             self._say(self._session.succeeded())
 
     def await_verdict(self, timeout: float | None) -> bool:
-        """Wait for the job's end. False if it goes on, with or without this node."""
+        """Wait for the job's end. False if it continues, with or without this node."""
         with self._changed:
             if self._session.state in SAID_HOW_THEY_ENDED:
                 self._changed.wait_for(
@@ -202,7 +202,7 @@ class Member:
             return self._session.done is not None
 
     def leave(self, reason: str) -> None:
-        """Go, so that nobody waits for proof."""
+        """Leave the job, so that the master need not wait for the lease to expire."""
         with self._changed:
             self._say(self._session.leave(reason))
 
@@ -222,7 +222,7 @@ class Member:
 
 
 def describe_end(done: JobDone) -> str:
-    """How a job ended that did not succeed, and which worker failed first."""
+    """Describe the end of a job that did not succeed, and the first failed worker."""
     if done.outcome is Outcome.STOPPED:
         return f"the job was stopped: {done.reason}"
     if done.report is None:

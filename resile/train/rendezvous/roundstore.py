@@ -1,12 +1,12 @@
-"""The stores of one round: the one the workers meet at, and the one torchrun's agent wants.
+"""The stores of one round: the workers' TCPStore, and an in-memory one for torchrun's agent.
 
-The workers' store is a TCPStore of the round's own, in the process of the node with group rank 0:
-nothing of a dead round can be read from it.
+The workers' store is a TCPStore of this round only, in the process of the node with group rank 0:
+data of a dead round cannot be read from it.
 
-torchrun's agents use a store for two things: to work out ranks together, and to wait for each
-other at the end. In both an agent whose peer dies meanwhile hangs for minutes. But the master has
-told the ranks already, and it is the master who knows when all have ended. So the agent gets a
-store in its own memory in which its peers have already said all they would have said.
+torchrun's agents use a store for two things: to agree on ranks, and to wait for each other at the
+end. In both an agent whose peer dies meanwhile hangs for minutes. But the master has already
+assigned the ranks, and it is the master that knows when all have ended. So the agent gets a store
+in its own memory that already contains everything its peers would have written.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ from resile.wire.messages import Start, StoreAddress
 BACKLOG = 4096
 
 STORE_PATIENCE = timedelta(minutes=5)
-"""How long the host's own client may take to connect, on a machine as busy as may be."""
+"""Timeout for the host's own client to connect, on a very busy machine."""
 
 AGENT_PATIENCE = timedelta(seconds=10)
-"""Nothing is ever waited for in the agent's store: a wait is a torch that changed its keys."""
+"""Nothing should ever wait on the agent's store: a wait means that torch changed its keys."""
 
 ROLE_INFO = "torchelastic/role_info/{}"
 ASSIGNED_RANKS = "torchelastic/assigned_ranks/{}"
@@ -34,10 +34,11 @@ FINISHED_AGENTS = "torchelastic/agent/terminal_state/num_members"
 
 
 class RoundStore:
-    """Serves one round's workers for as long as it is referred to."""
+    """Serves one round's workers as long as it is referenced."""
 
     def __init__(self, host: str) -> None:
-        """Listen on a free port of ``host`` alone; by itself a TCPStore listens on all."""
+        """Listen on a free port of ``host`` only; by default a TCPStore listens on all
+        addresses."""
         family = socket.getaddrinfo(host, 0, type=socket.SOCK_STREAM)[0][0]
         listener = socket.create_server((host, 0), family=family, backlog=BACKLOG)
         self.address = StoreAddress(host, listener.getsockname()[1])
@@ -52,13 +53,13 @@ class RoundStore:
 
 
 def agent_store(start: Start, spec: WorkerSpec) -> HashStore:
-    """A store in which torchrun's agent finds its ranks, and at the end that it may go."""
+    """Build a store with the ranks for torchrun's agent, and with its exit barrier passed."""
     store = HashStore()
     store.set_timeout(AGENT_PATIENCE)
     own, others = start.group_rank, range(start.group_world_size)
     ranks = [start.first_rank, start.world_size] * 2
     store.set(ASSIGNED_RANKS.format(own), json.dumps(ranks))
-    # Only the first node adds up what all run, and it starts at 0: it does not matter which of the
+    # Only the first node sums up the workers of all, starting at 0: it does not matter which of the
     # others runs how many workers as long as the sum is right.
     rest = start.world_size - spec.local_world_size
     for node in others:

@@ -1,6 +1,6 @@
-"""What torchrun's rendezvous flags mean to us.
+"""Parsing of torchrun's rendezvous flags.
 
-Everything wrong here is the user's mistake and a ``ValueError``: EndpointError, AuthError or
+All errors are mistakes of the user and a ``ValueError``: EndpointError, AuthError or
 ElasticityError, each with the flag and what would be right.
 """
 
@@ -34,10 +34,10 @@ from resile.wire.statedir import run_folder
 log = logging.getLogger("resile.rendezvous")
 
 TORCHRUN_TIMEOUT = 900
-"""torchrun adds ``timeout=900`` (a number, where a user's is text) when the user gave none."""
+"""torchrun adds ``timeout=900`` (a number, where a user's is text) when the user set none."""
 
 CONNECT_TIMEOUT = 60.0
-"""How long a master that was never seen may stay unreachable, as in ``resile run``."""
+"""Timeout in seconds for the first connection to the master, as in ``resile run``."""
 
 
 @dataclass(frozen=True)
@@ -47,22 +47,22 @@ class Settings:
     access: Access
     run_id: str
     address: str
-    """Where other nodes reach this one."""
+    """The address at which other nodes reach this one."""
 
     nnodes: tuple[int, int]
     conf: RendezvousConf
     connect_timeout: float
     rank: int | None
     generation: int | None
-    """What the platform that started this node calls it, if it says so."""
+    """The node's id from the platform that started it, if there is one."""
 
     def elasticity(self, max_restarts: int) -> Elasticity:
-        """Sizes and patience; ``max_restarts`` only torchrun's agent knows."""
+        """Sizes and timeouts; ``max_restarts`` is known only to torchrun's agent."""
         return elasticity_of(self.conf, self.nnodes, max_restarts=max_restarts)
 
 
 def read_settings(parameters: RendezvousParameters) -> Settings:
-    """Check everything that can be checked before the master is asked."""
+    """Read the flags, and check all that can be checked before connecting to the master."""
     pairs = {key: str(value) for key, value in parameters.config.items()}
     if parameters.config.get("timeout") == TORCHRUN_TIMEOUT:
         del pairs["timeout"]
@@ -75,7 +75,9 @@ def read_settings(parameters: RendezvousParameters) -> Settings:
     for name in conf.ignored:
         log.warning("--rdzv-conf %s is ignored: Resile has no such setting", name)
     if not parameters.endpoint:
-        raise EndpointError("--rdzv-endpoint is missing: write the HOST:PORT of a 'resile master'")
+        raise EndpointError(
+            "--rdzv-endpoint is missing: set it to the HOST:PORT of 'resile master'"
+        )
     endpoint = parse_endpoint(parameters.endpoint)
     access = Access(endpoint, _token(endpoint, token_file, authority), client_tls(authority))
     settings = Settings(
@@ -97,17 +99,17 @@ def _number_in(variable: str) -> int | None:
     if not text:
         return None
     if not text.isdecimal():
-        raise ValueError(f"${variable} is '{text}'; a number of at least 0 is wanted")
+        raise ValueError(f"${variable} is '{text}'; it must be a number of at least 0")
     return int(text)
 
 
 def _token(endpoint: Endpoint, token_file: str | None, authority: str | None) -> str:
-    """What the user gave, or what a master of this user on this machine has put into its folder."""
+    """The token the user set, or the one in the folder of this user's master on this machine."""
     if token := given_token(token_file):
         return token
     if authority is None and is_this_machine(endpoint.host):
         return shared_token(run_folder(endpoint) / "token")
     raise AuthError(
-        f"the master at {endpoint} wants the job's token: give --rdzv-conf token_file=FILE, "
+        f"the master at {endpoint} requires the job's token: set --rdzv-conf token_file=FILE, "
         "$RESILE_TOKEN_FILE or $RESILE_TOKEN"
     )

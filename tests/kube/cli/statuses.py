@@ -19,14 +19,13 @@ from resile.job.status import (
     JobStatus,
     NodeStatus,
     RoleStatus,
-    TrainingStatus,
 )
+from resile.job.training import TrainingView
+from resile.job.view import combine, trainings_in
 from resile.platform.kubernetes.client import KubeClient
 from resile.platform.kubernetes.kinds import ELASTIC_JOBS, EVENTS, KubeObject
 from resile.platform.local.jobfolder import JobFolder
-from resile.wire.picture import draw_picture
 from resile.wire.views import EventView
-from resile.wire.written import training_in
 
 WORKER = {
     "image": "train:test",
@@ -99,21 +98,21 @@ def left_behind(
     folder: JobFolder,
     described: dict[str, Any],
     written: JobStatus,
-    training: TrainingStatus | None = None,
+    training: TrainingView | None = None,
 ) -> None:
     """A job of this machine, as its `up` wrote it down. ``training``: what its master saw."""
-    seen = training_in(folder.name, msgspec.structs.replace(written, training=training))
+    seen = trainings_in(msgspec.structs.replace(written, training=training or written.training))
     with folder.hold():
         folder.begin()
-        picture = draw_picture(
+        view = combine(
             folder.name,
             status=written,
-            training=seen,
+            trainings=seen,
             manifest=described,
             created=time.time(),
             now=time.time(),
         )
-        folder.write_picture(picture)
+        folder.write_view(view)
         folder.append_events([EventView(seq=1, time=time.time(), kind="NodeStarted", text="it is")])
 
 

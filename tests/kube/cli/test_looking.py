@@ -19,12 +19,11 @@ from resile.job.status import (
     Condition,
     ConditionStatus,
     ConditionType,
-    FirstFailure,
     JobPhase,
     JobStatus,
-    MemberStatus,
-    TrainingStatus,
 )
+from resile.job.training import Failure, NodeView, TrainingView
+from resile.job.view import VIEW_VERSION
 from resile.platform.kubernetes.kinds import ELASTIC_JOBS, EVENTS, NAMESPACES, PODS, KubeObject
 from resile.platform.local.jobfolder import JobFolder
 from tests.kube.apiserver import ApiServer
@@ -33,7 +32,7 @@ from tests.kube.cli.statuses import create, left_behind, manifest, status, tell,
 from tests.kube.operator.operators import OperatorProcess
 from tests.kube.operator.stage import Stage, eventually
 
-FAILURE = FirstFailure(
+FAILURE = Failure(
     node="digits-worker-0",
     node_id=1,
     host="h",
@@ -150,15 +149,15 @@ async def test_a_training_looks_the_same_on_both_platforms(
     stage: Stage, console: Console, monkeypatch: pytest.MonkeyPatch, phase: JobPhase
 ) -> None:
     over = phase is JobPhase.FAILED
-    training = TrainingStatus(
+    training = TrainingView(
         phase="failed" if over else "running",
         reason="a worker failed" if over else "first round",
         restarts=2,
         max_restarts=3,
         failure=FAILURE if over else None,
         nodes={
-            "digits-worker-0": MemberStatus(state="running", step=71, cpu="1.5", memory="300Mi"),
-            "digits-worker-2": MemberStatus(state="running", step=70, away=True, memory="2Gi"),
+            "digits-worker-0": NodeView(state="running", step=71, cpu="1.5", memory="300Mi"),
+            "digits-worker-2": NodeView(state="running", step=70, away=True, memory="2Gi"),
         },
     )
     described, written = manifest("digits"), status("digits", phase, training=training)
@@ -228,9 +227,55 @@ async def test_get_shows_the_manifest_as_it_was_written_and_the_status(
     written = status("digits")
     await create(stage.client, manifest("digits", suspend=False), written)
     shown = json.loads(await console.says("get", "digits", "-o", "json"))
-    assert set(shown["metadata"]) == {"name", "namespace"}
-    assert shown["spec"]["roles"]["worker"]["replicas"] == {"min": 1, "max": 4, "wanted": 2}
+    assert (shown["apiVersion"], shown["platform"]) == (VIEW_VERSION, "kubernetes")
+    assert shown["namespace"] == stage.client.namespace
+    accepted = shown["manifest"]
+    assert set(accepted["metadata"]) == {"name", "namespace"}
+    assert accepted["spec"]["roles"]["worker"]["replicas"] == {"min": 1, "max": 4, "wanted": 2}
     assert msgspec.convert(shown["status"], JobStatus) == written
+    assert yaml.safe_load(await console.says("get", "digits")).items() >= accepted.items()
+
+
+async def test_every_group_looks_the_same_on_both_platforms(
+    stage: Stage, console: Console, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    failed = TrainingView(
+        phase="failed",
+        reason="rank 1 failed",
+        round=7,
+        world_size=3,
+        step=40,
+        restarts=2,
+        max_restarts=2,
+        failure=msgspec.structs.replace(FAILURE, group="evaluate"),
+        nodes={"digits-worker-2": NodeView(state="failed", step=40, memory="1Gi")},
+        worker_failures={"digits-worker-2": 2},
+        group="evaluate",
+    )
+    main = TrainingView(phase="running", reason="first round", max_restarts=3)
+    described = manifest("digits")
+    written = status("digits", training=main, groups={"evaluate": failed})
+    raw = await create(stage.client, described, written)
+    await tell(stage.client, raw, "NodeStarted", "it is")
+    there = await console.says("describe", "digits", "-n", stage.client.namespace)
+    shown = json.loads(
+        await console.says("get", "digits", "-o", "json", "-n", stage.client.namespace)
+    )
+    monkeypatch.setenv("RESILE_HOME", console.env()["RESILE_HOME"])
+    folder = JobFolder("digits")
+    left_behind(folder, described, written)
+    with folder.hold():  # its `up` lives, and its master is away
+        here = await console.says("describe", "digits")
+        rows = json.loads(await console.says("jobs", "-o", "json"))
+    assert timeless(here) == timeless(there)
+    (row,) = (line for line in there.splitlines() if line.startswith("evaluate"))
+    assert row.split() == [*("evaluate", "failed", "7", "3", "40", "2", "-", "rank", "1", "failed")]
+    assert "The training of group evaluate failed: rank 1 failed." in there
+    (line,) = (line for line in there.splitlines() if line.startswith("digits-worker-2"))
+    assert line.split()[5:11] == ["node-b", "7", "failed", "40", "3", "-"]
+    assert shown["groups"]["evaluate"]["round"] == 7
+    assert shown["failures"][0]["group"] == "evaluate"
+    assert [row["restarts"] for row in rows] == [3, 3], "one replaced node, two failed rounds"
 
 
 async def test_a_rank_that_nobody_has_is_a_mistake_on_both_platforms(
@@ -342,7 +387,7 @@ async def test_events_are_the_jobs_and_its_pods_in_order(stage: Stage, console: 
     raw = await create(client, manifest("digits"), status("digits"))
     pod = await pod_of(stage, "digits-worker-0")
     other = await pod_of(stage, "digits-worker")
-    await tell(client, raw, "RoundRunning", "round 1: 2 nodes, 4 workers")
+    await tell(client, raw, "RoundRunning", "round 1: running with 2 nodes, 4 workers")
     await tell(client, raw, "NodeStarted", "digits-worker-0 (rank 0) is running")
     await tell(client, pod, "NodeStarted", "digits-worker-0 (rank 0) is running")
     await tell(client, pod, "BackOff", "Back-off pulling image", count=3, component="kubelet")
@@ -352,7 +397,7 @@ async def test_events_are_the_jobs_and_its_pods_in_order(stage: Stage, console: 
     lines = (await console.says("events", "digits")).splitlines()
     told = [line.split(maxsplit=1)[1] for line in lines]
     assert told == [
-        f"{'RoundRunning':<18} round 1: 2 nodes, 4 workers",
+        f"{'RoundRunning':<18} round 1: running with 2 nodes, 4 workers",
         f"{'NodeStarted':<18} digits-worker-0 (rank 0) is running",
         f"{'BackOff':<18} digits-worker-0: Back-off pulling image (3 times)",
     ]

@@ -68,8 +68,8 @@ async def test_a_job_is_waited_for(stage: Stage, server: ApiServer) -> None:
     raw = await stage.job("digits")
     running = asyncio.create_task(asyncio.to_thread(resile.wait, job, until="running"))
     await write_status(stage.client, raw, status("digits"))
-    picture = await running
-    assert (picture.phase, picture.status and picture.status.step) == ("Running", 70)
+    view = await running
+    assert (view.phase, view.status and view.status.step) == ("Running", 70)
     finished = asyncio.create_task(asyncio.to_thread(resile.wait, job, timeout=60))
     await write_status(stage.client, raw, status("digits", JobPhase.FAILED))
     assert (await finished).phase == "Failed"

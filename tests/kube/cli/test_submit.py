@@ -10,7 +10,8 @@ import pytest
 import yaml
 
 from resile.job.node import NodePhase
-from resile.job.status import JobPhase, NodeStatus, RoleStatus, TrainingStatus
+from resile.job.status import JobPhase, NodeStatus, RoleStatus
+from resile.job.training import TrainingView
 from resile.platform.kubernetes.kinds import ELASTIC_JOBS, PODS, PRIORITY_CLASSES, Kind
 from tests.kube.apiserver import ApiServer
 from tests.kube.cli.console import Console, reads
@@ -188,7 +189,7 @@ async def test_a_round_that_fails_while_it_forms_ends_with_code_1(
     try:
         await reads(submitting, "the operator has not looked at it yet")
         raw = await stage.job("digits")
-        forming = status("digits", training=TrainingStatus(phase="forming"), round=1, step=None)
+        forming = status("digits", training=TrainingView(phase="forming"), round=1, step=None)
         await write_status(stage.client, raw, forming)
         await reads(submitting, "round 1 is forming: 4 workers")
         await write_status(stage.client, raw, status("digits", JobPhase.FAILED))

@@ -108,9 +108,12 @@ class StandIn:
         main = pod["spec"]["containers"][0]["name"]
         running = {"running": {"startedAt": _now()}}
         states = {main: state, **dict.fromkeys(beside, running)}
+        known = (pod.get("status") or {}).get("conditions") or ()
+        ready = {"type": "Ready", "status": "True" if phase == "Running" else "False"}
         status = {
             "phase": phase,
             "podIP": self.address,
+            "conditions": [*(one for one in known if one["type"] != "Ready"), ready],
             "containerStatuses": [
                 {
                     "name": name,

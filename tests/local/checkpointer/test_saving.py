@@ -66,7 +66,7 @@ def test_a_rank_without_room_says_so_and_its_checkpoints_are_restored(tmp_path: 
     missing = "no snapshots in memory: "
     assert missing not in first
     assert second.count(f"resile: rank 1: {missing}") == 1
-    assert "instead: checkpoints are written while training waits" in second
+    assert "instead training waits for each write" in second
 
 
 def test_what_a_rank_cannot_write_by_itself_is_said(small_disk: Path, tmp_path: Path) -> None:

@@ -189,7 +189,7 @@ CHECKED_LATER = {
     "a port that is no number": (["--rdzv-endpoint", "127.0.0.1:http"], "not 'http'"),
     "no host": (["--rdzv-endpoint", ":29400"], "HOST:PORT"),
     "a host nobody knows": (["--rdzv-endpoint", "nowhere.invalid:1"], "cannot be resolved"),
-    "a host that is no name": (["--rdzv-endpoint", "a..b:1"], "no name of a host"),
+    "a host that is no name": (["--rdzv-endpoint", "a..b:1"], "not a valid host name"),
     "another machine, no token": (["--rdzv-endpoint", "203.0.113.7:1"], "--token-file"),
     "no token file": (["--token-file", "missing"], "token file missing"),
     "an authority that is none": (["--tls-ca", "file"], "--tls-ca file", "PEM"),
@@ -275,7 +275,7 @@ def test_a_user_whose_home_cannot_be_written_has_a_folder_of_its_own(place: Path
     for words in (["run", "--standalone", SCRIPT], ["jobs"]):
         refused = resile(place, *words, **variables)
         assert refused.returncode == FAILURE
-        assert "is not this user's alone; $RESILE_HOME names another" in refused.stderr
+        assert "is accessible to other users; set $RESILE_HOME to another folder" in refused.stderr
         assert "Traceback" not in refused.stderr
 
 
@@ -307,7 +307,7 @@ MASTERS = {
     "no token file": (["--token-file", "missing"], USAGE, "token file missing"),
     "nodes": (["--nnodes", "2:1"], USAGE, "MIN (2)"),
     "a setting": (["--rdzv-conf", "lease=0"], USAGE, "lease must be"),
-    "an address of another": (["--endpoint", "203.0.113.7:1"], FAILURE, "cannot listen at"),
+    "an address of another": (["--endpoint", "203.0.113.7:1"], FAILURE, "cannot listen on"),
     "a host that is no name": (["--endpoint", "a..b:1"], FAILURE, "a..b"),
 }
 
@@ -370,7 +370,7 @@ def test_a_port_in_use_is_named_by_a_master(place: Path) -> None:
 
 @pytest.mark.parametrize(
     ("answer", "said"),
-    [(hang_up, "is in use by another program"), (speak_ssh, "is no Resile master")],
+    [(hang_up, "is in use by another program"), (speak_ssh, "is not a Resile master")],
 )
 def test_a_port_in_use_is_named_by_run(
     place: Path, answer: Callable[[socket.socket], None], said: str
@@ -399,7 +399,7 @@ def test_a_program_that_says_nothing_is_told_and_waited_for(place: Path) -> None
         done = resile(place, "run", *flags, "--preload", "none", SCRIPT)
     assert done.returncode == FAILURE
     first, last = (line for line in done.stderr.splitlines() if "in use by another" in line)
-    assert "and it does not answer; trying again" in first
+    assert "and it does not answer; retrying" in first
     assert "(tried for " in last
     leaves_nothing(place)
 
@@ -424,7 +424,7 @@ def test_a_web_server_is_no_master(place: Path) -> None:
         finally:
             server.shutdown()
             thread.join()
-    is_refused(done, FAILURE, where, "is no Resile master (HTTP 404)")
+    is_refused(done, FAILURE, where, "is not a Resile master (HTTP 404)")
     leaves_nothing(place)
 
 

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from resile.job.view import JobView
 from resile.ledger import Ledger
 from resile.platform.local.jobfolder import JobFolder
-from resile.wire.views import JobPicture
 from tests.local.ledgers import data_check
 
 
@@ -67,7 +67,7 @@ def test_a_jobs_ledger_is_found_in_its_manifest(
         }
         folder = JobFolder(name)
         with folder.hold():
-            folder.write_picture(JobPicture(name=name, phase="Succeeded", manifest=manifest))
+            folder.write_view(JobView(name=name, phase="Succeeded", manifest=manifest))
     assert "3 of 6 trained so far" in resile("noted", home=tmp_path).stdout
     assert "the job 'other' has no ledger" in resile("other", home=tmp_path).stderr
 

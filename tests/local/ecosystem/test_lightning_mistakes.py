@@ -82,10 +82,10 @@ def checkpointer(monkeypatch: pytest.MonkeyPatch) -> Iterator[Checkpointer]:
 @pytest.mark.parametrize(
     ("loader", "said"),
     [
-        (DataLoader(Endless()), "has to have a length and indices"),
-        (DataLoader(range(8), batch_size=None), "give it batch_size"),
+        (DataLoader(Endless()), "must have a length and indices"),
+        (DataLoader(range(8), batch_size=None), "set batch_size"),
         (DataLoader(range(8), batch_sampler=[[0, 1], [2, 3]]), "no batch_sampler"),
-        (DataLoader(range(8), sampler=WeightedRandomSampler([1.0] * 8, 8)), "leave the sampler"),
+        (DataLoader(range(8), sampler=WeightedRandomSampler([1.0] * 8, 8)), "remove the sampler"),
         ({"a": NUMBERS, "b": NUMBERS}, "one DataLoader, not a dict"),
     ],
     ids=["no length", "no batches", "batch sampler", "sampler", "two loaders"],
@@ -100,7 +100,7 @@ def test_data_without_an_order_that_can_be_continued_is_refused(
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ({"reload_dataloaders_every_n_epochs": 1}, "reload_dataloaders_every_n_epochs has to be 0"),
+        ({"reload_dataloaders_every_n_epochs": 1}, "reload_dataloaders_every_n_epochs must be 0"),
         ({"overfit_batches": 2}, "use limit_train_batches"),
         ({"limit_train_batches": 3, "accumulate_grad_batches": 2}, "limit_train_batches leaves 3"),
     ],
@@ -119,7 +119,7 @@ def test_plans_that_lose_the_place_in_the_data_are_refused(
         (GradientAccumulationScheduler({1: 2}), "use accumulate_grad_batches or global_batch"),
         (StochasticWeightAveraging(0.1), "use WeightAveraging"),
         (BackboneFinetuning(), "BaseFinetuning changes the optimizer's parameter groups"),
-        (LearningRateFinder(), "search in a run of its own"),
+        (LearningRateFinder(), "run it in a separate run"),
     ],
     ids=["accumulation", "averaging", "finetuning", "searching"],
 )
@@ -152,7 +152,7 @@ def test_a_callback_is_for_one_fit(checkpointer: Checkpointer) -> None:
 
 def test_a_trainer_has_one_of_them(checkpointer: Checkpointer) -> None:
     trainer = trainer_with(ElasticCheckpoint(checkpointer), ElasticCheckpoint(checkpointer))
-    with pytest.raises(LightningMistake, match="has one ElasticCheckpoint"):
+    with pytest.raises(LightningMistake, match="only one ElasticCheckpoint"):
         trainer.fit(Model(), NUMBERS)
 
 
@@ -160,7 +160,7 @@ def test_only_one_of_two_ways_to_resume_is_used(tmp_path: Path, checkpointer: Ch
     before = trainer_with()
     before.fit(Model(), NUMBERS)
     before.save_checkpoint(tmp_path / "before.ckpt")
-    with pytest.raises(LightningMistake, match="leave the first out"):
+    with pytest.raises(LightningMistake, match="remove the first"):
         trainer_with(ElasticCheckpoint(checkpointer)).fit(
             Model(), NUMBERS, ckpt_path=tmp_path / "before.ckpt"
         )
@@ -170,7 +170,9 @@ def test_workers_that_would_train_each_for_itself_are_refused(
     checkpointer: Checkpointer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("WORLD_SIZE", "2")
-    with pytest.raises(LightningMistake, match="2 workers were started, but the Trainer has 1"):
+    with pytest.raises(
+        LightningMistake, match="2 workers were started, but the Trainer's world size is 1"
+    ):
         trainer_with(ElasticCheckpoint(checkpointer)).fit(Model(), NUMBERS)
 
 

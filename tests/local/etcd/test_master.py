@@ -35,12 +35,12 @@ def test_a_killed_master_goes_on_from_etcd(job: TorchrunJob, etcd: EtcdServer) -
     # The agents of this machine may be quicker: then this one finds the store or the port taken.
     job.launch_master("--store", etcd.url)
     wait_for(
-        lambda: all(node["connected"] for node in job.status()["nodes"]),
+        lambda: not any(node.away for node in job.status().nodes.values()),
         "all nodes at the new master",
     )
     after = job.status()
-    assert after["round"] == before["round"] == first
-    assert {n["id"] for n in after["nodes"]} == {n["id"] for n in before["nodes"]}
+    assert after.round == before.round == first
+    assert {n.member for n in after.nodes.values()} == {n.member for n in before.nodes.values()}
     assert any(event["kind"] == "MasterReturned" for event in job.events())
     job.goes_on()
     assert job.round == first

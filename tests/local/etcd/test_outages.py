@@ -58,7 +58,7 @@ async def test_another_program_at_the_address_is_recognised() -> None:
     await runner.setup()
     await web.TCPSite(runner, "127.0.0.1", port := free_port()).start()
     try:
-        with pytest.raises(StoreUnusable, match=f"what answers at 127.0.0.1:{port} is no etcd"):
+        with pytest.raises(StoreUnusable, match=f"the server at 127.0.0.1:{port} is not etcd"):
             await EtcdStore.at(f"etcd://127.0.0.1:{port}/jobs/a").load()
     finally:
         await runner.cleanup()

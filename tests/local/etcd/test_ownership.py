@@ -64,7 +64,7 @@ async def test_a_second_master_on_this_machine_is_refused_at_once(
     caplog.set_level(logging.INFO, logger="resile.master")
     first = store_at(etcd)
     await first.load()
-    with pytest.raises(StoreTaken, match=r"belongs to a running master \(pid \d+ on "):
+    with pytest.raises(StoreTaken, match=r"is in use by a running master \(pid \d+ on "):
         await store_at(etcd).load()
     assert "waiting" not in caplog.text
     await first.commit({"job": b"still mine"})
@@ -76,7 +76,7 @@ async def test_a_master_on_another_machine_is_waited_for_and_believed_when_it_li
 ) -> None:
     caplog.set_level(logging.INFO, logger="resile.master")
     async with master_on_another_machine(etcd):
-        with pytest.raises(StoreTaken, match=r"belongs to a running master \(pid 1 on elsewhere"):
+        with pytest.raises(StoreTaken, match=r"is in use by a running master \(pid 1 on elsewhere"):
             await store_at(etcd).load()
     assert "held by pid 1 on elsewhere: waiting up to 2 s for the end of its lease" in caplog.text
 

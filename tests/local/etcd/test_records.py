@@ -132,8 +132,8 @@ def test_an_address_may_name_several_hosts_and_ports() -> None:
     [
         ("etcd://", "HOST:PORT"),
         ("etcd:///jobs", "HOST:PORT"),
-        ("etcd://a:x/jobs", "'a:x' is no HOST:PORT"),
-        ("etcd://a,,b/jobs", "'' is no HOST:PORT"),
+        ("etcd://a:x/jobs", "'a:x' is not HOST:PORT"),
+        ("etcd://a,,b/jobs", "'' is not HOST:PORT"),
         ("etcd://a/jobs?leese=3", "'leese' is neither lease nor patience"),
         ("etcd://a/jobs?lease=1", "lease must be a number of seconds, at least 2"),
         ("etcd://a/jobs?patience=nan", "patience must be a number of seconds, at least 0"),

@@ -64,7 +64,7 @@ def test_a_save_that_cannot_be_written_does_not_end_training(moved: Moved) -> No
     done = moved.hook("prestop", "--timeout", "50")
     assert done.returncode == 1
     assert "nothing was saved" in done.stderr
-    moved.nodes[-1].says("not saved, training goes on: cannot")
+    moved.nodes[-1].says("not saved, training continues: cannot")
     before = max(r.step for r in moved.records())
     moved.reached(before + 3)
     assert moved.signal == "init"

@@ -86,7 +86,7 @@ def test_a_killed_clients_shard_is_given_to_another_at_once(tmp_path: Path) -> N
             done = Counter(record for shard in client for record in records_of(shard))
             client.close()
             assert done == Counter((0, record) for record in range(1000))
-            assert "1 shards of 'train' can be taken again" in master.log
+            assert "1 shard of 'train' can be leased again" in master.log
         finally:
             victim.kill()
             victim.wait()
@@ -132,7 +132,7 @@ def test_a_report_after_the_lease_is_over_is_refused(tmp_path: Path) -> None:
             return any(set(records_of(one)) & set(records_of(mine)) for one in seen)
 
         wait_for(others_turn, "the shard to be given to another")
-        with pytest.raises(LeaseLost, match="does not hold records"):
+        with pytest.raises(LeaseLost, match="does not hold a lease of records"):
             slow.done(mine)
         slow.close()
         other.close()

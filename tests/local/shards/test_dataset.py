@@ -154,7 +154,7 @@ def test_a_stream_that_gives_fewer_records_than_asked_for_is_refused() -> None:
     dataset = alone(Slow(), shard_size=4, shuffle=False)
     batches = iter(dataset.loader(batch_size=4, collate_fn=list))
     assert [next(batches), next(batches)] == [[(p, i) for i in range(4)] for p in (0, 1)]
-    said = r"gave 2 records for \[4, 8\) of partition 0, not 4: read\(\) has to wait"
+    said = r"returned 2 records for \[4, 8\) of partition 0, not 4: read\(\) must wait"
     with pytest.raises(DataMistake, match=said):
         next(batches)
 
@@ -204,9 +204,9 @@ def test_the_ledger_proves_that_each_record_was_trained_once(tmp_path: Path) -> 
         (range(5), {"shard_size": 0}, "shard_size=0"),
         (range(5), {"epochs": 0}, "epochs=0"),
         (range(5), {"seed": 2**64}, "seed"),
-        (lambda start, stop: range(start, stop), {}, "length= is needed"),
+        (lambda start, stop: range(start, stop), {}, "length= is required"),
         (object(), {}, "cannot be read"),
-        (Log(), {"offsets": [1]}, "offsets= names 1 partitions"),
+        (Log(), {"offsets": [1]}, "offsets= has 1 entries"),
         (Log(), {"shard_size": None}, "has no end"),
     ],
 )
@@ -234,7 +234,7 @@ def test_a_loader_without_the_datasets_batches_is_refused() -> None:
         ({"global_batch": 0}, "global_batch=0"),
         ({"batch_size": 2, "micro_batch": 0}, "micro_batch=0"),
         ({"global_batch": 2}, "global_batch=2 is less than the 3 ranks"),
-        ({"global_batch": 4, "pace": Pace.APART}, "wants batch_size="),
+        ({"global_batch": 4, "pace": Pace.APART}, "use batch_size="),
     ],
 )
 def test_a_batch_that_cannot_be_is_refused(options: dict[str, Any], said: str) -> None:
@@ -258,7 +258,7 @@ def test_another_batch_size_in_the_middle_of_an_epoch_is_refused() -> None:
     next(iter(dataset.batches(2)))
     with pytest.raises(DataMistake, match="begun with another"):
         next(iter(dataset.batches(3)))
-    with pytest.raises(DataMistake, match="another pace"):
+    with pytest.raises(DataMistake, match="batch size or pace"):
         next(iter(dataset.batches(2, pace=Pace.APART)))
 
 
@@ -266,9 +266,9 @@ def test_a_position_in_other_data_is_refused() -> None:
     dataset = alone(range(9))
     list(dataset.batches(2))
     dataset.advance()
-    with pytest.raises(PositionMisfit, match="9 records and cannot go on with 8"):
+    with pytest.raises(PositionMisfit, match="9 records and cannot continue with 8"):
         alone(range(8)).load_state_dict(dataset.state_dict())
-    with pytest.raises(PositionMisfit, match="not a position"):
+    with pytest.raises(PositionMisfit, match="not a valid position"):
         alone(range(9)).load_state_dict({"epoch": "soon"})
     with pytest.raises(PositionMisfit, match="3 partitions"):
         alone(range(9)).load_state_dict(alone(Log()).state_dict())

@@ -42,5 +42,5 @@ def test_a_shorter_lease_reaches_agents_before_it_is_held_against_them(
         assert code == 200, answer
         job.goes_on(steps=400)  # of two ranks, each of which takes 0.02 s: longer than two leases
         assert "lease=1.0" in master.log
-        assert "no sign of life" not in master.log
+        assert "no heartbeat" not in master.log
         assert job.round == first

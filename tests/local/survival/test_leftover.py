@@ -29,8 +29,8 @@ def test_a_job_that_was_killed_is_continued_with_the_sizes_of_the_next_one(job: 
     before = job.round
     node = job.start("--nnodes", "1", *SOON)
     job.trains(world=1, after=before)
-    node.says("it goes on with the settings of those who are here")
-    node.says("to forget it, end its processes and remove")
+    node.says("it continues with the settings of the present nodes")
+    node.says("to discard it, end its processes and remove")
 
 
 def test_another_job_does_not_erase_one_that_is_not_over(job: Job) -> None:

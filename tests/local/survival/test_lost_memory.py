@@ -122,7 +122,7 @@ def test_leased_data_begins_again_from_the_snapshot_at_no_cost(trained: Trained)
     for turn in range(2):
         lose_master(trained)
         latest = trained.trains(world=2, after=latest)
-        remembers(trained, "leased of the data was lost", times=turn + 1)
+        remembers(trained, "leases of its data were lost", times=turn + 1)
     trained.finish()
     each_sample_counts_once(trained.ledger)
 
@@ -140,7 +140,7 @@ def test_a_client_without_rounds_is_told_what_is_forgotten(tmp_path: Path) -> No
         file.unlink()
     with (
         running_master(tmp_path / "m", *flags),
-        pytest.raises(ShardsRefused, match="'train' was lost with the master's memory"),
+        pytest.raises(ShardsRefused, match="'train' was lost with the master's state"),
     ):
         client.done(shard)
     client.close()

@@ -85,5 +85,5 @@ def test_a_master_that_is_stopped_is_told_of_and_how_to_go_on(job: Job) -> None:
     os.kill(job.pid_of(1), signal.SIGKILL)
     node.says(f"kill -CONT {master} if it was stopped, kill -KILL {master} if it hangs")
     os.kill(master, signal.SIGCONT)
-    node.says("the master answers again")
+    node.says("the master is responding again")
     job.trains(world=2, after=first)

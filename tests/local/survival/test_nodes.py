@@ -108,7 +108,7 @@ def test_a_job_below_min_says_for_what_it_waits_and_gives_up(job: Job) -> None:
     node = job.start("--nnodes", "2", "--rdzv-conf", "join_timeout=1")
     assert node.wait() == 1
     assert "waiting for nodes: 1 of at least 2 joined" in node.output
-    assert "gave up after 1 s" in node.output
+    assert "timed out after 1 s" in node.output
     job.leaves_nothing_behind([node.pid])
 
 

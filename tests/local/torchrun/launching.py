@@ -9,6 +9,8 @@ import urllib.error
 import urllib.request
 from typing import Any
 
+from resile.decoding import convert
+from resile.job.training import TrainingView
 from tests.local.commands import wait_for
 from tests.local.jobs import SCRIPTS, Job, NodeProcess
 from tests.local.wire.masters import bearer
@@ -20,7 +22,7 @@ class TorchrunJob(Job):
     def master(self, *flags: str) -> NodeProcess:
         """Start a master and wait until it listens."""
         master = self.launch_master(*flags)
-        master.says("listens at")
+        master.says("listening on")
         return master
 
     def launch_master(self, *flags: str) -> NodeProcess:
@@ -65,9 +67,9 @@ class TorchrunJob(Job):
         """What the loss of a machine looks like: all its processes are gone at once."""
         node.kill()
 
-    def status(self) -> dict[str, Any]:
+    def status(self) -> TrainingView:
         """What the master says about the job, once one answers."""
-        return dict(self._ask("/v1/status"))
+        return convert(self._ask("/v1/status"), TrainingView)
 
     def events(self) -> list[dict[str, Any]]:
         """What happened so far."""
@@ -94,9 +96,9 @@ class TorchrunJob(Job):
 
         return wait_for(answer, f"an answer to {path}")[0]
 
-    def ends(self, phase: str) -> dict[str, Any]:
+    def ends(self, phase: str) -> TrainingView:
         """Wait for the job's end as its master sees it."""
         return wait_for(
-            lambda: said if (said := self.status())["phase"] == phase else None,
+            lambda: said if (said := self.status()).phase == phase else None,
             f"the phase '{phase}'",
         )

@@ -44,4 +44,4 @@ def test_too_few_nodes_are_waited_for_and_given_up(job: TorchrunJob) -> None:
     node = job.torchrun("--rdzv-conf", "join_timeout=1", nnodes="2")
     assert node.wait() == 1
     assert "waiting for nodes: 1 of at least 2 joined" in node.output
-    assert "RendezvousClosedError: the job failed: gave up after 1 s" in node.output
+    assert "RendezvousClosedError: the job failed: timed out after 1 s" in node.output

@@ -24,7 +24,7 @@ def test_nodes_of_different_sizes_form_one_job(job: TorchrunJob) -> None:
     nodes = [job.torchrun(nnodes="2", nproc=nproc, STEPS="10") for nproc in (2, 1)]
     assert [node.wait() for node in nodes] == [0, 0], nodes[0].output + nodes[1].output
     shown = job.ends("succeeded")
-    assert shown["world_size"] == 3
+    assert shown.world_size == 3
     assert {(step.rank, step.world) for step in job.steps(round=1)} == {(0, 3), (1, 3), (2, 3)}
 
 
@@ -35,7 +35,7 @@ def test_a_node_that_joins_is_taken_into_a_larger_world(job: TorchrunJob) -> Non
     alone = job.trains(world=1)
     job.torchrun(*conf, nnodes="1:2")
     assert job.trains(world=2, after=alone) > alone
-    assert job.status()["restarts"] == 0
+    assert job.status().restarts == 0
 
 
 def test_a_node_too_many_is_a_spare_and_ends_well_with_the_job(job: TorchrunJob) -> None:
@@ -53,7 +53,7 @@ def test_a_node_too_many_is_a_spare_and_ends_well_with_the_job(job: TorchrunJob)
 
 def test_a_node_may_come_before_the_master(job: TorchrunJob) -> None:
     node = job.torchrun(STEPS="5")
-    node.says("the master is away")
+    node.says("the master is unreachable")
     job.master()
     assert node.wait() == 0, node.output
 

@@ -13,19 +13,20 @@ from tests.local.up.ups import Machine, manifest, ticking
 def test_a_job_runs_to_success_and_what_it_did_can_be_read_afterwards(machine: Machine) -> None:
     up = machine.up(manifest("short", {"worker": ticking(replicas=2, STEPS="20")}))
     assert up.wait() == 0
-    assert "The job succeeded: all workers ended well." in up.output
+    assert "The job succeeded: all workers succeeded." in up.output
     assert "[short-worker-0] [rank0] step 19 of rank 0" in up.output
     assert "[short-worker-1] [rank1] step 19 of rank 1" in up.output
     machine.has_nothing_left()
     (row,) = json.loads(machine.says("jobs", "-o", "json"))
     assert (row["name"], row["phase"], row["ready"], row["wanted"]) == ("short", "Succeeded", 2, 2)
-    assert "Succeeded: all workers ended well" in machine.says("describe", "short")
+    assert "Succeeded: all workers succeeded" in machine.says("describe", "short")
     kinds = [kind for kind, _ in machine.events("short")]
     assert kinds.count("NodeStarted") == 2
     assert kinds[-3:] == ["JobSucceeded", "NodeSucceeded", "NodeSucceeded"]
     assert "step 19 of rank 1" in machine.says("logs", "short", "short-worker-1", "--tail", "3")
     whole = json.loads(machine.says("get", "short", "-o", "json"))
-    assert whole["kind"] == "ElasticJob"
+    assert (whole["apiVersion"], whole["kind"]) == ("view.resile.dev/v1", "JobView")
+    assert whole["manifest"]["kind"] == "ElasticJob"
     assert whole["status"]["phase"] == "Succeeded"
     machine.says("delete", "short")
     assert machine.says("jobs").startswith("There are no jobs.")
@@ -57,7 +58,7 @@ def test_the_master_may_be_killed_and_the_job_goes_on_and_is_scaled_afterwards(
     returned = ("MasterReturned", f"the master resumed round {first}")
     wait_for(lambda: returned in machine.events("steered"), "the master's return")
     assert machine.master_pid() != killed
-    assert machine.picture("steered")["training"]["round"] == first
+    assert machine.view("steered")["training"]["round"] == first
     assert "worker: 2 -> 3 nodes" in machine.says("scale", "steered", "worker=3", "--wait")
     second = machine.await_training("steered", nodes=3, after=first)
     assert "worker: 3 -> 1 nodes" in machine.says("scale", "steered", "worker=1", "--wait")
@@ -87,7 +88,7 @@ def test_an_evaluator_with_a_script_does_not_join_the_training(machine: Machine)
     roles = {"worker": ticking(STEPS="60"), "evaluator": ticking()}
     up = machine.up(manifest("judged", roles))
     machine.await_training("judged", nodes=1)
-    assert machine.picture("judged")["training"]["world_size"] == 1
+    assert machine.view("judged")["training"]["worldSize"] == 1
     wait_for(
         lambda: "step 3 of rank 0" in machine.says("logs", "judged", "evaluator"),
         "steps of the evaluator",

@@ -51,7 +51,7 @@ def test_it_is_described_for_programs(machine: Machine) -> None:
     described = json.loads(machine.says("describe", "seen", "-o", "json", "--events", "2"))
     assert (described["name"], described["phase"]) == ("seen", "Running")
     assert (described["platform"], described["namespace"]) == ("local", None)
-    assert described["training"]["total"] == 1000000
+    assert described["training"]["totalSteps"] == 1000000
     assert [len(node["workerPids"]) for node in described["nodes"]] == [1, 1]
     assert len(described["events"]) == 2
     names = [node["name"] for node in described["nodes"]]
@@ -81,7 +81,7 @@ def test_what_its_nodes_print_is_shown(machine: Machine) -> None:
 def test_what_its_master_prints_is_shown(machine: Machine) -> None:
     said = machine.says("logs", "seen", "--master", "--tail", "2").splitlines()
     assert len(said) == 2
-    assert "RoundRunning: round 1: 2 nodes, 2 workers" in said[1]
+    assert "RoundRunning: round 1: running with 2 nodes, 2 workers" in said[1]
     assert not said[1].startswith("["), "one log needs no names"
     assert machine.says("logs", "seen", "--master", "--prefix").startswith("[seen-master] ")
     assert "leave --all, --rank and names out" in machine.refuses("logs", "seen", "--master", "x")
@@ -102,9 +102,9 @@ def test_what_its_master_prints_is_shown(machine: Machine) -> None:
 def test_a_size_that_it_cannot_have_is_refused_and_not_kept(
     machine: Machine, words: tuple[str, ...], complaint: str
 ) -> None:
-    before = machine.picture("seen")["wishes"]
+    before = machine.view("seen")["requestedSizes"]
     assert complaint in machine.refuses("scale", "seen", *words)
-    assert machine.picture("seen")["wishes"] == before
+    assert machine.view("seen")["requestedSizes"] == before
 
 
 def test_a_size_that_it_has_may_be_asked_for(machine: Machine) -> None:

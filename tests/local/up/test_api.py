@@ -23,6 +23,7 @@ import pytest_asyncio
 from resile.client.up_client import UpClient
 from resile.job.events import EventKind
 from resile.job.manifest import job_from_data
+from resile.job.view import JobView
 from resile.platform.local.api import ApiPortUnusable, serving_port, serving_socket
 from resile.platform.local.api_socket import SOCKET, socket_address
 from resile.platform.local.history import JobHistory
@@ -30,7 +31,7 @@ from resile.platform.local.jobfolder import JobFolder
 from resile.platform.local.requests import RequestBook
 from resile.wire.auth import read_token_of
 from resile.wire.errors import RefusedByPeer, Unreachable
-from resile.wire.views import EventView, JobPicture
+from resile.wire.views import EventView
 from tests.local.commands import wait_for
 from tests.local.up.ups import Machine, manifest, ticking
 
@@ -64,8 +65,8 @@ class Served:
     def _say(self, kind: EventKind, text: str) -> None:
         self.history.append([EventView(seq=0, time=1.0, kind=kind.value, text=text)])
 
-    async def picture(self) -> JobPicture:
-        return JobPicture(name=self.name, phase="Running", wishes=self.requests.current.sizes)
+    async def view(self) -> JobView:
+        return JobView(name=self.name, phase="Running", wishes=self.requests.current.sizes)
 
 
 @pytest.fixture(params=["short", "x" * 120], ids=["short", "long"])
@@ -89,14 +90,14 @@ async def served(folder: JobFolder) -> AsyncIterator[Served]:
 
 async def test_a_job_is_seen_scaled_suspended_and_deleted(served: Served) -> None:
     up = UpClient(served.folder)
-    assert (await up.picture()).phase == "Running"
+    assert (await up.view()).phase == "Running"
     await up.scale({"worker": 4})
     await up.suspend()
     await up.resume()
     await up.delete()
     found = served.folder.requests()
     assert (found.sizes, found.suspend, found.deleting) == ({"worker": 4}, False, True)
-    assert (await up.picture()).wishes == {"worker": 4}
+    assert (await up.view()).wishes == {"worker": 4}
     assert [event.kind for event in await up.events()] == [
         "ScaleRequested",
         "SuspendRequested",
@@ -113,9 +114,9 @@ async def test_the_socket_is_its_owners_alone_and_goes_with_its_server(folder: J
         assert stat.S_ISSOCK(found.st_mode)
         assert stat.S_IMODE(found.st_mode) == 0o600
     with pytest.raises(Unreachable):
-        await UpClient(folder).picture()
+        await UpClient(folder).view()
     async with serving_socket(Served(folder), folder.path):
-        await UpClient(folder).picture()
+        await UpClient(folder).view()
 
 
 async def test_who_waits_for_events_is_answered_when_one_happens(served: Served) -> None:
@@ -142,7 +143,7 @@ async def test_what_the_job_cannot_be_is_refused_with_a_sentence(served: Served)
     for sizes, sentence in REFUSED:
         with pytest.raises(RefusedByPeer, match=re.escape(sentence)):
             await up.scale(sizes)
-    assert (await up.picture()).wishes == {}
+    assert (await up.view()).wishes == {}
 
 
 async def test_logs_are_read_piece_by_piece_and_nothing_else_is(served: Served) -> None:
@@ -210,7 +211,7 @@ async def test_a_damaged_request_is_an_error_of_the_asker(
     assert code == status
     assert sentence in answer.get("error", "")
     assert "Traceback" not in str(answer)
-    assert (await UpClient(served.folder).picture()).name == "asked"
+    assert (await UpClient(served.folder).view()).name == "asked"
 
 
 async def test_readers_that_do_not_read_keep_nobody_waiting(served: Served) -> None:
@@ -227,7 +228,7 @@ async def test_readers_that_do_not_read_keep_nobody_waiting(served: Served) -> N
     await asyncio.sleep(0.2)
     up = UpClient(served.folder)
     for _ in range(20):
-        assert (await asyncio.wait_for(up.picture(), 5)).name == "asked"
+        assert (await asyncio.wait_for(up.view(), 5)).name == "asked"
     for line in slow:
         line.close()
 
@@ -270,7 +271,7 @@ async def test_the_port_needs_the_token_and_serves_the_same(folder: JobFolder) -
 
 
 def sizes(machine: Machine, name: str) -> int:
-    return int(machine.picture(name)["status"]["roles"]["worker"]["wanted"])
+    return int(machine.view(name)["status"]["roles"]["worker"]["wanted"])
 
 
 def test_a_request_outlives_a_killed_up_and_a_killed_master(machine: Machine) -> None:

@@ -119,7 +119,7 @@ def test_log_lines_are_followed_over_the_masters_death(machine: Machine, follow:
     machine.await_training("followed", nodes=1)
     logs = follow("logs", "followed", "-f")
     os.kill(machine.master_pid(), signal.SIGKILL)
-    wait_for(lambda: machine.picture("followed").get("training"), "the master's return")
+    wait_for(lambda: machine.view("followed").get("training"), "the master's return")
     step = machine.nodes("followed")[0]["step"] or 0
     wait_for(lambda: (machine.nodes("followed")[0]["step"] or 0) > step + 20, "more steps")
     up.signal(signal.SIGINT)

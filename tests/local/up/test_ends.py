@@ -115,7 +115,7 @@ def test_a_job_may_be_deleted_before_it_has_really_begun(machine: Machine) -> No
 
 def test_a_suspended_job_waits_without_nodes_until_it_is_deleted(machine: Machine) -> None:
     up = machine.up(manifest("resting", {"worker": ticking(replicas=2)}, suspend=True))
-    wait_for(lambda: machine.picture("resting").get("phase") == "Suspended", "the suspension")
+    wait_for(lambda: machine.view("resting").get("phase") == "Suspended", "the suspension")
     assert machine.nodes("resting") == []
     assert "spec.suspend is true" in machine.says("describe", "resting")
     machine.says("delete", "resting")
@@ -136,7 +136,7 @@ def test_a_running_job_is_suspended_and_resumed(machine: Machine) -> None:
     assert machine.says("resume", "pausing", "--wait") == "job 'pausing' is being resumed\n"
     machine.await_training("pausing", nodes=2, after=first)
     assert machine.says("resume", "pausing") == "job 'pausing' is not suspended\n"
-    status = machine.picture("pausing")["status"]
+    status = machine.view("pausing")["status"]
     assert status.get("spent", 0) == 0
     assert "resumed" in machine.says("events", "pausing")
     machine.says("delete", "pausing")

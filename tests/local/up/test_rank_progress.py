@@ -13,7 +13,8 @@ from tests.local.up.ups import PROGRAMS, Machine, manifest
 
 def ranks(machine: Machine) -> list[dict[str, Any]]:
     training = json.loads(machine.says("describe", "uneven", "-o", "json"))["training"]
-    return list(training["nodes"][0]["ranks"]) if training and training["nodes"] else []
+    nodes = list(training["nodes"].values()) if training else []
+    return list(nodes[0]["ranks"]) if nodes else []
 
 
 def test_each_worker_has_its_own_step_age_and_step_time(machine: Machine) -> None:
@@ -27,9 +28,9 @@ def test_each_worker_has_its_own_step_age_and_step_time(machine: Machine) -> Non
         return seen if told else []
 
     fast, slow = wait_for(measured, "both workers' steps")
-    assert [(one["local_rank"], one["rank"]) for one in (fast, slow)] == [(0, 0), (1, 1)]
+    assert [(one["localRank"], one["rank"]) for one in (fast, slow)] == [(0, 0), (1, 1)]
     assert fast["step"] > slow["step"]
-    assert slow["step_time"] > 1.5 * fast["step_time"] > 0
+    assert slow["stepTime"] > 1.5 * fast["stepTime"] > 0
 
     described = json.loads(machine.says("describe", "uneven", "-o", "json"))
     stuck = described["nodes"][0]["workerPids"][1]

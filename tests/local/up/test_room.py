@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 
+from resile.job.training import amount_in
 from tests.local.commands import wait_for
 from tests.local.up.ups import PROGRAMS, Machine, manifest, waiting
 
@@ -76,8 +77,8 @@ def test_a_node_over_its_memory_limit_is_killed_and_comes_back_with_twice_as_muc
         "hungry-worker-0 (rank 0) ran out of 100Mi of memory; relaunched with 200Mi, "
         "no budget spent"
     ]
-    wait_for(lambda: machine.nodes("hungry")[0]["usage"], "what it uses")
-    assert machine.nodes("hungry")[0]["usage"]["memory"] > 150 * 1024 * 1024
+    used = wait_for(lambda: amount_in(machine.nodes("hungry")[0]["memory"]), "what it uses")
+    assert used > 150 * 1024 * 1024
     gate.touch()
     assert up.wait() == 0
 

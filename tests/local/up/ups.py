@@ -16,12 +16,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import psutil
 import pytest
 
 from resile.client.up_client import UpClient
 from resile.job.addresses import Addresses
+from resile.job.view import document
 from resile.platform.local.jobfolder import JobFolder
 from resile.system.loop_thread import run_in_thread
 from resile.wire.auth import read_token
@@ -130,17 +130,15 @@ class Machine:
     def job(self, name: str) -> JobFolder:
         return JobFolder(name)
 
-    def picture(self, name: str) -> dict[str, Any]:
+    def view(self, name: str) -> dict[str, Any]:
         """The job as its `up` shows it; empty while there is none."""
         try:
-            seen = run_in_thread(UpClient(self.job(name)).picture())
+            return document(run_in_thread(UpClient(self.job(name)).view()))
         except WireError:
             return {}
-        drawn: dict[str, Any] = msgspec.to_builtins(seen)
-        return drawn
 
     def nodes(self, name: str) -> list[dict[str, Any]]:
-        return list(self.picture(name).get("nodes", []))
+        return list(self.view(name).get("nodes", []))
 
     def await_nodes(self, name: str, **wanted: Any) -> list[dict[str, Any]]:
         """Wait until some node is like ``wanted``; all that are."""
@@ -158,7 +156,7 @@ class Machine:
         """Wait for a round later than ``after`` in which so many nodes take steps; its number."""
 
         def found() -> int:
-            training = self.picture(name).get("training") or {}
+            training = self.view(name).get("training") or {}
             stepping = [
                 n for n in self.nodes(name) if n["state"] == "running" and n["step"] is not None
             ]

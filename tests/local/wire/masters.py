@@ -14,6 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from resile.decoding import convert
+from resile.job.training import NodeView, TrainingView
 from resile.wire.client import Access
 from resile.wire.endpoint import Endpoint
 
@@ -65,15 +67,15 @@ class MasterProcess:
         except urllib.error.HTTPError as refusal:
             return refusal.code, _parsed(refusal.read())
 
-    def status(self) -> dict[str, Any]:
+    def status(self) -> TrainingView:
         """What people are shown."""
         code, shown = self.ask("/v1/status")
         assert code == 200, shown
-        return dict(shown)
+        return convert(shown, TrainingView)
 
-    def node(self, number: int) -> dict[str, Any] | None:
+    def node(self, number: int) -> NodeView | None:
         """One node, as people are shown it."""
-        found = [node for node in self.status()["nodes"] if node["id"] == number]
+        found = [node for node in self.status().nodes.values() if node.member == number]
         return found[0] if found else None
 
 

@@ -198,7 +198,7 @@ async def is_served(master: MasterProcess) -> None:
     ):
         await train_together(first, second)
         shown = await asyncio.to_thread(master.status)
-        assert {first.node, second.node} <= {node["id"] for node in shown["nodes"]}
+        assert {first.node, second.node} <= {node.member for node in shown.nodes.values()}
     await until(lambda: _gone(master, {first.node, second.node}), "the honest agents' leave")
 
 
@@ -214,7 +214,7 @@ async def train_together(*agents: HonestAgent) -> None:
 
 async def _gone(master: MasterProcess, nodes: set[int]) -> bool:
     shown = await asyncio.to_thread(master.status)
-    return not nodes & {node["id"] for node in shown["nodes"]}
+    return not nodes & {node.member for node in shown.nodes.values()}
 
 
 async def until(condition: Callable[[], Awaitable[T]], what: str) -> T:

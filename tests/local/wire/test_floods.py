@@ -183,10 +183,10 @@ async def test_members_that_join_and_vanish_do_not_keep_others_from_training(
 
 async def _node_of(master: MasterProcess, name: str) -> int | None:
     shown = await asyncio.to_thread(master.status)
-    found = [node["id"] for node in shown["nodes"] if node["name"] == name]
+    found = [node.member for node in shown.nodes.values() if node.name == name]
     return found[0] if found else None
 
 
 async def _alone(master: MasterProcess) -> bool:
     shown = await asyncio.to_thread(master.status)
-    return len(shown["nodes"]) == 1 and shown["phase"] == "running"
+    return len(shown.nodes) == 1 and shown.phase == "running"

@@ -1,7 +1,7 @@
 """Peers that say anything at all, to a living master: it lives on, and other nodes go on training.
 
 The stranger may join, and then its node counts like any other, so the job may move to other
-rounds; what may never happen is that the bystander is put out, refused, or told that all is over.
+rounds; what may never happen is that the bystander is evicted, refused, or told that all is over.
 """
 
 from __future__ import annotations

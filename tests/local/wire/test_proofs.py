@@ -103,7 +103,7 @@ async def test_a_master_takes_the_place_of_a_squatter_it_never_was(master: Maste
         client = MasterHttpClient(session, access)
         for _ in range(3):
             assert (await client.status()).phase
-        assert set(await client.groups()) == {""}
+        assert set(await client.trainings()) == {""}
     connection = await connect(access)
     await connection.close()
 

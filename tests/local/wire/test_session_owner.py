@@ -185,7 +185,7 @@ async def test_its_workers_do_not_notice_a_master_that_lost_its_memory(tmp_path:
             with running_master(tmp_path / "second", *where) as second:
                 for node in nodes:
                     await node.reached()
-                assert second.status()["round"] == starts[0].round
+                assert second.status().round == starts[0].round
                 assert [node.session.fence for node in nodes] == fences
                 assert [node.worker for node in nodes] == workers
                 assert all(node.session.runs for node in nodes)

@@ -77,14 +77,14 @@ async def test_a_certificate_of_another_place_or_time_is_not_trusted(
 
 
 async def test_a_plain_client_is_told_that_tls_may_be_wanted(tls_master: MasterProcess) -> None:
-    with pytest.raises(Unreachable, match="if it speaks TLS, give --tls-ca"):
+    with pytest.raises(Unreachable, match="if it uses TLS, give --tls-ca"):
         await connect(Access(tls_master.endpoint, TOKEN))
 
 
 async def test_a_tls_client_is_told_that_the_master_has_none(
     master: MasterProcess, certificate: Certificate
 ) -> None:
-    with pytest.raises(RefusedByPeer, match="does not speak TLS") as error:
+    with pytest.raises(RefusedByPeer, match="does not use TLS") as error:
         await connect(trusting(master, certificate))
     assert error.value.final
 

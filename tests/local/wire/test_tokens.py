@@ -27,6 +27,7 @@ from tests.local.wire.pretend import honest_agent, is_served
 
 PATHS = [
     "/v1/status",
+    "/v1/trainings",
     "/v1/events",
     "/metrics",
     AGENT_PATH,
@@ -48,13 +49,13 @@ def test_a_request_without_the_token_learns_nothing(
 @pytest.mark.parametrize("path", ["/v1/stop", "/v1/nodes/0/drain"])
 def test_a_command_without_the_token_is_not_obeyed(master: MasterProcess, path: str) -> None:
     assert master.ask(path, token="not-the-token-of-this-job", method="POST")[0] == 401
-    assert master.status()["phase"] == "gathering"
+    assert master.status().phase == "gathering"
 
 
 READ = read_token_of(TOKEN)
 
 
-@pytest.mark.parametrize("path", ["/v1/status", "/v1/groups", "/v1/events", "/metrics"])
+@pytest.mark.parametrize("path", ["/v1/status", "/v1/trainings", "/v1/events", "/metrics"])
 def test_the_read_token_may_look(master: MasterProcess, path: str) -> None:
     request = urllib.request.Request(f"http://{master.endpoint}{path}", headers=bearer(READ))
     with urllib.request.urlopen(request, timeout=30) as answer:

@@ -17,7 +17,7 @@ from resile.job.status import (
     JobStatus,
     NodeStatus,
 )
-from resile.wire.picture import draw_picture
+from resile.job.view import combine
 
 RUNNING, PENDING = NodePhase.RUNNING, NodePhase.PENDING
 
@@ -79,5 +79,5 @@ def test_why(written: JobStatus, kept: bool, told: str) -> None:
 
 
 def why(written: JobStatus, **more: Any) -> str:
-    picture = draw_picture("digits", status=written, training=None, now=0.0)
-    return why_silent(picture, wanted=lambda _node: True, phase=written.phase.value, **more)
+    view = combine("digits", status=written, trainings={}, now=0.0)
+    return why_silent(view, wanted=lambda _node: True, phase=written.phase.value, **more)

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from resile.client.cluster import pod_logs
-from resile.client.cluster.pod_logs import PodLogs, node_pictures
+from resile.client.cluster.pod_logs import PodLogs, node_views
 from resile.job.node import Node
 from resile.platform.kubernetes.kinds import ELASTIC_JOBS, KubeObject
 from resile.platform.kubernetes.labels import MASTER, NODE, master_labels, node_labels
@@ -96,7 +96,7 @@ async def test_nodes_and_masters_are_told_apart_by_their_labels() -> None:
 
 
 def test_a_master_has_no_rank() -> None:
-    (_, first), *_ = node_pictures(PODS)
+    (_, first), *_ = node_views(PODS)
     assert (first.name, first.role, first.rank) == ("digits-master-9", MASTER, None)
 
 

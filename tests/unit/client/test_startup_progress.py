@@ -7,7 +7,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from resile.client.cluster.job_object import picture_of
+from resile.client.cluster.job_object import view_of
 from resile.client.cluster.startup_progress import StartupOutcome, is_training, startup_progress
 from resile.job.node import NodePhase
 from resile.job.status import (
@@ -19,15 +19,15 @@ from resile.job.status import (
     JobStatus,
     NodeStatus,
     RoleStatus,
-    TrainingStatus,
 )
-from resile.wire.views import JobPicture
+from resile.job.training import TrainingView
+from resile.job.view import JobView
 
 RUNS = {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}
 TRAINING = {"image": "x", "script": "t.py"}
 
 
-def drawn(status: JobStatus | None, role: dict[str, Any] | None = None, **spec: Any) -> JobPicture:
+def drawn(status: JobStatus | None, role: dict[str, Any] | None = None, **spec: Any) -> JobView:
     import msgspec
 
     raw = {
@@ -37,7 +37,7 @@ def drawn(status: JobStatus | None, role: dict[str, Any] | None = None, **spec: 
         "spec": {"roles": {"worker": role or TRAINING}, **spec},
         "status": msgspec.to_builtins(status) if status is not None else None,
     }
-    return picture_of(raw, now=0.0)
+    return view_of(raw, now=0.0)
 
 
 def master(**status: Any) -> list[dict[str, Any]]:
@@ -86,7 +86,7 @@ def test_it_trains_when_a_round_has_formed_or_a_step_is_known() -> None:
 
 def test_a_round_that_only_forms_is_no_training_yet() -> None:
     def status(phase: str) -> JobStatus:
-        training = TrainingStatus(phase=phase)
+        training = TrainingView(phase=phase)
         roles = {"worker": RoleStatus(wanted=1, active=1)}
         return JobStatus(
             phase=JobPhase.RUNNING, round=2, world_size=4, step=7, roles=roles, training=training

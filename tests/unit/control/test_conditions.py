@@ -8,7 +8,7 @@ from datetime import timedelta
 from resile.control.conditions import with_condition
 from resile.job.exits import NodeExit
 from resile.job.status import Condition, ConditionStatus, ConditionType, JobPhase
-from resile.wire.picture import headline
+from resile.job.view import headline
 from tests.unit.control.builders import at, job
 from tests.unit.control.simulation import SimulatedPlatform
 

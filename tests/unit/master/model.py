@@ -194,7 +194,7 @@ class Model:
 
     def warm_up(self, agent: PretendAgent) -> None:
         agent.warm = True
-        self.of(agent).warmed(self.fence(agent), now=self.now)
+        self.of(agent).reports.warmed(self.fence(agent), now=self.now)
         self.settle()
 
     def fail(
@@ -209,24 +209,24 @@ class Model:
             message=message,
             cannot_start=cannot_start,
         )
-        refusal = self.of(agent).failed(self.fence(agent), (failure,), now=self.now)
+        refusal = self.of(agent).reports.failed(self.fence(agent), (failure,), now=self.now)
         self.settle()
         return refusal
 
     def report(self, agent: PretendAgent, step: int) -> None:
         """Its workers come to a step."""
-        self.of(agent).renew(self.fence(agent), Progress(step=step), now=self.now)
+        self.of(agent).reports.renew(self.fence(agent), Progress(step=step), now=self.now)
 
     def reach(self, agent: PretendAgent) -> None:
         """Its workers reach the process group."""
         if agent.start is not None:
             ranks = tuple(range(agent.start.first_rank, agent.start.first_rank + agent.nproc))
-            self.of(agent).reached(self.fence(agent), ranks, (), now=self.now)
+            self.of(agent).reports.reached(self.fence(agent), ranks, (), now=self.now)
             self.settle()
 
     def succeed(self, agent: PretendAgent) -> None:
         agent.state = LocalState.SUCCEEDED
-        self.of(agent).succeeded(self.fence(agent), now=self.now)
+        self.of(agent).reports.succeeded(self.fence(agent), now=self.now)
         self.settle()
 
     def advance(self, seconds: float, *, renew: bool = True) -> None:
@@ -253,7 +253,7 @@ class Model:
     def renew_all(self) -> None:
         for agent in self.agents.values():
             if agent.connected and agent.node is not None:
-                self.of(agent).renew(self.fence(agent), None, now=self.now)
+                self.of(agent).reports.renew(self.fence(agent), None, now=self.now)
 
     def crash_master(self) -> None:
         """Lose all that was not kept; agents find the new master when told to reconnect."""
@@ -339,7 +339,7 @@ class Model:
     def last_event(self) -> str:
         return self.membership.journal.events[-1].text
 
-    # --- carrying instructions out ----------------------------------------------------------
+    # --- carrying effects out -------------------------------------------------------------
 
     def settle(self) -> None:
         """Keep and deliver everything, until nobody has anything more to say."""
@@ -407,7 +407,7 @@ class Model:
                 self.of(agent).left(self.fence(agent), "asked to", now=self.now)
             case Drain() if not agent.stubborn:
                 agent.leaving = True
-                self.of(agent).leaving(self.fence(agent), "asked to", now=self.now)
+                self.of(agent).reports.leaving(self.fence(agent), "asked to", now=self.now)
             case Wait(stop_workers=True):
                 agent.state = LocalState.IDLE
                 agent.go_on()
@@ -433,7 +433,7 @@ class Model:
             agent.asked = handover
             agent.hold_until = self.now + self.elasticity_of(agent.group).longest_hold
         fence = self.fence(agent)
-        self.of(agent).handover_told(fence, handover, able=agent.saves, now=self.now)
+        self.of(agent).reports.handover_told(fence, handover, able=agent.saves, now=self.now)
         if agent.holding:
             self.save(agent)  # a master that asks again hears again
 
@@ -453,20 +453,24 @@ class Model:
         if agent.connected:
             copied = STEP if agent.copies else None
             fence = self.fence(agent)
-            self.of(agent).handed_over(fence, agent.asked, STEP, copied=copied, now=self.now)
+            self.of(agent).reports.handed_over(
+                fence, agent.asked, STEP, copied=copied, now=self.now
+            )
 
     def publish(self, agent: PretendAgent, stored: int | None = STEP) -> None:
         """It waits no longer for storage, which has what its workers hold, or does not."""
-        self.of(agent).handover_published(self.fence(agent), agent.asked, stored, now=self.now)
+        self.of(agent).reports.handover_published(
+            self.fence(agent), agent.asked, stored, now=self.now
+        )
 
     def ask_to_leave(self, agent: PretendAgent) -> None:
         agent.leaving = True
-        self.of(agent).leaving(self.fence(agent), "SIGTERM", now=self.now)
+        self.of(agent).reports.leaving(self.fence(agent), "SIGTERM", now=self.now)
         self.settle()
 
     def answer_prepare(self, agent: PretendAgent) -> None:
         agent.state = LocalState.READY
-        self.of(agent).ready(self.fence(agent), agent.store, now=self.now)
+        self.of(agent).reports.ready(self.fence(agent), agent.store, now=self.now)
 
     def check(self) -> None:
         """The promises that hold at every moment, of every group."""

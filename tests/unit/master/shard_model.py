@@ -1,6 +1,6 @@
 """A master's shard book with a store, and ranks that take from it, without processes or clocks.
 
-The store holds what the book's journal was told, encoded as in a real one, so that a master may die
+The store holds what the book recorded, encoded as in a real one, so that a master may die
 at any moment and the next one finds exactly what was kept.
 """
 

@@ -40,7 +40,7 @@ def test_later_rounds_spend_restarts_as_ever() -> None:
 def test_workers_that_had_reached_the_process_group_are_restarted() -> None:
     model = Model(min_nodes=1, max_nodes=1, max_restarts=3)
     agent = model.join()
-    model.membership.reached(model.fence(agent), reached=(0,), missing=(), now=model.now)
+    model.membership.reports.reached(model.fence(agent), reached=(0,), missing=(), now=model.now)
     model.fail(agent, cannot_start=ERROR)
     assert outcome(agent) is None
 

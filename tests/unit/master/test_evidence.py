@@ -115,7 +115,7 @@ def test_a_job_that_gives_up_after_a_loss_names_the_lost_node() -> None:
     report = model.membership.job.report
     assert report is not None
     assert (report.name, report.others) == (second.name, 1)
-    assert report.failure.message == "the node was lost: its connection was lost"
+    assert report.failure.message == "the node was lost: connection lost"
 
 
 def test_a_job_without_restarts_does_not_speak_of_those_it_used_up() -> None:

@@ -12,8 +12,8 @@ from resile.master.journal import Address
 from resile.master.membership import Membership
 from resile.master.records import DIRECTIVES_KEY, JobRecord, decode_memory, group_key
 from resile.master.register import Register
+from resile.wire.directive import GroupDirective
 from resile.wire.messages import Fenced, Hello, JobDone, NodeInfo, Outcome, Refused, Welcome
-from resile.wire.views import GroupDirective
 from tests.unit.master.model import Model, PretendAgent
 
 ALONE = Elasticity(independent=True, max_restarts=1, join_timeout=30)
@@ -81,7 +81,7 @@ def test_the_end_of_a_group_is_told_to_its_own_nodes() -> None:
         model.succeed(agent)
     assert group(model, "evaluate").job.outcome is Outcome.SUCCEEDED
     assert not model.ended
-    assert model.last_event == "evaluate: the group succeeded: all workers ended well"
+    assert model.last_event == "evaluate: the group succeeded: all workers succeeded"
     assert model.groups.journal.events[-1].kind == "GroupSucceeded"
     done = [a.name for a in model.agents.values() if isinstance(a.told[-1], JobDone)]
     assert done == [agent.name for agent in agents["evaluate"]]
@@ -303,8 +303,8 @@ def test_what_a_node_of_an_ended_life_says_is_refused() -> None:
     late = model.fence(worker)
     model.join(group="worker/3", rank=3, generation=7)
     again = group(model, "worker/3")
-    assert again.succeeded(late, now=model.now)
-    assert again.renew(late, None, now=model.now)
+    assert again.reports.succeeded(late, now=model.now)
+    assert again.reports.renew(late, None, now=model.now)
     assert again.job.outcome is None
 
 

@@ -352,7 +352,7 @@ def test_without_storage_the_copies_are_waited_for_until_the_time_is_over() -> N
     model.advance(2)
     assert model.running == {agents[0].name}
     assert "hold step" not in story(model)
-    assert "step 7 is lost, training goes back to an earlier one" in story(model)
+    assert "step 7 is lost, training resumes from an earlier one" in story(model)
     assert "no step of its parts was copied to another node, and the step is not in storage" in (
         story(model)
     )

@@ -79,7 +79,7 @@ def test_members_go_on_when_the_newcomer_they_save_for_is_gone() -> None:
 
 def test_members_go_on_when_who_wanted_to_leave_does_not() -> None:
     model, agents = two_that_train()
-    model.membership.leaving(model.fence(agents[1]), "SIGTERM", now=model.now)
+    model.membership.reports.leaving(model.fence(agents[1]), "SIGTERM", now=model.now)
     model.settle()
     assert agents[0].holding
     model.advance(model.elasticity.lease + 0.1)

@@ -5,18 +5,18 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from resile.master.handover import Handover, Stage
+from resile.master.handover import HandoverState, Stage
 
 STEP = 20
 steps = st.none() | st.integers(STEP - 2, STEP)
 
 
 @st.composite
-def histories(draw: st.DrawFn) -> tuple[Handover, set[int], dict[int, int | None], set[int]]:
+def histories(draw: st.DrawFn) -> tuple[HandoverState, set[int], dict[int, int | None], set[int]]:
     """A planned change of up to five nodes, who leaves, whose copies reach where, and where every
     part is stored."""
     members = tuple(range(draw(st.integers(1, 5))))
-    handover = Handover("a test", members)
+    handover = HandoverState("a test", members)
     copied = {node: draw(steps) for node in members}
     stored = set(members) if draw(st.booleans()) else draw(st.sets(st.sampled_from(members)))
     for node in members:
@@ -50,7 +50,7 @@ def survives(
 
 @given(histories())
 def test_it_is_over_as_soon_as_nothing_can_be_lost_and_said_to_be_held_only_then(
-    history: tuple[Handover, set[int], dict[int, int | None], set[int]],
+    history: tuple[HandoverState, set[int], dict[int, int | None], set[int]],
 ) -> None:
     handover, leaving, copied, stored = history
     safe = survives(handover.members, leaving, copied, stored)
@@ -64,7 +64,7 @@ def test_it_is_over_as_soon_as_nothing_can_be_lost_and_said_to_be_held_only_then
 
 @given(histories())
 def test_it_is_not_over_while_something_can_still_save_the_step(
-    history: tuple[Handover, set[int], dict[int, int | None], set[int]],
+    history: tuple[HandoverState, set[int], dict[int, int | None], set[int]],
 ) -> None:
     handover, leaving, copied, stored = history
     over = handover.stage(leaving) is Stage.OVER
@@ -77,7 +77,7 @@ def test_it_is_not_over_while_something_can_still_save_the_step(
 
 
 def test_it_is_not_over_before_all_have_saved() -> None:
-    handover = Handover("a test", (1, 2))
+    handover = HandoverState("a test", (1, 2))
     handover.saved(1, STEP, copied=STEP)
     assert handover.stage({1}) is Stage.SAVING
     assert "1 of 2 nodes saved in time" in handover.outcome({1}, {})

@@ -41,7 +41,7 @@ def test_who_continues_a_dead_job_is_told_so_and_how_to_forget_it() -> None:
     model.elasticity = ALONE
     model.advance(6)
     notes = [message.note for message in newcomer.told if isinstance(message, Welcome)]
-    assert "to forget it, remove it" in notes[-1]
+    assert "to discard it, remove it" in notes[-1]
     assert any(e.kind == "JobContinued" for e in model.membership.journal.events)
 
 
@@ -92,7 +92,7 @@ def test_a_fresh_node_is_not_told_that_it_succeeded(goes: bool) -> None:
         PretendAgent(name="n2", seen=1),
         PretendAgent(name="n3", rank=0, generation=4),
     ],
-    ids=["a member", "one that was put out", "one that its platform started"],
+    ids=["a member", "one that was evicted", "one that its platform started"],
 )
 def test_who_belongs_to_the_job_hears_how_it_ended(late: PretendAgent) -> None:
     done = answer(over(), late)

@@ -42,7 +42,7 @@ def test_a_job_below_min_says_for_what_it_waits_and_gives_up() -> None:
     model.advance(10.1)
     assert isinstance(agent.told[-1], JobDone)
     assert agent.told[-1].outcome is Outcome.FAILED
-    assert "gave up after 10 s" in agent.told[-1].reason
+    assert "timed out after 10 s" in agent.told[-1].reason
 
 
 def test_the_patience_of_a_job_begins_with_its_first_node() -> None:
@@ -52,7 +52,7 @@ def test_the_patience_of_a_job_begins_with_its_first_node() -> None:
     agent = model.join()
     model.advance(10.1)
     assert isinstance(agent.told[-1], JobDone)
-    assert "gave up after 10 s" in agent.told[-1].reason
+    assert "timed out after 10 s" in agent.told[-1].reason
 
 
 def test_a_job_that_is_suspended_while_it_waits_does_not_give_up() -> None:
@@ -98,7 +98,7 @@ def test_a_late_report_of_an_older_round_is_refused() -> None:
     first, second = model.join(), model.join()
     stale = model.fence(second)
     model.fail(first)
-    refusal = model.membership.failed(stale, (), now=model.now)
+    refusal = model.membership.reports.failed(stale, (), now=model.now)
     assert refusal is not None
     assert "round 1 is over" in refusal
     assert model.running == {"n1", "n2"}
@@ -220,8 +220,8 @@ def test_a_member_that_cannot_get_ready_is_put_out() -> None:
 def test_workers_that_never_reach_the_process_group_break_the_round() -> None:
     model = Model(min_nodes=2, max_nodes=2, start_timeout=5)
     first, second = model.join(), model.join()
-    model.membership.reached(model.fence(first), (0,), (), now=model.now)
-    model.membership.reached(model.fence(second), (), (1,), now=model.now)
+    model.membership.reports.reached(model.fence(first), (0,), (), now=model.now)
+    model.membership.reports.reached(model.fence(second), (), (1,), now=model.now)
     model.advance(5.1)
     assert model.membership.round.number == 2
     assert any("rank 1 did not reach the process group" in text for text in texts(model))
@@ -230,7 +230,7 @@ def test_workers_that_never_reach_the_process_group_break_the_round() -> None:
 def test_a_script_without_process_group_is_never_late() -> None:
     model = Model(min_nodes=1, max_nodes=1, start_timeout=5)
     agent = model.join(nproc=2)
-    model.membership.reached(model.fence(agent), (), (0, 1), now=model.now)
+    model.membership.reports.reached(model.fence(agent), (), (0, 1), now=model.now)
     model.advance(60)
     assert model.membership.round.number == 1
 
@@ -294,7 +294,7 @@ def test_whatever_a_node_says_is_a_sign_of_life() -> None:
     model = Model(min_nodes=1, max_nodes=1, lease=5)
     agent = model.join()
     for _ in range(20):
-        model.membership.heard(model.fence(agent), now=model.now)
+        model.membership.reports.heard(model.fence(agent), now=model.now)
         model.advance(1, renew=False)
     assert model.running == {agent.name}
     assert model.membership.round.number == 1

@@ -87,7 +87,7 @@ class History:
             agent.warm = True
             if agent.connected and agent.node is not None:
                 model.warm_up(agent)
-        # A forgotten node is asked to wait, put out, and taken in; others may be slow to save.
+        # A forgotten node is asked to wait, evicted, and admitted; others may be slow to save.
         for _ in range(10):
             model.reconnect_all()
             model.advance(7)

@@ -61,7 +61,7 @@ def test_a_node_that_stays_silent_is_given_up_when_a_missing_one_would_be() -> N
     assert kinds(model)[-1] == "NodeLost"
     model.advance(61)
     assert model.ended
-    assert "gave up after 60 s" in model.last_event
+    assert "timed out after 60 s" in model.last_event
 
 
 def test_a_silent_node_that_others_can_do_without_is_put_out() -> None:

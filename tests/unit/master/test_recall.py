@@ -1,4 +1,4 @@
-"""A master that lost its memory learns its job from the agents, in whatever order they come."""
+"""A master that lost its state learns its job from the agents, in whatever order they come."""
 
 from __future__ import annotations
 
@@ -131,7 +131,7 @@ def test_a_missing_member_has_the_others_form_a_newer_round(
 def test_the_story_says_what_was_lost_and_found() -> None:
     model, agents = three()
     forget_and_ask(model, agents)
-    said = "the master lost its memory and resumed round 2 from what 3 agents hold"
+    said = "the master lost its state and resumed round 2 from what 3 agents hold"
     assert said in [event.text for event in model.membership.journal.events]
 
 

@@ -17,7 +17,7 @@ from resile.master.records import JobRecord
 from resile.master.register import Register
 from resile.master.service import MasterService
 from resile.master.shards_desk import ShardDesk
-from resile.master.view import view, views
+from resile.master.view import training_view, trainings
 from resile.wire.messages import (
     Fence,
     Prepare,
@@ -90,14 +90,23 @@ async def test_every_group_has_its_own_view_and_figures(service: MasterService) 
     service.received(main, Renew(fence=Fence(0, 1), progress=Progress(step=7)))
     service.received(other, Renew(fence=Fence(0, 1), progress=Progress(step=3, loss=0.5)))
     await settled(service)
-    shown, others = view(service), views(service)
-    assert (shown.group, shown.step, shown.loss) == ("", 7, None)
-    assert [node.name for node in shown.nodes] == ["a"]
-    assert list(others) == [EVALUATE]
-    assert (others[EVALUATE].group, others[EVALUATE].step) == (EVALUATE, 3)
+    shown = trainings(service)
+    assert list(shown) == ["", EVALUATE]
+    assert shown[""] == training_view(service)
+    assert (shown[""].group, shown[""].step, shown[""].loss) == ("", 7, None)
+    assert list(shown[""].nodes) == ["a"]
+    assert (shown[EVALUATE].group, shown[EVALUATE].step) == (EVALUATE, 3)
+    (node,) = shown[EVALUATE].nodes.values()
+    assert (node.name, node.group, node.round, node.step) == ("b", EVALUATE, 1, 3)
     text = metrics_text(service).decode()
     assert 'resile_step{group=""} 7.0' in text
     assert f'resile_step{{group="{EVALUATE}"}} 3.0' in text
+
+
+async def test_agents_that_share_a_name_are_both_shown(service: MasterService) -> None:
+    await trains(service, "a")
+    await greeted(service, hello("a"))
+    assert [node.name for node in training_view(service).nodes.values()] == ["a", "a"]
 
 
 async def test_ranks_of_two_groups_take_each_from_their_own(service: MasterService) -> None:

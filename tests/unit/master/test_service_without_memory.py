@@ -1,4 +1,4 @@
-"""A master that lost its memory as its connections see it: who is told what, and by which id."""
+"""A master that lost its state as its connections see it: who is told what, and by which id."""
 
 from __future__ import annotations
 
@@ -153,7 +153,7 @@ async def test_whoever_heard_of_later_events_is_told_the_new_story(service: Mast
     await resumed(service)
     events = await service.events_after(57, patience=5)
     assert events[0].seq == 1
-    assert "lost its memory" in events[0].text
+    assert "lost its state" in events[0].text
 
 
 @pytest.mark.parametrize("request_", [BEGIN, LEASE])
@@ -168,7 +168,7 @@ async def test_leases_of_a_recalled_round_are_not_guessed(
     await settled(service)
     prepare = next(message for message in agent.told if isinstance(message, Prepare))
     assert prepare.round == 4
-    assert "leased of the data was lost" in prepare.reason
+    assert "leases of its data were lost" in prepare.reason
     assert service.membership.job.restarts == 0
     late = await desk.answer(worker, request_)
     assert isinstance(late, NotAccepted)
@@ -182,4 +182,4 @@ async def test_a_client_without_rounds_is_told_that_its_data_is_forgotten(
     client = desk.arrived(Introduce(client="c"))
     answer = await desk.answer(client, LEASE)
     assert isinstance(answer, NotAccepted)
-    assert "'d' was lost with the master's memory" in answer.reason
+    assert "'d' was lost with the master's state" in answer.reason

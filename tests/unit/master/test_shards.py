@@ -171,7 +171,7 @@ def test_reports_have_no_meaning_in_a_round() -> None:
     master = Master()
     master.begin(FIRST, begin())
     shard = shard_of(master.lease(FIRST, lease(1)))
-    assert "by what is saved" in reason_of(master.lease(FIRST, lease(2, done=(shard,))))
+    assert "done when saved" in reason_of(master.lease(FIRST, lease(2, done=(shard,))))
 
 
 def test_one_name_is_used_with_rounds_or_without() -> None:
@@ -186,7 +186,7 @@ def test_a_dataset_that_makes_no_sense_is_refused() -> None:
     assert "pieces of a known size or partitions" in reason_of(master.begin(FIRST, nothing))
     assert "than it has" in reason_of(master.begin(FIRST, begin(done=Spans([(90, 101)]))))
     garbled = Begin(dataset="train", spec=SPEC, digest="", done=((1,),))
-    assert "cannot be read" in reason_of(master.begin(FIRST, garbled))
+    assert "cannot be decoded" in reason_of(master.begin(FIRST, garbled))
     twice = Begin(dataset="train", spec=SPEC, digest="", done=((), ()))
     assert "fewer partitions" in reason_of(master.begin(FIRST, twice))
 

@@ -13,7 +13,7 @@ def two() -> tuple[Model, PretendAgent, PretendAgent]:
 
 
 def lose_and_return(model: Model, agent: PretendAgent) -> None:
-    """It is silent for longer than its lease, is put out, and joins again."""
+    """It is silent for longer than its lease, is evicted, and rejoins."""
     model.agents.pop(agent.name)
     model.advance(6)
     model.agents[agent.name] = agent
@@ -28,7 +28,7 @@ def test_a_job_that_gets_nowhere_ends_and_says_why() -> None:
         assert not model.ended
         lose_and_return(model, flaky)
     assert model.membership.job.outcome is Outcome.FAILED
-    assert f"lost {FREE_LOSSES} times (no sign of life for 5 s)" in model.membership.job.reason
+    assert f"lost {FREE_LOSSES} times (no heartbeat for 5 s)" in model.membership.job.reason
     assert model.membership.job.report is not None
     assert model.membership.job.report.name == flaky.name
 

@@ -32,7 +32,7 @@ def test_the_first_role_ends_the_group_and_the_others_stop() -> None:
     assert not model.ended, "a worker alone decides nothing"
     model.succeed(master)
     assert model.membership.job.outcome is Outcome.SUCCEEDED
-    assert model.membership.job.reason == "all workers of the first role ended well"
+    assert model.membership.job.reason == "all workers of the first role succeeded"
     done = workers[1].told[-1]
     assert isinstance(done, JobDone)
     assert done.outcome is Outcome.SUCCEEDED
@@ -76,7 +76,7 @@ def test_one_node_is_enough_where_any_may_decide() -> None:
     model, (_, *workers) = of_two_roles("any")
     model.succeed(workers[1])
     assert model.membership.job.outcome is Outcome.SUCCEEDED
-    assert model.membership.job.reason == "the workers of one node ended well"
+    assert model.membership.job.reason == "the workers of one node succeeded"
 
 
 def test_without_roles_the_first_role_is_everybody() -> None:

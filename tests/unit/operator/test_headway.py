@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from msgspec.structs import replace
-
 from resile.job.status import JobPhase, JobStatus
+from resile.job.training import TrainingView
+from resile.job.view import MAIN
 from resile.operator.headway import Headway, Pace, with_headway
-from resile.wire.views import JobPicture
-from tests.unit.wire.test_picture import seen, view
+from tests.unit.job.trainings import member, training
 
 
-def picture(step: int) -> JobPicture:
-    training = replace(view(seen("train-worker-0")), step=step, total=99, loss=1.0 / step)
-    return JobPicture(name="train", phase="Running", training=training)
+def trainings(step: int) -> dict[str, TrainingView]:
+    return {MAIN: training(member("n", step=step), step=step, total_steps=99, loss=1.0 / step)}
 
 
 def looked(
@@ -23,7 +21,7 @@ def looked(
     *,
     now: float,
 ) -> tuple[JobStatus, Headway]:
-    return with_headway(status, before, seen=picture(step), last=last, now=now, every=10.0)
+    return with_headway(status, before, seen=trainings(step), last=last, now=now, every=10.0)
 
 
 def test_the_first_step_is_written_at_once_and_the_next_when_it_is_time() -> None:

@@ -21,20 +21,19 @@ from resile.wire.endpoint import Endpoint
 from resile.wire.http_client import master_session
 from resile.wire.views import EventView
 
-VIEW: dict[str, Any] = {
-    "job": "train",
+MAIN: dict[str, Any] = {
     "phase": "running",
     "round": 3,
     "reason": "",
-    "min_nodes": 1,
-    "max_nodes": 1,
-    "world_size": 1,
+    "minNodes": 1,
+    "maxNodes": 1,
+    "worldSize": 1,
     "restarts": 0,
-    "max_restarts": 3,
+    "maxRestarts": 3,
     "step": 7,
-    "nodes": [],
-    "report": None,
+    "nodes": {},
 }
+VIEW = {"": MAIN}
 
 
 class Hostile:
@@ -102,8 +101,8 @@ def answers() -> Iterator[Any]:
     yield pytest.param(lambda: web.Response(body=deep), id="nested")
     yield pytest.param(lambda: web.Response(body=b"\xff"), id="not text")
     yield pytest.param(lambda: web.Response(status=302, headers=away), id="elsewhere")
-    for field, value in (("round", 2**70), ("restarts", -1), ("world_size", 1e308)):
-        view = json.dumps({**VIEW, field: value})
+    for field, value in (("round", 2**70), ("restarts", -1), ("worldSize", 1e308)):
+        view = json.dumps({"": {**MAIN, field: value}})
         yield pytest.param(lambda view=view: web.Response(text=view), id=f"{field} {value:g}")
 
 
@@ -128,7 +127,7 @@ async def test_an_answer_without_end_is_left_in_the_middle() -> None:
         nonlocal sent
         response = web.StreamResponse()
         await response.prepare(_request)
-        if _request.path not in ("/v1/status", "/v1/events"):
+        if _request.path not in ("/v1/trainings", "/v1/events"):
             return response  # it proves who it is as any master does
         while True:
             await response.write(b" " * 65536)

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from msgspec.structs import replace
-
 from resile.job.spec import ElasticJob
 from resile.job.status import (
     Condition,
@@ -14,13 +12,13 @@ from resile.job.status import (
     JobPhase,
     JobStatus,
 )
+from resile.job.training import TrainingView, cpu_text, memory_text
+from resile.job.view import MAIN
 from resile.operator.headway import step_of
 from resile.operator.refusing import refused_status
 from resile.operator.training import with_members, with_training
-from resile.wire.messages import Progress
-from resile.wire.views import JobPicture, JobView, NodeView, Usage
 from tests.unit.control.builders import START, at, job
-from tests.unit.wire.test_picture import seen, view
+from tests.unit.job.trainings import member, training
 
 MEBI = 1024**2
 
@@ -41,11 +39,11 @@ def condition(kind: ConditionType) -> Condition:
     )
 
 
-def using(cpu: float, memory: int, *, step: int = 1) -> JobView:
-    node: NodeView = seen(
-        "train-worker-0", usage=Usage(cpu=cpu, memory=memory), progress=Progress(step=step)
+def using(cpu: float, memory: int, *, step: int = 1) -> dict[str, TrainingView]:
+    node = member(
+        "train-worker-0", cpu=cpu_text(cpu), memory=memory_text(memory), step=step, loss=None
     )
-    return view(node)
+    return {MAIN: training(node)}
 
 
 # --- generations --------------------------------------------------------------------------------
@@ -78,8 +76,7 @@ def test_a_refused_spec_is_judged_by_its_generation_and_the_rest_by_theirs() -> 
 
 def test_the_round_is_written_at_once_and_what_nodes_do_is_left() -> None:
     before = with_members(JobStatus(), using(1.0, 100 * MEBI))
-    picture = JobPicture(name="train", phase="Running", training=view(round=5, phase="forming"))
-    after = looked(before, 1, seen=picture)
+    after = looked(before, 1, seen={MAIN: training(round=5, phase="forming")})
     assert after.training is not None
     assert before.training is not None
     assert (after.round, after.training.phase) == (5, "forming")
@@ -123,14 +120,51 @@ def test_what_is_written_for_a_step_has_the_usage_of_the_moment() -> None:
 
 def test_nodes_that_went_are_forgotten_and_new_ones_told() -> None:
     before = with_members(JobStatus(), using(1.0, 1000 * MEBI))
-    after = with_members(before, view(seen("train-worker-1", state="idle")))
+    after = with_members(before, {MAIN: training(member("train-worker-1", state="idle"))})
     assert after.training is not None
     assert list(after.training.nodes) == ["train-worker-1"]
 
 
 def test_a_step_that_kubernetes_cannot_hold_is_not_written() -> None:
-    picture = JobPicture(name="train", phase="Running", training=view(step=7))
-    assert step_of(picture) == 7
-    assert step_of(replace(picture, training=view(step=2**63))) is None
-    assert step_of(replace(picture, training=None)) is None
+    assert step_of({MAIN: training(step=7)}) == 7
+    assert step_of({MAIN: training(step=2**63)}) is None
+    assert step_of({}) is None
     assert step_of(None) is None
+
+
+# --- the other groups ---------------------------------------------------------------------------
+
+
+def groups(**more: Any) -> dict[str, TrainingView]:
+    node = member("train-eval-0", step=more.get("step", 7))
+    return {MAIN: training(), "eval": training(node, group="eval", **more)}
+
+
+def test_the_round_of_another_group_is_written_at_once_and_its_slow_part_is_left() -> None:
+    before = with_members(JobStatus(), groups(step=3, throughput="2 steps/s"))
+    after = looked(before, 1, seen=groups(step=9, round=5, phase="forming", restarts=1))
+    written = after.groups["eval"]
+    assert (written.round, written.phase, written.restarts) == (5, "forming", 1)
+    assert (written.step, written.throughput) == (3, "2 steps/s")
+    assert written.nodes == before.groups["eval"].nodes
+    later = with_members(after, groups(step=9, round=5))
+    assert (later.groups["eval"].step, later.groups["eval"].nodes["train-eval-0"].step) == (9, 9)
+
+
+def test_a_group_that_nobody_sees_any_more_is_not_in_the_status() -> None:
+    before = with_members(JobStatus(), groups())
+    assert looked(before, 1).groups == before.groups, "its master is away"
+    assert looked(before, 1, seen={MAIN: training()}).groups == {}
+
+
+def test_no_group_of_a_suspended_job_has_a_round_that_runs() -> None:
+    before = with_members(JobStatus(phase=JobPhase.SUSPENDED), groups())
+    after = looked(before, 1, job=job(suspend=True))
+    assert (after.groups["eval"].phase, after.groups["eval"].nodes) == ("gathering", {})
+
+
+def test_the_main_groups_figures_are_in_its_training_too() -> None:
+    after = looked(JobStatus(step=3, throughput="1 steps/s"), 1, seen=groups())
+    assert after.training is not None
+    assert (after.training.round, after.training.world_size) == (after.round, after.world_size)
+    assert (after.training.step, after.training.throughput) == (3, "1 steps/s")

@@ -1,13 +1,15 @@
-"""A job's folder: one owner, no half-written picture, and nothing removed that is not ours."""
+"""A job's folder: one owner, no half-written view, and nothing removed that is not ours."""
 
 from __future__ import annotations
 
+import json
 import os
 import stat
 from pathlib import Path
 
 import pytest
 
+from resile.job.view import JobView
 from resile.platform.local.jobfolder import (
     FolderUnusable,
     JobFolder,
@@ -15,7 +17,7 @@ from resile.platform.local.jobfolder import (
     Requests,
     all_jobs,
 )
-from resile.wire.views import EventView, JobPicture
+from resile.wire.views import EventView
 from tests.unit.checkpoint.damages import DAMAGES
 
 
@@ -65,11 +67,11 @@ def test_a_new_job_finds_nothing_of_the_old_one() -> None:
     with folder.hold():
         folder.begin()
         folder.write_requests(Requests(sizes={"worker": 2}))
-        folder.write_picture(JobPicture(name="train", phase="Running"))
+        folder.write_view(JobView(name="train", phase="Running"))
         folder.append_events([event(1)])
         (folder.logs / "train-worker-0.log").write_text("x")
         folder.begin()
-    assert folder.picture() is None
+    assert folder.view() is None
     assert folder.events() == []
     assert folder.log_files() == []
     assert folder.requests() == Requests()
@@ -85,12 +87,47 @@ def test_a_line_that_a_crash_cut_off_is_left_out() -> None:
     assert [found.seq for found in folder.events(since=1)] == [2]
 
 
-def test_a_garbled_picture_is_no_picture() -> None:
+def test_what_an_earlier_version_wrote_is_shown_without_its_training() -> None:
+    folder = JobFolder("train")
+    older = {
+        "name": "train",
+        "phase": "Succeeded",
+        "nodes": [
+            {
+                "name": "n",
+                "role": "worker",
+                "rank": 0,
+                "phase": "Succeeded",
+                "connected": False,
+                "usage": {"cpu": 1.0, "memory": 9},
+                "workerPids": [],
+                "restarts": 2,
+            },
+        ],
+        "training": {"job": "train", "round": 3, "min_nodes": 1, "nodes": [], "report": None},
+        "groups": {"eval": {"job": "train", "nodes": []}},
+        "status": {"phase": "Succeeded", "step": 7},
+        "manifest": {"spec": {}},
+        "wishes": {"worker": 2},
+        "ended": "Succeeded",
+    }
+    with folder.hold():
+        folder.begin()
+        (folder.path / "job.json").write_text(json.dumps(older))
+    view = folder.view()
+    assert view is not None
+    assert (view.phase, view.ended, view.training, view.groups) == ("Succeeded",) * 2 + (None, {})
+    assert [(node.name, node.restarts) for node in view.nodes] == [("n", 2)]
+    assert view.status is not None
+    assert view.status.step == 7
+
+
+def test_a_garbled_view_is_no_view() -> None:
     folder = JobFolder("train")
     with folder.hold():
         folder.begin()
         (folder.path / "job.json").write_text("{")
-    assert folder.picture() is None
+    assert folder.view() is None
 
 
 def test_removing_a_job_leaves_what_is_not_ours() -> None:
@@ -126,12 +163,12 @@ def test_a_damaged_file_of_a_job_is_passed_over(damage: str) -> None:
     with folder.hold():
         folder.begin()
         folder.write_requests(Requests(sizes={"worker": 2}))
-        folder.write_picture(JobPicture(name="train", phase="Running"))
+        folder.write_view(JobView(name="train", phase="Running"))
         folder.append_events([event(1), event(2), event(3)])
     for name in ("job.json", "events.jsonl", "requests.json"):
         DAMAGES[damage](folder.path / name)
     # A flipped byte may lie in a word that no reader needs.
-    assert folder.picture() in (None, JobPicture(name="train", phase="Running"))
+    assert folder.view() in (None, JobView(name="train", phase="Running"))
     assert {one.seq for one in folder.events()} <= {1, 3}
     assert folder.requests() in (Requests(), Requests(sizes={"worker": 2}))
 

@@ -9,10 +9,9 @@ import pytest
 
 from resile.job.events import EventKind
 from resile.job.status import JobPhase, JobStatus
+from resile.job.view import JobView, ended_view
 from resile.platform.local.jobfolder import JobFolder, Requests
 from resile.platform.local.requests import InvalidRequest, NotNow, RequestBook
-from resile.wire.picture import ended_picture
-from resile.wire.views import JobPicture
 from tests.unit.control.builders import job
 
 ROLES: dict[str, Any] = {
@@ -107,16 +106,16 @@ def test_requests_that_still_fit_are_taken_over_from_a_killed_up() -> None:
 
 
 def test_requests_of_an_up_that_ended_are_forgotten() -> None:
-    folder, running = JobFolder("train"), JobPicture(name="train", phase="Running")
-    over = JobPicture(name="train", phase="Failed", status=JobStatus(phase=JobPhase.FAILED))
+    folder, running = JobFolder("train"), JobView(name="train", phase="Running")
+    over = JobView(name="train", phase="Failed", status=JobStatus(phase=JobPhase.FAILED))
     with folder.hold():
         folder.begin()
         assert folder.requests_of_a_killed_up() == Requests(), "it came to nothing"
         folder.write_requests(Requests(suspend=True))
         for last, known in (
             (running, Requests(suspend=True)),
-            (ended_picture(running, "Interrupted"), Requests()),
+            (ended_view(running, "Interrupted"), Requests()),
             (over, Requests()),
         ):
-            folder.write_picture(last)
+            folder.write_view(last)
             assert folder.requests_of_a_killed_up() == known

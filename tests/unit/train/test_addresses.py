@@ -43,7 +43,7 @@ def replace_file(file: Path, addresses: Addresses) -> None:
 
 
 def test_outside_of_a_job_that_is_said() -> None:
-    with pytest.raises(NotANode, match="no node of a job"):
+    with pytest.raises(NotANode, match="not a node of a job"):
         resile.addresses()
 
 

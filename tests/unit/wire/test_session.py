@@ -432,7 +432,7 @@ def test_an_error_tells_the_history_of_the_session() -> None:
 
 def test_ready_for_a_round_nobody_asked_for_is_a_fault_of_the_owner() -> None:
     member = running(1)
-    with pytest.raises(InvalidReport, match="ready for round 2, which nobody asked for"):
+    with pytest.raises(InvalidReport, match="ready for round 2, which the master did not ask for"):
         member.ready(2, STORE)
 
 

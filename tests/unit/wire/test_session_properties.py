@@ -207,7 +207,7 @@ class Histories(RuleBasedStateMachine):
         if hello.state is LocalState.READY:
             assert hello.store == self.store or self.over
         if hello.state in (LocalState.RUNNING, LocalState.FAILED, LocalState.SUCCEEDED):
-            # From these a master that lost its memory takes the round for one that runs.
+            # From these a master that lost its state takes the round for one that runs.
             assert hello.start is not None
             assert hello.start.round == hello.held.round
         assert bool(hello.failures) == (hello.state is LocalState.FAILED)

@@ -1,6 +1,6 @@
 """Sessions of several nodes and the real membership of a master, without any I/O between them.
 
-Whatever happened before: a master that lost its memory learns from the sessions' Hellos the round
+Whatever happened before: a master that lost its state learns from the sessions' Hellos the round
 that they all hold and goes on with it, and otherwise brings all of them into a new one.
 """
 
@@ -79,7 +79,7 @@ class Peers(RuleBasedStateMachine):
         end = self.now + seconds
         while True:
             for session in self.connected.values():
-                self.membership.renew(session.fence, None, now=self.now)
+                self.membership.reports.renew(session.fence, None, now=self.now)
             deadline = self.membership.next_deadline(self.now)
             if deadline is None or deadline > end:
                 break
@@ -184,9 +184,9 @@ class Peers(RuleBasedStateMachine):
         if session in self.connected.values():
             match message:
                 case Ready(fence=fence, store=store):
-                    self.membership.ready(fence, store, now=self.now)
+                    self.membership.reports.ready(fence, store, now=self.now)
                 case WorkersFailed(fence=fence, failures=failures):
-                    self.membership.failed(fence, failures, now=self.now)
+                    self.membership.reports.failed(fence, failures, now=self.now)
         self._settle()
 
 

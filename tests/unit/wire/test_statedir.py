@@ -51,7 +51,9 @@ def test_a_private_folder_is_its_owners_alone(tmp_path: Path) -> None:
 
 def test_a_folder_that_cannot_be_made_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    with pytest.raises(StateDirError, match=r"cannot be made: Not a directory; \$RESILE_HOME"):
+    with pytest.raises(
+        StateDirError, match=r"cannot be created: Not a directory; set \$RESILE_HOME"
+    ):
         private_folder(tmp_path / "file" / "run")
 
 

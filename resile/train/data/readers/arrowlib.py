@@ -1,4 +1,4 @@
-"""pyarrow, when it is there, and its errors in our words."""
+"""Optional import of pyarrow, and translation of its errors."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["load", "problems_named"]
 
 
 def load(module: str, *, what: str) -> Any:
-    """A module of pyarrow; raises :class:`ReaderMissing` if it is not installed."""
+    """Import a module of pyarrow; raises :class:`ReaderMissing` if it is not installed."""
     try:
         return importlib.import_module(module)
     except ImportError:
@@ -26,7 +26,7 @@ def load(module: str, *, what: str) -> Any:
 
 @contextmanager
 def problems_named(path: Path, where: str = "") -> Iterator[None]:
-    """Say which file could not be read, and where in it."""
+    """Translate pyarrow's errors into ours, with the file and the position."""
     arrow = load("pyarrow", what=str(path))
     try:
         yield
@@ -34,7 +34,7 @@ def problems_named(path: Path, where: str = "") -> Iterator[None]:
         place = f"{path}, {where}," if where else str(path)
         raise RecordDamaged(f"{place} cannot be read: {_first_line(error)}") from None
     except OSError as error:
-        if error.errno is None:  # pyarrow's way to say that the content is wrong
+        if error.errno is None:  # how pyarrow reports invalid content
             raise RecordDamaged(f"{path} cannot be read: {_first_line(error)}") from None
         raise DataMistake(f"{path} cannot be read: {os.strerror(error.errno)}") from None
 

@@ -1,4 +1,4 @@
-"""Several readers one after the other, as one."""
+"""Concatenation of several readers."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["ChainReader"]
 
 
 class ChainReader(Reader):
-    """The records of all readers, counted through."""
+    """The records of several readers, numbered consecutively."""
 
     def __init__(self, readers: Sequence[Reader]) -> None:
         self.readers = tuple(readers)

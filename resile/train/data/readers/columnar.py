@@ -1,9 +1,9 @@
 """Parquet and Arrow files, through pyarrow (``pip install 'resile[parquet]'``).
 
-A Parquet file is unpacked a row group at a time, and the last few are kept. Reading in order or by
-shards unpacks each once; a shuffle over the whole file unpacks one for almost every record, unless
-``keep`` is as large as the file has row groups. An Arrow file is mapped into memory and needs none
-of this.
+A Parquet file is decoded a row group at a time, and the last few are cached. Reading in order or by
+shards decodes each once; a shuffle over the whole file decodes one for almost every record, unless
+``keep`` is at least the number of row groups. An Arrow file is mapped into memory and needs none of
+this.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from resile.train.data.readers.recent import Recent
 __all__ = ["ArrowReader", "ParquetReader"]
 
 KEEP = 4
-"""Row groups that are kept unpacked. One is often a hundred MB, and unpacked more."""
+"""Number of decoded row groups in the cache. One is often a hundred MB, and larger when decoded."""
 
 
 class ParquetReader(Reader):
-    """A row is a mapping from its columns' names to values."""
+    """Reads a Parquet file. A record is a mapping from column names to values."""
 
     def __init__(
         self, path: str | Path, *, columns: Sequence[str] | None = None, keep: int = KEEP
@@ -55,7 +55,7 @@ class ParquetReader(Reader):
             start, group = until, group + 1
 
     def _unpacked(self, group: int) -> Any:
-        # A file of its own for each group, and no threads: this may be a forked process.
+        # Open the file for each group, and use no threads: this may be a forked process.
         with (
             problems_named(self.path, f"row group {group}"),
             _parquet().ParquetFile(self.path) as file,
@@ -64,7 +64,8 @@ class ParquetReader(Reader):
 
 
 class ArrowReader(Reader):
-    """An Arrow file, Feather version 2, or Arrow stream; a row as :class:`ParquetReader` has it."""
+    """Reads an Arrow file, Feather version 2, or Arrow stream; records as in
+    :class:`ParquetReader`."""
 
     def __init__(self, path: str | Path, *, columns: Sequence[str] | None = None) -> None:
         self.path = Path(path)
@@ -108,4 +109,4 @@ def _parquet() -> Any:
 def _check_columns(path: Path, wanted: list[str] | None, there: list[str]) -> None:
     for column in wanted or ():
         if column not in there:
-            raise DataMistake(f"{path} has no column {column!r}: there are {', '.join(there)}")
+            raise DataMistake(f"{path} has no column {column!r}: it has {', '.join(there)}")

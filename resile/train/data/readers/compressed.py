@@ -1,9 +1,9 @@
-"""Compressed files of lines, unpacked when they are opened.
+"""Compressed files of lines, decompressed when they are opened.
 
-A record is read by its place, which a compressed stream does not allow. So the whole file is
-unpacked once in each process that opens it, into a file without a name in the temporary folder
-($TMPDIR): it goes with the process, however that ends. Forked processes share it, one that gets the
-reader pickled unpacks it again.
+Records are read by position, which a compressed stream does not allow. So the whole file is
+decompressed once in each process that opens it, into an unnamed file in the temporary folder
+($TMPDIR), which disappears with the process, however that ends. Forked processes share it; a
+process that unpickles the reader decompresses the file again.
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ from resile.train.data.readers.openfile import OpenFile
 __all__ = ["COMPRESSIONS", "UnpackedFile", "open_plain"]
 
 COMPRESSIONS: dict[str, Callable[..., Any]] = {".gz": gzip.open, ".bz2": bz2.open, ".xz": lzma.open}
-"""By the file's last ending."""
+"""By the file's last extension."""
 
 
 def open_plain(path: Path) -> OpenFile:
-    """The file's content, unpacked if its name says that it is compressed."""
+    """Open a file, decompressing it if its extension is one of :data:`COMPRESSIONS`."""
     return UnpackedFile(path) if path.suffix.lower() in COMPRESSIONS else OpenFile(path)
 
 
 class UnpackedFile(OpenFile):
-    """The content of a compressed file; ``path`` names the compressed one."""
+    """The decompressed content of a file; ``path`` is the compressed one."""
 
     def _opened(self) -> int:
         try:
@@ -51,9 +51,9 @@ def _unpack(packed: BinaryIO, plain: BinaryIO, *, path: Path) -> None:
         shutil.copyfileobj(packed, plain, 1 << 20)
         plain.flush()
     except (EOFError, gzip.BadGzipFile, lzma.LZMAError, zlib.error) as error:
-        raise RecordDamaged(f"{path} cannot be unpacked: {error}") from None
+        raise RecordDamaged(f"{path} cannot be decompressed: {error}") from None
     except OSError as error:
         raise DataError(
-            f"{path} cannot be unpacked into {tempfile.gettempdir()}: "
-            f"{error.strerror or error}; $TMPDIR names another folder"
+            f"{path} cannot be decompressed into {tempfile.gettempdir()}: "
+            f"{error.strerror or error}; set $TMPDIR to use another folder"
         ) from None

@@ -1,7 +1,7 @@
-"""CSV files. A line break between quotes is part of a field and does not end a record.
+"""Reader for CSV files. A line break between quotes is part of a field and does not end a record.
 
-A quote opens a quoted field only at the field's beginning, as in Python's own csv: within a field
-it is a character like others (5" pipe).
+A quote opens a quoted field only at the field's beginning, as in Python's own csv: elsewhere in a
+field it is an ordinary character (5" pipe).
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ PLAIN_QUOTES = "if quotes are plain characters in this file, open it with quote=
 
 
 class EmptyFile(RecordDamaged):
-    """There is not even a header. Among several files it is one without records."""
+    """The file has no header. Among several files it counts as one without records."""
 
 
 class CSVReader(LineReader):
-    """A record is a mapping from the header's names to texts, or a list of texts without one.
+    """Reads a CSV file. A record maps the header's names to texts; without a header it is a list.
 
-    ``columns`` keeps only these. Numbers are not guessed: every field is text. A quote is doubled
-    inside quotes; ``quote=None`` if quotes are characters like others.
+    ``columns`` selects columns. Types are not guessed: every field is text. A quote is doubled
+    inside quotes; ``quote=None`` if quotes are ordinary characters.
     """
 
     def __init__(
@@ -81,7 +81,7 @@ class CSVReader(LineReader):
             )
 
     def _ends_in_quotes(self, line: bytes, *, inside: bool) -> bool:
-        """Whether the end of a line lies between quotes; ``inside``: whether its beginning does."""
+        """Whether the end of a line is between quotes; ``inside``: whether its beginning is."""
         quote = self._quote
         if quote is None or quote not in line:
             return inside
@@ -117,12 +117,11 @@ class CSVReader(LineReader):
 
     def _known(self, columns: Sequence[str]) -> list[str]:
         if self._names is None:
-            raise DataMistake("columns are chosen by name, which needs header=True")
+            raise DataMistake("columns= selects columns by name, which needs header=True")
         for column in columns:
             if column not in self._names:
                 raise DataMistake(
-                    f"{self._file.path} has no column {column!r}: there are "
-                    f"{', '.join(self._names)}"
+                    f"{self._file.path} has no column {column!r}: it has {', '.join(self._names)}"
                 )
         return list(columns)
 
@@ -146,8 +145,8 @@ class CSVReader(LineReader):
         if self._width is not None and len(fields) != self._width:
             raise self._damage(
                 index,
-                f"has {len(fields)} fields, not {self._width}; delimiter= says what is between "
-                f"fields ({self._format['delimiter']!r} now), quote= what a field may be in",
+                f"has {len(fields)} fields, not {self._width}; set delimiter= (now "
+                f"{self._format['delimiter']!r}) or quote= if the file uses others",
             )
         if self._names is None:
             return fields

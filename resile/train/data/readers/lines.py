@@ -1,6 +1,6 @@
-"""Files with a record a line: text and JSON lines, and what CSV shares with them.
+"""Readers for files with one record per line: text and JSON lines; the base of the CSV reader.
 
-Where each record begins is found once, when the file is opened; then any record costs one read.
+The start of each record is found once, when the file is opened; then any record costs one read.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from resile.train.data.readers.compressed import open_plain
 __all__ = ["JSONLinesReader", "LineReader", "TextReader"]
 
 RUN = 1 << 20
-"""About as many bytes of neighbouring records are read at once."""
+"""Approximate number of bytes of neighbouring records that are read at once."""
 
 
 class LineReader(Reader):
-    """Records that are runs of whole lines."""
+    """Base class for records that consist of whole lines."""
 
     def __init__(self, path: str | Path, *, encoding: str) -> None:
         self._file = open_plain(Path(path))
@@ -35,11 +35,11 @@ class LineReader(Reader):
 
     @abstractmethod
     def _index(self) -> Iterator[tuple[int, int]]:
-        """Where each record begins and ends, its line break included."""
+        """Yield the start and end of each record, including its line break."""
 
     @abstractmethod
     def _parsed(self, text: str, index: int) -> Any:
-        """A record from its text without its line break."""
+        """Parse a record from its text without the line break."""
 
     def __len__(self) -> int:
         return len(self._starts)
@@ -48,7 +48,7 @@ class LineReader(Reader):
         return f"{type(self).__name__}({str(self._file.path)!r})"
 
     def _lines(self) -> Iterator[tuple[int, bytes]]:
-        """Every line of the file, and where it begins."""
+        """Yield every line of the file with its start."""
         start = 0
         for line in self._file.lines():
             yield start, line
@@ -86,7 +86,7 @@ class LineReader(Reader):
 
 
 class TextReader(LineReader):
-    """A line is a record, empty ones too; without its line break."""
+    """Reads text. A record is a line without its line break, also an empty one."""
 
     def __init__(self, path: str | Path, *, encoding: str = "utf-8") -> None:
         super().__init__(path, encoding=encoding)
@@ -100,7 +100,7 @@ class TextReader(LineReader):
 
 
 class JSONLinesReader(LineReader):
-    """A line is a JSON value; empty lines are none."""
+    """Reads JSON lines. A record is a line's JSON value; empty lines are skipped."""
 
     def __init__(self, path: str | Path, *, encoding: str = "utf-8") -> None:
         super().__init__(path, encoding=encoding)

@@ -1,8 +1,8 @@
-"""A file that is read by place, in any process.
+"""A file that is read by position, in any process.
 
-Reads name their place, so threads and forked processes that share the descriptor do not disturb
-each other; a reader that is pickled opens the file again. A file that has become shorter since it
-was opened is found out and named, not read past.
+Reads pass their offset, so threads and forked processes that share the descriptor do not disturb
+each other; a pickled reader reopens the file. A file that was truncated since it was opened raises
+an error that names it.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ class OpenFile:
         self.size = os.fstat(self._descriptor).st_size
 
     def lines(self) -> Iterator[bytes]:
-        """All lines, with their line breaks."""
+        """Yield all lines, with their line breaks."""
         with os.fdopen(os.dup(self._descriptor), "rb") as file:
             file.seek(0)
             yield from file
 
     def read(self, start: int, stop: int) -> bytes:
-        """The bytes from ``start`` up to ``stop``; raises :class:`RecordDamaged` if they are not
-        all there."""
+        """Return the bytes from ``start`` up to ``stop``; raises :class:`RecordDamaged` if the file
+        is too short."""
         pieces: list[bytes] = []
         while start < stop:
             piece = os.pread(self._descriptor, stop - start, start)
@@ -50,7 +50,7 @@ class OpenFile:
         self._descriptor = self._opened()
 
     def _opened(self) -> int:
-        """A descriptor of the content."""
+        """Open the content; returns a file descriptor."""
         try:
             return os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
         except OSError as error:

@@ -1,4 +1,4 @@
-"""open_dataset: the reader for whatever it is given."""
+"""open_dataset: choose the reader for a source."""
 
 from __future__ import annotations
 
@@ -32,25 +32,25 @@ ENDINGS: dict[str, Callable[..., Reader]] = {
     ".feather": ArrowReader,
     ".recordio": RecordIOReader,
 }
-"""By the file's ending; ``.tsv`` is CSV with tabs."""
+"""By file extension; ``.tsv`` is CSV with tabs."""
 
 OF_LINES = (".csv", ".tsv", ".txt", ".text", ".jsonl", ".ndjson")
-"""These are read compressed, too."""
+"""Formats that may be compressed."""
 
 KNOWN = tuple(dict.fromkeys((*OF_LINES, *ENDINGS)))
 
 
 def open_dataset(source: Any, *, format: str | None = None, **options: Any) -> Reader:
-    """A reader over a file, files, a folder, arrays, a class of yours or a function.
+    """Open a reader over a file, files, a folder, arrays, an object or a function.
 
-    - A path (or a pattern with ``*``): the reader for its ending, or for ``format``; a folder or
-      several paths: all their files in the order of their names, as one. Files of lines may be
+    - A path (or a pattern with ``*``): the reader for its extension, or for ``format``; a folder
+      or several paths: all their files in the order of their names, as one. Files of lines may be
       compressed (``.csv.gz``).
     - A function ``(start, stop) -> iterable``, with ``length=`` its number of records.
     - A mapping, or a tuple, of arrays of one length: a record is a row.
     - Anything with ``__len__`` and ``__getitem__``: its items.
 
-    ``options`` go to the reader. Raises :class:`DataMistake` for what nothing here can read.
+    ``options`` are passed to the reader. Raises :class:`DataMistake` for an unsupported source.
     """
     if isinstance(source, Reader) and not options:
         return source
@@ -77,17 +77,17 @@ def _open_file(path: Path, format: str | None, options: dict[str, Any]) -> Reade
     ending = f".{format.lower()}" if format else _ending(path)
     if path.suffix.lower() in COMPRESSIONS and ending not in OF_LINES:
         raise DataMistake(
-            f"nothing here reads {path}: unpack it first. Compressed files are read if they are "
-            f"{', '.join(OF_LINES)} below, as in data.csv.gz; say format='csv' (or another) if "
-            "this is one of those"
+            f"unsupported compressed file {path}: decompress it first. Only {', '.join(OF_LINES)} "
+            "can be compressed, as in data.csv.gz; set format='csv' (or another) if this is one "
+            "of those"
         )
     if ending == ".tsv":
         ending, options = ".csv", {"delimiter": "\t", **options}
     if ending not in ENDINGS:
         raise DataMistake(
-            f"nothing here reads {path}: known endings are {', '.join(KNOWN)} "
+            f"unsupported file extension of {path}: supported are {', '.join(KNOWN)} "
             f"({', '.join(COMPRESSIONS)} after the first {len(OF_LINES)}); "
-            "say format='csv' (or another) if it is one of those"
+            "set format='csv' (or another) if it is one of those"
         )
     try:
         return ENDINGS[ending](path, **options)
@@ -96,7 +96,7 @@ def _open_file(path: Path, format: str | None, options: dict[str, Any]) -> Reade
 
 
 def _ending(path: Path) -> str:
-    """That of the content, as far as the name tells."""
+    """The extension of the decompressed content."""
     packed = path.suffix.lower() in COMPRESSIONS
     return (path.with_suffix("") if packed else path).suffix.lower()
 
@@ -125,7 +125,9 @@ def _wrapped(source: Any, options: dict[str, Any]) -> Reader:
     sized = hasattr(source, "__len__") and hasattr(source, "__getitem__")
     if callable(source) and not sized:
         if set(options) != {"length"}:
-            raise DataMistake("a function needs length=, the number of its records, and no more")
+            raise DataMistake(
+                "a function needs length=, the number of its records, and nothing else"
+            )
         return CallableReader(source, length=options["length"])
     if options:
         raise DataMistake(f"{', '.join(options)}: {type(source).__name__} takes no options")
@@ -134,6 +136,6 @@ def _wrapped(source: Any, options: dict[str, Any]) -> Reader:
     if sized:
         return SequenceReader(source)
     raise DataMistake(
-        f"{type(source).__name__} cannot be read: give a path, arrays, a function "
+        f"{type(source).__name__} cannot be read: pass a path, arrays, a function "
         "(start, stop) -> iterable, or an object with __len__ and __getitem__"
     )

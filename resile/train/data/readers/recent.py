@@ -1,4 +1,4 @@
-"""The last few pieces of a file that were unpacked: neighbours are read from the same piece."""
+"""Cache of the last decoded pieces of a file: neighbouring records are in the same piece."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ T = TypeVar("T")
 
 
 class Recent(Generic[T]):
-    """The ``capacity`` pieces that were asked for last; a copy in another process is empty."""
+    """LRU cache of ``capacity`` pieces; a pickled copy starts empty."""
 
     def __init__(self, make: Callable[[int], T], *, capacity: int) -> None:
         self.__setstate__((make, capacity))
 
     def __getitem__(self, number: int) -> T:
-        """A piece, unpacked now if it is not kept."""
+        """Return a piece, decoding it if it is not cached."""
         return self._kept(number)
 
     def __getstate__(self) -> tuple[Callable[[int], T], int]:

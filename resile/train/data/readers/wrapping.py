@@ -1,4 +1,4 @@
-"""Readers over what a script has in memory or in its own classes and functions."""
+"""Readers over arrays, sequences and functions of a script."""
 
 from __future__ import annotations
 
@@ -13,17 +13,18 @@ __all__ = ["ArrayReader", "CallableReader", "SequenceReader"]
 
 
 class ArrayReader(Reader):
-    """Arrays of equal length; a record is one row of each, in the same shape they were given in.
+    """Reads arrays of equal length; a record is one row of each, as a tuple or a mapping.
 
-    ``ArrayReader((images, labels))[3]`` is ``(images[3], labels[3])``; with a mapping it is one.
+    ``ArrayReader((images, labels))[3]`` is ``(images[3], labels[3])``; a mapping of arrays gives
+    mappings.
     """
 
     def __init__(self, arrays: Sequence[Any] | Mapping[str, Any]) -> None:
         columns = arrays if isinstance(arrays, Mapping) else dict(enumerate(arrays))
         lengths = {name: len(column) for name, column in columns.items()}
         if len(set(lengths.values())) != 1:
-            told = ", ".join(f"{name}: {length}" for name, length in lengths.items())
-            raise DataMistake(f"arrays have to be of one length and are not ({told or 'none'})")
+            found = ", ".join(f"{name}: {length}" for name, length in lengths.items())
+            raise DataMistake(f"arrays must have equal lengths, not ({found or 'no arrays'})")
         self._columns = columns
         self._named = isinstance(arrays, Mapping)
         self._length = next(iter(lengths.values()))
@@ -38,7 +39,7 @@ class ArrayReader(Reader):
 
 
 class SequenceReader(Reader):
-    """Any object with ``__len__`` and ``__getitem__``."""
+    """Reads any object with ``__len__`` and ``__getitem__``."""
 
     def __init__(self, sequence: Any) -> None:
         self._sequence = sequence
@@ -52,11 +53,11 @@ class SequenceReader(Reader):
 
 
 class CallableReader(Reader):
-    """Any function ``(start, stop) -> iterable`` of exactly so many records."""
+    """Reads from a function ``(start, stop) -> iterable`` of exactly ``stop - start`` records."""
 
     def __init__(self, function: Callable[[int, int], Iterable[Any]], *, length: int) -> None:
         if length < 0:
-            raise DataMistake(f"length={length} has to be at least 0")
+            raise DataMistake(f"length={length} must be at least 0")
         self._function = function
         self._length = length
 
@@ -71,8 +72,8 @@ class CallableReader(Reader):
                 break
             yield record
         if given != stop - start:
-            told = "more" if given > stop - start else str(given)
+            count = "more" if given > stop - start else str(given)
             raise DataMistake(
-                f"{self._function!r} was asked for records {start} to {stop} and gave {told} "
+                f"{self._function!r} was called for records {start} to {stop} and returned {count} "
                 f"instead of {stop - start}"
             )

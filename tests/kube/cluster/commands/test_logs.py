@@ -87,7 +87,7 @@ async def test_output_is_printed(
     assert re.fullmatch(r"line \d+ of talk-worker-1\n", one), "one log needs no names"
     assert one == one.splitlines()[-1] + "\n"
     master = await console.says("logs", "talk", "--master", "--tail", "50", "-n", namespace)
-    assert "master of talk listens at" in master
+    assert "master of talk listening on" in master
     assert "line 0" not in master
     said = await console.refuses("logs", "talk", "trainer", "-n", namespace)
     assert "job 'talk' has no node or role 'trainer': worker, talk-worker-0, talk-worker-1" in said

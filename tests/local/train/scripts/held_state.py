@@ -74,7 +74,7 @@ def restore(node: Node, *, world: int, mesh: DeviceMesh | None = None) -> dict[s
     store = dist.PrefixStore("restore", dist.distributed_c10d._get_default_store())
     resumed = resume(
         state,
-        agreement=Agreement(place, store),
+        channel=Agreement(place, store),
         memory=node.memory,
         storage=None,
         strict=True,

@@ -167,7 +167,7 @@ def test_counts_are_wanted_when_they_are_meant_and_only_then() -> None:
 
 @pytest.mark.parametrize("option", ["reduction", "mean_over", "passes"])
 def test_an_unknown_choice_names_those_there_are(option: str) -> None:
-    with pytest.raises(BatchMistake, match=f"{option}='none' has to be one of '"):
+    with pytest.raises(BatchMistake, match=f"{option}='none' must be one of '"):
         make(**{option: "none"})
 
 

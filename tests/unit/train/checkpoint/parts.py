@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from resile.checkpoint.part import read_header
+from resile.checkpoint.keeping import Place
+from resile.checkpoint.part import PartHeader, read_header
 from resile.train.checkpoint.capture import Capture, Portion
 
 
@@ -17,6 +18,11 @@ class MemoryPart:
 
     def read(self, begin: int, end: int) -> memoryview:
         return self.data[begin:end]
+
+
+def place_of(header: PartHeader) -> Place:
+    """The place of a part among the parts of its step."""
+    return Place(kind=header.kind, index=header.index, count=header.count)
 
 
 def written(portion: Portion) -> MemoryPart:

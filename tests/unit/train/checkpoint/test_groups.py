@@ -73,7 +73,7 @@ def test_another_group_may_look_at_a_checkpoint_on_purpose_and_saves_nothing_the
         assert checkpointer.restore(state) == 2
         assert "resumed at step 2 of job 'digits' of the main group" in capsys.readouterr().err
         for save in (checkpointer.save, checkpointer.step):
-            with pytest.raises(RuntimeError, match="looks at the main group's checkpoints and"):
+            with pytest.raises(RuntimeError, match="reads the checkpoints of the main group and"):
                 save(2, state)
     assert state["model"].weight.tolist() == WEIGHT
     assert sorted(checkpoints.rglob("*")) == before

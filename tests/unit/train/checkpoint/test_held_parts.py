@@ -13,7 +13,7 @@ import torch.distributed as dist
 
 from resile.checkpoint.errors import NoCheckpoint, PartDamaged
 from resile.checkpoint.part import PartHeader, PartKind, Slice
-from resile.checkpoint.slots import Label, PartPlace
+from resile.checkpoint.slots import Label
 from resile.train.checkpoint.agreement import Agreement, Place
 from resile.train.checkpoint.choosing import Choice, NodeInventory, Source, held_choices
 from resile.train.checkpoint.held_parts import DistantPart, open_held
@@ -24,7 +24,7 @@ from tests.local.commands import wait_for
 from tests.unit.checkpoint.giver import giver
 from tests.unit.checkpoint.nodes import MakeNode, Node, nodes
 from tests.unit.checkpoint.parts import make_part
-from tests.unit.train.checkpoint.parts import MemoryPart, save_node
+from tests.unit.train.checkpoint.parts import MemoryPart, place_of, save_node
 
 WORLD = 2
 ROWS = 300_000
@@ -80,7 +80,7 @@ def holds(state: dict[str, Any], value: float) -> bool:
 
 def label_of(part: MemoryPart) -> Label:
     header = part.header
-    place = PartPlace(kind=header.kind, index=header.index, count=header.count)
+    place = place_of(header)
     return Label(place=place, step=header.step, round=1, world=header.world)
 
 
@@ -152,7 +152,9 @@ def test_a_part_that_vanishes_before_its_bytes_are_read_changes_nothing(make: Ma
         for step in (20, 30):
             later = part_of(REPLICAS[1], step=step)
             holder.put(label_of(later), bytes(later.data))
-        with pytest.raises(NoCheckpoint, match=r"step 10 of replica-00001-of-00002 cannot be had"):
+        with pytest.raises(
+            NoCheckpoint, match=r"step 10 of replica-00001-of-00002 is not available"
+        ):
             restore(state, parts, rank=0)
     assert holds(state, 0)
 
@@ -167,7 +169,7 @@ def test_a_part_that_changes_before_its_bytes_are_read_changes_nothing(make: Mak
         for part in save_node(tensors, workers=WORLD, step=10):
             if label_of(part) == labels[REPLICAS[1]]:
                 replace_twice(holder, label_of(part), bytes(part.data))
-        with pytest.raises(PartDamaged, match="is another than it was a moment ago"):
+        with pytest.raises(PartDamaged, match="changed while it was read"):
             restore(state, parts, rank=0)
     assert holds(state, 0)
 
@@ -237,7 +239,9 @@ def test_a_part_that_breaks_off_everywhere_says_why(make: MakeNode) -> None:
         )
         distant.bring()
         dying.leave()
-        with pytest.raises(NoCheckpoint, match=r"cannot be had: snapshot server at .* ended after"):
+        with pytest.raises(
+            NoCheckpoint, match=r"is not available: snapshot server at .* ended after"
+        ):
             distant.read(0, len(content))
 
 
@@ -250,7 +254,9 @@ def test_if_all_holders_are_gone_each_is_named(make: MakeNode) -> None:
     other.holdings.discard_after(0)
     with (
         ExitStack() as opened,
-        pytest.raises(NoCheckpoint, match="step 10 of rank-00000-of-00002 cannot be had") as raised,
+        pytest.raises(
+            NoCheckpoint, match="step 10 of rank-00000-of-00002 is not available"
+        ) as raised,
     ):
         open_held(new.memory, choice, node=0, opened=opened)
     assert one.peers.address in str(raised.value)
@@ -271,10 +277,10 @@ def run_all(nodes: Sequence[Node], states: Sequence[dict[str, Any]]) -> list[Res
             nodes=len(nodes),
             round=2,
         )
-        agreement = Agreement(place, store)
+        channel = Agreement(place, store)
         return resume(
             states[rank],
-            agreement=agreement,
+            channel=channel,
             memory=nodes[rank].memory,
             storage=None,
             strict=True,
@@ -303,7 +309,7 @@ def test_all_turn_to_the_next_best_step_if_a_part_vanishes_late(make: MakeNode) 
     assert all(holds(state, 10) for state in states)
     (problem,) = resumed[0].problems
     assert "step 20 in memory: rank 0: step 20 of replica-" in problem
-    assert "cannot be had" in problem
+    assert "is not available" in problem
 
 
 def test_a_slice_that_two_ranks_kept_is_taken_from_the_one_at_hand() -> None:

@@ -52,7 +52,7 @@ def test_a_tensor_that_cannot_be_filled_is_named_before_anything_is_touched(
 ) -> None:
     parts = save({"a": torch.ones(3), "ema": torch.ones(target.shape), "z": torch.ones(3)})
     state = {"a": torch.zeros(3), "ema": target, "z": torch.zeros(3)}
-    with pytest.raises(StateMismatch, match=r"ema: several of its elements are one in memory"):
+    with pytest.raises(StateMismatch, match=r"ema: several of its elements share memory"):
         restore(state, parts)
     assert state["a"].tolist() == state["z"].tolist() == [0.0] * 3
 
@@ -144,7 +144,7 @@ def test_ranks_that_saved_different_states_are_found_out() -> None:
     parts: list[MemoryPart] = []
     for rank, state in enumerate([{"a": big, "b": big.clone()}, {"a": big}]):
         parts += save(state, rank=rank, world=2, local_rank=rank, local_world=2)
-    with pytest.raises(PartDamaged, match="names the tensor b, but no part has it"):
+    with pytest.raises(PartDamaged, match="refers to the tensor b, but no part contains it"):
         restore({"a": big, "b": big.clone()}, parts)
 
 

@@ -58,7 +58,7 @@ def restore_together(storages: list[Storage]) -> tuple[list[Any], list[Resumed]]
         )
         resumed[rank] = resume(
             states[rank],
-            agreement=Agreement(place, store),
+            channel=Agreement(place, store),
             memory=None,
             storage=storages[rank],
             strict=True,
@@ -80,7 +80,7 @@ def test_all_ranks_restore_the_same_bytes_although_a_step_is_written_again(tmp_p
     found, resumed = restore_together([LocalStorage(tmp_path), ChangesOnce(tmp_path)])
     assert found == [[2.0] * 5] * WORLD
     assert [one.step for one in resumed] == [10, 10]
-    assert "written again" in resumed[0].problems[0]
+    assert "rewritten during the restore" in resumed[0].problems[0]
 
 
 def test_damaged_checkpoints_are_said_and_the_one_before_is_used(tmp_path: Path) -> None:
@@ -102,7 +102,7 @@ def test_a_folder_with_damaged_checkpoints_only_is_no_empty_folder(tmp_path: Pat
     with pytest.raises(NoCheckpoint, match=r"none can be used.*is not a manifest"):
         resume(
             {"w": torch.zeros(5)},
-            agreement=Agreement(alone, None),
+            channel=Agreement(alone, None),
             memory=None,
             storage=LocalStorage(tmp_path),
             strict=True,

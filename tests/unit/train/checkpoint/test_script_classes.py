@@ -255,7 +255,7 @@ def parts_with(value: Any) -> list[MemoryPart]:
 
 @pytest.mark.parametrize("value", SPECIMENS[-7:], ids=repr)
 def test_a_class_that_the_state_has_not_is_refused_when_it_is_saved(value: Any) -> None:
-    said = r"it\.0 is a .*The state given to restore has nothing of that class.*give that state one"
+    said = r"it\.0 is a .*The state given to restore holds no value of that class.*put one into"
     with pytest.raises(UnsupportedState, match=said):
         save({"it": [value]}, classes=ScriptClasses({"it": []}))
 
@@ -264,7 +264,7 @@ def test_a_class_that_the_state_has_not_is_refused_when_it_is_saved(value: Any) 
 def test_and_when_it_is_restored_with_nothing_changed(live: Any) -> None:
     state = {"it": live}
     parts = parts_with([Frozen(Level.LOW)])
-    said = r"it\.0: saved as a .*:Frozen, and the state .* nothing of that class; give it one"
+    said = r"it\.0: saved as a .*:Frozen, but the state .* no value of that class; put one"
     with pytest.raises(StateMismatch, match=said):
         restore(state, parts)
     assert state == {"it": live}
@@ -293,7 +293,7 @@ OTHER_SORTS = [("$record", "Colour"), ("$named", "Settings"), ("$member", "Setti
 )
 def test_no_name_in_a_checkpoint_gets_a_class_that_the_state_has_not(tag: str, name: str) -> None:
     """Nor one that the state has as something else."""
-    with pytest.raises(StateMismatch, match=f"it: saved as a {name}, and the state to restore"):
+    with pytest.raises(StateMismatch, match=f"it: saved as a {name}, but the state to restore"):
         restore({"it": Colour.RED, "known": Settings()}, forged({tag: [name, *CONTENTS[tag]]}))
 
 
@@ -348,7 +348,7 @@ def test_what_fits_of_a_changed_dataclass_is_restored_if_that_is_wanted() -> Non
 
 def test_a_member_that_is_gone_is_named() -> None:
     parts = forged({"$member": [f"{__name__}:Colour", ["GREEN"]]})
-    with pytest.raises(StateMismatch, match=r"it: .*:Colour has no member GREEN any more"):
+    with pytest.raises(StateMismatch, match=r"it: .*:Colour no longer has the member GREEN"):
         restore({"it": Colour.RED}, parts)
 
 

@@ -135,7 +135,7 @@ def test_an_iterator_from_before_a_restore_is_not_counted(tmp_path: Path) -> Non
     one.advance()
     one.load_state_dict(one.state_dict())
     list(islice(reader, 64))
-    with pytest.raises(DataMistake, match="begin the iteration after restore"):
+    with pytest.raises(DataMistake, match="start the iteration after restore"):
         one.advance()
 
 

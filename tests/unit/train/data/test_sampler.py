@@ -52,7 +52,7 @@ def test_the_arguments_of_a_distributed_sampler_come_in_its_order() -> None:
 
 
 def test_the_one_argument_that_a_distributed_sampler_does_not_have_is_named() -> None:
-    with pytest.raises(DataMistake, match=r"batch_size= is missing: give the DataLoader's"):
+    with pytest.raises(DataMistake, match=r"batch_size= is missing: pass the DataLoader's"):
         ElasticSampler(range(10))
 
 
@@ -232,13 +232,13 @@ def test_the_seed_of_an_epoch_that_goes_on_is_the_saved_one() -> None:
 def test_a_position_in_other_data_is_refused() -> None:
     one = sampler(20)
     one.advance()
-    with pytest.raises(PositionMisfit, match="length=20 and cannot go on with length=21"):
+    with pytest.raises(PositionMisfit, match="length=20 and cannot continue with length=21"):
         sampler(21).load_state_dict(one.state_dict())
-    with pytest.raises(PositionMisfit, match="shuffle=True and cannot go on with shuffle=False"):
+    with pytest.raises(PositionMisfit, match="shuffle=True and cannot continue with shuffle=False"):
         sampler(20, shuffle=False).load_state_dict(one.state_dict())
     with pytest.raises(PositionMisfit, match="another version"):
         sampler(20).load_state_dict({**one.state_dict(), "order": 0})
-    with pytest.raises(PositionMisfit, match="this is not a position"):
+    with pytest.raises(PositionMisfit, match="not a valid position"):
         sampler(20).load_state_dict({"epoch": "three"})
 
 
@@ -256,8 +256,8 @@ def test_data_may_change_between_epochs() -> None:
 @pytest.mark.parametrize(
     ("settings", "what"),
     [
-        ({"batch_size": 0}, "batch_size=0 has to be at least 1"),
-        ({"rank": 2}, "rank=2 is not one of num_replicas=2: ranks go from 0 to 1"),
+        ({"batch_size": 0}, "batch_size=0 must be at least 1"),
+        ({"rank": 2}, "rank=2 is out of range for num_replicas=2: ranks go from 0 to 1"),
         ({"drop_last": True, "pad": True}, "choose one"),
     ],
 )
@@ -325,7 +325,9 @@ def test_another_batch_size_of_the_loader_is_refused(workers: int) -> None:
         sampler=sampler(20),
         num_workers=workers,
     )
-    with pytest.raises(DataMistake, match=r"batch_size=3 is not its sampler's batch_size=2.*same"):
+    with pytest.raises(
+        DataMistake, match=r"batch_size=3 differs from its sampler's batch_size=2.*same"
+    ):
         next(iter(loader))
 
 
@@ -340,7 +342,7 @@ def test_a_loader_that_drops_the_last_samples_of_some_ranks_is_refused() -> None
         if fits:
             assert len(list(loader)) > 0
         else:
-            with pytest.raises(DataMistake, match="give drop_last=True to the ElasticSampler"):
+            with pytest.raises(DataMistake, match="set drop_last=True on the ElasticSampler"):
                 next(iter(loader))
 
 

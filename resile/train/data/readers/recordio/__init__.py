@@ -1,4 +1,4 @@
-"""RecordIO, ElasticDL's format of record files: read and written."""
+"""RecordIO, ElasticDL's format of record files: reader and writer."""
 
 from resile.train.data.readers.recordio.chunk import Compression
 from resile.train.data.readers.recordio.reader import RecordIOReader

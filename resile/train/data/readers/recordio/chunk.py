@@ -1,11 +1,11 @@
-"""A chunk of a RecordIO file as bytes.
+"""Encoding and decoding of a chunk of a RecordIO file.
 
-A file is chunks, one after the other. A chunk is a header of five 32-bit numbers, least byte first
-(magic number, CRC-32 of the data as it lies there, compression, size of the data as it lies there,
-number of records), and the data: for each record its length in 32 bits and its bytes, the whole
-compressed. This is the layout that the Go library and the ``pyrecordio`` built on it write; its
-default is snappy in 32 MB chunks. An older ``recordio`` package in Python alone had the same magic
-number with the header's fields in another order: its files are refused here as damaged.
+A file is a sequence of chunks. A chunk is a header of five little-endian 32-bit numbers (magic
+number, CRC-32 of the data as stored, compression, size of the data as stored, number of records),
+and the data: for each record its length in 32 bits and its bytes, compressed as a whole. This is
+the layout that the Go library and the ``pyrecordio`` built on it write; its default is snappy in 32
+MB chunks. An older pure-Python ``recordio`` package had the same magic number with the header's
+fields in another order: its files are refused here as damaged.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ _HEADER = struct.Struct("<IIIII")
 HEADER_SIZE = _HEADER.size
 
 BEST_RATIO = 1100
-"""gzip packs no better than 1032 to 1. The number of records has no checksum: a wrong one must not
-make anybody reserve memory for it."""
+"""gzip compresses at most 1032 to 1. The number of records has no checksum: a wrong one must not
+cause a large allocation."""
 _LENGTH = struct.Struct("<I")
 
 
 class Compression(IntEnum):
-    """How a chunk's data are packed. All are read; :data:`WRITABLE` are written."""
+    """The compression of a chunk's data. All can be read; :data:`WRITABLE` can be written."""
 
     NONE = 0
     SNAPPY = 1
@@ -44,7 +44,7 @@ class Compression(IntEnum):
 
 @dataclass(frozen=True)
 class Header:
-    """What lies before a chunk's data."""
+    """The header of a chunk."""
 
     checksum: int
     compression: Compression
@@ -52,12 +52,12 @@ class Header:
     records: int
 
     def encoded(self) -> bytes:
-        """As it lies in the file."""
+        """Encode it as in the file."""
         return _HEADER.pack(MAGIC, self.checksum, self.compression, self.size, self.records)
 
     @classmethod
     def decoded(cls, data: bytes) -> Header:
-        """Read one; raises ValueError."""
+        """Decode a header; raises ValueError."""
         magic, checksum, compression, size, records = _HEADER.unpack(data)
         if magic != MAGIC:
             raise ValueError(f"begins with {magic:#010x} and not with {MAGIC:#010x}")
@@ -70,7 +70,7 @@ class Header:
 
 @dataclass(frozen=True)
 class Chunk:
-    """A chunk's records, found by number."""
+    """A chunk's records, accessed by number."""
 
     data: bytes
     ends: array[int]
@@ -81,7 +81,7 @@ class Chunk:
 
 
 def pack(records: Iterable[bytes], *, compression: Compression) -> bytes:
-    """A chunk as it lies in a file."""
+    """Encode records as a chunk."""
     pieces: list[bytes] = []
     for record in records:
         pieces += (_LENGTH.pack(len(record)), record)
@@ -91,7 +91,7 @@ def pack(records: Iterable[bytes], *, compression: Compression) -> bytes:
 
 
 def unpack(header: Header, data: bytes) -> Chunk:
-    """The records behind a header; raises ValueError."""
+    """Decode the records after a header; raises ValueError."""
     if zlib.crc32(data) != header.checksum:
         raise ValueError("is damaged: its checksum is wrong")
     try:
@@ -120,7 +120,7 @@ _COMPRESS: dict[Compression, Callable[[bytes], bytes]] = {
     Compression.GZIP: gzip.compress,
 }
 WRITABLE = tuple(_COMPRESS)
-"""Without snappy: its frames want a CRC-32C, which the standard library does not have."""
+"""Without snappy: its frames need a CRC-32C, which the standard library does not have."""
 
 _DECOMPRESS: dict[Compression, Callable[[bytes], bytes]] = {
     Compression.NONE: bytes,

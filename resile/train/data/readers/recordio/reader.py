@@ -1,7 +1,8 @@
-"""RecordIO files by record.
+"""Reader for RecordIO files.
 
-Opening one reads its headers. A record costs unpacking its chunk, unless that is one of the last
-few; neighbours share one. A file whose last chunk was cut off (its writer was killed) is refused.
+Opening a file reads its headers. Reading a record decodes its chunk, unless that is cached;
+neighbouring records share one. A file whose last chunk is truncated (its writer was killed) is
+refused.
 """
 
 from __future__ import annotations
@@ -20,11 +21,11 @@ from resile.train.data.readers.recordio.chunk import HEADER_SIZE, Chunk, Header,
 __all__ = ["RecordIOReader"]
 
 KEEP = 4
-"""Chunks that are kept unpacked; ElasticDL writes them with 32 MB each."""
+"""Number of decoded chunks in the cache; ElasticDL writes them with 32 MB each."""
 
 
 class RecordIOReader(Reader):
-    """A record is bytes."""
+    """Reads a RecordIO file. A record is bytes."""
 
     def __init__(self, path: str | Path, *, keep: int = KEEP) -> None:
         self._file = OpenFile(Path(path))
@@ -58,14 +59,14 @@ class RecordIOReader(Reader):
             except ValueError as error:
                 raise self._damage(at, str(error)) from None
             except struct.error:
-                raise self._damage(at, "is cut off in its header") from None
+                raise self._damage(at, "is truncated in its header") from None
             self._offsets.append(at)
             self._headers.append(header)
             total += header.records
             self._ends.append(total)
             at += HEADER_SIZE + header.size
         if at > self._file.size:
-            raise self._damage(self._offsets[-1], f"is cut off: it would end at byte {at}")
+            raise self._damage(self._offsets[-1], f"is truncated: it would end at byte {at}")
 
     def _unpacked(self, number: int) -> Chunk:
         begin = self._offsets[number] + HEADER_SIZE

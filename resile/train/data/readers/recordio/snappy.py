@@ -1,8 +1,8 @@
-"""Reading snappy's framed stream, around the blocks that pyarrow unpacks.
+"""Decoder for snappy's framed stream; pyarrow decompresses the blocks.
 
-A stream is frames: a byte for the kind, three for the length, the content. Content of compressed
-and of plain data begins with a masked CRC-32C of what it stands for. That is not checked, as a
-RecordIO chunk has a checksum over all of it.
+A stream is a sequence of frames: a byte for the kind, three for the length, the content. The
+content of compressed and of plain frames begins with a masked CRC-32C of the decompressed data. It
+is not checked, as a RecordIO chunk has a checksum over all of it.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ IDENTIFIER = b"\xff\x06\x00\x00sNaPpY"
 COMPRESSED, PLAIN = 0x00, 0x01
 FIRST_SKIPPABLE = 0x80
 FRAME = 1 << 16
-"""The most that a frame may stand for."""
+"""The largest decompressed size of a frame."""
 
 _CHECKSUM = 4
 """Bytes."""
 
 
 def decompress(data: bytes) -> bytes:
-    """What a whole stream stands for; raises ValueError."""
+    """Decompress a whole stream; raises ValueError."""
     return b"".join(_pieces(data))
 
 
@@ -39,7 +39,7 @@ def _pieces(data: bytes) -> Iterator[bytes]:
         content = data[at + 4 : at + 4 + length]
         at += 4 + length
         if len(content) != length:
-            raise ValueError("a snappy frame is cut off")
+            raise ValueError("a snappy frame is truncated")
         if kind == COMPRESSED:
             block = content[_CHECKSUM:]
             yield codec.decompress(block, decompressed_size=_plain_size(block), asbytes=True)
@@ -50,7 +50,7 @@ def _pieces(data: bytes) -> Iterator[bytes]:
 
 
 def _plain_size(block: bytes) -> int:
-    """The size that a block says it has, seven bits a byte."""
+    """The decompressed size of a block, encoded with seven bits per byte."""
     size = shift = 0
     for byte in block[:5]:
         size |= (byte & 0x7F) << shift
@@ -58,7 +58,7 @@ def _plain_size(block: bytes) -> int:
             break
         shift += 7
     if size > FRAME:
-        raise ValueError("a snappy frame is larger than it may be")
+        raise ValueError("a snappy frame is too large")
     return size
 
 

@@ -1,7 +1,7 @@
-"""Writing RecordIO files: readable by whatever reads ElasticDL's.
+"""Writer for RecordIO files that ElasticDL can read.
 
-A chunk is written when it is full and at the end; a writer that is killed leaves whole chunks and
-at most one that is cut off at the end.
+A chunk is written when it is full and at the end; a killed writer leaves whole chunks and at most
+one truncated chunk at the end.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from resile.train.data.readers.recordio.chunk import LARGEST, WRITABLE, Compress
 __all__ = ["RecordIOWriter"]
 
 CHUNK = 1 << 20
-"""Bytes of records in a chunk: to read one record all of its chunk is unpacked."""
+"""Bytes of records per chunk: reading one record decompresses its whole chunk."""
 
 
 class RecordIOWriter:
@@ -29,7 +29,7 @@ class RecordIOWriter:
     ) -> None:
         self._compression = _chosen(compression)
         if not 1 <= chunk_size <= LARGEST:
-            raise DataMistake(f"chunk_size={chunk_size} has to be from 1 to {LARGEST}")
+            raise DataMistake(f"chunk_size={chunk_size} must be from 1 to {LARGEST}")
         self._chunk_size = chunk_size
         self._waiting: list[bytes] = []
         self._size = 0
@@ -45,7 +45,7 @@ class RecordIOWriter:
         self._size += len(record)
 
     def close(self) -> None:
-        """Write what is left."""
+        """Write the remaining records and close the file."""
         if not self._file.closed:
             self._flush()
             self._file.close()
@@ -66,5 +66,5 @@ def _chosen(compression: Compression | str) -> Compression:
     names = {one.name.lower(): one for one in WRITABLE}
     name = compression.name if isinstance(compression, Compression) else compression
     if name.lower() not in names:
-        raise DataMistake(f"compression={name.lower()!r} has to be one of {', '.join(names)}")
+        raise DataMistake(f"compression={name.lower()!r} must be one of {', '.join(names)}")
     return names[name.lower()]

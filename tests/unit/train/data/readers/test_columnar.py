@@ -50,7 +50,7 @@ def test_every_row_is_found(tmp_path: Path, ending: str) -> None:
 def test_columns_are_chosen_by_name(tmp_path: Path, ending: str) -> None:
     path = write(tmp_path, ending)
     assert open_dataset(path, columns=["b"])[24] == {"b": "24"}
-    with pytest.raises(DataMistake, match="has no column 'd': there are a, b, c"):
+    with pytest.raises(DataMistake, match="has no column 'd': it has a, b, c"):
         open_dataset(path, columns=["d"])
 
 

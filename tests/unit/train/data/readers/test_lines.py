@@ -45,7 +45,7 @@ def test_csv_without_a_header_gives_lists(tmp_path: Path) -> None:
 def test_csv_columns_are_chosen_by_name(tmp_path: Path) -> None:
     (tmp_path / "data.csv").write_text("\ufeffa,b,c\n1,2,3\n")
     assert CSVReader(tmp_path / "data.csv", columns=["c", "a"])[0] == {"c": "3", "a": "1"}
-    with pytest.raises(DataMistake, match="has no column 'd': there are a, b, c"):
+    with pytest.raises(DataMistake, match="has no column 'd': it has a, b, c"):
         CSVReader(tmp_path / "data.csv", columns=["d"])
 
 
@@ -91,7 +91,7 @@ def test_rough_csv_is_cut_where_the_standard_library_cuts_it(lines: list[str]) -
     [
         ('a,b\n1,2\n"3,4\n', r"never closes; .*open it with quote=None"),
         ('a,b\n"1"2,3\n', "is not CSV.*open it with quote=None"),
-        ("a;b\n1,2\n", "has 2 fields, not 1; delimiter= says what is between"),
+        ("a;b\n1,2\n", "has 2 fields, not 1; set delimiter="),
     ],
 )
 def test_damage_says_what_would_work(tmp_path: Path, text: str, what: str) -> None:
@@ -122,10 +122,10 @@ def test_damaged_and_foreign_compressed_files_are_named(tmp_path: Path) -> None:
     (tmp_path / "cut.csv.gz").write_bytes(whole[:-20])
     (tmp_path / "no.csv.gz").write_bytes(b"a,b\n")
     for name in ("cut.csv.gz", "no.csv.gz"):
-        with pytest.raises(RecordDamaged, match=f"{name} cannot be unpacked"):
+        with pytest.raises(RecordDamaged, match=f"{name} cannot be decompressed"):
             open_dataset(tmp_path / name)
     (tmp_path / "data.parquet.gz").write_bytes(whole)
-    with pytest.raises(DataMistake, match=r"data.parquet.gz: unpack it first.*csv, .tsv"):
+    with pytest.raises(DataMistake, match=r"data.parquet.gz: decompress it first.*csv, .tsv"):
         open_dataset(tmp_path / "data.parquet.gz")
 
 

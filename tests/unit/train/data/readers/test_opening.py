@@ -48,7 +48,7 @@ def test_the_format_can_be_said(tmp_path: Path) -> None:
 def test_arrays_give_rows() -> None:
     assert open_dataset(([1, 2, 3], "abc"))[1] == (2, "b")
     assert open_dataset({"x": [1, 2], "y": [3, 4]})[1] == {"x": 2, "y": 4}
-    with pytest.raises(DataMistake, match=r"of one length and are not \(0: 1, 1: 2\)"):
+    with pytest.raises(DataMistake, match=r"equal lengths, not \(0: 1, 1: 2\)"):
         open_dataset(([1], [1, 2]))
 
 
@@ -71,7 +71,9 @@ def test_a_function_gives_runs() -> None:
     assert reader[-1] == 40
 
 
-@pytest.mark.parametrize(("many", "told"), [(1, "gave 1 instead of 2"), (3, "gave more instead")])
+@pytest.mark.parametrize(
+    ("many", "told"), [(1, "returned 1 instead of 2"), (3, "returned more instead")]
+)
 def test_a_function_that_gives_another_number_is_named(many: int, told: str) -> None:
     def give(start: int, stop: int) -> Iterator[int]:
         yield from range(many)
@@ -83,11 +85,11 @@ def test_a_function_that_gives_another_number_is_named(many: int, told: str) -> 
 @pytest.mark.parametrize(
     ("source", "options", "what"),
     [
-        ("data.zip", {}, r"nothing here reads data.zip: known endings are \.csv"),
+        ("data.zip", {}, r"unsupported file extension of data.zip: supported are \.csv"),
         ("none.csv", {}, "none.csv cannot be read: No such file"),
         ("none*.csv", {}, r"no file matches none\*.csv"),
         (print, {}, "a function needs length="),
-        (3, {}, "int cannot be read: give a path"),
+        (3, {}, "int cannot be read: pass a path"),
         ([1], {"header": True}, "header: list takes no options"),
     ],
 )

@@ -142,13 +142,13 @@ def test_a_file_that_was_cut_off_is_refused(tmp_path: Path, left: int) -> None:
     path = tmp_path / "data.recordio"
     write(path, [b"Hello", b"World!"])
     path.write_bytes(path.read_bytes()[:left])
-    with pytest.raises(RecordDamaged, match="the chunk at byte 0 is cut off"):
+    with pytest.raises(RecordDamaged, match="the chunk at byte 0 is truncated"):
         RecordIOReader(path)
 
 
 @pytest.mark.parametrize("compression", ["zip", "snappy", Compression.SNAPPY])
 def test_a_compression_that_is_not_written_is_named(tmp_path: Path, compression: str) -> None:
-    with pytest.raises(DataMistake, match=r"'(zip|snappy)' has to be one of none, gzip"):
+    with pytest.raises(DataMistake, match=r"'(zip|snappy)' must be one of none, gzip"):
         RecordIOWriter(tmp_path / "data.recordio", compression=compression)
 
 
