@@ -68,7 +68,7 @@ class Node:
 
 
 class Roster:
-    """All nodes of a group. ``limbo``: those that lost their connection, not yet proven lost."""
+    """All nodes of a group. ``limbo``: without a connection, but not yet proven lost."""
 
     def __init__(self) -> None:
         self._nodes: dict[int, Node] = {}

@@ -82,7 +82,7 @@ async def test_a_second_hello_is_refused(master: MasterProcess) -> None:
     async with stranger(master) as one:
         await joined(one)
         await one.say(hello("somebody else"))
-        assert "once a connection" in (await one.hear_kind(Refused)).reason
+        assert "only one Hello" in (await one.hear_kind(Refused)).reason
 
 
 async def test_nobody_speaks_for_another_node(master: MasterProcess) -> None:

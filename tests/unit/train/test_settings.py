@@ -82,8 +82,13 @@ def test_a_platform_may_say_which_node_it_started(monkeypatch: pytest.MonkeyPatc
     [
         ("", {}, EndpointError, "--rdzv-endpoint is missing"),
         ("127.0.0.1:x", {}, EndpointError, "the port must be a number"),
-        ("127.0.0.1", {"lease": "soon"}, ElasticityError, "lease=soon: a number is wanted"),
-        ("127.0.0.1", {"connect_timeout": "x"}, ElasticityError, "connect_timeout=x: a number"),
+        ("127.0.0.1", {"lease": "soon"}, ElasticityError, "lease=soon: expected a number"),
+        (
+            "127.0.0.1",
+            {"connect_timeout": "x"},
+            ElasticityError,
+            "connect_timeout=x: expected",
+        ),
         ("127.0.0.1", {"node_unit": "9"}, ElasticityError, "node_unit"),
         ("127.0.0.1", {"token_file": "/not/there"}, AuthError, "cannot be read"),
         ("127.0.0.1", {"tls_ca": "/not/there"}, AuthError, "--tls-ca|token"),

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from resile.checkpoint.keeping import Place
 from resile.checkpoint.part import PartHeader, read_header
+from resile.checkpoint.slots import PartPlace
 from resile.train.checkpoint.capture import Capture, Portion
 
 
@@ -20,9 +20,9 @@ class MemoryPart:
         return self.data[begin:end]
 
 
-def place_of(header: PartHeader) -> Place:
+def place_of(header: PartHeader) -> PartPlace:
     """The place of a part among the parts of its step."""
-    return Place(kind=header.kind, index=header.index, count=header.count)
+    return PartPlace(kind=header.kind, index=header.index, count=header.count)
 
 
 def written(portion: Portion) -> MemoryPart:
