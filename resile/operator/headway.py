@@ -6,8 +6,9 @@ written for another reason takes it along.
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import msgspec
 
@@ -65,7 +66,7 @@ def with_headway(
     if now < last.members_at + every and status == before:
         return status, last
     told = with_members(status, seen)
-    return told, replace(last, members_at=now) if told != before else last
+    return told, dataclasses.replace(last, members_at=now) if told != before else last
 
 
 def step_of(seen: Mapping[str, TrainingView] | None) -> int | None:
@@ -91,4 +92,4 @@ def _with_pace(
     pace = Pace(step, now)
     throughput = "" if status.finished else pace.since(last.pace)
     told = msgspec.structs.replace(status, step=step, throughput=throughput)
-    return told, replace(last, pace=pace)
+    return told, dataclasses.replace(last, pace=pace)

@@ -13,10 +13,10 @@ from resile.job.status import JobStatus
 from resile.operator.mergepatch import merge_patch
 from resile.operator.settings import OperatorSettings
 from resile.operator.telling import Teller
-from resile.operator.world import Key, World
+from resile.operator.world import World
 from resile.platform.kubernetes.client import KubeClient
 from resile.platform.kubernetes.errors import ApiError, KubeError, refuses_the_object
-from resile.platform.kubernetes.kinds import ELASTIC_JOBS, KubeObject
+from resile.platform.kubernetes.kinds import ELASTIC_JOBS, Key, KubeObject
 
 __all__ = ["Means", "StatusRefused"]
 
