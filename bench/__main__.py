@@ -30,7 +30,7 @@ from bench.scale.systems import SYSTEMS
 from bench.shards.compare import assessed_shards, compare
 from bench.shards.systems import SHARD_SYSTEMS
 from bench.targets import OURS
-from resile.job.limits import MOST_NODES
+from resile.job.limits import MAX_NODES
 
 RESULTS = Path(__file__).with_name("results")
 DOCS = Path(__file__).parent.parent / "docs"
@@ -198,7 +198,7 @@ def shards(seconds: float, times: int, peers: list[str], out: Path) -> None:
     "--large",
     default=5000,
     show_default=True,
-    type=click.IntRange(1, MOST_NODES),
+    type=click.IntRange(1, MAX_NODES),
     help="Nodes of the one job whose status is measured, without an API server.",
 )
 @click.option("--times", default=3, show_default=True, type=click.IntRange(min=1))

@@ -13,7 +13,7 @@ from rich.console import Console
 from devcluster.build import ensure_binaries
 from devcluster.cluster import Cluster
 from devcluster.errors import ClusterError
-from devcluster.layout import MOST_NODES, Layout
+from devcluster.layout import MAX_NODES, Layout
 from devcluster.machine import check_machine
 from devcluster.progress import Progress
 from devcluster.status import show
@@ -47,7 +47,7 @@ def cli() -> None: ...
 @cli.command()
 @click.option(
     "--nodes",
-    type=click.IntRange(1, MOST_NODES),
+    type=click.IntRange(1, MAX_NODES),
     default=2,
     show_default=True,
     help="How many nodes; a running cluster gets those it lacks and keeps those it has.",

@@ -37,7 +37,7 @@ REGISTRY_ADDRESS = "127.0.0.1:5000"
 PAUSE_IMAGE = "localhost/resile-pause:1"
 
 # node-a to node-z; each also has its own third octet.
-MOST_NODES = len(string.ascii_lowercase)
+MAX_NODES = len(string.ascii_lowercase)
 
 
 def default_cache() -> Path:
@@ -214,7 +214,7 @@ class Layout:
 
     def nodes(self) -> list[Node]:
         """The nodes this cluster has so far: each has a folder."""
-        every = (self.node(index) for index in range(1, MOST_NODES + 1))
+        every = (self.node(index) for index in range(1, MAX_NODES + 1))
         return [node for node in every if node.folder.is_dir()]
 
 

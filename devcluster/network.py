@@ -8,7 +8,7 @@ import ipaddress
 from pathlib import Path
 
 from devcluster.commands import run
-from devcluster.layout import CONTROL_ADDRESS, CONTROL_BRIDGE, MOST_NODES, SERVICE_NETWORK, Node
+from devcluster.layout import CONTROL_ADDRESS, CONTROL_BRIDGE, MAX_NODES, SERVICE_NETWORK, Node
 
 _PREFIX_LENGTH = 24
 
@@ -25,7 +25,7 @@ def ensure_node_bridge(node: Node) -> None:
 
 def remove_bridges() -> None:
     """Remove all bridges; addresses and routes go with them."""
-    for index in range(MOST_NODES + 1):
+    for index in range(MAX_NODES + 1):
         if _exists(f"resile{index}"):
             run("ip", "link", "delete", f"resile{index}")
 

@@ -23,7 +23,7 @@ from rich.table import Table
 
 from resile.client.local import LocalJob
 from resile.job.view import JobView
-from resile.platform.local.jobfolder import JobFolder
+from resile.local.jobdir import JobDir
 from resile.system.loop_thread import run_in_thread
 
 HERE = Path(__file__).parent
@@ -73,7 +73,7 @@ class Demo:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self.job = JobFolder("demo")
+        self.job = JobDir("demo")
         self.losses: list[Loss] = []
         manifest = folder / "job.yaml"
         script = HERE / "digits" / "train.py"

@@ -8,15 +8,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from resile.homes import HOMES
-from resile.lazy_exports import lazy_exports
+from resile.exports import EXPORTS, lazy_exports
 
 if TYPE_CHECKING:
     from resile.client.api import find_job, submit, wait
     from resile.train.addresses import addresses
     from resile.train.batch import ElasticTrainer
     from resile.train.checkpoint.checkpointer import Checkpointer
-    from resile.train.checkpoint.policy import Auto
+    from resile.train.checkpoint.options import Auto
     from resile.train.data import (
         ElasticBatchSampler,
         ElasticSampler,
@@ -49,4 +48,4 @@ __all__ = [
     "wait",
 ]
 
-__getattr__ = lazy_exports(__name__, HOMES)
+__getattr__ = lazy_exports(__name__, EXPORTS)

@@ -4,21 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from resile.checkpoint.errors import NoCheckpoint, NotThere
-from resile.checkpoint.shelf import Checkpoint, Shelf
+from resile.checkpoint.catalog import Checkpoint, CheckpointCatalog
+from resile.checkpoint.errors import NoCheckpoint, NotOnStorage
 
 
-def newest_whole(shelf: Shelf, *, tell: Callable[[str], None] = lambda _: None) -> Checkpoint:
+def newest_whole(
+    catalog: CheckpointCatalog, *, tell: Callable[[str], None] = lambda _: None
+) -> Checkpoint:
     """The newest checkpoint of no superseded round, every byte of it as it was written.
 
     ``tell`` hears of manifests and claims that cannot be read.
     """
     try:
-        fence = shelf.fence(tell=tell)
-        for checkpoint in shelf.checkpoints(tell=tell):
+        fence = catalog.fence(tell=tell)
+        for checkpoint in catalog.checkpoints(tell=tell):
             superseded = fence.superseded(checkpoint.attempt, checkpoint.step)
-            if not superseded and not shelf.damages(checkpoint):
+            if not superseded and not catalog.damages(checkpoint):
                 return checkpoint
-    except NotThere:
-        raise NoCheckpoint(f"there is no folder {shelf.storage.address}") from None
-    raise NoCheckpoint(f"there is no whole checkpoint in {shelf.storage.address}")
+    except NotOnStorage:
+        raise NoCheckpoint(f"there is no folder {catalog.storage.address}") from None
+    raise NoCheckpoint(f"there is no whole checkpoint in {catalog.storage.address}")

@@ -7,7 +7,7 @@ from typing import Literal
 import msgspec
 import yaml
 
-from resile.job.spec import ElasticJob
+from resile.job.spec.job import ElasticJob
 
 
 def dump_manifest(job: ElasticJob, format: Literal["yaml", "json"] = "yaml") -> str:

@@ -9,20 +9,19 @@ import msgspec
 
 from resile.control.observed import Observed
 from resile.control.reconcile import reconcile
-from resile.job.compact import compact, packed
-from resile.job.manifest import job_from_data
+from resile.job.compact_status import compact, packed
+from resile.job.manifest.parse import job_from_data
 from resile.job.node import Node, NodePhase
-from resile.job.spec import ElasticJob
+from resile.job.spec.job import ElasticJob
 from resile.job.status import JobStatus
 from resile.job.training import NodeView, TrainingView
 from resile.job.view import MAIN
+from resile.operator.build.labels import node_labels
+from resile.operator.observe.nodes import NodeStates, observe_nodes
+from resile.operator.observe.pod_status import trim_pod
 from resile.operator.reconciler import status_of
-from resile.operator.training import with_members, with_training
-from resile.platform.kubernetes.facts import kept_of_pod
-from resile.platform.kubernetes.labels import node_labels
-from resile.platform.kubernetes.machines import Machines
-from resile.platform.kubernetes.observing import observe_nodes
-from resile.platform.reports import directive_for
+from resile.operator.training_status import with_members, with_training
+from resile.platform.master_reports import directive_for
 
 STARTED = "2026-01-01T00:00:00Z"
 READY: dict[str, Any] = {"status": {"conditions": [{"type": "Ready", "status": "True"}]}}
@@ -61,9 +60,9 @@ def _look(
     seen = observe_nodes(
         pods,
         status=before,
-        machines=Machines({("", pod["spec"]["nodeName"]): READY for pod in pods}, read_until="1"),
+        machines=NodeStates({("", pod["spec"]["nodeName"]): READY for pod in pods}, read_until="1"),
         refused={},
-        in_touch=frozenset(),
+        reachable=frozenset(),
         preempted={},
     )
     decision = reconcile(job, before, Observed(nodes=seen), datetime.now(timezone.utc))
@@ -99,7 +98,7 @@ def _raw(job: ElasticJob, status: dict[str, Any]) -> dict[str, Any]:
 def _pod(node: Node, *, pending: bool) -> dict[str, Any]:
     state = {"waiting": {"reason": "ContainerCreating"}}
     running = {"running": {"startedAt": STARTED}}
-    return kept_of_pod(
+    return trim_pod(
         {
             "metadata": {
                 "name": node.name,

@@ -10,9 +10,9 @@ from pathlib import Path
 import psutil
 import yaml
 
-from resile.platform.kubernetes.client import KubeClient
-from resile.platform.kubernetes.kinds import CUSTOM_RESOURCES, ELASTIC_JOBS, PODS, KubeObject
-from resile.platform.kubernetes.labels import COMPONENT, NODE
+from resile.kube.client import KubeClient
+from resile.kube.resources import CUSTOM_RESOURCES, ELASTIC_JOBS, PODS, KubeObject
+from resile.operator.build.labels import COMPONENT, NODE
 from tests.kube.apiserver import running
 from tests.kube.operator.operators import OperatorProcess, operating
 from tests.kube.operator.stage import eventually

@@ -11,10 +11,8 @@ import json
 import os
 import time
 
-from resile.wire.auth import TOKEN_VARIABLE
-from resile.wire.client import Access
-from resile.wire.endpoint import Endpoint
-from resile.wire.shards import (
+from resile.shards.client import ShardConnection, connect_for_shards
+from resile.shards.protocol import (
     Begin,
     Begun,
     DatasetSpec,
@@ -24,8 +22,10 @@ from resile.wire.shards import (
     Shard,
     digest_of,
 )
-from resile.wire.shards_client import ShardConnection, connect_for_shards
-from resile.wire.shards_spans import Spans
+from resile.shards.spans import Spans
+from resile.wire.auth import TOKEN_VARIABLE
+from resile.wire.client import Access
+from resile.wire.endpoint import Endpoint
 
 HOST = "127.0.0.1"
 DATASET = "bench"

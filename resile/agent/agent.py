@@ -13,21 +13,21 @@ import signal
 import time
 
 from resile.agent.config import AgentConfig
-from resile.agent.environment import node_environment
-from resile.agent.handover import HandoverPart
-from resile.agent.isolation import CutOff, Isolation, others_than_this_node
-from resile.agent.keeper import MasterKeeper
-from resile.agent.lines import LineSource
-from resile.agent.linkthread import LinkThread
+from resile.agent.console import LineSource
+from resile.agent.daemon_thread import run_in_daemon_thread
+from resile.agent.failure_report import report_job_end
+from resile.agent.handover import HandoverParticipant
+from resile.agent.isolation import CutOff, Isolation, probe_targets
+from resile.agent.link_thread import LinkThread
+from resile.agent.master_launcher import MasterLauncher
 from resile.agent.node_workers import NodeWorkers
 from resile.agent.nursery import Nursery, SpawnFailed, StoreUnavailable
-from resile.agent.offloop import off_the_loop
-from resile.agent.reach import watch_reach
-from resile.agent.report import conclude
-from resile.agent.roundstore import RoundStore
-from resile.agent.shutdown import IN_A_HURRY, ShutdownRequests
-from resile.agent.snapshots import Snapshots
+from resile.agent.pg_probe import watch_reached_ranks
+from resile.agent.round_store import HostedStore
+from resile.agent.shutdown import INTERACTIVE_SIGNALS, ShutdownRequests
+from resile.agent.snapshot_service import SnapshotService
 from resile.agent.torch_events import TorchEvents
+from resile.agent.worker_env import node_environment
 from resile.agent.workers import WorkerGroup
 from resile.job.exits import NodeExitCode
 from resile.wire.errors import ProtocolError, RefusedByPeer
@@ -42,7 +42,7 @@ from resile.wire.instructions import (
     StartWorkers,
     StopWorkers,
 )
-from resile.wire.link import MasterGone
+from resile.wire.link import MasterUnreachable
 from resile.wire.messages import (
     FromAgent,
     FromMaster,
@@ -67,12 +67,12 @@ node whose job is over waits for its console, as any program does."""
 class Agent:
     """Runs one node until the job is over or the node leaves."""
 
-    def __init__(self, config: AgentConfig, launcher: MasterKeeper | None) -> None:
+    def __init__(self, config: AgentConfig, launcher: MasterLauncher | None) -> None:
         """``launcher`` restarts the master, if that is this machine's task."""
         self._config = config
         self._shutdown = ShutdownRequests()
         self._inbox: asyncio.Queue[FromMaster | WorkerGroup | CutOff] = asyncio.Queue()
-        self._snapshots = Snapshots(
+        self._snapshots = SnapshotService(
             config.address, token=config.access.token, limit=config.snapshot_memory
         )
         self._session = NodeSession(
@@ -103,7 +103,7 @@ class Agent:
             snapshots=self._snapshots,
             on_exit=self._inbox.put_nowait,
         )
-        self._round_store = RoundStore(
+        self._round_store = HostedStore(
             self._nursery,
             address=config.address,
             fixed=config.fixed_store,
@@ -122,10 +122,10 @@ class Agent:
             hello=self._hello,
             renewal=self._renewal,
             deliver=self._inbox.put_nowait,
-            revive=launcher.revive if launcher else None,
+            revive=launcher.start_if_absent if launcher else None,
             patience=self._patience,
         )
-        self._handover = HandoverPart(
+        self._handover = HandoverParticipant(
             self._snapshots,
             session=self._session,
             say=self._say,
@@ -133,7 +133,7 @@ class Agent:
         )
         self._isolation = Isolation(
             answers=lambda: self._link.answers,
-            others=lambda: others_than_this_node(config.access.endpoint, self._session.start),
+            others=lambda: probe_targets(config.access.endpoint, self._session.start),
             lease=lambda: self._session.elasticity.lease,
         )
 
@@ -152,7 +152,7 @@ class Agent:
         working = asyncio.create_task(self._work())
         asked = asyncio.create_task(self._shutdown.requested())
         watching = (
-            asyncio.create_task(watch_reach(self._running, self._say_reached)),
+            asyncio.create_task(watch_reached_ranks(self._running, self._say_reached)),
             asyncio.create_task(self._warm_up()),
             asyncio.create_task(self._isolation.watch(self._inbox.put_nowait)),
         )
@@ -186,13 +186,13 @@ class Agent:
     async def _clean_up(self) -> None:
         """Stop everything this agent started. Another signal gives up the last checkpoint."""
         self._workers.kill()
-        await self._shutdown.unless_asked_again(
+        await self._shutdown.unless_requested_again(
             self._snapshots.flush(self._config.flush_timeout, grace=self._config.publish_grace)
         )
         self._snapshots.close()
         await self._nursery.close()
         self._workers.close()
-        await self._shutdown.unless_asked_again(off_the_loop(self._drain_output))
+        await self._shutdown.unless_requested_again(run_in_daemon_thread(self._drain_output))
 
     def _drain_output(self) -> None:
         """Wait until all output is shown, however slowly it is read. A node that is leaving does
@@ -204,7 +204,7 @@ class Agent:
     def _hopeless(self, line: asyncio.Task[None]) -> int:
         """Log that the master is unavailable for good; return the exit code."""
         error = line.exception()
-        if isinstance(error, (RefusedByPeer, MasterGone)):
+        if isinstance(error, (RefusedByPeer, MasterUnreachable)):
             log.error("%s", error)
             self._events.interrupted(str(error))
             return NodeExitCode.JOB_FAILED
@@ -216,8 +216,8 @@ class Agent:
         reason = f"received {name.name}"
         log.info("%s: leaving the job", name.name)
         self._events.interrupted(reason)
-        if name not in IN_A_HURRY:
-            await self._shutdown.unless_asked_again(
+        if name not in INTERACTIVE_SIGNALS:
+            await self._shutdown.unless_requested_again(
                 self._handover.before_leaving(reason, unless=working)
             )
         working.cancel()
@@ -229,7 +229,7 @@ class Agent:
         if group := self._workers.group:
             grace = self._config.shutdown_timeout
             stopping = asyncio.create_task(group.stop(grace=grace, number=name))
-            await self._shutdown.unless_asked_again(asyncio.shield(stopping))
+            await self._shutdown.unless_requested_again(asyncio.shield(stopping))
             group.kill()
             await stopping
         return NodeExitCode.INTERRUPTED if name is signal.SIGINT else NodeExitCode.DRAINED
@@ -309,13 +309,13 @@ class Agent:
         log.warning("evicted: %s; rejoining as a new node", reason)
         await self._workers.stop(grace=0)
         self._handover.forget()
-        self._handover.released()  # the others no longer wait for what this node holds
+        self._handover.release()  # the others no longer wait for what this node holds
         self._link.rejoin()
 
     async def _job_done(self, done: JobDone) -> int:
         await self._stop_workers()
         self._events.ended(succeeded=done.outcome is Outcome.SUCCEEDED)
-        return conclude(done, error_file=self._config.error_file)
+        return report_job_end(done, error_file=self._config.error_file)
 
     # --- the workers ------------------------------------------------------------------------
 
@@ -323,7 +323,7 @@ class Agent:
         if group is not self._running():
             return
         if group.has_failed:
-            await group.hear_last_words()
+            await group.read_failure_messages()
             failures = group.failures()
             self._say_failed(failures)
             self._events.failed(failures)

@@ -3,9 +3,13 @@
 There may be no reader (`resile run … | less`), the disk may be full, the terminal may be stopped. A
 write then blocks, and it must block nothing but its own thread: not the agent's event loop, which
 handles signals and workers. Lost output is counted, so that the agent can report it and exit with a
-code other than 0.
+code other than 0. The descriptors stay in blocking mode: they are shared with the process that
+started this one.
 
-The descriptors stay in blocking mode: they are shared with the process that started this one.
+Several sources write to one stream, each line with its source's prefix. Bytes are not decoded and
+line ends are not changed. A carriage return is kept, so a progress bar redraws its line, and the
+redrawn line has the prefix again. A line may be unfinished (a prompt); if another source writes
+then, a newline is inserted between the two.
 """
 
 from __future__ import annotations
@@ -19,16 +23,95 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from resile.agent.lines import LineMerger, LineSource
-from resile.readiness import wait_writable
+from resile.system.readiness import wait_writable
 
-__all__ = ["Console", "ConsoleHandler", "ConsoleWriter", "Loss"]
+__all__ = [
+    "Console",
+    "ConsoleHandler",
+    "ConsoleWriter",
+    "LineMerger",
+    "LineSource",
+    "LostOutput",
+    "complete_utf8_length",
+]
 
-FULL = 256 * 1024
+
+_LONGEST_CHARACTER = 4
+"""Bytes of the longest character in UTF-8."""
+
+
+class LineSource:
+    """One writer to the stream.
+
+    ``own_lines``: a newline is inserted between its output and an unfinished line of another
+    source. Without it bytes are passed on unchanged, as if all wrote to one terminal.
+    """
+
+    def __init__(self, prefix: bytes = b"", *, own_lines: bool = True) -> None:
+        self.prefix = prefix
+        self.own_lines = own_lines
+        self.fresh = True
+        """Whether the next byte begins a line and needs the prefix."""
+
+        self.after_return = False
+        """Whether the last byte was a carriage return: a newline then belongs to the same line
+        end."""
+
+
+class LineMerger:
+    """One stream that several sources write to."""
+
+    def __init__(self) -> None:
+        self._unfinished: LineSource | None = None
+
+    def merge(self, source: LineSource, data: bytes) -> bytes:
+        """Return the bytes to write when ``source`` writes ``data``."""
+        if not data:
+            return b""
+        merged = self._separator(source) + (_prefixed(source, data) if source.prefix else data)
+        if data.strip(b"\r"):
+            self._unfinished = None if data.endswith(b"\n") else source
+        return merged
+
+    def _separator(self, source: LineSource) -> bytes:
+        other = self._unfinished
+        if other is None or other is source or not (source.own_lines or other.own_lines):
+            return b""
+        other.fresh, other.after_return = True, False
+        return b"\n"
+
+
+def _prefixed(source: LineSource, data: bytes) -> bytes:
+    parts: list[bytes] = []
+    if source.after_return and data.startswith(b"\n"):
+        parts.append(b"\n")
+        data = data[1:]
+    for line in data.splitlines(keepends=True):
+        if source.fresh and line != b"\r":
+            parts.append(source.prefix)
+        parts.append(line)
+        source.fresh = line.endswith((b"\n", b"\r"))
+    source.after_return = data.endswith(b"\r")
+    return b"".join(parts)
+
+
+def complete_utf8_length(data: bytes | bytearray) -> int:
+    """How many bytes of ``data`` can be shown without cutting a UTF-8 character in two."""
+    for back in range(1, min(_LONGEST_CHARACTER, len(data)) + 1):
+        byte = data[-back]
+        if byte < 0x80:
+            break
+        if byte >= 0xC0:
+            needed = 2 if byte < 0xE0 else 3 if byte < 0xF0 else 4
+            return len(data) - back if needed > back else len(data)
+    return len(data)
+
+
+QUEUE_FULL = 256 * 1024
 """Bytes waiting to be written above which workers' pipes are no longer read. Workers then block
 when their pipes are full, as they would with this console as their own."""
 
-MOST = 16 * 1024 * 1024
+MAX_QUEUED = 16 * 1024 * 1024
 """Upper limit of bytes waiting to be written, log lines included. The rest is dropped."""
 
 _LOOK = 0.05
@@ -39,7 +122,7 @@ _CLOSED = (errno.EPIPE, errno.EIO, errno.EBADF, errno.ENXIO)
 
 
 @dataclass(frozen=True)
-class Loss:
+class LostOutput:
     """Output that could not be written."""
 
     where: str
@@ -72,7 +155,7 @@ class ConsoleWriter:
         with self._has_work:
             if self._closed:
                 return
-            if self._size + len(data) > MOST:
+            if self._size + len(data) > MAX_QUEUED:
                 self._lose(len(data), "there is no reader")
                 return
             merged = self._merger.merge(source, data)
@@ -93,16 +176,16 @@ class ConsoleWriter:
     @property
     def is_full(self) -> bool:
         """Whether so much is waiting to be written that no more should be added."""
-        return self._size >= FULL
+        return self._size >= QUEUE_FULL
 
-    def call_when_there_is_room(self, callback: Callable[[], None]) -> None:
+    def on_writable(self, callback: Callable[[], None]) -> None:
         """Call back, from another thread, whenever the queue is no longer full."""
         self._on_room.append(callback)
 
     @property
-    def loss(self) -> Loss | None:
+    def loss(self) -> LostOutput | None:
         """The output that could not be written so far."""
-        return Loss(self._name, self._lost, self._why_lost) if self._lost else None
+        return LostOutput(self._name, self._lost, self._why_lost) if self._lost else None
 
     @property
     def written(self) -> int:
@@ -172,7 +255,7 @@ class Console:
         return (self.out,) if self.out is self.err else (self.out, self.err)
 
     @property
-    def losses(self) -> list[Loss]:
+    def losses(self) -> list[LostOutput]:
         """The output that could not be written so far."""
         return [loss for writer in self.writers if (loss := writer.loss)]
 

@@ -16,7 +16,7 @@ import logging
 import time
 from collections.abc import Callable
 
-from resile.agent.snapshots import Snapshots
+from resile.agent.snapshot_service import SnapshotService
 from resile.wire.instructions import HandoverInstruction
 from resile.wire.messages import (
     Fence,
@@ -32,7 +32,7 @@ from resile.wire.messages import (
 )
 from resile.wire.session import NodeSession
 
-__all__ = ["HandoverPart"]
+__all__ = ["HandoverParticipant"]
 
 log = logging.getLogger("resile.agent")
 
@@ -47,12 +47,12 @@ COPY_TIMEOUT = 5.0
 them no step is lost if a node is lost while the next round forms. A leaving node has longer."""
 
 
-class HandoverPart:
+class HandoverParticipant:
     """Takes part in the handovers of this node, across all rounds."""
 
     def __init__(
         self,
-        snapshots: Snapshots,
+        snapshots: SnapshotService,
         *,
         session: NodeSession,
         say: Callable[[FromAgent], None],
@@ -80,9 +80,9 @@ class HandoverPart:
             case HandoverPublish(handover=number):
                 self._publish(number)
             case HandoverOver():
-                self.released()
+                self.release()
             case HandoverCancelled(reason=reason):
-                self.called_off(reason)
+                self.cancel(reason)
 
     def _asked(self, ask: Handover) -> None:
         """PREPARE: ask the workers to save, and report to the master whether they can."""
@@ -114,16 +114,16 @@ class HandoverPart:
     def under_way(self, number: int) -> None:
         """Compare with the handover that the master reports on a new connection; 0 for none."""
         if number != self._number:
-            self.called_off("the master does not know it")
+            self.cancel("the master does not know it")
 
-    def called_off(self, reason: str) -> None:
+    def cancel(self, reason: str) -> None:
         """Cancel the handover: paused workers resume."""
         if self._number:
             log.info("planned change cancelled, workers continue: %s", reason)
             self._snapshots.call_off_handover()
             self.forget()
 
-    def released(self) -> None:
+    def release(self) -> None:
         """RELEASE: this node may leave."""
         self._released.set()
 
@@ -153,14 +153,14 @@ class HandoverPart:
         if leaving is None:
             return
         self._say(leaving)
-        released = asyncio.create_task(self._released.wait())
+        release = asyncio.create_task(self._released.wait())
         timeout = self._session.elasticity.leave_timeout
         try:
             await asyncio.wait(
-                [released, unless], timeout=timeout, return_when=asyncio.FIRST_COMPLETED
+                [release, unless], timeout=timeout, return_when=asyncio.FIRST_COMPLETED
             )
         finally:
-            released.cancel()
+            release.cancel()
             self._session.offer_ended()
 
     async def _tell(self, fence: Fence, number: int) -> None:
@@ -188,4 +188,4 @@ class HandoverPart:
             now = time.monotonic()
             if self._connected():
                 away_at = now + AWAY
-        self.called_off("it took too long" if now >= over_at else "the master is away")
+        self.cancel("it took too long" if now >= over_at else "the master is away")

@@ -18,11 +18,11 @@ import socket
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
-from resile.wire.clock import PULSE, RunningClock
+from resile.system.clock import PULSE, RunningClock
 from resile.wire.endpoint import Endpoint, parse_endpoint
 from resile.wire.messages import Start
 
-__all__ = ["MARGIN", "CutOff", "Isolation", "is_reachable", "others_than_this_node"]
+__all__ = ["MARGIN", "CutOff", "Isolation", "is_reachable", "probe_targets"]
 
 MARGIN = 5.0
 """Seconds beyond the lease. The job continues elsewhere one lease after the last sign of life, so
@@ -63,7 +63,7 @@ class Isolation:
             now = clock.now()
             if self._answers() != answers:
                 contact, answers = now, self._answers()
-            if now - contact >= self._lease() and await anybody_answers(self._others()):
+            if now - contact >= self._lease() and await any_reachable(self._others()):
                 contact = clock.now()
             alone = clock.now() - contact
             if alone > self._lease() + MARGIN:
@@ -72,7 +72,7 @@ class Isolation:
             await asyncio.sleep(PULSE)
 
 
-def others_than_this_node(master: Endpoint, part: Start | None) -> list[Endpoint]:
+def probe_targets(master: Endpoint, part: Start | None) -> list[Endpoint]:
     """The endpoints to probe: the master and, in a round, the store's host and the next node."""
     found = [master]
     if part is not None and part.store.hosted and part.group_rank != 0:
@@ -82,7 +82,7 @@ def others_than_this_node(master: Endpoint, part: Start | None) -> list[Endpoint
     return found
 
 
-async def anybody_answers(endpoints: Collection[Endpoint]) -> bool:
+async def any_reachable(endpoints: Collection[Endpoint]) -> bool:
     """Whether any of these endpoints answers."""
     probes = [asyncio.create_task(is_reachable(endpoint)) for endpoint in endpoints]
     return any(await asyncio.gather(*probes))

@@ -13,7 +13,7 @@ from resile.agent.config import AgentConfig
 from resile.agent.logs import log_root
 from resile.agent.nursery import Nursery
 from resile.agent.progress import ProgressSocket
-from resile.agent.snapshots import Snapshots
+from resile.agent.snapshot_service import SnapshotService
 from resile.agent.workers import WorkerGroup
 from resile.wire.messages import Progress, RankProgress, Start
 
@@ -31,7 +31,7 @@ class NodeWorkers:
         nursery: Nursery,
         *,
         environment: Mapping[str, str],
-        snapshots: Snapshots,
+        snapshots: SnapshotService,
         on_exit: Callable[[WorkerGroup], None],
     ) -> None:
         self._config = config

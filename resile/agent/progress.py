@@ -2,7 +2,8 @@
 
 A worker sends a small JSON datagram and continues; if it is not read, it is dropped. The latest
 reports go to the master with each lease renewal: per worker, to find slow ones, and for all workers
-together, for people.
+together, for people. The agent may read several reports at once if it was busy, so a short time
+between two of them says little: steps are measured together until enough time has passed.
 
 An abstract socket has no permissions: every user of the machine can write to it. So the kernel is
 asked for the sender of each datagram, and only those of the node's own workers and of processes in
@@ -21,16 +22,66 @@ import socket
 import struct
 import time
 from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, replace
 from typing import Annotated
 
 import msgspec
 
-from resile.agent.pace import Pace, begun
 from resile.decoding import DecodeError, JsonDecoder
-from resile.job.limits import MOST_WORKERS
+from resile.job.limits import MAX_WORKERS
 from resile.wire.messages import Progress, RankProgress
 
-__all__ = ["ProgressSocket"]
+__all__ = [
+    "ProgressSocket",
+    "StepPace",
+    "first_step",
+]
+
+
+LEAST = 0.1
+"""Shortest interval that is measured, in seconds: the agent reads reports many times a second."""
+
+WEIGHT = 0.25
+"""Weight of a new measurement against the average so far: a single slow step (a checkpoint, an
+evaluation) moves it by a quarter, and a worker that has become slow shows after about five."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class StepPace:
+    """The steps of one worker in one round."""
+
+    step: int
+    stepped_at: float
+    """When its last step was reported."""
+
+    step_time: float | None = None
+    """Seconds per step, smoothed; None until two steps were reported."""
+
+    measured_step: int
+    measured_at: float
+    """Start of the current measurement."""
+
+    def after(self, step: int, *, now: float) -> StepPace:
+        """Return the pace after one more report. A repeated step changes nothing, an earlier one
+        restarts the measurement."""
+        if step == self.step:
+            return self
+        if step < self.step:
+            return replace(first_step(step, now), step_time=self.step_time)
+        later = replace(self, step=step, stepped_at=now)
+        elapsed = now - self.measured_at
+        if elapsed < LEAST:
+            return later
+        measure = elapsed / (step - self.measured_step)
+        before = measure if self.step_time is None else self.step_time
+        smoothed = before + WEIGHT * (measure - before)
+        return replace(later, step_time=smoothed, measured_step=step, measured_at=now)
+
+
+def first_step(step: int, now: float) -> StepPace:
+    """Return the pace after the first report of a step."""
+    return StepPace(step=step, stepped_at=now, measured_step=step, measured_at=now)
+
 
 log = logging.getLogger("resile.agent")
 
@@ -43,7 +94,7 @@ BATCH = 64
 PAUSE = 0.05
 """Seconds without reading after datagrams from other users."""
 
-SENDERS = MOST_WORKERS + 256
+SENDERS = MAX_WORKERS + 256
 """Processes whose latest report is kept until it is known whether they are workers: room for all
 workers of a node, and for some others."""
 
@@ -53,7 +104,7 @@ _LARGEST = 4096
 Number = Annotated[int, msgspec.Meta(ge=0, le=LARGEST_NUMBER)]
 
 
-class Report(msgspec.Struct, frozen=True, kw_only=True):
+class ProgressReport(msgspec.Struct, frozen=True, kw_only=True):
     """The content of one datagram."""
 
     round: Number
@@ -78,7 +129,7 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
         return _added(msgspec.structs.replace(earlier, loss=None), given)
 
 
-_decoder = JsonDecoder[Report](Report)
+_decoder = JsonDecoder[ProgressReport](ProgressReport)
 
 
 class ProgressSocket:
@@ -92,7 +143,7 @@ class ProgressSocket:
         self._round = 0
         self._reports: dict[int, Progress] = {}
         """The latest report of each session, the newest last. A worker leads a session."""
-        self._paces: dict[int, Pace] = {}
+        self._paces: dict[int, StepPace] = {}
         """The pace of each session that reported a step. Another thread reads it, so entries are
         replaced and never removed within a round."""
         self._latest: Progress | None = None
@@ -191,7 +242,7 @@ class ProgressSocket:
 
     def _note_step(self, leader: int, step: int) -> None:
         now, pace = self._clock(), self._paces.get(leader)
-        self._paces[leader] = begun(step, now) if pace is None else pace.after(step, now=now)
+        self._paces[leader] = first_step(step, now) if pace is None else pace.after(step, now=now)
 
 
 def _added(earlier: Progress, later: Progress) -> Progress:

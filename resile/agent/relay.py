@@ -20,8 +20,14 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from pathlib import Path
 
-from resile.agent.console import MOST, Console, ConsoleWriter, Loss
-from resile.agent.lines import LineSource, whole_part
+from resile.agent.console import (
+    MAX_QUEUED,
+    Console,
+    ConsoleWriter,
+    LineSource,
+    LostOutput,
+    complete_utf8_length,
+)
 
 __all__ = ["OutputFile", "OutputRelay", "OutputStream"]
 
@@ -99,9 +105,9 @@ class OutputFile:
             self._descriptor = None
 
     @property
-    def loss(self) -> Loss | None:
+    def loss(self) -> LostOutput | None:
         """The output that could not be written so far."""
-        return Loss(str(self.path), self._lost, self._why) if self._lost else None
+        return LostOutput(str(self.path), self._lost, self._why) if self._lost else None
 
     def _failed(self, error: OSError) -> None:
         if not self._why:
@@ -163,11 +169,13 @@ class OutputStream:
         self.held += data
         # A carriage return belongs to what follows it: a newline, or the redrawn line.
         end = max(self.held.rfind(b"\n") + 1, self.held.rfind(b"\r"))
-        self._show(end if end or len(self.held) <= LONGEST_HELD else whole_part(self.held))
+        self._show(
+            end if end or len(self.held) <= LONGEST_HELD else complete_utf8_length(self.held)
+        )
 
     def show_partial(self) -> None:
         """Show an unfinished line."""
-        self._show(whole_part(self.held))
+        self._show(complete_utf8_length(self.held))
         # Do not poll for the rest of an incomplete character: wait for more data.
         self.held_since = float("inf")
 
@@ -202,7 +210,7 @@ class OutputRelay:
         os.set_blocking(self._wake_write, False)
         self._thread: threading.Thread | None = None
         for writer in console.writers:
-            writer.call_when_there_is_room(self._wake)
+            writer.on_writable(self._wake)
 
     def add(self, stream: OutputStream) -> None:
         """Start to read a stream."""
@@ -244,7 +252,7 @@ class OutputRelay:
         self._wake()
 
     @property
-    def losses(self) -> list[Loss]:
+    def losses(self) -> list[LostOutput]:
         """The output that could not be written, to files or to the console."""
         of_files = [loss for file in self._files if (loss := file.loss)]
         return [*of_files, *self.console.losses]
@@ -281,7 +289,7 @@ class OutputRelay:
             self._arrivals.popleft()
         while self._endings:
             stream = self._endings.popleft()
-            if stream.console is not None and stream.console.size < MOST - PIPE_BYTES:
+            if stream.console is not None and stream.console.size < MAX_QUEUED - PIPE_BYTES:
                 stream.extra = PIPE_BYTES
 
     def _pause(self) -> float | None:

@@ -11,9 +11,9 @@ import asyncio
 import signal
 from collections.abc import Awaitable, Iterable
 
-__all__ = ["IN_A_HURRY", "ShutdownRequests"]
+__all__ = ["INTERACTIVE_SIGNALS", "ShutdownRequests"]
 
-IN_A_HURRY = (signal.SIGINT, signal.SIGQUIT, signal.SIGHUP)
+INTERACTIVE_SIGNALS = (signal.SIGINT, signal.SIGQUIT, signal.SIGHUP)
 """Signals of a person at a terminal: other nodes are not asked to save before this one leaves."""
 
 
@@ -62,7 +62,7 @@ class ShutdownRequests:
         """Start the shutdown: every further request counts as a second one."""
         self._under_way = True
 
-    async def unless_asked_again(self, work: Awaitable[object]) -> None:
+    async def unless_requested_again(self, work: Awaitable[object]) -> None:
         """Wait for ``work``; cancel it if there is another request."""
         working = asyncio.ensure_future(work)
         asked = asyncio.create_task(self.requested())

@@ -1,4 +1,8 @@
-"""The workers of one round on one node: started together, watched, and stopped together."""
+"""The workers of one round on one node: started together, watched, and stopped together.
+
+How long a worker gets between a signal and SIGKILL depends on the signal's disposition, which is
+read from /proc and needs no support by the script; without /proc it counts as default.
+"""
 
 from __future__ import annotations
 
@@ -8,17 +12,47 @@ import signal
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from enum import Enum, auto
 from pathlib import Path
 
 from resile.agent.config import AgentConfig
-from resile.agent.dispositions import Disposition, disposition
-from resile.agent.environment import with_local_rank, worker_environment
-from resile.agent.lastwords import read_error_file, sendable
+from resile.agent.daemon_thread import run_in_daemon_thread
 from resile.agent.logs import WorkerLog, attempt_folder
 from resile.agent.nursery import Nursery, Worker, WorkerSpec
-from resile.agent.offloop import off_the_loop
-from resile.agent.startup_errors import startup_error
+from resile.agent.worker_env import with_local_rank, worker_environment
+from resile.agent.worker_errors import message_end, read_error_file, startup_error
 from resile.wire.messages import Start, WorkerFailure
+
+
+class Disposition(Enum):
+    """How a process reacts to a signal."""
+
+    DEFAULT = auto()
+    """The kernel's default action, or unknown."""
+
+    CAUGHT = auto()
+    """The program has a handler."""
+
+    IGNORED = auto()
+
+
+def disposition(pid: int, number: signal.Signals) -> Disposition:
+    """The present disposition of a signal in a process."""
+    try:
+        status = Path(f"/proc/{pid}/status").read_text()
+    except OSError:
+        return Disposition.DEFAULT
+    return disposition_in_status(status, number)
+
+
+def disposition_in_status(status: str, number: signal.Signals) -> Disposition:
+    """Read the disposition from /proc/PID/status. Masks have bit n - 1 set for signal n."""
+    masks = dict(line.split(":", 1) for line in status.splitlines() if line.startswith("Sig"))
+    for field, found in (("SigCgt", Disposition.CAUGHT), ("SigIgn", Disposition.IGNORED)):
+        if int(masks.get(field, "0"), 16) >> (number - 1) & 1:
+            return found
+    return Disposition.DEFAULT
+
 
 LONGEST_MESSAGE = 8 * 1024
 """Characters: the end of a traceback."""
@@ -27,20 +61,20 @@ ALL_MESSAGES = 32 * 1024
 """Characters of all messages of a node's workers: they must fit into one frame, at up to four bytes
 each."""
 
-UNHEARD_GRACE = 1.0
+NO_HANDLER_GRACE = 1.0
 """Seconds from a signal to SIGKILL for a worker without a handler for it: it exits at once, or it
 ignores the signal and would use up any grace period."""
 
-LAST_WORDS_WAIT = 0.05
+OUTPUT_WAIT = 0.05
 """Seconds in which a dead worker's output is read to its end, unless a grandchild holds the
 pipe."""
 
-WORDS_LIMIT = 1.0
+READ_TIMEOUT = 1.0
 """Seconds for which a slow disk may delay the report of a failure."""
 
 
 @dataclass
-class Running:
+class RunningWorker:
     """One worker of the round, running or exited."""
 
     local_rank: int
@@ -50,13 +84,13 @@ class Running:
     error_file: Path
     exit_code: int | None = None
     ended_at: float = 0.0
-    last_words: str = ""
+    last_output: str = ""
     recorded: str = ""
     """Its error file, if it wrote one."""
 
 
 @dataclass(frozen=True)
-class Prepared:
+class WorkerFiles:
     """The files of a worker that is about to be started."""
 
     local_rank: int
@@ -86,7 +120,7 @@ class WorkerGroup:
         self._progress_socket = progress_socket
         self._snapshots_socket = snapshots_socket
         self._on_exit = on_exit
-        self._running: list[Running] = []
+        self._running: list[RunningWorker] = []
         self._watchers: list[asyncio.Task[None]] = []
         self._stopping: asyncio.Task[None] | None = None
         self.round = 0
@@ -97,7 +131,7 @@ class WorkerGroup:
         """Start every worker of the round."""
         self.round, self.store_port = start.round, start.store.port
         self.first_rank = start.first_rank
-        prepared = await off_the_loop(
+        prepared = await run_in_daemon_thread(
             lambda: [self._prepare(start, number) for number in range(self._config.nproc)]
         )
         try:
@@ -106,11 +140,11 @@ class WorkerGroup:
             for each in prepared:
                 each.log.started()
         for each, worker in zip(prepared, workers, strict=True):
-            running = Running(each.local_rank, each.rank, worker, each.log, each.error_file)
+            running = RunningWorker(each.local_rank, each.rank, worker, each.log, each.error_file)
             self._running.append(running)
             self._watchers.append(asyncio.create_task(self._watch(running)))
 
-    def _prepare(self, start: Start, local_rank: int) -> Prepared:
+    def _prepare(self, start: Start, local_rank: int) -> WorkerFiles:
         folder = attempt_folder(self._log_root, start.round, local_rank)
         rank = start.first_rank + local_rank
         log = WorkerLog(
@@ -121,9 +155,9 @@ class WorkerGroup:
             local_rank=local_rank,
             rank=rank,
         )
-        return Prepared(local_rank, rank, log, folder / "error.json")
+        return WorkerFiles(local_rank, rank, log, folder / "error.json")
 
-    def _spec(self, start: Start, prepared: Prepared) -> WorkerSpec:
+    def _spec(self, start: Start, prepared: WorkerFiles) -> WorkerSpec:
         command = with_local_rank(self._config.command, prepared.local_rank)
         environment = worker_environment(
             self._environment,
@@ -146,13 +180,13 @@ class WorkerGroup:
             stderr=prepared.log.stderr,
         )
 
-    async def _watch(self, running: Running) -> None:
+    async def _watch(self, running: RunningWorker) -> None:
         running.exit_code = await running.worker.wait()
         running.ended_at = time.monotonic()
         self._on_exit(self)
 
     @property
-    def alive(self) -> list[Running]:
+    def alive(self) -> list[RunningWorker]:
         """Workers that have not exited."""
         return [running for running in self._running if running.exit_code is None]
 
@@ -183,28 +217,28 @@ class WorkerGroup:
                 pid=r.worker.pid,
                 exit_code=r.exit_code or 0,
                 age=now - r.ended_at,
-                message=sendable(r.last_words, longest),
+                message=message_end(r.last_output, longest),
                 log=str(r.log.folder) if self._config.logs.folder else "",
-                cannot_start=startup_error(r.exit_code or 0, r.last_words),
+                cannot_start=startup_error(r.exit_code or 0, r.last_output),
                 # Only the first failure's file is passed on, and only if it is complete.
                 error_file=r.recorded if not n and len(r.recorded) <= LONGEST_MESSAGE else "",
             )
             for n, r in enumerate(sorted(failed, key=lambda r: r.ended_at))
         )
 
-    async def hear_last_words(self) -> None:
+    async def read_failure_messages(self) -> None:
         """Read why workers failed from their output and error files, within a short time limit."""
-        await asyncio.wait([asyncio.ensure_future(self._read_all())], timeout=LAST_WORDS_WAIT)
+        await asyncio.wait([asyncio.ensure_future(self._read_all())], timeout=OUTPUT_WAIT)
         failed = [r for r in self._running if r.exit_code not in (None, 0)]
 
         def read() -> list[tuple[str, str]]:
             files = [(r, read_error_file(r.error_file)) for r in failed]
-            return [(file.message or r.log.last_words(), file.content) for r, file in files]
+            return [(file.message or r.log.last_output(), file.content) for r, file in files]
 
         with contextlib.suppress(asyncio.TimeoutError):
-            words = await asyncio.wait_for(off_the_loop(read), WORDS_LIMIT)
+            words = await asyncio.wait_for(run_in_daemon_thread(read), READ_TIMEOUT)
             for running, found in zip(failed, words, strict=True):
-                running.last_words, running.recorded = found
+                running.last_output, running.recorded = found
 
     async def _read_all(self) -> None:
         """Wait until the output of exited workers is read: its end goes into the report."""
@@ -237,7 +271,7 @@ class WorkerGroup:
 
     async def _end(
         self,
-        running: Running,
+        running: RunningWorker,
         watcher: asyncio.Task[None],
         grace: float | None,
         number: signal.Signals,
@@ -245,7 +279,7 @@ class WorkerGroup:
         """Stop one worker. One that ignores the signal gets SIGTERM instead."""
         found = disposition(running.worker.pid, number)
         if grace is None:
-            grace = self._config.save_grace if found is Disposition.CAUGHT else UNHEARD_GRACE
+            grace = self._config.save_grace if found is Disposition.CAUGHT else NO_HANDLER_GRACE
         ignored = found is Disposition.IGNORED
         running.worker.signal(signal.SIGTERM if ignored else number)
         if grace > 0:

@@ -33,22 +33,22 @@ import msgspec
 import xxhash
 
 from resile.checkpoint.errors import (
-    NotAFile,
-    NotThere,
+    NotAStorageFile,
+    NotOnStorage,
     PartDamaged,
     PartsMissing,
+    StorageError,
     StorageRefused,
-    StorageTrouble,
 )
-from resile.checkpoint.fence import Claim, Fence, check, read_fence
+from resile.checkpoint.fence import RoundClaim, StorageFence, check, read_fence
 from resile.checkpoint.fence import claim as make_claim
 from resile.checkpoint.manifest import Manifest, PartEntry, encode_manifest, format_for
 from resile.checkpoint.names import ENTRY_ENDING, MANIFEST, PART_ENDING, is_attempt, step_folder
 from resile.checkpoint.part import PartKind, part_name, read_header
-from resile.checkpoint.patience import Patience, insist
-from resile.checkpoint.storage import Storage, read_whole
+from resile.checkpoint.storage.base import Storage, read_whole
+from resile.checkpoint.storage.retry import RetryPolicy, retry
 from resile.decoding import DecodeError, decode_json
-from resile.groupname import MAIN_GROUP
+from resile.group_name import MAIN_GROUP
 
 __all__ = ["new_attempt", "publish", "write_part"]
 
@@ -72,16 +72,16 @@ def write_part(
     part: memoryview,
     *,
     attempt: str,
-    patience: Patience | None = None,
+    patience: RetryPolicy | None = None,
     tell: Callable[[str], None] = log.warning,
 ) -> PartEntry:
     """Write one part and then the entry that marks it as complete; both are durable on return.
 
     ``part`` may be followed by other bytes (a slot is larger than its part): its header says where
-    it ends, and which group's folder it goes to. Raises :class:`StorageTrouble` when storage did
+    it ends, and which group's folder it goes to. Raises :class:`StorageError` when storage did
     not recover before the timeout, and at once if it is full or access is denied.
     """
-    patience = patience or Patience()
+    patience = patience or RetryPolicy()
     _check_attempt(attempt)
     header, layout = read_header(part, source="the snapshot in memory")
     if len(part) < layout.size:
@@ -92,7 +92,7 @@ def write_part(
     name = f"{header.name}.{attempt}"
     path = f"{step_folder(header.step, header.group)}/{name}"
     with part[: layout.size] as exact:
-        checksum = insist(
+        checksum = retry(
             lambda: _write_hashed(storage, path + PART_ENDING, exact), patience, tell=tell
         )
     entry = PartEntry(
@@ -104,7 +104,7 @@ def write_part(
         checksum=checksum,
     )
     text = memoryview(msgspec.json.encode(entry))
-    insist(lambda: storage.write(path + ENTRY_ENDING, [text]), patience, tell=tell)
+    retry(lambda: storage.write(path + ENTRY_ENDING, [text]), patience, tell=tell)
     return entry
 
 
@@ -135,8 +135,8 @@ def publish(
     group: str = MAIN_GROUP,
     job: str = "",
     round: int = 0,
-    claim: Claim | None = None,
-    patience: Patience | None = None,
+    claim: RoundClaim | None = None,
+    patience: RetryPolicy | None = None,
     tell: Callable[[str], None] = log.warning,
     now: Callable[[], float] = time.time,
 ) -> Manifest:
@@ -147,10 +147,10 @@ def publish(
     which is written unless it already was. Raises :class:`PartsMissing` on timeout,
     :class:`Superseded` if another round of the group continued from an earlier step.
     """
-    patience = patience or Patience()
+    patience = patience or RetryPolicy()
     _check_attempt(attempt)
 
-    fence = Fence()
+    fence = StorageFence()
 
     def look() -> None:
         nonlocal fence
@@ -158,8 +158,8 @@ def publish(
         check(fence, attempt=attempt, step=step, storage=storage)
 
     if claim is not None:
-        fence = insist(lambda: make_claim(storage, claim, tell=tell), patience, tell=tell)
-    insist(look, patience, tell=tell)  # before waiting for parts in vain
+        fence = retry(lambda: make_claim(storage, claim, tell=tell), patience, tell=tell)
+    retry(look, patience, tell=tell)  # before waiting for parts in vain
     wanted = [f"{part_name(PartKind.RANK, k, world)}.{attempt}" for k in range(world)]
     wanted += [f"{part_name(PartKind.REPLICA, k, replicas)}.{attempt}" for k in range(replicas)]
     folder = step_folder(step, group)
@@ -176,8 +176,8 @@ def publish(
     )
     text = memoryview(encode_manifest(manifest))
     path = f"{folder}/{MANIFEST}"
-    insist(lambda: storage.write(path, [text], just_before=look), patience, tell=tell)
-    with suppress(StorageTrouble):
+    retry(lambda: storage.write(path, [text], just_before=look), patience, tell=tell)
+    with suppress(StorageError):
         look()  # a claim made meanwhile: restores will skip this checkpoint
     return manifest
 
@@ -187,12 +187,12 @@ def _gather(
     folder: str,
     wanted: list[str],
     *,
-    patience: Patience,
+    patience: RetryPolicy,
     tell: Callable[[str], None],
 ) -> dict[str, PartEntry]:
     """Wait for the entries of all parts, and return them by name."""
     entries: dict[str, PartEntry] = {}
-    trouble: StorageTrouble | None = None
+    trouble: StorageError | None = None
     for _ in patience.tries():
         missing = [name for name in wanted if name not in entries]
         try:
@@ -203,7 +203,7 @@ def _gather(
             trouble = None
         except StorageRefused:
             raise
-        except StorageTrouble as error:
+        except StorageError as error:
             if trouble is None:
                 tell(f"{error}; still waiting for {len(missing)} parts")
             trouble = error
@@ -220,7 +220,7 @@ def _complete(storage: Storage, folder: str, names: list[str]) -> dict[str, int]
         return {}
     try:
         sizes = {item.name: item.size for item in storage.list(folder)}
-    except NotThere:
+    except NotOnStorage:
         return {}
     return {
         name: sizes[name + PART_ENDING]
@@ -233,7 +233,7 @@ def _read_entry(storage: Storage, path: str) -> PartEntry | None:
     """Read an entry; None if it vanished or is incomplete: it may still be rewritten."""
     try:
         return decode_json(read_whole(storage, path), PartEntry)
-    except (NotThere, NotAFile, PartDamaged, DecodeError):
+    except (NotOnStorage, NotAStorageFile, PartDamaged, DecodeError):
         return None
 
 

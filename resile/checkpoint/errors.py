@@ -5,13 +5,13 @@ CheckpointError
 ├── PartsMissing         other nodes did not write all parts in time
 ├── NoCheckpoint         there is no usable checkpoint
 ├── BadAddress           the storage address given by the user cannot be opened
-├── StorageTrouble       storage failed or is unavailable; a retry may succeed
+├── StorageError       storage failed or is unavailable; a retry may succeed
 │   ├── StorageRefused   full, not allowed, read-only: a retry alone does not help
-│   ├── NotThere         no such file or folder
-│   └── NotAFile         the path is not a regular file
+│   ├── NotOnStorage         no such file or folder
+│   └── NotAStorageFile         the path is not a regular file
 ├── Superseded           a superseded round may not publish what it trained afterwards
 ├── FolderTaken          the folder holds another job's checkpoints
-├── NoRoom               a snapshot does not fit into memory
+├── NoMemoryForSnapshot               a snapshot does not fit into memory
 └── NotTrusted           reading it would run code that it contains (pickle)
 """
 
@@ -22,14 +22,14 @@ __all__ = [
     "CheckpointError",
     "FolderTaken",
     "NoCheckpoint",
-    "NoRoom",
-    "NotAFile",
-    "NotThere",
+    "NoMemoryForSnapshot",
+    "NotAStorageFile",
+    "NotOnStorage",
     "NotTrusted",
     "PartDamaged",
     "PartsMissing",
     "StorageRefused",
-    "StorageTrouble",
+    "StorageError",
     "Superseded",
 ]
 
@@ -54,19 +54,19 @@ class BadAddress(CheckpointError):
     """The storage address cannot be opened: unknown scheme, or its library is missing."""
 
 
-class StorageTrouble(CheckpointError):
+class StorageError(CheckpointError):
     """Storage failed or is unavailable. Names the file and the system's error."""
 
 
-class StorageRefused(StorageTrouble):
+class StorageRefused(StorageError):
     """Storage is full, read-only or access is denied: a retry alone does not help."""
 
 
-class NotThere(StorageTrouble):
+class NotOnStorage(StorageError):
     """No such file or folder."""
 
 
-class NotAFile(StorageTrouble):
+class NotAStorageFile(StorageError):
     """The path is a folder, FIFO, socket or device instead of a regular file."""
 
 
@@ -78,7 +78,7 @@ class FolderTaken(CheckpointError):
     """The folder holds another job's checkpoints. Names the job and how to take the folder over."""
 
 
-class NoRoom(CheckpointError):
+class NoMemoryForSnapshot(CheckpointError):
     """A snapshot does not fit into this node's memory."""
 
 

@@ -19,6 +19,11 @@ rounds are counted separately, so round 5 of one group has nothing to do with ro
 No round overwrites another round's claim, so claims need no lock and no compare-and-swap. Claims of
 one run are ordered by their rounds. Between runs (a restarted job counts its rounds from one) they
 are ordered by time, and each new claim gets a time after all existing ones.
+
+A folder also belongs to a job: a second job must not take it over by mistake. Jobs are identified
+by their ids, and many ids are not names: the default ``none``, the random ones of ``--standalone``,
+the numbers of a batch system. A job with such an id gets another one each time it is submitted, so
+it is never refused. Only a job with a name is refused, in a folder of a job with another name.
 """
 
 from __future__ import annotations
@@ -33,13 +38,24 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
-from resile.checkpoint.errors import NotAFile, NotThere, PartDamaged, Superseded
+from resile.checkpoint.errors import NotAStorageFile, NotOnStorage, PartDamaged, Superseded
 from resile.checkpoint.names import ENTRY_ENDING, fence_folder, is_attempt
-from resile.checkpoint.storage import Storage, read_whole
+from resile.checkpoint.storage.base import Storage, read_whole
 from resile.decoding import DecodeError, decode_json
-from resile.groupname import MAIN_GROUP, told_group
+from resile.group_name import MAIN_GROUP, describe_group
 
-__all__ = ["Claim", "Fence", "check", "claim", "read_fence"]
+__all__ = [
+    "RoundClaim",
+    "StorageFence",
+    "TAKE_OVER_VARIABLE",
+    "belongs_to_another_job",
+    "check",
+    "claim",
+    "is_job_name",
+    "read_fence",
+    "refusal",
+]
+
 
 log = logging.getLogger("resile.checkpoint")
 
@@ -52,7 +68,7 @@ _AFTER = 0.001
 _FURTHER_TRY = re.compile(r"(r\d+-[0-9a-f]+)-\d+")
 
 
-class Claim(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class RoundClaim(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A round's record that it trains in the folder."""
 
     attempt: str
@@ -70,7 +86,7 @@ class Claim(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     group: str = MAIN_GROUP
     """The group that the round belongs to; claims of other groups are ignored."""
 
-    def follows(self, other: Claim) -> bool:
+    def follows(self, other: RoundClaim) -> bool:
         """Whether this claim supersedes the other."""
         if self.run == other.run and self.round != other.round:
             return self.round > other.round
@@ -80,18 +96,18 @@ class Claim(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     def sentence(self) -> str:
         """The claim as text for messages."""
         job = f" of job '{self.job}'" if self.job else ""
-        group = f" of {told_group(self.group)}" if self.group else ""
+        group = f" of {describe_group(self.group)}" if self.group else ""
         return f"round {self.round}{group}{job} continued from step {self.step}"
 
 
 @dataclass(frozen=True)
-class Fence:
+class StorageFence:
     """All claims of a group in a folder."""
 
-    claims: tuple[Claim, ...] = ()
+    claims: tuple[RoundClaim, ...] = ()
 
     @property
-    def latest(self) -> Claim | None:
+    def latest(self) -> RoundClaim | None:
         """The claim that no other one supersedes: the round that trains here now."""
         return next(
             (one for one in self.claims if not any(other.follows(one) for other in self.claims)),
@@ -108,13 +124,13 @@ class Fence:
         own = [one for one in self.claims if (one.run, one.round) == (run, round_)]
         return next((why for one in own if (why := self._passed_over(one, step))), "")
 
-    def _passed_over(self, own: Claim, step: int) -> str:
+    def _passed_over(self, own: RoundClaim, step: int) -> str:
         later = [one for one in self.claims if one.follows(own) and one.step < step]
         if not later:
             return ""
         return f"round {own.round} was superseded: {min(later, key=lambda c: c.step).sentence}"
 
-    def claim_of(self, attempt: str) -> Claim | None:
+    def claim_of(self, attempt: str) -> RoundClaim | None:
         """The claim of the round that an attempt belongs to, if there is one."""
         names = {attempt, _FURTHER_TRY.sub(r"\1", attempt)}
         return next((one for one in self.claims if one.attempt in names), None)
@@ -124,9 +140,9 @@ def read_fence(
     storage: Storage,
     group: str = MAIN_GROUP,
     *,
-    known: Fence | None = None,
+    known: StorageFence | None = None,
     tell: Callable[[str], None] = log.warning,
-) -> Fence:
+) -> StorageFence:
     """Read all claims of a group; unreadable ones are reported to ``tell`` and ignored.
 
     ``known``: claims read earlier. Claims never change, so they are not read again.
@@ -134,8 +150,8 @@ def read_fence(
     folder = fence_folder(group)
     try:
         items = storage.list(folder)
-    except NotThere:
-        return Fence()
+    except NotOnStorage:
+        return StorageFence()
     read_before = {one.attempt + ENTRY_ENDING: one for one in known.claims} if known else {}
     claims = []
     for item in items:
@@ -143,18 +159,18 @@ def read_fence(
             try:
                 again = read_before.get(item.name)
                 claims.append(again or _read(storage, f"{folder}/{item.name}", group))
-            except (NotThere, NotAFile, PartDamaged, DecodeError) as error:
+            except (NotOnStorage, NotAStorageFile, PartDamaged, DecodeError) as error:
                 tell(f"{storage.address}/{folder}/{item.name} is ignored: {error}")
-    return Fence(tuple(claims))
+    return StorageFence(tuple(claims))
 
 
 def claim(
     storage: Storage,
-    mine: Claim,
+    mine: RoundClaim,
     *,
     tell: Callable[[str], None] = log.warning,
     now: Callable[[], float] = time.time,
-) -> Fence:
+) -> StorageFence:
     """Write this round's claim; returns the fence including it. An existing claim is not
     changed."""
     if not is_attempt(mine.attempt):
@@ -168,26 +184,51 @@ def claim(
     storage.write(_path(timed), [text])
     claims = (*fence.claims, timed)
     _remove_old(storage, claims)
-    return Fence(claims)
+    return StorageFence(claims)
 
 
-def check(fence: Fence, *, attempt: str, step: int, storage: Storage) -> None:
+def check(fence: StorageFence, *, attempt: str, step: int, storage: Storage) -> None:
     """Raise :class:`Superseded` if this attempt may not publish this step."""
     if why := fence.superseded(attempt, step):
         raise Superseded(f"step {step} is not published in {storage.address}: {why}")
 
 
-def _path(claim: Claim) -> str:
+def _path(claim: RoundClaim) -> str:
     return f"{fence_folder(claim.group)}/{claim.attempt}{ENTRY_ENDING}"
 
 
-def _read(storage: Storage, path: str, group: str) -> Claim:
-    found = decode_json(read_whole(storage, path), Claim)
+def _read(storage: Storage, path: str, group: str) -> RoundClaim:
+    found = decode_json(read_whole(storage, path), RoundClaim)
     if found.group != group:
-        raise PartDamaged(f"it is a claim of {told_group(found.group)}")
+        raise PartDamaged(f"it is a claim of {describe_group(found.group)}")
     return found
 
 
-def _remove_old(storage: Storage, claims: Sequence[Claim]) -> None:
+def _remove_old(storage: Storage, claims: Sequence[RoundClaim]) -> None:
     oldest = sorted(claims, key=lambda one: one.time)[:-MOST_CLAIMS]
     storage.delete(_path(one) for one in oldest)
+
+
+TAKE_OVER_VARIABLE = "RESILE_TAKE_OVER"
+
+_NO_NAME = re.compile(r"none|[0-9]*|[0-9a-f]{8,}|[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.I)
+
+
+def is_job_name(job: str) -> bool:
+    """Whether an id is a chosen name, which stays the same when the job is restarted."""
+    return _NO_NAME.fullmatch(job) is None
+
+
+def belongs_to_another_job(owner: str, job: str) -> bool:
+    """Whether ``job`` must not train in a folder with checkpoints of ``owner``."""
+    return owner != job and is_job_name(owner) and is_job_name(job)
+
+
+def refusal(address: str, owner: str, job: str) -> str:
+    """The error text for a folder that belongs to another job."""
+    return (
+        f"{address} holds checkpoints of job '{owner}', and this is job '{job}': it would continue "
+        "from them, and prune them later. Give this job a folder of its own. To continue "
+        f"that training on purpose, take the folder over: Checkpointer(..., take_over=True), or "
+        f"{TAKE_OVER_VARIABLE}=1 in the environment for this launch only"
+    )

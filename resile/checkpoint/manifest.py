@@ -17,7 +17,7 @@ from resile.checkpoint.errors import PartDamaged
 from resile.checkpoint.names import PART_ENDING, is_ours
 from resile.checkpoint.part import PartKind
 from resile.decoding import DecodeError, decode_json
-from resile.groupname import MAIN_GROUP
+from resile.group_name import MAIN_GROUP
 
 __all__ = ["FORMAT", "Manifest", "PartEntry", "decode_manifest", "encode_manifest", "format_for"]
 

@@ -24,7 +24,7 @@ from __future__ import annotations
 
 import re
 
-from resile.groupname import MAIN_GROUP, is_group
+from resile.group_name import MAIN_GROUP, is_group
 
 __all__ = ["ENTRY_ENDING", "MANIFEST", "PART_ENDING", "TEMPORARY_ENDING"]
 __all__ += ["attempt_of", "fence_folder", "group_folder", "group_of", "is_attempt", "is_ours"]

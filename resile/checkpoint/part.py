@@ -14,25 +14,83 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from enum import Enum
-from typing import Any
+from typing import Any, Protocol
 
 import msgspec
 
 from resile.checkpoint.errors import PartDamaged
-from resile.checkpoint.safetensors_header import ITEM_SIZES, LENGTH, TensorEntry, encode_header
 from resile.decoding import JsonDecoder
-from resile.groupname import MAIN_GROUP
+from resile.group_name import MAIN_GROUP
 
 __all__ = [
+    "ALIGNMENT",
+    "ITEM_SIZES",
+    "LENGTH",
     "PartHeader",
     "PartKind",
     "PartLayout",
-    "Placed",
+    "ReadablePart",
     "Slice",
+    "SlicePosition",
+    "TensorEntry",
+    "TensorSpec",
+    "encode_header",
     "lay_out",
     "part_name",
     "read_header",
 ]
+
+
+ITEM_SIZES = {
+    "F64": 8, "I64": 8, "U64": 8, "C64": 8,
+    "F32": 4, "I32": 4, "U32": 4,
+    "F16": 2, "BF16": 2, "I16": 2, "U16": 2,
+    "F8_E4M3": 1, "F8_E5M2": 1, "I8": 1, "U8": 1, "BOOL": 1,
+}  # fmt: skip
+"""Bytes of one element, by safetensors type name."""
+
+LENGTH = 8
+"""Bytes of the length field in front of the header."""
+
+ALIGNMENT = 64
+"""Data starts at a multiple of this, and larger elements come first: every tensor is aligned."""
+
+
+class TensorSpec(Protocol):
+    """A tensor to be written to a file."""
+
+    @property
+    def dtype(self) -> str: ...
+    @property
+    def shape(self) -> tuple[int, ...]: ...
+    @property
+    def size(self) -> int: ...
+
+
+class TensorEntry(msgspec.Struct):
+    """A tensor's entry in the header; offsets count from the end of the header."""
+
+    dtype: str
+    shape: tuple[int, ...]
+    data_offsets: tuple[int, int]
+
+
+def encode_header(
+    tensors: Mapping[str, TensorSpec], *, metadata: Mapping[str, str], room: int = 0
+) -> tuple[bytes, dict[str, TensorEntry]]:
+    """Encode the bytes of the file before its data. Returns them and the entry of each tensor, in
+    file order. ``room``: the minimum length of these bytes."""
+    entries: dict[str, TensorEntry] = {}
+    offset = 0
+    for name in sorted(tensors, key=lambda name: (-ITEM_SIZES[tensors[name].dtype], name)):
+        one = tensors[name]
+        entries[name] = TensorEntry(one.dtype, one.shape, (offset, offset + one.size))
+        offset += one.size
+    text = msgspec.json.encode({"__metadata__": metadata, **entries})
+    length = max(len(text), room - LENGTH)
+    length += -(LENGTH + length) % ALIGNMENT
+    return length.to_bytes(LENGTH, "little") + text.ljust(length), entries
+
 
 LARGEST_HEADER = 100_000_000
 """safetensors' own limit."""
@@ -107,7 +165,7 @@ class PartHeader(msgspec.Struct, frozen=True, kw_only=True):
         return part_name(self.kind, self.index, self.count)
 
 
-class Placed(msgspec.Struct, frozen=True):
+class SlicePosition(msgspec.Struct, frozen=True):
     """The position of a slice's bytes, from the start of the part."""
 
     slice: Slice
@@ -119,7 +177,7 @@ class PartLayout(msgspec.Struct, frozen=True):
     """An encoded header, and the positions of the slices after it."""
 
     header: bytes
-    places: dict[str, Placed]
+    places: dict[str, SlicePosition]
     size: int
     """Size of the whole part in bytes."""
 
@@ -168,13 +226,28 @@ def read_header(data: memoryview, *, source: str) -> tuple[PartHeader, PartLayou
 
 def _places(
     header: PartHeader, entries: Mapping[str, TensorEntry], *, start: int
-) -> dict[str, Placed]:
+) -> dict[str, SlicePosition]:
     """The positions of slices in a part whose data begins at ``start``."""
     return {
-        name: Placed(header.slices[name], start + begin, start + end)
+        name: SlicePosition(header.slices[name], start + begin, start + end)
         for name, (begin, end) in ((name, one.data_offsets) for name, one in entries.items())
     }
 
 
-def _end(places: Mapping[str, Placed], *, start: int) -> int:
+def _end(places: Mapping[str, SlicePosition], *, start: int) -> int:
     return max((place.end for place in places.values()), default=start)
+
+
+class ReadablePart(Protocol):
+    """A readable part, in memory or on storage."""
+
+    @property
+    def header(self) -> PartHeader:
+        """The part's header."""
+
+    @property
+    def layout(self) -> PartLayout:
+        """The positions of its slices."""
+
+    def read(self, begin: int, end: int) -> memoryview:
+        """Bytes at these offsets from the start of the part; without a copy if it is in memory."""

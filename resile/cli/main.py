@@ -11,42 +11,51 @@ import click
 from click.shell_completion import CompletionItem
 
 from resile import __version__
-from resile.cli.abbreviations import AbbreviatingCommand, full_names
-from resile.cli.suggestions import closest
-from resile.cli.verbosity import verbosity_options
+from resile.cli.options.torchrun import AbbreviatingCommand, full_names
+from resile.cli.options.types import verbosity_options
+from resile.cli.output.suggestions import closest
 
 COMMANDS = {
-    "run": ("resile.cli.run", "Run a script on this node, as torchrun does, and keep it training."),
-    "up": ("resile.cli.up", "Run a whole job, all its nodes, on this machine."),
-    "submit": ("resile.cli.submit", "Submit a job to a Kubernetes cluster and watch it start."),
+    "run": (
+        "resile.cli.commands.run",
+        "Run a script on this node, as torchrun does, and keep it training.",
+    ),
+    "up": ("resile.cli.commands.up", "Run a whole job, all its nodes, on this machine."),
+    "submit": (
+        "resile.cli.commands.submit",
+        "Submit a job to a Kubernetes cluster and watch it start.",
+    ),
     "jobs": (
-        "resile.cli.jobs",
+        "resile.cli.commands.jobs",
         "List jobs on this machine and on a cluster, finished ones included.",
     ),
     "describe": (
-        "resile.cli.describe",
+        "resile.cli.commands.describe",
         "Show the details of a job: state, nodes, events and reasons.",
     ),
-    "logs": ("resile.cli.logs", "Print the logs of a job's nodes."),
-    "events": ("resile.cli.events", "Print the events of a job, with reasons."),
-    "scale": ("resile.cli.scale", "Change how many nodes a role has."),
-    "suspend": ("resile.cli.suspend", "Stop all nodes of a job, but keep the job."),
-    "resume": ("resile.cli.suspend", "Resume a suspended job."),
-    "get": ("resile.cli.get", "Print a job's manifest and status."),
-    "data": ("resile.cli.data", "Check that each sample was trained exactly once."),
-    "delete": ("resile.cli.delete", "Delete a job."),
-    "token": ("resile.cli.token", "Print a job's token, for tools that use its HTTP API."),
-    "ckpt": ("resile.cli.ckpt", "List, check, prune and export checkpoints."),
-    "prestop": ("resile.cli.prestop", "preStop hook: save the training before a pod stops."),
-    "poststart": ("resile.cli.poststart", "postStart hook: record when a pod started."),
-    "master": ("resile.cli.master", "Run a job's master on its own."),
+    "logs": ("resile.cli.commands.logs", "Print the logs of a job's nodes."),
+    "events": ("resile.cli.commands.events", "Print the events of a job, with reasons."),
+    "scale": ("resile.cli.commands.scale", "Change how many nodes a role has."),
+    "suspend": ("resile.cli.commands.suspend", "Stop all nodes of a job, but keep the job."),
+    "resume": ("resile.cli.commands.suspend", "Resume a suspended job."),
+    "get": ("resile.cli.commands.get", "Print a job's manifest and status."),
+    "data": ("resile.cli.commands.data", "Check that each sample was trained exactly once."),
+    "delete": ("resile.cli.commands.delete", "Delete a job."),
+    "token": ("resile.cli.commands.token", "Print a job's token, for tools that use its HTTP API."),
+    "ckpt": ("resile.cli.commands.ckpt", "List, check, prune and export checkpoints."),
+    "prestop": (
+        "resile.cli.commands.pod_hooks",
+        "preStop hook: save the training before a pod stops.",
+    ),
+    "poststart": ("resile.cli.commands.pod_hooks", "postStart hook: record when a pod started."),
+    "master": ("resile.cli.commands.master", "Run a job's master on its own."),
     "operator": (
-        "resile.cli.operator",
+        "resile.cli.commands.operator",
         "Run the operator that reconciles ElasticJobs on Kubernetes.",
     ),
-    "doctor": ("resile.cli.doctor", "Check this machine and the cluster for problems."),
+    "doctor": ("resile.cli.commands.doctor", "Check this machine and the cluster for problems."),
     "completion": (
-        "resile.cli.completion",
+        "resile.cli.commands.completion",
         "Print a shell completion script for bash, zsh or fish.",
     ),
 }
@@ -56,7 +65,7 @@ INTERRUPTED = 130
 """The exit code after Ctrl-C, by the shell's convention 128 + SIGINT."""
 
 
-class UserMistake(click.ClickException):
+class ShortUsageError(click.ClickException):
     """A usage error, shown as the problem and a hint at --help."""
 
     exit_code = 2
@@ -71,25 +80,25 @@ class UserMistake(click.ClickException):
 
 
 @contextmanager
-def _in_two_lines() -> Iterator[None]:
+def _short_errors() -> Iterator[None]:
     """Report usage errors without the usage text, and errors of the cluster without a traceback."""
     try:
         yield
     except click.exceptions.NoArgsIsHelpError:
         raise
     except click.NoSuchOption as error:
-        raise UserMistake(click.UsageError(_no_such_flag(error), error.ctx)) from None
+        raise ShortUsageError(click.UsageError(_no_such_flag(error), error.ctx)) from None
     except click.UsageError as error:
-        raise UserMistake(error) from None
+        raise ShortUsageError(error) from None
     except (click.ClickException, click.exceptions.Exit, click.Abort):
         raise
     except KeyboardInterrupt:
         # As a shell counts it; click would say 1.
         raise click.exceptions.Exit(INTERRUPTED) from None
     except Exception as error:
-        from resile.cli.mistakes import sentence_for
+        from resile.cli.output.explain import user_message
 
-        sentence = sentence_for(error)
+        sentence = user_message(error)
         if sentence is None:
             raise
         raise click.ClickException(sentence) from None
@@ -117,12 +126,12 @@ class LazyGroup(click.Group):
 
     def make_context(self, *args: Any, **settings: Any) -> click.Context:
         """Parse the flags before the command's name."""
-        with _in_two_lines():
+        with _short_errors():
             return super().make_context(*args, **settings)
 
     def invoke(self, ctx: click.Context) -> Any:
         """Parse the command's own flags and run it."""
-        with _in_two_lines():
+        with _short_errors():
             return super().invoke(ctx)
 
     def list_commands(self, _ctx: click.Context) -> list[str]:

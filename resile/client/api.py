@@ -16,7 +16,7 @@ from resile.client.cluster.manifest_source import (
 from resile.client.find import find_job as find_job_async
 from resile.client.sync import SyncCluster, SyncClusterJob, SyncJob, find_job
 from resile.client.waiting import Until, Wait
-from resile.job.spec import ElasticJob
+from resile.job.spec.job import ElasticJob
 from resile.job.view import JobView
 from resile.system.loop_thread import run_in_thread
 

@@ -13,8 +13,8 @@ from resile.client.cluster.cluster import Cluster, is_configured
 from resile.client.errors import InvalidName, NoSuchJob, no_such_local_job
 from resile.client.job import Job
 from resile.client.local import LocalJob
-from resile.platform.kubernetes.errors import KubeError
-from resile.platform.local.jobfolder import JobFolder, all_jobs
+from resile.kube.errors import KubeError
+from resile.local.jobdir import JobDir, all_jobs
 
 __all__ = ["ClusterUnavailable", "find_job"]
 
@@ -62,7 +62,7 @@ async def _on_cluster(cluster: Cluster, name: str) -> Job:
         raise
 
 
-def _nowhere(name: str, folders: Mapping[str, JobFolder], there: NoSuchJob) -> NoSuchJob:
+def _nowhere(name: str, folders: Mapping[str, JobDir], there: NoSuchJob) -> NoSuchJob:
     close = difflib.get_close_matches(name, [*folders, *there.others], n=1)
     others = f" There: {', '.join(there.others)}." if there.others else ""
     here = f" Here: {', '.join(folders)}." if folders else ""

@@ -29,16 +29,16 @@ from resile.client.job import (
 from resile.client.log_lines import LogLines
 from resile.client.up_client import UpClient
 from resile.job.errors import ManifestError
-from resile.job.manifest import job_from_data
+from resile.job.manifest.parse import job_from_data
 from resile.job.naming import role_in
-from resile.job.spec import ElasticJob
+from resile.job.spec.job import ElasticJob
 from resile.job.status import JobPhase
 from resile.job.training import NodeView
 from resile.job.view import JobView, ended_view
-from resile.platform.local.jobfolder import JobFolder, JobRunning, all_jobs
+from resile.local.jobdir import JobDir, JobRunning, all_jobs
+from resile.local.log_files import PIECE
 from resile.wire.auth import AuthError, Scope, Tokens, read_token
 from resile.wire.errors import RefusedByPeer, Unreachable
-from resile.wire.logfiles import PIECE
 from resile.wire.views import EventView, LogFile
 
 __all__ = ["LocalJob", "find_local_job"]
@@ -64,7 +64,7 @@ class LocalJob:
     """Its `up` looks after it, or there is no controller."""
     poll_interval = RETRY
 
-    def __init__(self, folder: JobFolder) -> None:
+    def __init__(self, folder: JobDir) -> None:
         self.folder = folder
         self.name = folder.name
 
@@ -336,7 +336,7 @@ class _NodeLogs:
 class _MasterLog:
     """The log of a job's master: a file beside the nodes' folder."""
 
-    def __init__(self, folder: JobFolder) -> None:
+    def __init__(self, folder: JobDir) -> None:
         self._folder = folder
 
     async def log_files(self) -> list[LogFile]:

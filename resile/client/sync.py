@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from resile.client.cluster.apply import Submission
     from resile.client.cluster.job import ClusterJob
     from resile.client.cluster.startup_progress import StartupProgress
-    from resile.job.spec import ElasticJob
+    from resile.job.spec.job import ElasticJob
 
 __all__ = ["SyncCluster", "SyncClusterJob", "SyncJob", "find_job"]
 

@@ -12,8 +12,8 @@ import msgspec
 
 from resile.decoding import DecodeError, decode_json
 from resile.job.view import JobView
-from resile.platform.local.api_socket import socket_address
-from resile.platform.local.jobfolder import JobFolder
+from resile.local.api_socket import socket_address
+from resile.local.jobdir import JobDir
 from resile.wire.errors import RefusedByPeer, Unreachable
 from resile.wire.http_client import refusal_reason, why_unreachable
 from resile.wire.views import EventView, LogFile
@@ -29,7 +29,7 @@ T = TypeVar("T")
 class UpClient:
     """Asks the `up` of one job. Raises Unreachable, or RefusedByPeer with its reason."""
 
-    def __init__(self, folder: JobFolder) -> None:
+    def __init__(self, folder: JobDir) -> None:
         self._folder = folder
         self._path = f"/v1/jobs/{quote(folder.name, safe='')}"
 

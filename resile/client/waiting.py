@@ -16,7 +16,7 @@ from resile.client.find import ClusterUnavailable
 from resile.client.job import CRASHED, DELETED, INTERRUPTED, Job
 from resile.job.status import JobPhase
 from resile.job.view import JobView
-from resile.platform.kubernetes.errors import KubeError, Unreachable
+from resile.kube.errors import KubeError, Unreachable
 
 __all__ = ["Until", "Wait"]
 

@@ -13,7 +13,7 @@ from datetime import timedelta
 from typing import TypeAlias
 
 from resile.job.node import Node
-from resile.job.role import NodeResources
+from resile.job.spec.role import NodeResources
 from resile.job.status import DecisionNote, JobStatus
 
 __all__ = ["Action", "Decision", "DeleteNode", "Priority", "StartNode", "StopNode"]

@@ -17,18 +17,18 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import timedelta
 
-from resile.control.ledger import AT_WORK, SUSPENDED, Ledger
 from resile.control.observed import NO_ROOM, GroupReport
+from resile.control.status_draft import ACTIVE_PHASES, SUSPENDED, StatusDraft
 from resile.job.exits import DISRUPTIONS
 from resile.job.node import NodePhase
-from resile.job.role import FailurePolicy, SuccessPolicy
+from resile.job.spec.role import FailurePolicy, SuccessPolicy
 from resile.job.status import JobPhase, NodeStatus
 
-__all__ = ["Verdict", "judge"]
+__all__ = ["JobResult", "decide_completion"]
 
 
 @dataclass(frozen=True)
-class Verdict:
+class JobResult:
     """The result of a job that has finished, or of a role that is complete."""
 
     phase: JobPhase
@@ -36,14 +36,14 @@ class Verdict:
     message: str
 
 
-def judge(draft: Ledger, *, broken: str) -> Verdict | None:
+def decide_completion(draft: StatusDraft, *, broken: str) -> JobResult | None:
     """The result of the job; None while it continues. ``broken``: why a node's end fails it."""
     if broken:
-        return Verdict(JobPhase.FAILED, "BackoffLimitExceeded", broken)
+        return JobResult(JobPhase.FAILED, "BackoffLimitExceeded", broken)
     return _failed_training(draft) or _completed(draft) or _given_up(draft) or _too_late(draft)
 
 
-def _failed_training(draft: Ledger) -> Verdict | None:
+def _failed_training(draft: StatusDraft) -> JobResult | None:
     """Failure of a group that the job requires, once its nodes have left."""
     spec = draft.spec
     for group, roles in draft.trainings.items():
@@ -52,25 +52,25 @@ def _failed_training(draft: Ledger) -> Verdict | None:
             continue
         if _has_left(draft, spec.worlds().get(group, ()), report):
             reason = report.reason if group == spec.main_group else f"{group}: {report.reason}"
-            return Verdict(JobPhase.FAILED, "TrainingFailed", reason)
+            return JobResult(JobPhase.FAILED, "TrainingFailed", reason)
     return None
 
 
-def _has_left(draft: Ledger, roles: Collection[str], report: GroupReport) -> bool:
+def _has_left(draft: StatusDraft, roles: Collection[str], report: GroupReport) -> bool:
     """Whether the nodes of a finished training have ended. They end by themselves, so that their
-    last output can be read; after ``leave_time`` a node that hangs is not waited for."""
+    last output can be read; after ``exit_timeout`` a node that hangs is not waited for."""
     still_there = any(
         found.phase is NodePhase.RUNNING and found.node.role in roles
         for found in draft.observed.nodes
     )
-    deadline = report.at + draft.policy.leave_time
+    deadline = report.at + draft.policy.exit_timeout
     if still_there and draft.now < deadline:
         draft.wake_at(deadline)
         return False
     return True
 
 
-def _completed(draft: Ledger) -> Verdict | None:
+def _completed(draft: StatusDraft) -> JobResult | None:
     """Success, if the roles of the success condition are complete."""
     results = {role: _why_complete(draft, role) for role in draft.spec.success_roles()}
     complete = [result for result in results.values() if result is not None]
@@ -78,25 +78,25 @@ def _completed(draft: Ledger) -> Verdict | None:
     if len(complete) < enough:
         return None
     reasons = " and ".join(dict.fromkeys(result.message for result in complete))
-    return Verdict(JobPhase.SUCCEEDED, complete[0].reason, reasons)
+    return JobResult(JobPhase.SUCCEEDED, complete[0].reason, reasons)
 
 
-def _why_complete(draft: Ledger, role: str) -> Verdict | None:
+def _why_complete(draft: StatusDraft, role: str) -> JobResult | None:
     """How the role completed; None if it has not."""
     report = draft.report_on(role)
     if report is not None:
         roles = next(roles for roles in draft.trainings.values() if role in roles)
         if not report.succeeded or not _has_left(draft, roles, report):
             return None
-        return Verdict(JobPhase.SUCCEEDED, "TrainingSucceeded", report.reason)
+        return JobResult(JobPhase.SUCCEEDED, "TrainingSucceeded", report.reason)
     done = draft.of_role(role, {NodePhase.SUCCEEDED})
     if not _enough_done(draft, role, done):
         return None
     message = f"{len(done)} {role} node{'s' if len(done) > 1 else ''} completed"
-    return Verdict(JobPhase.SUCCEEDED, "NodesCompleted", message)
+    return JobResult(JobPhase.SUCCEEDED, "NodesCompleted", message)
 
 
-def _enough_done(draft: Ledger, role: str, done: Collection[NodeStatus]) -> bool:
+def _enough_done(draft: StatusDraft, role: str, done: Collection[NodeStatus]) -> bool:
     """Whether enough nodes have completed for the role's successPolicy."""
     spec = draft.spec.roles[role]
     if spec.success_policy is SuccessPolicy.ANY:
@@ -113,10 +113,10 @@ def _holds_up(rank: NodeStatus) -> bool:
         return rank.reason == SUSPENDED
     if rank.phase is NodePhase.PENDING and rank.reason in NO_ROOM:
         return rank.last_end is not None and rank.last_end not in DISRUPTIONS
-    return rank.phase in AT_WORK
+    return rank.phase in ACTIVE_PHASES
 
 
-def _given_up(draft: Ledger) -> Verdict | None:
+def _given_up(draft: StatusDraft) -> JobResult | None:
     """Failure because of nodes that were given up, by their roles' failurePolicy."""
     for name, role in draft.spec.roles.items():
         policy = draft.spec.failure_policy(name)
@@ -126,18 +126,18 @@ def _given_up(draft: Ledger) -> Verdict | None:
         last = max(given_up, key=lambda rank: rank.ended_at or draft.now)
         if policy is FailurePolicy.ANY_NODE:
             message = f"failurePolicy of role {name} is AnyNode: {last.last_message}"
-            return Verdict(JobPhase.FAILED, "NodeFailed", message)
+            return JobResult(JobPhase.FAILED, "NodeFailed", message)
         reachable = role.size.max - len(given_up)
         if reachable < role.size.min:
             message = (
                 f"role {name} needs {role.size.min} nodes and can have {reachable}: "
                 f"{last.last_message}"
             )
-            return Verdict(JobPhase.FAILED, "TooFewNodes", message)
+            return JobResult(JobPhase.FAILED, "TooFewNodes", message)
     return None
 
 
-def _too_late(draft: Ledger) -> Verdict | None:
+def _too_late(draft: StatusDraft) -> JobResult | None:
     limit = draft.spec.active_deadline_seconds
     if limit is None or draft.start_time is None or draft.spec.suspend:
         return None
@@ -146,4 +146,4 @@ def _too_late(draft: Ledger) -> Verdict | None:
         draft.wake_at(deadline)
         return None
     message = f"the job ran longer than activeDeadlineSeconds ({limit:g} s)"
-    return Verdict(JobPhase.FAILED, "DeadlineExceeded", message)
+    return JobResult(JobPhase.FAILED, "DeadlineExceeded", message)

@@ -10,10 +10,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from datetime import datetime
 
-from resile.control.completion import Verdict
-from resile.control.ledger import AT_WORK, Ledger
-from resile.control.ordering import UP
-from resile.control.scaling import asked_size, settle
+from resile.control.completion import JobResult
+from resile.control.sizing import UP, feasible_size, requested_size
+from resile.control.status_draft import ACTIVE_PHASES, StatusDraft
 from resile.job.events import EventKind
 from resile.job.node import NodePhase
 from resile.job.status import (
@@ -67,7 +66,7 @@ def _condition(
     )
 
 
-def current_phase(draft: Ledger) -> JobPhase:
+def current_phase(draft: StatusDraft) -> JobPhase:
     """The phase of a job that has not finished."""
     if draft.spec.suspend:
         return JobPhase.SUSPENDED
@@ -80,7 +79,7 @@ def current_phase(draft: Ledger) -> JobPhase:
     return JobPhase.PENDING if asked_for else JobPhase.CREATED
 
 
-def describe_job(draft: Ledger, verdict: Verdict | None) -> None:
+def describe_job(draft: StatusDraft, verdict: JobResult | None) -> None:
     """Set the draft's phase and conditions. ``verdict``: the result, if the job just finished."""
     if verdict is not None:
         draft.phase = verdict.phase
@@ -97,13 +96,15 @@ def describe_job(draft: Ledger, verdict: Verdict | None) -> None:
         _set(draft, kind, True, reason=verdict.reason, message=verdict.message)
 
 
-def _set(draft: Ledger, kind: ConditionType, holds: bool, *, reason: str, message: str) -> None:
+def _set(
+    draft: StatusDraft, kind: ConditionType, holds: bool, *, reason: str, message: str
+) -> None:
     draft.conditions = with_condition(
         draft.conditions, kind, holds=holds, reason=reason, message=message, now=draft.now
     )
 
 
-def _set_running(draft: Ledger) -> None:
+def _set_running(draft: StatusDraft) -> None:
     running = draft.phase is JobPhase.RUNNING
     _list(draft, ConditionType.RUNNING, NOT_STARTED)
     if running:
@@ -117,14 +118,14 @@ def _set_running(draft: Ledger) -> None:
     _set(draft, ConditionType.RUNNING, running, reason=reason, message=message)
 
 
-def _list(draft: Ledger, kind: ConditionType, reason: str) -> None:
+def _list(draft: StatusDraft, kind: ConditionType, reason: str) -> None:
     """List a condition that does not hold yet."""
     if not any(known.type is kind for known in draft.conditions):
         first = _condition(kind, ConditionStatus.FALSE, reason=reason, message="", since=draft.now)
         draft.conditions = (*draft.conditions, first)
 
 
-def _has_trained(draft: Ledger) -> bool:
+def _has_trained(draft: StatusDraft) -> bool:
     """Whether the job ever had the nodes it needs."""
     return any(
         known.type is ConditionType.RUNNING and known.reason != NOT_STARTED
@@ -132,7 +133,7 @@ def _has_trained(draft: Ledger) -> bool:
     )
 
 
-def _set_restarting(draft: Ledger) -> None:
+def _set_restarting(draft: StatusDraft) -> None:
     coming_back = [
         rank
         for rank in draft.ranks
@@ -145,7 +146,7 @@ def _set_restarting(draft: Ledger) -> None:
     _set(draft, ConditionType.RESTARTING, bool(coming_back), reason=reason, message=message)
 
 
-def _set_scaling(draft: Ledger) -> None:
+def _set_scaling(draft: StatusDraft) -> None:
     under_way = [name for name, role in draft.roles.items() if role.scaling]
     if under_way:
         reason = draft.roles[under_way[0]].scaling
@@ -157,7 +158,7 @@ def _set_scaling(draft: Ledger) -> None:
     _set(draft, ConditionType.SCALING, bool(under_way), reason=reason, message=message)
 
 
-def _set_suspended(draft: Ledger) -> None:
+def _set_suspended(draft: StatusDraft) -> None:
     suspended = draft.phase is JobPhase.SUSPENDED
     if suspended:
         reason, message = "JobSuspended", "spec.suspend is true; set it to false to resume"
@@ -168,11 +169,11 @@ def _set_suspended(draft: Ledger) -> None:
     _set(draft, ConditionType.SUSPENDED, suspended, reason=reason, message=message)
 
 
-def _master_problem(draft: Ledger) -> str:
+def _master_problem(draft: StatusDraft) -> str:
     return draft.observed.master.problem if draft.observed.master is not None else ""
 
 
-def _set_master_ready(draft: Ledger) -> None:
+def _set_master_ready(draft: StatusDraft) -> None:
     """Set MasterReady, as soon as the platform reports on the master."""
     master = draft.observed.master
     if master is None:
@@ -195,17 +196,17 @@ def _set_master_ready(draft: Ledger) -> None:
     _set(draft, ConditionType.MASTER_READY, ready, reason=reason, message=message)
 
 
-def _anybody_runs(draft: Ledger) -> bool:
+def _anybody_runs(draft: StatusDraft) -> bool:
     return any(rank.phase is NodePhase.RUNNING for rank in draft.ranks)
 
 
-def _shortage(draft: Ledger) -> str:
+def _shortage(draft: StatusDraft) -> str:
     """Describe what a job that does not run is missing."""
     short = _short_roles(draft)
     return "; ".join(short) or (_running(draft) if _anybody_runs(draft) else "no node is running")
 
 
-def _short_roles(draft: Ledger) -> list[str]:
+def _short_roles(draft: StatusDraft) -> list[str]:
     """A clause for each required role that has too few nodes."""
     clauses = []
     for name, role in draft.spec.roles.items():
@@ -215,32 +216,32 @@ def _short_roles(draft: Ledger) -> list[str]:
     return clauses
 
 
-def _head_count(draft: Ledger) -> str:
+def _head_count(draft: StatusDraft) -> str:
     return _with_troubles(draft, "; ".join([_running(draft), *_limited_sizes(draft)]))
 
 
-def _running(draft: Ledger) -> str:
+def _running(draft: StatusDraft) -> str:
     running = sum(rank.phase is NodePhase.RUNNING for rank in draft.ranks)
     wanted = sum(role.wanted for role in draft.roles.values())
     return f"{running} of {wanted} nodes are running"
 
 
-def _limited_sizes(draft: Ledger) -> list[str]:
+def _limited_sizes(draft: StatusDraft) -> list[str]:
     """A clause for each role that cannot have the requested size; reported nowhere else."""
     clauses = []
     for name, role in draft.spec.roles.items():
-        asked = asked_size(draft.spec, name, requests=draft.observed.wanted)
-        why = settle(role, asked).why
+        asked = requested_size(draft.spec, name, requests=draft.observed.wanted)
+        why = feasible_size(role, asked).why
         if why:
             clauses.append(f"role {name} is limited to {draft.roles[name].wanted}: {why}")
     return clauses
 
 
-def _with_troubles(draft: Ledger, message: str) -> str:
+def _with_troubles(draft: StatusDraft, message: str) -> str:
     troubles = [
         f"{rank.role} rank {rank.rank} {_trouble(rank)}"
         for rank in draft.ranks
-        if rank.phase in AT_WORK and rank.phase is not NodePhase.RUNNING
+        if rank.phase in ACTIVE_PHASES and rank.phase is not NodePhase.RUNNING
     ]
     return "; ".join([message, _listed(troubles)] if troubles else [message])
 

@@ -16,14 +16,14 @@ __all__ = ["DEFAULT_POLICY", "Policy"]
 class Policy:
     """The controller's own constants."""
 
-    unseen_for: timedelta = timedelta(seconds=10)
+    unseen_timeout: timedelta = timedelta(seconds=10)
     """A requested node that was not reported for this long does not exist.
 
     A cache of an API server lags by seconds at worst; with much less, a slow cache would look like
     a lost node. The rank then gets a new id, so that a node that appears after all is recognised.
     """
 
-    ask_again_after: timedelta = timedelta(seconds=10)
+    request_again_after: timedelta = timedelta(seconds=10)
     """When a stop or deletion without visible effect is requested again, for the same reason."""
 
     decisions_kept: int = 50
@@ -40,22 +40,22 @@ class Policy:
     low_priority: int = -1000
     """The value of the class ``low``: less than that of a node without a priority."""
 
-    host_memory: timedelta = timedelta(hours=1)
+    host_suspect_for: timedelta = timedelta(hours=1)
     """How long a machine is avoided after a node ended there of a hardware-like cause. By then it
     was repaired or removed, or the cause was something else."""
 
-    hosts_avoided: int = 3
+    max_avoided_hosts: int = 3
     """The most machines that are avoided: a job must not run out of machines. 0: none."""
 
-    elsewhere_for: timedelta = timedelta(seconds=60)
+    avoid_hosts_for: timedelta = timedelta(seconds=60)
     """How long a node without room avoids such machines. Long enough for nodes that are just ending
     elsewhere to make room; with more, training would stall because of a mere suspicion."""
 
-    patience_told: timedelta = timedelta(seconds=30)
+    pending_notice_after: timedelta = timedelta(seconds=30)
     """When the status of a node without room starts to say since when it has waited. A shorter wait
     is normal while other nodes make room."""
 
-    leave_time: timedelta = timedelta(seconds=30)
+    exit_timeout: timedelta = timedelta(seconds=30)
     """How long nodes may take to end by themselves once the training has succeeded.
 
     Long enough to write a last checkpoint; then they are stopped, with their own grace period.

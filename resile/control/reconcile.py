@@ -9,25 +9,25 @@ from __future__ import annotations
 
 from datetime import datetime, timedelta
 
-from resile.control.absorb import absorb, absorb_leftovers
 from resile.control.actions import Decision
-from resile.control.completion import Verdict, judge
+from resile.control.apply_observations import apply_observations, apply_observations_after_end
+from resile.control.completion import JobResult, decide_completion
 from resile.control.conditions import describe_job
-from resile.control.ledger import AT_WORK, SUSPENDED, Ledger
 from resile.control.observed import Observed
 from resile.control.policy import DEFAULT_POLICY, Policy
-from resile.control.staffing import (
+from resile.control.sizing import (
+    decide_sizes,
     note_sizes_reached,
     resize,
     retire_all,
-    settle_sizes,
     start_waiting,
-    sweep,
-    widen_search,
+    stop_avoiding_hosts,
+    stop_superfluous,
 )
+from resile.control.status_draft import ACTIVE_PHASES, SUSPENDED, StatusDraft
 from resile.job.events import EventKind
 from resile.job.node import NodePhase
-from resile.job.spec import CleanPolicy, ElasticJob
+from resile.job.spec.job import CleanPolicy, ElasticJob
 from resile.job.status import JobPhase, JobStatus
 
 __all__ = ["reconcile"]
@@ -42,15 +42,15 @@ def reconcile(
     policy: Policy = DEFAULT_POLICY,
 ) -> Decision:
     """Decide what to do about ``job`` now. ``now`` must have a time zone."""
-    draft = Ledger(job, status, observed=observed, now=now, policy=policy)
+    draft = StatusDraft(job, status, observed=observed, now=now, policy=policy)
     if observed.deleting:
         retire_all(draft, "Deleted", "the job is being deleted")
     elif status.finished:
-        absorb_leftovers(draft)
+        apply_observations_after_end(draft)
     else:
         _carry_on(draft)
     _expire(draft)
-    sweep(draft)
+    stop_superfluous(draft)
     return Decision(
         actions=tuple(draft.actions),
         status=draft.close(),
@@ -60,13 +60,13 @@ def reconcile(
     )
 
 
-def _carry_on(draft: Ledger) -> None:
+def _carry_on(draft: StatusDraft) -> None:
     """Reconcile a job that has not finished."""
     if draft.start_time is None and not draft.spec.suspend:
         draft.start_time = draft.now
-    settle_sizes(draft)
-    broken = absorb(draft)
-    verdict = judge(draft, broken=broken)
+    decide_sizes(draft)
+    broken = apply_observations(draft)
+    verdict = decide_completion(draft, broken=broken)
     if verdict is not None:
         _finish(draft, verdict)
     elif draft.spec.suspend:
@@ -74,13 +74,13 @@ def _carry_on(draft: Ledger) -> None:
     else:
         _note_resumption(draft)
         resize(draft)
-        widen_search(draft)
+        stop_avoiding_hosts(draft)
         start_waiting(draft)
     note_sizes_reached(draft)
     describe_job(draft, verdict)
 
 
-def _finish(draft: Ledger, verdict: Verdict) -> None:
+def _finish(draft: StatusDraft, verdict: JobResult) -> None:
     draft.completion_time = draft.now
     ended_well = verdict.phase is JobPhase.SUCCEEDED
     draft.note(EventKind.JOB_SUCCEEDED if ended_well else EventKind.JOB_FAILED, verdict.message)
@@ -89,37 +89,37 @@ def _finish(draft: Ledger, verdict: Verdict) -> None:
         draft,
         f"Job{verdict.phase.value}",
         f"the job has {verdict.phase.value.lower()}",
-        phases={NodePhase.WAITING} if keep_running else AT_WORK,
+        phases={NodePhase.WAITING} if keep_running else ACTIVE_PHASES,
     )
 
 
-def _suspend(draft: Ledger) -> None:
+def _suspend(draft: StatusDraft) -> None:
     draft.start_time = None
     if draft.before.phase is not JobPhase.SUSPENDED:
         draft.note(EventKind.JOB_SUSPENDED, "all nodes are stopped because spec.suspend is true")
     retire_all(draft, SUSPENDED, "the job is suspended")
 
 
-def _note_resumption(draft: Ledger) -> None:
+def _note_resumption(draft: StatusDraft) -> None:
     if draft.before.phase is JobPhase.SUSPENDED:
         draft.note(EventKind.JOB_RESUMED, "the job resumes because spec.suspend is false")
 
 
-def _expire(draft: Ledger) -> None:
+def _expire(draft: StatusDraft) -> None:
     """Stop everything when the job expires, including nodes that cleanPodPolicy None kept."""
     if draft.expires_at is not None:
         draft.wake_at(draft.expires_at)
-    if draft.expired and any(rank.phase in AT_WORK for rank in draft.ranks):
+    if draft.expired and any(rank.phase in ACTIVE_PHASES for rank in draft.ranks):
         why = _ttl_has_passed(draft)
         draft.note(EventKind.JOB_EXPIRED, f"{why}; nodes that still run are stopped")
         retire_all(draft, "JobExpired", why)
 
 
-def _ttl_has_passed(draft: Ledger) -> str:
+def _ttl_has_passed(draft: StatusDraft) -> str:
     return f"ttlSecondsAfterFinished ({draft.spec.ttl_seconds_after_finished:g} s) has passed"
 
 
-def _why_removable(draft: Ledger) -> str:
+def _why_removable(draft: StatusDraft) -> str:
     """Why the job's record may be removed, once nothing of the job is left; empty until then."""
     if draft.stops_under_way or any(found.holds_room for found in draft.observed.nodes):
         return ""
@@ -128,5 +128,5 @@ def _why_removable(draft: Ledger) -> str:
     return _ttl_has_passed(draft) if draft.expired else ""
 
 
-def _until(draft: Ledger) -> timedelta | None:
+def _until(draft: StatusDraft) -> timedelta | None:
     return None if draft.next_look is None else draft.next_look - draft.now

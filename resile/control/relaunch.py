@@ -18,13 +18,13 @@ from dataclasses import dataclass
 from datetime import timedelta
 from enum import Enum
 
-from resile.control.resources import grown_memory, memory_limit
+from resile.control.start_requests import grown_memory, memory_limit
 from resile.job.exits import DISRUPTIONS, ExitCause, NodeExit, classify, describe
-from resile.job.role import UNLIMITED, ExitAction, RestartPolicy, RoleSpec
-from resile.job.spec import BackoffSpec, JobSpec
+from resile.job.spec.job import BackoffSpec, JobSpec
+from resile.job.spec.role import UNLIMITED, ExitAction, RestartPolicy, RoleSpec
 from resile.job.status import NodeStatus
 
-__all__ = ["Ended", "Fate", "Outcome", "Spent", "decide_fate"]
+__all__ = ["EndedNode", "RelaunchDecision", "RankOutcome", "SpentBudget", "decide_relaunch"]
 
 RETRYABLE_CODES = frozenset({130, 137, 138, 143})
 """Codes that policy ExitCode relaunches: interrupted, killed, user-defined (SIGUSR1), ended."""
@@ -45,7 +45,7 @@ _AT_ONCE = DISRUPTIONS - {ExitCause.EVICTED}
 """Taken away from outside: no back-off is needed. An eviction tends to recur."""
 
 
-class Outcome(Enum):
+class RankOutcome(Enum):
     """The outcome for the rank of an ended node."""
 
     DONE = "done"
@@ -55,7 +55,7 @@ class Outcome(Enum):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Ended:
+class EndedNode:
     """A node that ended: which rank it filled, how it ended and how long it had run."""
 
     role: str
@@ -70,7 +70,7 @@ class Ended:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Spent:
+class SpentBudget:
     """Relaunches that have been counted against budgets so far."""
 
     by_role: int
@@ -78,10 +78,10 @@ class Spent:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Fate:
+class RelaunchDecision:
     """The decision on one ended node."""
 
-    outcome: Outcome
+    outcome: RankOutcome
     sentence: str
     spends: bool = False
     delay: timedelta = timedelta()
@@ -90,7 +90,7 @@ class Fate:
     """The rank's memory limit from now on, if it grew."""
 
 
-def decide_fate(spec: JobSpec, ended: Ended, *, spent: Spent) -> Fate:
+def decide_relaunch(spec: JobSpec, ended: EndedNode, *, spent: SpentBudget) -> RelaunchDecision:
     """Decide about the rank of an ended node."""
     role = spec.roles[ended.role]
     if ended.cause is ExitCause.OUT_OF_MEMORY and role.restart_policy is not RestartPolicy.NEVER:
@@ -100,19 +100,19 @@ def decide_fate(spec: JobSpec, ended: Ended, *, spent: Spent) -> Fate:
     action, why = _action(spec, role, ended)
     story = f"{_who(ended)} {_how(ended.end)}"
     if action is ExitAction.SUCCEED:
-        return Fate(outcome=Outcome.DONE, sentence=f"{story}{why}")
+        return RelaunchDecision(outcome=RankOutcome.DONE, sentence=f"{story}{why}")
     if action is ExitAction.FAIL:
-        return Fate(outcome=Outcome.GIVE_UP, sentence=f"{story}; given up{why}")
+        return RelaunchDecision(outcome=RankOutcome.GIVE_UP, sentence=f"{story}; given up{why}")
     if action is ExitAction.RELAUNCH:
         refusal = _out_of_budget(spec, role, ended, spent)
         if refusal is not None:
-            return Fate(outcome=refusal[0], sentence=f"{story}; {refusal[1]}")
+            return RelaunchDecision(outcome=refusal[0], sentence=f"{story}; {refusal[1]}")
     return _relaunch(
         spec.backoff, ended, story=story, spends=action is ExitAction.RELAUNCH, why=why
     )
 
 
-def _with_more_memory(role: RoleSpec, ended: Ended) -> Fate | None:
+def _with_more_memory(role: RoleSpec, ended: EndedNode) -> RelaunchDecision | None:
     limit = memory_limit(role, learnt=ended.rank.memory)
     if limit is None or role.memory_growth.factor == 1:
         return None
@@ -120,12 +120,12 @@ def _with_more_memory(role: RoleSpec, ended: Ended) -> Fate | None:
     grown = grown_memory(role, learnt=ended.rank.memory)
     if grown is None:
         why = f"that is memoryGrowth.ceiling ({role.memory_growth.ceiling})"
-        return Fate(outcome=Outcome.GIVE_UP, sentence=f"{story}; given up: {why}")
+        return RelaunchDecision(outcome=RankOutcome.GIVE_UP, sentence=f"{story}; given up: {why}")
     sentence = f"{story}; relaunched with {grown}, no budget spent"
-    return Fate(outcome=Outcome.RELAUNCH, sentence=sentence, memory=grown)
+    return RelaunchDecision(outcome=RankOutcome.RELAUNCH, sentence=sentence, memory=grown)
 
 
-def _action(spec: JobSpec, role: RoleSpec, ended: Ended) -> tuple[ExitAction, str]:
+def _action(spec: JobSpec, role: RoleSpec, ended: EndedNode) -> tuple[ExitAction, str]:
     """The action, and a clause that names the rule."""
     cause, code = ended.cause, ended.end.shell_code
     if cause in DISRUPTIONS and cause is not ExitCause.DRAINED:
@@ -141,7 +141,7 @@ def _action(spec: JobSpec, role: RoleSpec, ended: Ended) -> tuple[ExitAction, st
     return _by_policy(role, cause, code)
 
 
-def _after_success(spec: JobSpec, role: RoleSpec, ended: Ended) -> tuple[ExitAction, str]:
+def _after_success(spec: JobSpec, role: RoleSpec, ended: EndedNode) -> tuple[ExitAction, str]:
     always = role.restart_policy is RestartPolicy.ALWAYS
     if always and ended.role not in spec.success_roles():
         return ExitAction.RELAUNCH, " (restartPolicy is Always)"
@@ -163,20 +163,22 @@ def _by_policy(role: RoleSpec, cause: ExitCause, code: int | None) -> tuple[Exit
 
 
 def _out_of_budget(
-    spec: JobSpec, role: RoleSpec, ended: Ended, spent: Spent
-) -> tuple[Outcome, str] | None:
+    spec: JobSpec, role: RoleSpec, ended: EndedNode, spent: SpentBudget
+) -> tuple[RankOutcome, str] | None:
     budget = role.restart_budget
     if spec.backoff_limit is not None and spent.by_job >= spec.backoff_limit:
-        return Outcome.FAIL_JOB, f"the job's backoffLimit of {spec.backoff_limit} is spent"
+        return RankOutcome.FAIL_JOB, f"the job's backoffLimit of {spec.backoff_limit} is spent"
     if budget.per_node != UNLIMITED and ended.rank.spent >= budget.per_node:
-        return Outcome.GIVE_UP, f"given up: its restartBudget of {budget.per_node} is spent"
+        return RankOutcome.GIVE_UP, f"given up: its restartBudget of {budget.per_node} is spent"
     if budget.per_role != UNLIMITED and spent.by_role >= budget.per_role:
         limit = f"the restartBudget of {budget.per_role} of role {ended.role}"
-        return Outcome.GIVE_UP, f"given up: {limit} is spent"
+        return RankOutcome.GIVE_UP, f"given up: {limit} is spent"
     return None
 
 
-def _relaunch(backoff: BackoffSpec, ended: Ended, *, story: str, spends: bool, why: str) -> Fate:
+def _relaunch(
+    backoff: BackoffSpec, ended: EndedNode, *, story: str, spends: bool, why: str
+) -> RelaunchDecision:
     crashes, delay = ended.rank.quick_crashes, timedelta()
     if ended.cause not in _AT_ONCE:
         quick = ended.ran_for < timedelta(seconds=backoff.reset_seconds)
@@ -184,8 +186,8 @@ def _relaunch(backoff: BackoffSpec, ended: Ended, *, story: str, spends: bool, w
         delay = _pause(backoff, crashes)
     when = f"relaunched in {delay.total_seconds():g} s" if delay else "relaunched"
     cost = ", budget spent" if spends else ", no budget spent"
-    return Fate(
-        outcome=Outcome.RELAUNCH,
+    return RelaunchDecision(
+        outcome=RankOutcome.RELAUNCH,
         sentence=f"{story}; {when}{cost}{why}",
         spends=spends,
         delay=delay,
@@ -200,7 +202,7 @@ def _pause(backoff: BackoffSpec, crashes: int) -> timedelta:
     return timedelta(seconds=min(backoff.base_seconds * 2.0**doublings, backoff.ceiling_seconds))
 
 
-def _who(ended: Ended) -> str:
+def _who(ended: EndedNode) -> str:
     return f"{ended.rank.name} (rank {ended.rank.rank})"
 
 

@@ -22,7 +22,7 @@ import msgspec
 from resile.decoding import decode_json
 from resile.job.naming import hostname, nodes_service_name
 from resile.job.node import LIVE, NodePhase
-from resile.job.spec import ElasticJob, JobSpec
+from resile.job.spec.job import ElasticJob, JobSpec
 from resile.job.status import JobStatus
 
 __all__ = [
@@ -35,7 +35,7 @@ __all__ = [
     "PORT_PREFIX",
     "Addresses",
     "NodeAddress",
-    "Place",
+    "NodeSlot",
     "address_variables",
     "can_be_published",
     "cluster_addresses",
@@ -74,7 +74,7 @@ class NodeAddress(msgspec.Struct, frozen=True, kw_only=True):
     """Port numbers by name, as the role defines them."""
 
 
-class Place(msgspec.Struct, frozen=True, kw_only=True):
+class NodeSlot(msgspec.Struct, frozen=True, kw_only=True):
     """The role and rank of a node."""
 
     role: str
@@ -92,7 +92,7 @@ class Addresses(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     roles: dict[str, tuple[NodeAddress, ...]]
     """The ranks of each role in order. One may be missing, for example because it is done."""
 
-    node: Place | None = None
+    node: NodeSlot | None = None
     """The node that this copy is for; None in the copy that all nodes share."""
 
     def of(self, role: str) -> tuple[NodeAddress, ...]:
@@ -189,7 +189,7 @@ def local_addresses(
     )
 
 
-def address_variables(addresses: Addresses, place: Place, *, file: str) -> dict[str, str]:
+def address_variables(addresses: Addresses, place: NodeSlot, *, file: str) -> dict[str, str]:
     """The environment variables of a node. ``file``: where the addresses are kept up to date."""
     variables = {ADDRESSES_FILE_VARIABLE: file}
     encoded = encode_addresses(msgspec.structs.replace(addresses, node=place))

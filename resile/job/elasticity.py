@@ -14,12 +14,12 @@ from typing import Annotated
 import msgspec
 
 from resile.job.limits import (
-    LONGEST_LEASE,
-    LONGEST_SECONDS,
-    MOST_NODES,
-    MOST_RESTARTS,
-    MOST_ROLES,
-    SHORTEST_LEASE,
+    MAX_LEASE,
+    MAX_NODES,
+    MAX_RESTARTS,
+    MAX_ROLES,
+    MAX_SECONDS,
+    MIN_LEASE,
 )
 
 ANY_ROLE = ""
@@ -54,9 +54,9 @@ class RoleSize(msgspec.Struct, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         """Refuse sizes that no set of nodes could satisfy."""
-        if not 0 <= self.min_nodes <= self.max_nodes <= MOST_NODES:
+        if not 0 <= self.min_nodes <= self.max_nodes <= MAX_NODES:
             raise ElasticityError(
-                f"role {self.name}: MIN nodes must be 0 to MAX, and MAX at most {MOST_NODES}, "
+                f"role {self.name}: MIN nodes must be 0 to MAX, and MAX at most {MAX_NODES}, "
                 f"not {self.min_nodes} and {self.max_nodes}"
             )
         if self.node_unit < 1:
@@ -80,7 +80,7 @@ class Elasticity(msgspec.Struct, frozen=True, kw_only=True):
     node_unit: int = 1
     """The world is always a multiple of this many nodes."""
 
-    roles: Annotated[tuple[RoleSize, ...], msgspec.Meta(max_length=MOST_ROLES)] = ()
+    roles: Annotated[tuple[RoleSize, ...], msgspec.Meta(max_length=MAX_ROLES)] = ()
     """Sizes of each role, in the order of ranks. Empty: roles are not distinguished."""
 
     max_restarts: int = 3
@@ -142,8 +142,8 @@ class Elasticity(msgspec.Struct, frozen=True, kw_only=True):
             raise ElasticityError(
                 f"MIN nodes ({self.min_nodes}) is greater than MAX nodes ({self.max_nodes})"
             )
-        if self.max_nodes > MOST_NODES:
-            raise ElasticityError(f"MAX nodes must be at most {MOST_NODES}, not {self.max_nodes}")
+        if self.max_nodes > MAX_NODES:
+            raise ElasticityError(f"MAX nodes must be at most {MAX_NODES}, not {self.max_nodes}")
         if self.node_unit < 1:
             raise ElasticityError(f"node_unit must be at least 1, not {self.node_unit}")
         if self.max_nodes < self.node_unit:
@@ -153,9 +153,9 @@ class Elasticity(msgspec.Struct, frozen=True, kw_only=True):
         names = [role.name for role in self.roles]
         if len(set(names)) < len(names):
             raise ElasticityError(f"roles must have different names, not {', '.join(names)}")
-        if not 0 <= self.max_restarts <= MOST_RESTARTS:
+        if not 0 <= self.max_restarts <= MAX_RESTARTS:
             raise ElasticityError(
-                f"max_restarts must be between 0 and {MOST_RESTARTS}, not {self.max_restarts}"
+                f"max_restarts must be between 0 and {MAX_RESTARTS}, not {self.max_restarts}"
             )
 
     def _check_times(self) -> None:
@@ -163,17 +163,16 @@ class Elasticity(msgspec.Struct, frozen=True, kw_only=True):
             value = getattr(self, name)
             if isinstance(value, float) and not (math.isfinite(value) and value >= 0):
                 raise ElasticityError(f"{name} must be a number of seconds, not {value:g}")
-            if isinstance(value, float) and value > LONGEST_SECONDS:
+            if isinstance(value, float) and value > MAX_SECONDS:
                 raise ElasticityError(
-                    f"{name} must be at most {LONGEST_SECONDS:.0f} seconds, not {value:g}"
+                    f"{name} must be at most {MAX_SECONDS:.0f} seconds, not {value:g}"
                 )
         for name in ("join_timeout", "forming_timeout"):
             if getattr(self, name) == 0:
                 raise ElasticityError(f"{name} must be greater than 0")
-        if not SHORTEST_LEASE <= self.lease <= LONGEST_LEASE:
+        if not MIN_LEASE <= self.lease <= MAX_LEASE:
             raise ElasticityError(
-                f"lease must be between {SHORTEST_LEASE:g} and {LONGEST_LEASE:g} seconds, "
-                f"not {self.lease:g}"
+                f"lease must be between {MIN_LEASE:g} and {MAX_LEASE:g} seconds, not {self.lease:g}"
             )
 
     @property

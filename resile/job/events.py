@@ -39,7 +39,7 @@ class EventKind(Enum):
     NODE_SUCCEEDED = "NodeSucceeded"
     NODE_RELAUNCHED = "NodeRelaunched"
     NODE_GIVEN_UP = "NodeGivenUp"
-    NOWHERE_TO_GO = "NowhereToGo"
+    NO_OTHER_HOST = "NoOtherHost"
 
     # The training
     ROUND_FORMING = "RoundForming"
@@ -61,7 +61,7 @@ class EventKind(Enum):
     GROUP_SUCCEEDED = "GroupSucceeded"
     GROUP_FAILED = "GroupFailed"
     GROUP_STOPPED = "GroupStopped"
-    GROUP_BEGUN_ANEW = "GroupBegunAnew"
+    GROUP_RESTARTED = "GroupRestarted"
     SCALING_UP = "ScalingUp"
     SCALING_DOWN = "ScalingDown"
     INVALID_SPEC = "InvalidSpec"
@@ -95,7 +95,7 @@ _WARNINGS = frozenset(
         EventKind.NODE_LOST,
         EventKind.NODE_RELAUNCHED,
         EventKind.NODE_GIVEN_UP,
-        EventKind.NOWHERE_TO_GO,
+        EventKind.NO_OTHER_HOST,
         EventKind.WORKERS_FAILED,
         EventKind.JOB_FAILED,
         EventKind.GROUP_FAILED,

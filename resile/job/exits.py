@@ -14,14 +14,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum, IntEnum
 
-from resile.system.exit_status import describe_exit, shell_code
+from resile.system.processes import describe_exit, shell_code
 
 __all__ = [
     "DISRUPTIONS",
     "ExitCause",
     "NodeExit",
     "NodeExitCode",
-    "cause_named",
+    "cause_of_reason",
     "classify",
     "describe",
 ]
@@ -161,7 +161,7 @@ _BY_CODE = {
 _LAST_SIGNAL = 64
 
 
-def cause_named(reason: str) -> ExitCause | None:
+def cause_of_reason(reason: str) -> ExitCause | None:
     """The cause that a platform's reason stands for, if any."""
     if reason in _BY_REASON:
         return _BY_REASON[reason]
@@ -170,7 +170,7 @@ def cause_named(reason: str) -> ExitCause | None:
 
 def classify(end: NodeExit) -> ExitCause:
     """Name the cause of an end."""
-    if (named := cause_named(end.reason)) is not None:
+    if (named := cause_of_reason(end.reason)) is not None:
         return named
     if end.oom:
         return ExitCause.OUT_OF_MEMORY

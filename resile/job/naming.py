@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 
-from resile.job.names import fill
 from resile.job.node import Node
-from resile.job.spec import ElasticJob
+from resile.job.spec.job import ElasticJob
+from resile.job.spec.names import fill
 
 __all__ = [
     "addresses_map_name",

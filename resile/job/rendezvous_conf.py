@@ -23,7 +23,7 @@ SYNONYMS = {
 }
 """Names of torch's and DLRover's backends for our settings."""
 
-WITHOUT_MEANING = frozenset(
+IGNORED_KEYS = frozenset(
     {
         "close_timeout",
         "heartbeat",
@@ -49,7 +49,7 @@ WITHOUT_MEANING = frozenset(
 )
 """Keys of torch's and DLRover's backends that have no counterpart here."""
 
-SURELY_MEANT = 0.75
+TYPO_SIMILARITY = 0.75
 """How similar (by difflib's measure) an unknown key is to one of ours when it is a typo."""
 
 ROLES = "roles"
@@ -101,7 +101,7 @@ def read_conf(pairs: Mapping[str, str]) -> RendezvousConf:
             read = settings if name == underscored else synonyms
             read[name] = read_number(key, value, whole=name in WHOLE_NUMBERS)
             continue
-        if name not in WITHOUT_MEANING:
+        if name not in IGNORED_KEYS:
             _refuse_typos(key, value, name, known)
         ignored.append(name)
     # An explicit `join_timeout` overrides torch's `timeout`.
@@ -153,7 +153,7 @@ def _read_role(text: str) -> RoleSize:
 
 
 def _refuse_typos(key: str, value: str, name: str, known: list[str]) -> None:
-    close = difflib.get_close_matches(name, [*known, *SYNONYMS], n=1, cutoff=SURELY_MEANT)
+    close = difflib.get_close_matches(name, [*known, *SYNONYMS], n=1, cutoff=TYPO_SIMILARITY)
     if name.endswith("_nodes"):
         raise ElasticityError(f"--rdzv-conf {key}={value}: set sizes with --nnodes")
     if close:

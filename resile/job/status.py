@@ -18,7 +18,7 @@ from msgspec import Meta
 
 from resile.job.exits import ExitCause
 from resile.job.node import Node, NodePhase
-from resile.job.role import NodeResources
+from resile.job.spec.role import NodeResources
 from resile.job.training import TrainingView
 
 __all__ = [

@@ -23,7 +23,7 @@ from msgspec import Meta
 from msgspec.structs import replace
 
 from resile.job.errors import QuantityError
-from resile.job.quantity import parse_quantity
+from resile.job.spec.quantity import parse_quantity
 
 __all__ = [
     "LARGEST",

@@ -22,9 +22,9 @@ from msgspec import Meta
 from msgspec.structs import replace
 
 from resile.job.errors import ManifestError
-from resile.job.manifest import job_from_data
+from resile.job.manifest.parse import job_from_data
 from resile.job.node import LIVE, NodePhase
-from resile.job.spec import ElasticJob, JobSpec
+from resile.job.spec.job import ElasticJob, JobSpec
 from resile.job.status import ConditionStatus, ConditionType, JobPhase, JobStatus, NodeStatus
 from resile.job.training import (
     Failure,

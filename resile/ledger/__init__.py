@@ -6,7 +6,7 @@ check that each index of each epoch counts exactly once (:mod:`~resile.ledger.ch
 for each group of the job. Imports no torch.
 """
 
-from resile.ledger.check import Verdict, check
+from resile.ledger.check import LedgerVerdict, check
 from resile.ledger.errors import LedgerDamaged, LedgerError, NoLedger
 from resile.ledger.reader import read_ledger
 from resile.ledger.writer import FOLDER_VARIABLE, Ledger, round_name
@@ -17,7 +17,7 @@ __all__ = [
     "LedgerDamaged",
     "LedgerError",
     "NoLedger",
-    "Verdict",
+    "LedgerVerdict",
     "check",
     "read_ledger",
     "round_name",

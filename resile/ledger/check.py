@@ -10,32 +10,129 @@ them.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from enum import Enum
 
-from resile.ledger.lineage import Entry, Kept, Place, lineage, lost_steps
-from resile.ledger.lines import Trained
-from resile.ledger.reader import Stream
-from resile.ledger.verdict import EpochVerdict, Extent, Found, StreamVerdict, Verdict
+import msgspec
 
-__all__ = ["LISTED", "Verdict", "check"]
+from resile.group_name import MAIN_GROUP
+from resile.ledger.lineage import LineageEntry, LineageRound, TrainedAt, lineage, lost_steps
+from resile.ledger.lines import TrainedLine
+from resile.ledger.reader import LedgerStream
+
+__all__ = [
+    "EpochVerdict",
+    "Extent",
+    "IndexPlaces",
+    "LISTED",
+    "LedgerVerdict",
+    "StreamVerdict",
+    "check",
+]
+
+
+class Extent(str, Enum):
+    """The extent to which an epoch was trained."""
+
+    COMPLETE = "complete"
+    OPEN = "open"
+    """The last epoch, incomplete; training may continue, or was meant to end there."""
+
+    SHORT = "short"
+    """Something is missing although a later epoch was started."""
+
+
+class IndexPlaces(msgspec.Struct, frozen=True):
+    """An index, and the places where it was trained."""
+
+    index: int
+    places: list[TrainedAt]
+
+
+class EpochVerdict(msgspec.Struct, frozen=True, kw_only=True):
+    """The result for one epoch of a stream."""
+
+    epoch: int
+    length: int
+    """The number of indices; for data of unknown length, the extent that was trained."""
+
+    trained: int
+    """The number of distinct indices that count."""
+
+    extent: Extent
+    missing: int = 0
+    gaps: list[tuple[int, int]] = []
+    """The first missing indices, as ranges."""
+
+    dropped: int = 0
+    """Indices left out on purpose: the last incomplete global batch."""
+
+    repeated: int = 0
+    """Indices that count more than once."""
+
+    repeats: list[IndexPlaces] = []
+    outside: int = 0
+    """Trained indices that are not in the epoch."""
+
+    strays: list[IndexPlaces] = []
+
+    @property
+    def sound(self) -> bool:
+        """Whether each index counts exactly once, as far as the epoch was trained."""
+        return not (self.repeated or self.outside or self.extent is Extent.SHORT)
+
+
+class StreamVerdict(msgspec.Struct, frozen=True, kw_only=True):
+    """The result for one stream of a group."""
+
+    name: str
+    epochs: list[EpochVerdict]
+    rounds: int
+    steps: int
+    """The number of steps that count."""
+
+    lost: int
+    """The number of steps that were trained and lost in a crash."""
+
+    faults: list[str]
+    """Faults of the record itself, such as steps that were not recorded."""
+
+    group: str = MAIN_GROUP
+
+    @property
+    def sound(self) -> bool:
+        """Whether there are no faults."""
+        return not self.faults and all(epoch.sound for epoch in self.epochs)
+
+
+class LedgerVerdict(msgspec.Struct, frozen=True, kw_only=True):
+    """The result for a whole ledger."""
+
+    streams: list[StreamVerdict]
+
+    @property
+    def sound(self) -> bool:
+        """Whether each index of each epoch counts exactly once, as far as epochs were trained."""
+        return all(stream.sound for stream in self.streams)
+
 
 LISTED = 1000
 """Maximum faults of a kind that are listed one by one; all are counted."""
 
 
-def check(streams: list[Stream], *, epochs: int | None = None) -> Verdict:
+def check(streams: list[LedgerStream], *, epochs: int | None = None) -> LedgerVerdict:
     """Check a ledger. ``epochs``: the number that must be complete in each stream."""
-    return Verdict(streams=[_check_stream(stream, epochs) for stream in streams])
+    return LedgerVerdict(streams=[_check_stream(stream, epochs) for stream in streams])
 
 
-def _check_stream(stream: Stream, wanted: int | None) -> StreamVerdict:
+def _check_stream(stream: LedgerStream, wanted: int | None) -> StreamVerdict:
     kept, broken = lineage(stream)
-    steps: dict[int, list[Entry]] = {}
+    steps: dict[int, list[LineageEntry]] = {}
     for one in kept:
         for entry in one.entries():
             steps.setdefault(entry.line.step, []).append(entry)
     if steps and _is_under_way(steps[max(steps)]):
         del steps[max(steps)]
-    by_epoch: dict[int, list[Entry]] = {}
+    by_epoch: dict[int, list[LineageEntry]] = {}
     for entries in steps.values():
         for entry in entries:
             by_epoch.setdefault(entry.line.epoch, []).append(entry)
@@ -65,7 +162,7 @@ def _check_stream(stream: Stream, wanted: int | None) -> StreamVerdict:
 # --- the record itself ------------------------------------------------------------------------
 
 
-def _disagreements(kept: list[Kept]) -> Iterator[str]:
+def _disagreements(kept: list[LineageRound]) -> Iterator[str]:
     """Faults: workers of a round that resumed from different steps."""
     for one in kept:
         begins = {rank: turn.begin for rank, turn in one.round.turns.items()}
@@ -87,13 +184,13 @@ def _holes(steps: list[int], resumed: int | None) -> Iterator[str]:
         expected = step + 1
 
 
-def _is_under_way(entries: list[Entry]) -> bool:
+def _is_under_way(entries: list[LineageEntry]) -> bool:
     """Whether some share of a step is not recorded yet."""
     found = sum(len(entry.line) for entry in entries)
     return any(entry.line.total is not None and entry.line.total > found for entry in entries)
 
 
-def _shortfalls(step: int, entries: list[Entry]) -> Iterator[str]:
+def _shortfalls(step: int, entries: list[LineageEntry]) -> Iterator[str]:
     """Faults: shares of a step that are missing, or recorded twice."""
     for epoch in sorted({entry.line.epoch for entry in entries}):
         shares = [entry for entry in entries if entry.line.epoch == epoch]
@@ -112,7 +209,7 @@ def _shortfalls(step: int, entries: list[Entry]) -> Iterator[str]:
 # --- epochs -----------------------------------------------------------------------------------
 
 
-def _check_epoch(epoch: int, entries: list[Entry], *, last: bool) -> EpochVerdict:
+def _check_epoch(epoch: int, entries: list[LineageEntry], *, last: bool) -> EpochVerdict:
     latest = max(entries, key=lambda entry: entry.place)
     length = latest.begin.length
     marks = bytearray(_reach(entries) if length is None else length)
@@ -137,14 +234,14 @@ def _check_epoch(epoch: int, entries: list[Entry], *, last: bool) -> EpochVerdic
     )
 
 
-def _reach(entries: list[Entry]) -> int:
+def _reach(entries: list[LineageEntry]) -> int:
     """The extent to which data of unknown length was trained."""
     ends = [max(entry.line.ids, default=-1) + 1 for entry in entries]
     ends += [stop for entry in entries for _, stop in entry.line.ranges]
     return max(ends, default=0)
 
 
-def _mark(marks: bytearray, lines: Iterable[Trained]) -> tuple[set[int], set[int]]:
+def _mark(marks: bytearray, lines: Iterable[TrainedLine]) -> tuple[set[int], set[int]]:
     """Mark the trained indices; returns those marked before, and those out of range."""
     again: set[int] = set()
     stray: set[int] = set()
@@ -183,11 +280,11 @@ def _gaps(marks: bytearray) -> list[tuple[int, int]]:
     return gaps
 
 
-def _places(indices: set[int], entries: list[Entry]) -> list[Found]:
+def _places(indices: set[int], entries: list[LineageEntry]) -> list[IndexPlaces]:
     """The places where each of the first of these indices was trained."""
-    found: dict[int, list[Place]] = {index: [] for index in sorted(indices)[:LISTED]}
+    found: dict[int, list[TrainedAt]] = {index: [] for index in sorted(indices)[:LISTED]}
     for entry in entries if found else ():
         for index in entry.line.indices():
             if index in found:
                 found[index].append(entry.place)
-    return [Found(index, sorted(places)) for index, places in found.items()]
+    return [IndexPlaces(index, sorted(places)) for index, places in found.items()]

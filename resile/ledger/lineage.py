@@ -10,14 +10,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from resile.ledger.lines import Begin, Trained
-from resile.ledger.reader import Round, Stream
+from resile.ledger.lines import BeginLine, TrainedLine
+from resile.ledger.reader import LedgerRound, LedgerStream
 
-__all__ = ["Entry", "Kept", "Place", "lineage", "lost_steps"]
+__all__ = ["LineageEntry", "LineageRound", "TrainedAt", "lineage", "lost_steps"]
 
 
 @dataclass(frozen=True, order=True)
-class Place:
+class TrainedAt:
     """The step, rank and round in which an index was trained."""
 
     step: int
@@ -26,38 +26,40 @@ class Place:
 
 
 @dataclass(frozen=True)
-class Entry:
+class LineageEntry:
     """A worker's line that counts, with its place and the worker's begin line."""
 
-    place: Place
-    line: Trained
-    begin: Begin
+    place: TrainedAt
+    line: TrainedLine
+    begin: BeginLine
 
 
 @dataclass(frozen=True)
-class Kept:
+class LineageRound:
     """A round in the lineage of the final state, up to its last step that counts."""
 
-    round: Round
+    round: LedgerRound
     limit: int | None
     """None for the last round, whose steps all count."""
 
-    def entries(self) -> Iterator[Entry]:
+    def entries(self) -> Iterator[LineageEntry]:
         """The lines of every worker that count."""
         for rank, turn in self.round.turns.items():
             for line in turn.steps:
                 if self.limit is None or line.step <= self.limit:
-                    yield Entry(Place(line.step, rank, self.round.name), line, turn.begin)
+                    yield LineageEntry(
+                        TrainedAt(line.step, rank, self.round.name), line, turn.begin
+                    )
 
 
-def lineage(stream: Stream) -> tuple[list[Kept], str | None]:
+def lineage(stream: LedgerStream) -> tuple[list[LineageRound], str | None]:
     """The rounds that count, from first to last, and the fault if the lineage is broken."""
-    kept: list[Kept] = []
+    kept: list[LineageRound] = []
     limit: int | None = None
     index: int | None = len(stream.rounds) - 1
     while index is not None:
         current = stream.rounds[index]
-        kept.append(Kept(current, limit))
+        kept.append(LineageRound(current, limit))
         if current.step is None:
             return kept[::-1], None
         limit = current.step if limit is None else min(limit, current.step)
@@ -69,7 +71,7 @@ def lineage(stream: Stream) -> tuple[list[Kept], str | None]:
     return kept[::-1], f"round {origin.name} resumed from {what}, which is not in the ledger"
 
 
-def lost_steps(stream: Stream, kept: list[Kept]) -> int:
+def lost_steps(stream: LedgerStream, kept: list[LineageRound]) -> int:
     """The number of steps that were trained and lost."""
     counting = {entry.place.step for one in kept for entry in one.entries()}
     recorded = {
@@ -81,7 +83,7 @@ def lost_steps(stream: Stream, kept: list[Kept]) -> int:
     return len(recorded) - len(counting)
 
 
-def _parent(earlier: list[Round], name: str | None) -> int | None:
+def _parent(earlier: list[LedgerRound], name: str | None) -> int | None:
     """The round that a later one resumed from."""
     for index in range(len(earlier) - 1, -1, -1):
         if name is None or earlier[index].name == name:

@@ -15,14 +15,14 @@ from collections.abc import Iterable, Iterator, Sequence
 import msgspec
 
 from resile.decoding import DecodeError, JsonDecoder
-from resile.groupname import MAIN_GROUP
+from resile.group_name import MAIN_GROUP
 
-__all__ = ["ENDING", "Begin", "Line", "Trained", "decode_line", "encode_line", "trained"]
+__all__ = ["ENDING", "BeginLine", "Line", "TrainedLine", "decode_line", "encode_line", "trained"]
 
 ENDING = ".ledger"
 
 
-class Begin(msgspec.Struct, frozen=True, kw_only=True, tag="begin", omit_defaults=True):
+class BeginLine(msgspec.Struct, frozen=True, kw_only=True, tag="begin", omit_defaults=True):
     """The start of a worker's training in a round."""
 
     stream: str
@@ -50,7 +50,7 @@ class Begin(msgspec.Struct, frozen=True, kw_only=True, tag="begin", omit_default
     """The group that the worker belongs to; groups are checked separately."""
 
 
-class Trained(msgspec.Struct, frozen=True, kw_only=True, tag="trained", omit_defaults=True):
+class TrainedLine(msgspec.Struct, frozen=True, kw_only=True, tag="trained", omit_defaults=True):
     """The indices that this worker trained in one step; none if it had no share in it."""
 
     step: int
@@ -72,17 +72,17 @@ class Trained(msgspec.Struct, frozen=True, kw_only=True, tag="trained", omit_def
             yield from range(start, stop)
 
 
-Line = Begin | Trained
+Line = BeginLine | TrainedLine
 
 _decoder = JsonDecoder[Line](Line)
 
 
-def trained(step: int, epoch: int, *, indices: Sequence[int], total: int | None) -> Trained:
+def trained(step: int, epoch: int, *, indices: Sequence[int], total: int | None) -> TrainedLine:
     """Build the line for a step, in its shorter form."""
     ranges = list(_runs(indices))
     if 2 * len(ranges) < len(indices):
-        return Trained(step=step, epoch=epoch, total=total, ranges=ranges)
-    return Trained(step=step, epoch=epoch, total=total, ids=list(indices))
+        return TrainedLine(step=step, epoch=epoch, total=total, ranges=ranges)
+    return TrainedLine(step=step, epoch=epoch, total=total, ids=list(indices))
 
 
 def encode_line(line: Line) -> bytes:
@@ -93,7 +93,7 @@ def encode_line(line: Line) -> bytes:
 def decode_line(data: bytes) -> Line:
     """Decode a line; raises :class:`~resile.decoding.DecodeError`."""
     line = _decoder.decode(data)
-    if isinstance(line, Trained) and any(start >= stop for start, stop in line.ranges):
+    if isinstance(line, TrainedLine) and any(start >= stop for start, stop in line.ranges):
         raise DecodeError("a range ends before it begins")
     return line
 

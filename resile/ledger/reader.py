@@ -18,30 +18,30 @@ from pathlib import Path
 from typing import IO
 
 from resile.decoding import DecodeError
-from resile.groupname import MAIN_GROUP
+from resile.group_name import MAIN_GROUP
 from resile.ledger.errors import LedgerDamaged, NoLedger
-from resile.ledger.lines import ENDING, Begin, Line, Trained, decode_line
-from resile.regular_files import NotRegularFile, open_regular_file
+from resile.ledger.lines import ENDING, BeginLine, Line, TrainedLine, decode_line
+from resile.system.regular_files import NotRegularFile, open_regular_file
 
-__all__ = ["Round", "Stream", "Turn", "read_ledger"]
+__all__ = ["LedgerRound", "LedgerStream", "WorkerTurn", "read_ledger"]
 
 LONGEST_LINE = 64 << 20
 """Bytes: enough for the indices of a step with millions of samples on one worker."""
 
 
 @dataclass(frozen=True)
-class Turn:
+class WorkerTurn:
     """The lines of one worker in one round."""
 
-    begin: Begin
-    steps: list[Trained] = field(default_factory=list)
+    begin: BeginLine
+    steps: list[TrainedLine] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
-class Round:
+class LedgerRound:
     """A round: workers that trained together."""
 
-    turns: dict[int, Turn]
+    turns: dict[int, WorkerTurn]
     """By rank; a worker that finished no step may be absent."""
 
     @property
@@ -60,52 +60,52 @@ class Round:
         return self._any.begin.of
 
     @property
-    def _any(self) -> Turn:
+    def _any(self) -> WorkerTurn:
         return next(iter(self.turns.values()))
 
 
 @dataclass(frozen=True)
-class Stream:
+class LedgerStream:
     """A stream of data that a group of a job trained."""
 
     name: str
-    rounds: list[Round]
+    rounds: list[LedgerRound]
     """From the first to the last."""
 
     group: str = MAIN_GROUP
 
 
-def read_ledger(folder: Path) -> list[Stream]:
+def read_ledger(folder: Path) -> list[LedgerStream]:
     """Read all ledgers in a folder; raises :class:`NoLedger` and :class:`LedgerDamaged`."""
-    turns: dict[tuple[str, str], list[Turn]] = {}
+    turns: dict[tuple[str, str], list[WorkerTurn]] = {}
     for path in sorted(folder.glob(f"*{ENDING}")):
         for turn in _turns(path):
             turns.setdefault((turn.begin.group, turn.begin.stream), []).append(turn)
     if not turns:
         raise NoLedger(f"there is no ledger in {folder}")
-    return [Stream(name, _rounds(turns[group, name]), group) for group, name in sorted(turns)]
+    return [LedgerStream(name, _rounds(turns[group, name]), group) for group, name in sorted(turns)]
 
 
-def _rounds(turns: list[Turn]) -> list[Round]:
-    rounds: list[Round] = []
-    latest: dict[tuple[str, int], Round] = {}
+def _rounds(turns: list[WorkerTurn]) -> list[LedgerRound]:
+    rounds: list[LedgerRound] = []
+    latest: dict[tuple[str, int], LedgerRound] = {}
     for turn in sorted(turns, key=lambda turn: turn.begin.time):
         key = turn.begin.round, turn.begin.world
         known = latest.get(key)
         if known is None or turn.begin.rank in known.turns:
-            known = latest[key] = Round({})
+            known = latest[key] = LedgerRound({})
             rounds.append(known)
         known.turns[turn.begin.rank] = turn
     return rounds
 
 
-def _turns(path: Path) -> Iterator[Turn]:
-    turn: Turn | None = None
+def _turns(path: Path) -> Iterator[WorkerTurn]:
+    turn: WorkerTurn | None = None
     for line in _lines(path):
-        if isinstance(line, Begin):
+        if isinstance(line, BeginLine):
             if turn is not None:
                 yield turn
-            turn = Turn(line)
+            turn = WorkerTurn(line)
         elif turn is None:
             raise LedgerDamaged(f"{path}: steps come before the begin line")
         else:

@@ -20,9 +20,9 @@ import weakref
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from resile.groupname import group_in
+from resile.group_name import group_from_environment
 from resile.ledger.errors import LedgerUnusable
-from resile.ledger.lines import ENDING, Begin, Line, encode_line, trained
+from resile.ledger.lines import ENDING, BeginLine, Line, encode_line, trained
 
 __all__ = ["FOLDER_VARIABLE", "Ledger", "round_name"]
 
@@ -61,7 +61,7 @@ class Ledger:
         self._rank = int(os.environ.get("RANK", "0")) if rank is None else rank
         self._world = int(os.environ.get("WORLD_SIZE", "1")) if world is None else world
         self._process_round = round_name(os.environ) if round is None else round
-        self._group = group_in(os.environ) if group is None else group
+        self._group = group_from_environment(os.environ) if group is None else group
         self._begun = 0
         self._file: int | None = None
         self._closing: weakref.finalize[..., Ledger] | None = None
@@ -83,7 +83,7 @@ class Ledger:
         """
         self._begun += 1
         self._append(
-            Begin(
+            BeginLine(
                 stream=self._stream,
                 round=self.round,
                 rank=self._rank,

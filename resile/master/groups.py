@@ -12,41 +12,85 @@ controller published for it, or else those of that agent.
 from __future__ import annotations
 
 import hashlib
+import heapq
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from resile.job.elasticity import Elasticity
-from resile.job.limits import MOST_NODES
+from resile.job.limits import MAX_NODES
 from resile.master.admission import is_replacement, why_unfit
-from resile.master.agenda import Agenda
-from resile.master.journal import Instructions, Journal
+from resile.master.effects import EffectBatch, Effects
 from resile.master.membership import Membership
-from resile.master.records import DIRECTIVES_KEY, MAIN, DirectivesRecord, JobRecord, Memory
-from resile.master.register import Register
+from resile.master.records import DIRECTIVES_KEY, MAIN, DirectivesRecord, JobRecord, StoredState
+from resile.master.state import GroupState
 from resile.wire.directive import Directive, GroupDirective
 from resile.wire.messages import Fenced, Hello, JobDone, Refused
 
-__all__ = ["MOST_GROUPS", "Groups", "Mastership"]
+__all__ = [
+    "DeadlineQueue",
+    "Groups",
+    "MOST_GROUPS",
+    "MasterInfo",
+]
 
-MOST_GROUPS = MOST_NODES
+
+SLACK = 64
+"""Outdated entries that may stay in the heap beyond one for each group."""
+
+
+class DeadlineQueue:
+    """Deadlines by name. A heap entry that is not the latest of its name is outdated."""
+
+    def __init__(self) -> None:
+        self._when: dict[str, float] = {}
+        self._heap: list[tuple[float, str]] = []
+
+    def set(self, name: str, when: float | None) -> None:
+        """Set the deadline of a name; None removes it."""
+        if when is None:
+            self._when.pop(name, None)
+        elif self._when.get(name) != when:
+            self._when[name] = when
+            heapq.heappush(self._heap, (when, name))
+        if len(self._heap) > 2 * len(self._when) + SLACK:
+            self._heap = [(at, one) for one, at in self._when.items()]
+            heapq.heapify(self._heap)
+
+    def next(self) -> float | None:
+        """Return the earliest deadline."""
+        while self._heap and self._when.get(self._heap[0][1]) != self._heap[0][0]:
+            heapq.heappop(self._heap)
+        return self._heap[0][0] if self._heap else None
+
+    def take_due(self, now: float) -> list[str]:
+        """Remove every deadline that is over; return the names, the earliest first."""
+        due = []
+        while (earliest := self.next()) is not None and earliest <= now:
+            _, name = heapq.heappop(self._heap)
+            del self._when[name]
+            due.append(name)
+        return due
+
+
+MOST_GROUPS = MAX_NODES
 """Every group has a node, so no valid job has more. Groups cost memory for as long as the master
 runs, and a faulty agent must not create them without limit."""
 
 
 @dataclass(frozen=True)
-class Mastership:
+class MasterInfo:
     """Facts about the master that all groups need."""
 
     pid: int = 0
     ends_with_job: bool = False
     """Whether it exits when the job is over, so that another can start."""
 
-    how_to_forget: str = ""
+    how_to_discard: str = ""
     """How a person discards the job in the store, instead of continuing it."""
 
 
 class Groups:
-    """The groups of one job. To change one, get it with :meth:`rouse`, so that its deadlines are
+    """The groups of one job. To change one, get it with :meth:`touch`, so that its deadlines are
     checked again."""
 
     def __init__(
@@ -54,7 +98,7 @@ class Groups:
         main: Membership,
         others: Iterable[Membership] = (),
         *,
-        about: Mastership = Mastership(),
+        about: MasterInfo = MasterInfo(),
         directives: Mapping[str, GroupDirective] | None = None,
         forgotten: bool = False,
     ) -> None:
@@ -63,25 +107,27 @@ class Groups:
         self._about = about
         self._members = {one.name: one for one in (main, *others)}
         self._directives = dict(directives or {})
-        self._agenda = Agenda()
-        self._roused = set(self._members)
+        self._deadlines = DeadlineQueue()
+        self._touched = set(self._members)
         self._forgotten_until = float("inf") if forgotten else float("-inf")
 
     @classmethod
     def begin(
-        cls, job: JobRecord, *, journal: Journal, about: Mastership, forgotten: bool = False
+        cls, job: JobRecord, *, effects: Effects, about: MasterInfo, forgotten: bool = False
     ) -> Groups:
         """Start a job of which nothing is known but ``job``."""
-        register = Register(job, journal=journal)
-        register.master_pid = about.pid
-        main = Membership(register, forgotten=forgotten, ends_with_job=about.ends_with_job)
+        state = GroupState(job, effects=effects)
+        state.master_pid = about.pid
+        main = Membership(state, forgotten=forgotten, ends_with_job=about.ends_with_job)
         return cls(main, about=about, forgotten=forgotten)
 
     @classmethod
-    def restore(cls, memory: Memory, *, journal: Journal, about: Mastership, now: float) -> Groups:
+    def restore(
+        cls, memory: StoredState, *, effects: Effects, about: MasterInfo, now: float
+    ) -> Groups:
         """Continue from the records of a store."""
         main, *others = (
-            _restored(Register.restore(one, journal=journal, now=now), about, now)
+            _restored(GroupState.restore(one, effects=effects, now=now), about, now)
             for one in (memory, *memory.groups)
         )
         return cls(main, others, about=about, directives=memory.directives.groups)
@@ -89,9 +135,9 @@ class Groups:
     # --- reading ----------------------------------------------------------------------------
 
     @property
-    def journal(self) -> Journal:
+    def effects(self) -> Effects:
         """Effects and events of all groups."""
-        return self.main.journal
+        return self.main.effects
 
     def __len__(self) -> int:
         return len(self._members)
@@ -123,7 +169,7 @@ class Groups:
     @property
     def occupied(self) -> bool:
         """Whether a group that is not over has nodes, or is recovering its state from them."""
-        return any((one.roster or one.recalling) and not one.job.outcome for one in self)
+        return any((one.nodes or one.recovering) and not one.job.outcome for one in self)
 
     # --- agents -----------------------------------------------------------------------------
 
@@ -132,7 +178,7 @@ class Groups:
         if self._forgotten_until == float("inf"):
             timeout = hello.elasticity.lease + hello.elasticity.leave_timeout
             self._forgotten_until = now + timeout
-        group = self.rouse(hello.group)
+        group = self.touch(hello.group)
         if group is None:
             terms = self._terms(hello)
             if refusal := self._why_not(hello, terms):
@@ -142,11 +188,11 @@ class Groups:
             group.begin_anew(self._terms(hello), now=now)
         return group.hello(hello, now=now)
 
-    def rouse(self, name: str) -> Membership | None:
+    def touch(self, name: str) -> Membership | None:
         """Return the group of this name, for a change: the next :meth:`tick` considers it."""
         group = self._members.get(name)
         if group is not None:
-            self._roused.add(name)
+            self._touched.add(name)
         return group
 
     def _terms(self, hello: Hello) -> Elasticity:
@@ -171,12 +217,12 @@ class Groups:
             wanted=None if directive is None else directive.wanted_nodes,
             resting=self.main.job.resting,
         )
-        register = Register(job, group=hello.group, journal=self.journal)
-        register.master_pid = self._about.pid
-        register.set_job()  # a group's other records are found by this one
-        group = Membership(register, forgotten=now < self._forgotten_until)
+        state = GroupState(job, group=hello.group, effects=self.effects)
+        state.master_pid = self._about.pid
+        state.set_job()  # a group's other records are found by this one
+        group = Membership(state, forgotten=now < self._forgotten_until)
         self._members[hello.group] = group
-        self._roused.add(hello.group)
+        self._touched.add(hello.group)
         return group
 
     # --- the controller and people ----------------------------------------------------------
@@ -196,9 +242,9 @@ class Groups:
         """Apply the controller's directives to groups other than the main one, now and later."""
         if directives != self._directives:
             self._directives = dict(directives)
-            self.journal.keep(DIRECTIVES_KEY, DirectivesRecord(groups=self._directives))
+            self.effects.put(DIRECTIVES_KEY, DirectivesRecord(groups=self._directives))
         for name, directive in directives.items():
-            group = self.rouse(name)
+            group = self.touch(name)
             if group is not None and not group.job.outcome:
                 group.adapt(directive.elasticity, now=now)
                 if directive.wanted_nodes is not None:
@@ -206,50 +252,50 @@ class Groups:
 
     def rest(self, resting: bool, *, now: float) -> None:
         """Suspend or resume the job: while suspended, missing nodes are not waited for."""
-        for group in self._rouse_all():
+        for group in self._touch_all():
             group.rest(resting, now=now)
 
     def nobody_holds_anything(self, *, now: float) -> None:
         """Stop waiting for nodes that this master might not know of: all of them are gone."""
         self._forgotten_until = float("-inf")
-        for group in self._rouse_all():
+        for group in self._touch_all():
             group.nobody_holds_anything(now=now)
 
     def stop(self, reason: str, *, now: float) -> None:
         """End the job on a person's request."""
-        for group in self._rouse_all():
+        for group in self._touch_all():
             group.stop(reason, now=now)
 
-    def _rouse_all(self) -> Iterable[Membership]:
-        self._roused.update(self._members)
+    def _touch_all(self) -> Iterable[Membership]:
+        self._touched.update(self._members)
         return self._members.values()
 
     # --- time -------------------------------------------------------------------------------
 
     def next_deadline(self) -> float | None:
         """Return when :meth:`tick` has to be called next, if nothing happens before."""
-        return self._agenda.next()
+        return self._deadlines.next()
 
     def tick(self, now: float) -> None:
         """Act on every deadline that is over, and on every group changed since the last call."""
-        roused, self._roused = self._roused, set()
-        for name in sorted(roused.union(self._agenda.take_due(now))):
+        touched, self._touched = self._touched, set()
+        for name in sorted(touched.union(self._deadlines.take_due(now))):
             group = self._members[name]
             group.tick(now)
-            self._agenda.set(name, group.next_deadline(now))
+            self._deadlines.set(name, group.next_deadline(now))
 
-    def instructions(self) -> Instructions:
+    def pending_effects(self) -> EffectBatch:
         """Return everything that was decided since the last call, in all groups."""
-        return self.journal.take()
+        return self.effects.take()
 
 
-def _restored(register: Register, about: Mastership, now: float) -> Membership:
-    register.master_pid = about.pid
+def _restored(state: GroupState, about: MasterInfo, now: float) -> Membership:
+    state.master_pid = about.pid
     return Membership.restore(
-        register,
+        state,
         now=now,
-        ends_with_job=about.ends_with_job and register.group == MAIN,
-        how_to_forget=about.how_to_forget,
+        ends_with_job=about.ends_with_job and state.group == MAIN,
+        how_to_discard=about.how_to_discard,
     )
 
 

@@ -22,34 +22,34 @@ from dataclasses import dataclass
 from aiohttp import web
 
 from resile.job.elasticity import Elasticity
-from resile.master.groups import Groups, Mastership
+from resile.master.effects import Effects
+from resile.master.groups import Groups, MasterInfo
 from resile.master.http import add_routes
-from resile.master.journal import Journal
-from resile.master.records import JOB_KEY, JobRecord, Memory, decode_memory
+from resile.master.records import JOB_KEY, JobRecord, StoredState, decode_state
 from resile.master.service import MasterService
-from resile.master.shards import ShardBook
-from resile.master.shards_desk import ShardDesk
-from resile.master.stores import Store, StoreOfOtherJob, StoreUnusable
+from resile.master.shard_handler import ShardRequestHandler
+from resile.master.store.base import Store, StoreOfOtherJob, StoreUnusable
+from resile.shards.leases import LeaseManager
+from resile.shards.protocol import SHARDS_PATH
+from resile.shards.server import ShardEndpoint
+from resile.wire.auth_middleware import AuthMiddleware
 from resile.wire.client import AGENT_PATH
-from resile.wire.doorkeeper import Doorkeeper
 from resile.wire.endpoint import Endpoint
 from resile.wire.server import AgentEndpoint
-from resile.wire.shards import SHARDS_PATH
-from resile.wire.shards_server import ShardEndpoint
 from resile.wire.tls_site import TlsSite
 
 log = logging.getLogger("resile.master")
 
-FAREWELL = 3.0
+SHUTDOWN_GRACE = 3.0
 """Seconds that agents have to receive the end of the job before the master exits."""
 
-ABANDONED = 30.0
+ALL_LOST_TIMEOUT = 30.0
 """Seconds after which a master that exits with its job also exits when all nodes are lost."""
 
-LONELY = 30.0
+NO_AGENT_TIMEOUT = 30.0
 """The same when no node ever joined."""
 
-LISTENS_ON = 2.0
+DRAIN_LISTEN = 2.0
 """Seconds for which a master that was asked to exit waits for nodes that are asked the same, as on
 a drained machine: all members save before a node leaves, and the next master may be far away."""
 
@@ -58,7 +58,7 @@ class PortTaken(Exception):
     """Another program listens on the endpoint."""
 
 
-class CannotListen(Exception):
+class ListenError(Exception):
     """The endpoint is not an address of this machine, or invalid."""
 
 
@@ -99,7 +99,7 @@ async def run_master(
         raise
     deciding = asyncio.create_task(service.run())
     stopping = asyncio.create_task(_ended(config, service))
-    leaving = asyncio.create_task(_told_to_go(service))
+    leaving = asyncio.create_task(_asked_to_exit(service))
     try:
         await asyncio.wait([deciding, stopping, leaving], return_when=asyncio.FIRST_COMPLETED)
         if deciding.done():
@@ -116,21 +116,21 @@ async def run_master(
         await store.close()
 
 
-async def _stored_memory(store: Store) -> Memory | None:
+async def _load_state(store: Store) -> StoredState | None:
     """Load the records of a store; raises StoreUnusable for invalid ones."""
     try:
-        return decode_memory(await store.load())
+        return decode_state(await store.load())
     except (ValueError, KeyError, TypeError) as error:
         raise StoreUnusable(
             f"the records in the store are damaged ({error}); to start without them, "
-            f"{store.how_to_forget}"
+            f"{store.how_to_discard}"
         ) from None
 
 
 async def _service(config: MasterConfig, store: Store) -> MasterService:
     """Create a service that continues from the store, or starts a new job."""
     wall_offset = time.time() - time.monotonic()
-    memory = await _stored_memory(store)
+    memory = await _load_state(store)
     if memory is not None and config.job not in (None, memory.job.job):
         if not _ended_in(memory):
             raise StoreOfOtherJob(_other_job(memory, config, store))
@@ -141,13 +141,13 @@ async def _service(config: MasterConfig, store: Store) -> MasterService:
     if memory is not None:
         log.info("found the job in the store: continuing at round %d", memory.round.number)
         now = time.monotonic()
-        journal = Journal(memory.events, wall_offset=wall_offset)
+        effects = Effects(memory.events, wall_offset=wall_offset)
         # Otherwise a controller manages the job, and would not know what a person removed.
-        how_to_forget = store.how_to_forget if config.until_done else ""
-        about = Mastership(pid, ends_with_job=config.until_done, how_to_forget=how_to_forget)
-        groups = Groups.restore(memory, journal=journal, about=about, now=now)
-        shards = ShardBook(journal, memory.shards, now=now)
-        shards.expect_back(proof_at=now + groups.main.elasticity.lease)
+        how_to_discard = store.how_to_discard if config.until_done else ""
+        about = MasterInfo(pid, ends_with_job=config.until_done, how_to_discard=how_to_discard)
+        groups = Groups.restore(memory, effects=effects, about=about, now=now)
+        shards = LeaseManager(effects, memory.shards, now=now)
+        shards.expect_reconnects(proof_at=now + groups.main.elasticity.lease)
         return MasterService(groups, store, shards=shards)
     job = JobRecord(
         job=config.job or "",
@@ -156,15 +156,15 @@ async def _service(config: MasterConfig, store: Store) -> MasterService:
         agreed=config.job is not None and config.elasticity is not None,
         floor=config.after_round,
     )
-    journal = Journal(wall_offset=wall_offset)
+    effects = Effects(wall_offset=wall_offset)
     if job.job:
-        journal.keep(JOB_KEY, job)  # the other records are found only beside this one
-    about = Mastership(pid, ends_with_job=config.until_done)
-    groups = Groups.begin(job, journal=journal, about=about, forgotten=config.after_round > 0)
+        effects.put(JOB_KEY, job)  # the other records are found only beside this one
+    about = MasterInfo(pid, ends_with_job=config.until_done)
+    groups = Groups.begin(job, effects=effects, about=about, forgotten=config.after_round > 0)
     return MasterService(groups, store)
 
 
-def _ended_in(memory: Memory) -> bool:
+def _ended_in(memory: StoredState) -> bool:
     """Whether all groups of a stored job that ever had a node are over."""
     begun = [one.job for one in memory.groups]
     if memory.job.next_node or memory.job.outcome or not begun:
@@ -172,22 +172,22 @@ def _ended_in(memory: Memory) -> bool:
     return all(job.outcome for job in begun)
 
 
-def _other_job(memory: Memory, config: MasterConfig, store: Store) -> str:
+def _other_job(memory: StoredState, config: MasterConfig, store: Store) -> str:
     name = memory.job.job
     return (
         f"{config.endpoint} belongs to the job '{name}', which is not over (round "
         f"{memory.round.number}): continue it with --rdzv-id {name}, use another endpoint for "
-        f"'{config.job}', or to discard '{name}', {store.how_to_forget}"
+        f"'{config.job}', or to discard '{name}', {store.how_to_discard}"
     )
 
 
 async def _listen(
     config: MasterConfig, service: MasterService, listening: Callable[[Endpoint], None]
 ) -> tuple[web.AppRunner, asyncio.Task[None]]:
-    door = Doorkeeper(config.token)
+    door = AuthMiddleware(config.token)
     app = door.application()
     app.router.add_get(AGENT_PATH, AgentEndpoint(service).serve)
-    app.router.add_get(SHARDS_PATH, ShardEndpoint(ShardDesk(service)).serve)
+    app.router.add_get(SHARDS_PATH, ShardEndpoint(ShardRequestHandler(service)).serve)
     add_routes(app, service)
     runner = door.runner(app)
     await runner.setup()
@@ -203,7 +203,7 @@ async def _listen(
         if isinstance(error, OSError) and error.errno == errno.EADDRINUSE:
             raise PortTaken(f"{config.endpoint} is in use by another program") from None
         why = getattr(error, "strerror", "") or "not a valid host name"
-        raise CannotListen(f"cannot listen on {config.endpoint}: {why}") from None
+        raise ListenError(f"cannot listen on {config.endpoint}: {why}") from None
     sweeper = asyncio.create_task(door.sweep(runner))
     bound = Endpoint(config.endpoint.host, runner.addresses[0][1])
     log.info("master of %s listening on %s", config.job or "the first job that connects", bound)
@@ -215,13 +215,13 @@ async def _ended(config: MasterConfig, service: MasterService) -> None:
     """Return when the job is over and agents know; never, unless the master exits with the job."""
     while not (config.until_done and _is_over(service)):
         await asyncio.sleep(0.1)
-    deadline = time.monotonic() + FAREWELL
+    deadline = time.monotonic() + SHUTDOWN_GRACE
     # A master that found the job over in its store has sent that to no agent yet.
     while (service.peers or service.found_over) and time.monotonic() < deadline:
         await asyncio.sleep(0.02)
 
 
-async def _told_to_go(service: MasterService) -> None:
+async def _asked_to_exit(service: MasterService) -> None:
     """Return when a signal asked this master to exit, and it may: after SIGTERM it waits for nodes
     that leave as well and save first; after SIGINT or a second signal it does not."""
     asked: asyncio.Queue[signal.Signals] = asyncio.Queue()
@@ -230,7 +230,7 @@ async def _told_to_go(service: MasterService) -> None:
         loop.add_signal_handler(name, asked.put_nowait, name)
     if await asked.get() is signal.SIGINT:
         return
-    quiet_until = time.monotonic() + LISTENS_ON
+    quiet_until = time.monotonic() + DRAIN_LISTEN
     groups = service.groups
     give_up_at = quiet_until + max(group.elasticity.leave_timeout for group in groups)
     while asked.empty() and service.peers and any(group.training for group in groups):
@@ -253,8 +253,8 @@ def _is_over(service: MasterService) -> bool:
         return False
     empty_for = time.monotonic() - service.emptied_at
     if not service.ever_joined:
-        return empty_for > LONELY
-    return service.groups.deserted or empty_for > ABANDONED
+        return empty_for > NO_AGENT_TIMEOUT
+    return service.groups.deserted or empty_for > ALL_LOST_TIMEOUT
 
 
 def _allow_many_connections() -> None:

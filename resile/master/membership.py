@@ -7,7 +7,7 @@ message is sent before the records are written, so a restarted master continues 
 
 A node is evicted on evidence, not on silence: a reported exit is proof at once; a closed connection
 after a grace period, which is shorter when workers fail elsewhere; mere silence only when the lease
-is over. What follows for the round is decided in ``resile.master.formation``.
+is over. What follows for the round is decided in ``resile.master.rounds``.
 """
 
 from __future__ import annotations
@@ -15,18 +15,15 @@ from __future__ import annotations
 from resile.job.elasticity import Elasticity
 from resile.job.events import EventKind
 from resile.master.admission import answer_after_end, difference, from_where, why_unfit
-from resile.master.formation import Formation
-from resile.master.journal import Instructions, Journal
-from resile.master.leftover import Leftover
-from resile.master.lost_memory import LostMemory
+from resile.master.effects import EffectBatch, Effects
+from resile.master.eviction import Replacement, SilenceCheck
 from resile.master.member_reports import MemberReports
-from resile.master.recall import newest_round
+from resile.master.nodes import NodeEntry, NodeTable
 from resile.master.records import MAIN, JobRecord, NodeRecord, RoundPhase
-from resile.master.register import Register
-from resile.master.rollcall import RollCall
-from resile.master.roster import Node, Roster
-from resile.master.rounds import Round
-from resile.master.succession import Succession
+from resile.master.recovery import AbandonedJob, StateRecovery, newest_round
+from resile.master.round import Round
+from resile.master.rounds import RoundManager
+from resile.master.state import GroupState
 from resile.wire.messages import (
     Drain,
     Fence,
@@ -45,83 +42,83 @@ class Membership:
 
     def __init__(
         self,
-        register: Register,
+        state: GroupState,
         *,
         forgotten: bool = False,
         ends_with_job: bool = False,
-        how_to_forget: str = "",
+        how_to_discard: str = "",
     ) -> None:
         """``forgotten``: the job is known to have trained, but its state is lost.
 
         ``ends_with_job``: this master exits when the job is over, so that another can start.
-        ``how_to_forget``: how a person discards the job in the store, instead of continuing it.
+        ``how_to_discard``: how a person discards the job in the store, instead of continuing it.
         """
-        self._register = register
+        self._state = state
         self._ends_with_job = ends_with_job
-        self._leftover = Leftover(register, how_to_forget)
-        self._lost_memory = LostMemory(register, forgotten=forgotten)
+        self._abandoned = AbandonedJob(state, how_to_discard)
+        self._recovery = StateRecovery(state, forgotten=forgotten)
         self._make_rules()
 
     def _make_rules(self) -> None:
-        self._formation = Formation(self._register)
-        self._succession = Succession(self._register, self._formation)
-        self._roll_call = RollCall(self._register, self._formation)
-        self.reports = MemberReports(self._register, self._formation)
+        self._rounds = RoundManager(self._state)
+        self._replacement = Replacement(self._state, self._rounds)
+        self._silence_check = SilenceCheck(self._state, self._rounds)
+        self.reports = MemberReports(self._state, self._rounds)
         """Takes the reports of the group's nodes."""
 
     @classmethod
     def restore(
         cls,
-        register: Register,
+        state: GroupState,
         *,
         now: float,
         ends_with_job: bool = False,
-        how_to_forget: str = "",
+        how_to_discard: str = "",
     ) -> Membership:
         """Continue from the records of a store."""
-        unseen = register.round.number == 0 and register.job.floor > 0
+        unseen = state.round.number == 0 and state.job.floor > 0
         restored = cls(
-            register,
+            state,
             forgotten=unseen,
             ends_with_job=ends_with_job,
-            how_to_forget=how_to_forget,
+            how_to_discard=how_to_discard,
         )
-        restored._leftover.expect(register.roster)
-        if register.group == MAIN:
-            restored._resume(f"the master resumed round {register.round.number}", now)
+        restored._abandoned.expect(state.nodes)
+        if state.group == MAIN:
+            restored._resume(f"the master resumed round {state.round.number}", now)
         else:  # one event for the master's restart is enough for a job of a thousand groups
-            restored._formation.resume(now)
+            restored._rounds.resume(now)
         return restored
 
     @property
     def name(self) -> str:
         """The group's name; empty for the main one."""
-        return self._register.group
+        return self._state.group
 
     @property
     def job(self) -> JobRecord:
         """The job's record."""
-        return self._register.job
+        return self._state.job
 
     @property
-    def roster(self) -> Roster:
+    def nodes(self) -> NodeTable:
         """The job's nodes."""
-        return self._register.roster
+        return self._state.nodes
 
     @property
     def round(self) -> Round:
         """The latest round."""
-        return self._register.round
+        return self._state.round
 
     @property
-    def journal(self) -> Journal:
+    def effects(self) -> Effects:
         """Effects and events of the job."""
-        return self._register.journal
+        return self._state.effects
 
     @property
     def elasticity(self) -> Elasticity:
         """The group's sizes and timeouts."""
-        return self._register.elasticity
+        return self._state.elasticity
 
     @property
     def training(self) -> bool:
@@ -131,31 +128,31 @@ class Membership:
     @property
     def handing_over(self) -> bool:
         """Whether members are saving for a planned change."""
-        return self._formation.handing_over
+        return self._rounds.handing_over
 
     @property
-    def recalling(self) -> bool:
+    def recovering(self) -> bool:
         """Whether agents are being asked what they hold; no node is admitted meanwhile."""
-        return self._lost_memory.recalling
+        return self._recovery.recovering
 
     @property
     def begun(self) -> bool:
         """Whether the group ever had a node."""
-        return self.job.next_node > 0 or self.recalling or self.job.outcome is not None
+        return self.job.next_node > 0 or self.recovering or self.job.outcome is not None
 
-    def instructions(self) -> Instructions:
+    def pending_effects(self) -> EffectBatch:
         """Return everything that was decided since the last call."""
-        return self.journal.take()
+        return self.effects.take()
 
     def next_deadline(self, now: float) -> float | None:
         """Return when :meth:`tick` has to be called next, if nothing happens before."""
         if self.job.outcome:
             return None
-        if (recall_until := self._lost_memory.until) is not None:
+        if (recall_until := self._recovery.until) is not None:
             return recall_until
-        deadlines = [*self._formation.deadlines(), *self.roster.deadlines()]
-        if len(self.roster) > len(self.roster.limbo):
-            deadlines.append(max(now, self._roll_call.next))
+        deadlines = [*self._rounds.deadlines(), *self.nodes.deadlines()]
+        if len(self.nodes) > len(self.nodes.disconnected):
+            deadlines.append(max(now, self._silence_check.next))
         return min(deadlines, default=None)
 
     # --- events -----------------------------------------------------------------------------
@@ -166,15 +163,15 @@ class Membership:
         if unfit := why_unfit(hello, job=self.job.job, elasticity=terms):
             return unfit
         if not self.job.agreed:
-            self._register.set_job(job=hello.job, elasticity=terms, agreed=True)
-        if done := self._register.done():
+            self._state.set_job(job=hello.job, elasticity=terms, agreed=True)
+        if done := self._state.done():
             return answer_after_end(
                 hello, self.job, done, group=self.name, master_ends=self._ends_with_job
             )
         if (seen := newest_round(hello)) > max(self.round.number, self.job.floor):
-            self._register.set_job(floor=seen)
+            self._state.set_job(floor=seen)
         if hello.handover > self.job.handovers:
-            self._register.set_job(handovers=hello.handover)
+            self._state.set_job(handovers=hello.handover)
         if refusal := self._ask_what_is_held(hello, now):
             return refusal
         if hello.held is not None:
@@ -184,13 +181,13 @@ class Membership:
     def name_job(self, job: str) -> None:
         """Set the job's name, which an agent of another group gave; sizes are agreed on later."""
         if not self.job.job:
-            self._register.set_job(job=job)
+            self._state.set_job(job=job)
 
     def begin_anew(self, terms: Elasticity, *, now: float) -> None:
         """Restart an independent group after its end, with all restarts; round numbers continue."""
-        for node in self.roster:
-            self._register.remove(node)  # it was told of the end, and is about to exit
-        self._register.set_job(
+        for node in self.nodes:
+            self._state.remove(node)  # it was told of the end, and is about to exit
+        self._state.set_job(
             elasticity=terms,
             restarts=0,
             outcome=None,
@@ -198,87 +195,87 @@ class Membership:
             report=None,
             left_on_purpose=False,
         )
-        self._register.set_phase(RoundPhase.GATHERING, reason="the group was restarted")
+        self._state.set_phase(RoundPhase.GATHERING, reason="the group was restarted")
         self._make_rules()
-        self._formation.resume(now)
+        self._rounds.resume(now)
         text = "restarted for a replacement node, with all restarts"
-        self._register.tell(EventKind.GROUP_BEGUN_ANEW, text, now)
+        self._state.record_event(EventKind.GROUP_RESTARTED, text, now)
 
     def disconnected(self, node_id: int, *, now: float) -> None:
         """A node closed its connection."""
-        node = self.roster.get(node_id)
+        node = self.nodes.get(node_id)
         if node is None or not node.connected:
             return
         proof_at = now + self.elasticity.connection_grace
-        self.roster.lost_connection(node, proof_at=proof_at, not_before=now)
-        self._formation.suspect(node, now)
+        self.nodes.lost_connection(node, proof_at=proof_at, not_before=now)
+        self._rounds.suspect(node, now)
 
     def left(self, fence: Fence, reason: str, *, now: float) -> None:
         """A node leaves on purpose."""
-        if node := self.roster.get(fence.node):
+        if node := self.nodes.get(fence.node):
             text = f"{node.label} left: {reason}"
-            self._register.tell(EventKind.NODE_LEFT, text, now, node=node.id)
-            self._formation.leaves_early(node, now)
-            self._register.went(on_purpose=True)
+            self._state.record_event(EventKind.NODE_LEFT, text, now, node=node.id)
+            self._rounds.leaves_early(node, now)
+            self._state.went(on_purpose=True)
             self._remove(node, f"{node.label} left", now)
-            self._formation.consider(now)
+            self._rounds.consider(now)
 
     def stop(self, reason: str, *, now: float) -> None:
         """End the job on a person's request."""
         if not self.job.outcome:
-            self._formation.finish(Outcome.STOPPED, reason, now)
+            self._rounds.finish(Outcome.STOPPED, reason, now)
 
     def want(self, nodes: int, *, now: float) -> None:
         """Set how many nodes the platform was asked for: more are not waited for."""
         if nodes != self.job.wanted:
-            self._register.set_job(wanted=nodes)
-            self._formation.consider(now)
+            self._state.set_job(wanted=nodes)
+            self._rounds.consider(now)
 
     def adapt(self, elasticity: Elasticity, *, now: float) -> None:
         """Change the sizes or timeouts of a running job."""
         if elasticity != self.elasticity and not self.job.outcome:
             note = difference(elasticity, self.elasticity)
-            self._register.set_job(elasticity=elasticity)
-            self._register.tell(EventKind.JOB_CHANGED, f"{note} from now on", now)
-            for node in self.roster:
-                self._register.welcome(node, self.round.number if node.id in self.round else 0)
-            self._formation.consider(now)
+            self._state.set_job(elasticity=elasticity)
+            self._state.record_event(EventKind.JOB_CHANGED, f"{note} from now on", now)
+            for node in self.nodes:
+                self._state.welcome(node, self.round.number if node.id in self.round else 0)
+            self._rounds.consider(now)
 
     def rest(self, resting: bool, *, now: float) -> None:
         """Suspend or resume the job: while suspended, missing nodes are not waited for."""
         if resting is not self.job.resting and not self.job.outcome:
-            self._register.set_job(resting=resting)
-            self._formation.consider(now)
+            self._state.set_job(resting=resting)
+            self._rounds.consider(now)
 
     def drain(self, node_id: int, reason: str) -> bool:
         """Ask a node to leave cleanly; False if there is no such node."""
-        if node_id not in self.roster:
+        if node_id not in self.nodes:
             return False
-        self._register.send(node_id, Drain(reason=reason))
+        self._state.send(node_id, Drain(reason=reason))
         return True
 
     def tick(self, now: float) -> None:
         """Time has passed: act on every deadline that is over."""
         if self.job.outcome:
             return
-        if (recall_until := self._lost_memory.until) is not None:
+        if (recall_until := self._recovery.until) is not None:
             if now < recall_until:
                 return
-            self._resume(self._lost_memory.adopt(now), now)
-        for node in self.roster.proven_lost(now):
+            self._resume(self._recovery.adopt(now), now)
+        for node in self.nodes.proven_lost(now):
             self._evict(node, "connection lost", now)
-        for node in self.roster.overstaying(now):
+        for node in self.nodes.overdue(now):
             self._evict(node, "rank taken over by a replacement", now)
-        for node in self._roll_call.out(now):
+        for node in self._silence_check.out(now):
             self._evict(node, f"no heartbeat for {self.elasticity.lease:g} s", now)
-        for node in self._formation.unready(now):
+        for node in self._rounds.not_ready(now):
             self._evict(node, f"not ready within {self.elasticity.forming_timeout:g} s", now)
-        self._formation.check_deadlines(now)
-        self._formation.consider(now)
+        self._rounds.check_deadlines(now)
+        self._rounds.consider(now)
 
     def leases_lost(self, *, now: float) -> None:
         """Form the round again: which data it has leased is not known, only its snapshot is."""
-        self._formation.spoilt("the leases of its data were lost with the master's state", now)
+        self._rounds.break_round("the leases of its data were lost with the master's state", now)
 
     # --- lost state -------------------------------------------------------------------------
 
@@ -288,64 +285,64 @@ class Membership:
         What follows is decided in :meth:`tick`, after the messages of this moment were sent: new
         ids that were given meanwhile may be the same as ids of the forgotten job.
         """
-        if not self._lost_memory.recalling:
-            if not self._lost_memory.concerns(hello):
+        if not self._recovery.recovering:
+            if not self._recovery.concerns(hello):
                 return None
-            self._lost_memory.start_recall(now)
-            for node in self.roster:
+            self._recovery.start(now)
+            for node in self.nodes:
                 self._evict(node, "it joined a master that had lost its state", now)
-        return self._lost_memory.hear(hello, now=now)
+        return self._recovery.hear(hello, now=now)
 
     def nobody_holds_anything(self, *, now: float) -> None:
         """Stop waiting for nodes that this master might not know of: all of them are gone."""
-        self._lost_memory.nobody_holds_anything(now=now)
+        self._recovery.nobody_holds_anything(now=now)
 
     def _resume(self, sentence: str, now: float) -> None:
-        self._formation.resume(now)
+        self._rounds.resume(now)
         if self.job.outcome is None:
-            self._register.tell(EventKind.MASTER_RETURNED, sentence, now)
+            self._state.record_event(EventKind.MASTER_RETURNED, sentence, now)
 
     # --- coming and going -------------------------------------------------------------------
 
     def _join(self, hello: Hello, now: float) -> int:
-        for predecessor in self._succession.proven_gone(hello.info, now):
+        for predecessor in self._replacement.proven_gone(hello.info, now):
             self._evict(predecessor, f"replaced by {hello.info.name}", now)
         record = NodeRecord(id=self.job.next_node, info=hello.info)
         said = (self.job.newest, hello.info.generation)
         newest = max((one for one in said if one is not None), default=None)
-        self._register.set_job(next_node=record.id + 1, newest=newest)
+        self._state.set_job(next_node=record.id + 1, newest=newest)
         lease_until = now + self.elasticity.lease
-        node = Node(record=record, lease_until=lease_until, warm=hello.warm)
-        self._register.add(node)
-        self._register.tell(
+        node = NodeEntry(record=record, lease_until=lease_until, warm=hello.warm)
+        self._state.add(node)
+        self._state.record_event(
             EventKind.NODE_JOINED,
             f"{node.label} joined{from_where(hello.info)}",
             now,
             node=node.id,
         )
-        self._register.welcome(node, 0, note=difference(self.elasticity, hello.elasticity))
-        self._leftover.joined(node, hello.elasticity)
-        self._formation.consider(now)
-        self._formation.greet(node)
+        self._state.welcome(node, 0, note=difference(self.elasticity, hello.elasticity))
+        self._abandoned.joined(node, hello.elasticity)
+        self._rounds.consider(now)
+        self._rounds.greet(node)
         return node.id
 
     def _come_back(self, hello: Hello, held: Fence, now: float) -> int | Fenced:
-        node = self.roster.get(held.node)
+        node = self.nodes.get(held.node)
         if node is None or node.record.info.name != hello.info.name:
             return Fenced(reason=f"node {held.node} was evicted while it was disconnected")
         if held.round > self.round.number:
             return Fenced(reason=f"round {held.round} is not known to this master")
-        self.roster.is_back(node, lease_until=now + self.elasticity.lease)
-        self._leftover.came_back(node)
+        self.nodes.reconnected(node, lease_until=now + self.elasticity.lease)
+        self._abandoned.came_back(node)
         if hello.warm:
-            self.roster.warmed(node)
-        self._register.welcome(node, held.round)
+            self.nodes.warmed(node)
+        self._state.welcome(node, held.round)
         self._catch_up(node, hello, held, now)
-        self._succession.came_back(node, now)
-        self._formation.consider(now)
+        self._replacement.came_back(node, now)
+        self._rounds.consider(now)
         return node.id
 
-    def _catch_up(self, node: Node, hello: Hello, held: Fence, now: float) -> None:
+    def _catch_up(self, node: NodeEntry, hello: Hello, held: Fence, now: float) -> None:
         """Bring a reconnected node and this master to the same state."""
         phase = self.round.phase
         same = held.round == self.round.number and node.id in self.round
@@ -356,30 +353,32 @@ class Membership:
             elif hello.state is LocalState.SUCCEEDED:
                 self.reports.succeeded(held, now=now)
             elif hello.state is LocalState.IDLE:
-                self._formation.spoilt(f"{node.label} stopped its workers while disconnected", now)
+                self._rounds.break_round(
+                    f"{node.label} stopped its workers while disconnected", now
+                )
             elif hello.state is not LocalState.RUNNING:
-                self._register.send_start(node.id)
+                self._state.send_start(node.id)
             else:
-                self._formation.remind(node)
+                self._rounds.remind(node)
             if hello.leaving:
-                self._formation.leaving(node, hello.leaving, now)
+                self._rounds.leaving(node, hello.leaving, now)
         elif same and phase is RoundPhase.FORMING and hello.state is LocalState.READY:
             self.reports.ready(held, hello.store, now=now)
         elif phase is RoundPhase.FORMING and node.id in self.round:
-            self._register.send(node.id, self.round.prepare_for(node.id))
+            self._state.send(node.id, self.round.prepare_for(node.id))
         elif hello.state is LocalState.RUNNING:
-            self._register.send(node.id, Wait(reason="its round is over", stop_workers=True))
+            self._state.send(node.id, Wait(reason="its round is over", stop_workers=True))
 
-    def _evict(self, node: Node, why: str, now: float) -> None:
-        self._register.send(node.id, Fenced(reason=why))
-        self._register.tell(
+    def _evict(self, node: NodeEntry, why: str, now: float) -> None:
+        self._state.send(node.id, Fenced(reason=why))
+        self._state.record_event(
             EventKind.NODE_LOST, f"{node.label} was evicted: {why}", now, node=node.id
         )
-        self._formation.evicted(node, why, now)
-        self._register.went(on_purpose=False)
+        self._rounds.evicted(node, why, now)
+        self._state.went(on_purpose=False)
         self._remove(node, f"{node.label} was lost", now)
 
-    def _remove(self, node: Node, reason: str, now: float) -> None:
-        self._register.remove(node)
-        self._leftover.gone(node, now)
-        self._formation.lost(node, reason, now)
+    def _remove(self, node: NodeEntry, reason: str, now: float) -> None:
+        self._state.remove(node)
+        self._abandoned.gone(node, now)
+        self._rounds.lost(node, reason, now)

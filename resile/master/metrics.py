@@ -13,10 +13,10 @@ from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
 from resile.job.training import TrainingView
+from resile.master.http import trainings
 from resile.master.records import RoundPhase
 from resile.master.service import MasterService
-from resile.master.shards_figures import figures_of
-from resile.master.view import trainings
+from resile.shards.dataset import statistics_of
 
 __all__ = ["metrics_text"]
 
@@ -74,11 +74,11 @@ class _Metrics:
             "Records handed out and returned untrained",
             labels=of,
         )
-        for figures in map(figures_of, self._service.shards.datasets.values()):
-            whose = [figures.dataset, figures.group]
-            epoch.add_metric(whose, figures.epoch)
-            for state, count in figures.records.items():
+        for statistics in map(statistics_of, self._service.shards.datasets.values()):
+            whose = [statistics.dataset, statistics.group]
+            epoch.add_metric(whose, statistics.epoch)
+            for state, count in statistics.records.items():
                 records.add_metric([*whose, state.value], count)
-            leased.add_metric(whose, figures.traffic.leased)
-            returned.add_metric(whose, figures.traffic.returned)
+            leased.add_metric(whose, statistics.traffic.leased)
+            returned.add_metric(whose, statistics.traffic.returned)
         yield from (epoch, records, leased, returned)

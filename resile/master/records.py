@@ -17,7 +17,7 @@ import msgspec
 from resile.decoding import decode_msgpack
 from resile.job.elasticity import Elasticity, GroupSuccess
 from resile.job.events import EventKind
-from resile.master.shards_records import DatasetRecords, decode_shards
+from resile.shards.records import DatasetRecords, decode_shards
 from resile.wire.directive import GroupDirective
 from resile.wire.messages import FailureReport, NodeInfo, Outcome, StoreAddress
 
@@ -163,7 +163,7 @@ def group_key(group: str, key: str) -> str:
     return key if group == MAIN else f"{GROUP_PREFIX}{quote(group, safe='')}/{key}"
 
 
-class GroupMemory(msgspec.Struct, frozen=True, kw_only=True):
+class StoredGroup(msgspec.Struct, frozen=True, kw_only=True):
     """All records of one group."""
 
     group: str = MAIN
@@ -172,22 +172,22 @@ class GroupMemory(msgspec.Struct, frozen=True, kw_only=True):
     nodes: tuple[NodeRecord, ...] = ()
 
 
-class Memory(GroupMemory, frozen=True, kw_only=True):
+class StoredState(StoredGroup, frozen=True, kw_only=True):
     """All records of a job, as loaded from a store: the main group's, those of the other groups,
     and those common to all."""
 
-    groups: tuple[GroupMemory, ...] = ()
+    groups: tuple[StoredGroup, ...] = ()
     events: tuple[EventRecord, ...] = ()
     directives: DirectivesRecord = DirectivesRecord()
     shards: tuple[DatasetRecords, ...] = ()
 
 
-def decode_memory(stored: Mapping[str, bytes]) -> Memory | None:
+def decode_state(stored: Mapping[str, bytes]) -> StoredState | None:
     """Decode all records of a store; None for an empty store. Raises DecodeError."""
     if JOB_KEY not in stored:
         return None
     main = _decode_group(MAIN, stored)
-    return Memory(
+    return StoredState(
         job=main.job,
         round=main.round,
         nodes=main.nodes,
@@ -212,8 +212,8 @@ def _by_group(stored: Mapping[str, bytes]) -> dict[str, dict[str, bytes]]:
     return found
 
 
-def _decode_group(name: str, stored: Mapping[str, bytes]) -> GroupMemory:
-    return GroupMemory(
+def _decode_group(name: str, stored: Mapping[str, bytes]) -> StoredGroup:
+    return StoredGroup(
         group=name,
         job=decode_msgpack(stored[JOB_KEY], JobRecord),
         round=_decode_or(RoundRecord(), stored.get(ROUND_KEY)),

@@ -18,14 +18,14 @@ from typing import Any, TypeVar
 import msgspec
 
 from resile.job.addresses import Addresses
+from resile.master.effects import Address, EffectBatch
 from resile.master.groups import Groups
-from resile.master.journal import Address, Instructions
 from resile.master.membership import Membership
+from resile.master.progress import GroupProgress
 from resile.master.records import EventRecord
-from resile.master.reported import Reported
-from resile.master.shards import ShardBook
-from resile.master.stores import Store
-from resile.wire.clock import PULSE, RunningClock
+from resile.master.store.base import Store
+from resile.shards.leases import LeaseManager
+from resile.system.clock import PULSE, RunningClock
 from resile.wire.directive import Directive
 from resile.wire.messages import (
     Fence,
@@ -52,7 +52,7 @@ log = logging.getLogger("resile.master")
 
 T = TypeVar("T")
 
-Happening = Callable[[float], None]
+Action = Callable[[float], None]
 """A function that passes something that happened to the groups, given the time."""
 
 
@@ -64,27 +64,27 @@ class MasterService:
         groups: Groups,
         store: Store,
         *,
-        shards: ShardBook | None = None,
+        shards: LeaseManager | None = None,
     ) -> None:
         self.groups = groups
-        self.shards = shards or ShardBook(groups.journal)
+        self.shards = shards or LeaseManager(groups.effects)
         self.addresses: Addresses | None = None
         """Where nodes are found, as the controller said last. Not stored: it tells a master that
         was started again everything anew."""
         self.peers: dict[Address, Peer] = {}
         self.emptied_at: float | None = time.monotonic()
         """Since when no group that is not over has nodes; None while one has."""
-        self.ever_joined = any(len(group.roster) for group in groups)
+        self.ever_joined = any(len(group.nodes) for group in groups)
         self.found_over = groups.over
         """Whether the job was over when this master started, which its agents may not know."""
         self._store = store
         self._clock = RunningClock()
         """Stands still while this process is paused: no lease expires in that time."""
         self._nodes: dict[Peer, Address] = {}
-        self._inbox: list[Happening] = []
+        self._inbox: list[Action] = []
         self._wake = asyncio.Event()
-        self._logged = groups.journal.last_seq
-        self.reported: defaultdict[str, Reported] = defaultdict(Reported)
+        self._logged = groups.effects.last_seq
+        self.reported: defaultdict[str, GroupProgress] = defaultdict(GroupProgress)
         """By group."""
         self._kept = 0
         """The last event that is in the store."""
@@ -111,9 +111,9 @@ class MasterService:
         """A connection is gone."""
         self.post(lambda now: self._close(peer, now))
 
-    def post(self, happening: Happening) -> None:
+    def post(self, action: Action) -> None:
         """Run something in the one task, soon."""
-        self._inbox.append(happening)
+        self._inbox.append(action)
         self._wake.set()
 
     def promise(self, action: Callable[[float], T]) -> asyncio.Future[T]:
@@ -142,9 +142,9 @@ class MasterService:
         """
         deadline = time.monotonic() + patience
         while True:
-            journal = self.groups.journal
-            known = seq if seq <= journal.last_seq else 0
-            events = [e for e in journal.since(known) if e.seq <= self._kept]
+            effects = self.groups.effects
+            known = seq if seq <= effects.last_seq else 0
+            events = [e for e in effects.since(known) if e.seq <= self._kept]
             left = deadline - time.monotonic()
             if events or left <= 0 or self._leaving:
                 return events
@@ -170,19 +170,19 @@ class MasterService:
 
     async def run(self) -> None:
         """Decide and act until cancelled; raises what the store raises."""
-        await self._act(self.groups.instructions())
+        await self._act(self.groups.pending_effects())
         while not self._leaving:  # before Python 3.12 wait_for may swallow a cancellation
-            await self._something()
+            await self._wait_for_event()
             now = self._clock.now()
-            self.groups.journal.wall_offset = time.time() - now
+            self.groups.effects.wall_offset = time.time() - now
             inbox, self._inbox = self._inbox, []
-            for happening in inbox:
-                happening(now)
+            for action in inbox:
+                action(now)
             self.groups.tick(now)
             self.shards.tick(now)
-            await self._act(self.groups.instructions())
+            await self._act(self.groups.pending_effects())
 
-    async def _something(self) -> None:
+    async def _wait_for_event(self) -> None:
         """Wait for an event, the next deadline or the next reading of the clock."""
         now = self._clock.now()
         deadlines = (self.groups.next_deadline(), self.shards.next_deadline())
@@ -194,18 +194,18 @@ class MasterService:
             return
         self._wake.clear()
 
-    async def _act(self, instructions: Instructions) -> None:
+    async def _act(self, pending_effects: EffectBatch) -> None:
         """Write records, then send messages."""
         self._log_events()
-        if instructions.records:
+        if pending_effects.records:
             await self._store.commit(
                 {
                     key: None if record is None else msgspec.msgpack.encode(record)
-                    for key, record in instructions.records.items()
+                    for key, record in pending_effects.records.items()
                 }
             )
-        self._spread_news()
-        for address, body in instructions.sends:
+        self._publish()
+        for address, body in pending_effects.sends:
             if peer := self.peers.get(address):
                 peer.send(body)
                 if isinstance(body, Fenced):
@@ -213,27 +213,27 @@ class MasterService:
                 elif isinstance(body, Welcome) and (group := self.groups.get(address.group)):
                     # Not before: writing the records may take longer than a lease.
                     group.reports.heard(Fence(address.node, 0), now=self._clock.now())
-        self._notice_emptiness()
+        self._check_empty()
 
     def _log_events(self) -> None:
-        fresh = self.groups.journal.since(self._logged)
+        fresh = self.groups.effects.since(self._logged)
         for event in fresh:
             log.info("%s: %s", event.kind, event.text)
-        self._logged = self.groups.journal.last_seq
+        self._logged = self.groups.effects.last_seq
 
-    def _spread_news(self) -> None:
+    def _publish(self) -> None:
         """Publish what is stored: events to readers, results to callers of :meth:`promise`."""
         answers, self._answers = self._answers, []
         for answer, result in answers:
             if not answer.done():
                 answer.set_result(result)
-        last = self.groups.journal.last_seq
+        last = self.groups.effects.last_seq
         if last > self._kept:
             self._kept = last
             news, self._news = self._news, asyncio.Event()
             news.set()
 
-    def _notice_emptiness(self) -> None:
+    def _check_empty(self) -> None:
         if self.groups.occupied:
             self.ever_joined, self.emptied_at = True, None
         elif self.emptied_at is None:
@@ -271,14 +271,14 @@ class MasterService:
 
     def _tell(self, name: str, message: FromAgent, fence: Fence, now: float) -> str | None:
         """Pass an agent's message to its group; return why it was refused, None if it was not."""
-        membership = self.groups.rouse(name)
+        membership = self.groups.touch(name)
         if membership is None:
             return f"there is no group '{name}'"
         membership.reports.heard(fence, now=now)
         match message:
             case Renew(progress=progress, usage=usage, workers=workers, ranks=ranks):
                 reported = self.reported[name]
-                if node := membership.roster.get(fence.node):
+                if node := membership.nodes.get(fence.node):
                     reported.hear(node.record.info.name, progress, workers)
                 if progress is not None and fence.node in membership.round.members[:1]:
                     reported.pace(progress.step, now)
@@ -313,7 +313,7 @@ class MasterService:
         address = self._nodes.pop(peer, None)
         if address is not None and self.peers.get(address) is peer:
             del self.peers[address]
-            if group := self.groups.rouse(address.group):
+            if group := self.groups.touch(address.group):
                 group.disconnected(address.node, now=now)
 
     def _forget(self, peer: Peer) -> None:

@@ -1,8 +1,8 @@
 """Run an operator: start the informers, wait for leadership, reconcile all jobs.
 
-No job is reconciled before all three caches are synced, because a pod that is not in the cache yet
-would look like one that was deleted. A standby runs the informers too, so it takes over with warm
-caches.
+No job is reconciled before all three caches are synced, because a pod that is not in the cache
+yet would look like one that was deleted. A standby runs the informers too, so it takes over with
+warm caches.
 """
 
 from __future__ import annotations
@@ -12,28 +12,62 @@ import contextlib
 import logging
 import os
 import signal
+from collections.abc import AsyncIterator, Awaitable, Iterable
+from typing import Any
 
 import aiohttp
 
-from resile.operator.beside import running_alongside
-from resile.operator.election import LeaderElection
-from resile.operator.means import Means
+from resile.kube.client import KubeClient
+from resile.kube.errors import KubeError
+from resile.kube.resources import PODS
+from resile.kube.runtime.election import LeaderElection
+from resile.kube.runtime.events import EventRecorder
+from resile.kube.runtime.workqueue import Retry, WorkQueue
+from resile.operator.build.labels import OPERATOR_LEASE, job_key
+from resile.operator.context import OperatorContext, OperatorOptions
+from resile.operator.events import JobEventReporter
+from resile.operator.health import serve_health
+from resile.operator.informers import Informers, Key
 from resile.operator.metrics import OperatorMetrics
 from resile.operator.reconciler import Reconciler
-from resile.operator.recorder import EventRecorder
-from resile.operator.serving import serve_health
-from resile.operator.settings import OperatorOptions
-from resile.operator.telling import Teller
-from resile.operator.workqueue import Retry, WorkQueue
-from resile.operator.world import Key, World
-from resile.platform.kubernetes.client import KubeClient
-from resile.platform.kubernetes.errors import KubeError
-from resile.platform.kubernetes.kinds import PODS
-from resile.platform.kubernetes.labels import job_key
-from resile.platform.kubernetes.names import OPERATOR_LEASE
 from resile.wire.http_client import master_session
 
-__all__ = ["NoImage", "own_pod", "run_operator"]
+__all__ = [
+    "NoImage",
+    "own_pod",
+    "run_operator",
+    "running_alongside",
+]
+
+
+@contextlib.asynccontextmanager
+async def running_alongside(work: Iterable[Awaitable[Any]]) -> AsyncIterator[None]:
+    """Run these tasks while the block runs.
+
+    None of them returns, except by an error. Then the block is cancelled and the error raised: an
+    operator that continued without one of its informers would decide from stale data, while one
+    that exits is restarted.
+    """
+    block = asyncio.current_task()
+    tasks = [asyncio.ensure_future(one) for one in work]
+
+    def ended(task: asyncio.Future[Any]) -> None:
+        if not task.cancelled() and block is not None:
+            block.cancel()
+
+    for task in tasks:
+        task.add_done_callback(ended)
+    try:
+        yield
+    finally:
+        faults = [task.exception() for task in tasks if task.done() and not task.cancelled()]
+        for task in tasks:
+            task.remove_done_callback(ended)
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        if faults:
+            raise faults[0] or RuntimeError("a background task returned unexpectedly")
+
 
 log = logging.getLogger("resile.operator")
 
@@ -93,17 +127,17 @@ class _Operator:
         self._metrics = OperatorMetrics()
         self._queue: WorkQueue[Key] = WorkQueue(observer=self._metrics.queue)
         self._recorder = EventRecorder(client, owner_of=job_key)
-        self._world = World.watched(
+        self._world = Informers.create(
             client, namespace=options.settings.namespace, changed=self._queue.add
         )
-        self._means = Means(
+        self._context = OperatorContext(
             client=client,
             world=self._world,
             session=session,
-            teller=Teller(self._recorder, self._world),
+            reporter=JobEventReporter(self._recorder, self._world),
             settings=options.settings,
             image=image,
-            look_again=self._queue.add,
+            requeue=self._queue.add,
         )
         self._election: LeaderElection | None = None
         if options.elect:
@@ -139,11 +173,11 @@ class _Operator:
 
     async def _lead(self) -> None:
         """Reconcile all jobs until cancelled."""
-        reconciler = Reconciler(self._means)
+        reconciler = Reconciler(self._context)
 
         async def look(key: Key) -> None:
             try:
-                again = await reconciler.look_after(key)
+                again = await reconciler.reconcile(key)
             except KubeError as error:
                 raise Retry(str(error)) from None
             self._queue.rest(key, REST_PER_POD * len(self._world.pods.by_index(key)))

@@ -12,10 +12,10 @@ from collections.abc import Iterator, Sequence
 from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
-from resile.operator.election import LeaderElection
-from resile.operator.recorder import EventRecorder
-from resile.operator.reflector import Reflector
-from resile.operator.workqueue import WorkQueue
+from resile.kube.runtime.election import LeaderElection
+from resile.kube.runtime.events import EventRecorder
+from resile.kube.runtime.reflector import Reflector
+from resile.kube.runtime.workqueue import WorkQueue
 
 __all__ = ["OperatorMetrics", "QueueMetrics"]
 
@@ -24,7 +24,7 @@ SECONDS = (0.001, 0.005, 0.02, 0.1, 0.5, 2.0, 10.0, 60.0)
 
 
 class QueueMetrics:
-    """Implements :class:`resile.operator.workqueue.QueueObserver`."""
+    """Implements :class:`resile.kube.runtime.workqueue.QueueObserver`."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
         self._waited = Histogram(

@@ -10,21 +10,20 @@ import logging
 from datetime import datetime, timezone
 
 from resile.decoding import DecodeError, convert
-from resile.job.cluster import managed_elsewhere
-from resile.job.compact import unpacked
+from resile.job.compact_status import unpacked
 from resile.job.errors import ManifestError
 from resile.job.events import EventKind
-from resile.job.manifest import job_from_data
-from resile.job.podneeds import kubernetes_problems
-from resile.job.spec import ElasticJob
+from resile.job.manifest.parse import job_from_data
+from resile.job.manifest.pod_checks import kubernetes_problems
+from resile.job.spec.cluster import managed_elsewhere
+from resile.job.spec.job import ElasticJob
 from resile.job.status import JobStatus
-from resile.operator.look import Look
-from resile.operator.means import Means, StatusRefused
-from resile.operator.memory import JobMemory
-from resile.operator.refusing import refused_status
-from resile.operator.world import Key
-from resile.platform.kubernetes.errors import Conflict
-from resile.platform.kubernetes.kinds import KubeObject
+from resile.kube.errors import Conflict
+from resile.kube.resources import KubeObject
+from resile.operator.context import OperatorContext, StatusRefused
+from resile.operator.informers import Key
+from resile.operator.job import JobReconcile, invalid_spec_status
+from resile.operator.reconcile_state import ReconcileState
 
 __all__ = ["Reconciler"]
 
@@ -43,13 +42,13 @@ is written again: it may have become smaller."""
 class Reconciler:
     """Reconciles jobs, each at most once at a time."""
 
-    def __init__(self, means: Means) -> None:
-        self._means = means
-        self._memories: dict[Key, JobMemory] = {}
+    def __init__(self, means: OperatorContext) -> None:
+        self._context = means
+        self._memories: dict[Key, ReconcileState] = {}
 
-    async def look_after(self, key: Key) -> float | None:
+    async def reconcile(self, key: Key) -> float | None:
         """Reconcile a job. Returns the seconds until the next reconcile if nothing happens."""
-        raw = self._means.world.jobs.store.get(key)
+        raw = self._context.world.jobs.store.get(key)
         if raw is None or "deletionTimestamp" in raw["metadata"]:
             await self._forget(key)
             return None
@@ -64,7 +63,9 @@ class Reconciler:
             return None
         memory = await self._memory(key, raw["metadata"]["uid"])
         try:
-            return await Look(self._means, raw, job=job, before=before, memory=memory).carry_out()
+            return await JobReconcile(
+                self._context, raw, job=job, before=before, memory=memory
+            ).run()
         except Conflict:
             return AFTER_A_CONFLICT
         except StatusRefused as error:
@@ -76,11 +77,11 @@ class Reconciler:
         await asyncio.gather(*(memory.close() for memory in self._memories.values()))
         self._memories.clear()
 
-    async def _memory(self, key: Key, uid: str) -> JobMemory:
+    async def _memory(self, key: Key, uid: str) -> ReconcileState:
         known = self._memories.get(key)
         if known is None or known.uid != uid:
             await self._forget(key)
-            known = self._memories[key] = JobMemory(uid)
+            known = self._memories[key] = ReconcileState(uid)
         return known
 
     async def _forget(self, key: Key) -> None:
@@ -90,10 +91,12 @@ class Reconciler:
 
     async def _refuse(self, raw: KubeObject, before: JobStatus, why: str) -> None:
         generation = raw["metadata"].get("generation")
-        after = refused_status(before, why, generation=generation, now=datetime.now(timezone.utc))
+        after = invalid_spec_status(
+            before, why, generation=generation, now=datetime.now(timezone.utc)
+        )
         if after != before:
-            await self._means.write(raw, after)
-            self._means.teller.tell_job(raw, EventKind.INVALID_SPEC, why)
+            await self._context.write(raw, after)
+            self._context.reporter.report_job(raw, EventKind.INVALID_SPEC, why)
 
 
 def _sound_job(raw: KubeObject) -> ElasticJob:

@@ -23,14 +23,14 @@ from resile.job.addresses import (
     ADDRESSES_FILE_VARIABLE,
     ADDRESSES_VARIABLE,
     Addresses,
-    Place,
+    NodeSlot,
     decode_addresses,
 )
-from resile.regular_files import read_regular_file
+from resile.shards.client import MASTER_VARIABLE, worker_access
 from resile.system.loop_thread import run_in_thread
+from resile.system.regular_files import read_regular_file
 from resile.wire.errors import WireError
 from resile.wire.http_client import ask_addresses
-from resile.wire.shards_client import MASTER_VARIABLE, worker_access
 
 __all__ = ["AddressesError", "NoAddresses", "NotANode", "addresses"]
 
@@ -128,9 +128,9 @@ def _decoded(text: bytes | str, variable: str) -> Addresses:
         raise NoAddresses(f"${variable} does not hold valid addresses: {error}") from None
 
 
-def _place(environment: Mapping[str, str]) -> Place | None:
+def _place(environment: Mapping[str, str]) -> NodeSlot | None:
     role, rank = environment.get("RESILE_ROLE"), environment.get("RESILE_NODE_RANK", "")
-    return Place(role=role, rank=int(rank)) if role and rank.isdecimal() else None
+    return NodeSlot(role=role, rank=int(rank)) if role and rank.isdecimal() else None
 
 
 def _pause(left: float) -> None:

@@ -11,7 +11,7 @@ import math
 import os
 import socket
 
-__all__ = ["report", "report_resumed", "report_unasked"]
+__all__ = ["report", "report_resumed", "report_checkpointer_step"]
 
 LARGEST_STEP = 2**63 - 1
 """Step numbers are 64-bit integers in the protocol with the master."""
@@ -41,7 +41,7 @@ def report(step: int, loss: float | None = None, *, total: int | None = None) ->
     _send(**said)
 
 
-def report_unasked(step: int) -> None:
+def report_checkpointer_step(step: int) -> None:
     """Report a Checkpointer's step, unless the script itself reports."""
     if not _script_reports and 0 <= step <= LARGEST_STEP:
         _send(step=step)

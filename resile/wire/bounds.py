@@ -1,9 +1,13 @@
-"""Bounds of the fields of messages, checked while a message is decoded.
+"""Bounds of the fields of messages, checked while a message is decoded, and of HTTP answers.
 
 A peer that has the token may still be faulty, or not what it claims to be. Its fields are shown in
 logs, put into other nodes' environments and added up, so every field has a limit, and text that is
 meant to be one line cannot contain a line break or move a terminal's cursor. The bounds are far
 above any valid value: they protect arithmetic and memory, and are not a policy.
+
+A master's HTTP answers contain what a job's own pods sent, so none is read without a limit, and
+none is decompressed: a few kilobytes could stand for gigabytes. The limit grows with the job, so
+that a small one cannot cost its client as much memory as the largest may.
 """
 
 from __future__ import annotations
@@ -13,7 +17,8 @@ from typing import Annotated, Any
 from msgspec import Meta
 
 from resile.decoding import DecodeError, convert
-from resile.job.limits import MOST_WORKERS
+from resile.job.limits import MAX_NODES, MAX_WORKERS
+from resile.wire.errors import WireError
 
 _ONE_LINE = r"\A[^\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]*\Z"
 """No control characters, no line breaks of any kind, nothing that changes the text direction."""
@@ -23,7 +28,7 @@ _NO_SPACE = r"\A[^\s\x00-\x1f\x7f-\x9f]+\Z"
 Number = Annotated[int, Meta(ge=0, le=2**53)]
 """An id, a rank, a round, a process id: never negative, and exact in JSON too."""
 
-WorkerCount = Annotated[int, Meta(ge=1, le=MOST_WORKERS)]
+WorkerCount = Annotated[int, Meta(ge=1, le=MAX_WORKERS)]
 Port = Annotated[int, Meta(ge=1, le=65535)]
 ExitCode = Annotated[int, Meta(ge=-(2**31), le=2**32)]
 """Negative for signals; Windows' codes are unsigned."""
@@ -42,7 +47,7 @@ GroupName = Annotated[str, Meta(max_length=255, pattern=_ONE_LINE)]
 Line = Annotated[str, Meta(max_length=1024, pattern=_ONE_LINE)]
 Host = Annotated[str, Meta(max_length=255, pattern=_NO_SPACE)]
 PathText = Annotated[str, Meta(max_length=8192)]
-LastWords = Annotated[str, Meta(max_length=64 * 1024)]
+ReportText = Annotated[str, Meta(max_length=64 * 1024)]
 """A traceback: many lines, shown only to people and only in a report."""
 
 
@@ -63,3 +68,22 @@ def _fits(text: str, kind: Any) -> bool:
     except (UnicodeEncodeError, DecodeError):
         return False
     return True
+
+
+EMPTY_JOB = 512 * 1024
+"""Bytes for everything but nodes: the report of a failure, up to a thousand events."""
+
+EACH_NODE = 4 * 1024
+"""Bytes for a node: the status from the controller and the master, some hundred bytes each."""
+
+
+class TooLong(WireError):
+    """An answer was longer than any of a job of that size, or compressed."""
+
+
+def answer_limit(nodes: int) -> int:
+    """Return the limit in bytes of an answer about a job of at most ``nodes`` nodes."""
+    return EMPTY_JOB + EACH_NODE * min(nodes, MAX_NODES)
+
+
+LARGEST_ANSWER = answer_limit(MAX_NODES)

@@ -13,7 +13,7 @@ from resile.wire.messages import PROTOCOL, AgentFrame, FromAgent, FromMaster, Ma
 MAX_FRAME = 256 * 1024
 """Bytes, far above any valid frame: the largest carries a few tracebacks."""
 
-LONGEST_COMPLAINT = 300
+MAX_ERROR_TEXT = 300
 """Characters. An error may quote the frame; more of it would not help."""
 
 T = TypeVar("T")
@@ -67,5 +67,5 @@ def _decode(decoder: MsgpackDecoder[T], data: bytes) -> T:
     try:
         return decoder.decode(data)
     except DecodeError as error:
-        complaint = str(error)[:LONGEST_COMPLAINT]
+        complaint = str(error)[:MAX_ERROR_TEXT]
         raise BadFrame(f"not a message of this protocol: {complaint}") from None

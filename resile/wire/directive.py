@@ -13,7 +13,7 @@ import msgspec
 
 from resile.job.addresses import Addresses
 from resile.job.elasticity import Elasticity
-from resile.job.limits import MOST_NODES
+from resile.job.limits import MAX_NODES
 from resile.wire.bounds import Name, Number
 
 __all__ = ["Directive", "GroupDirective"]
@@ -30,7 +30,7 @@ class GroupDirective(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 class Directive(GroupDirective, frozen=True, kw_only=True, rename="camel"):
     """What a controller wants of the main group, of the others, and of the job as a whole."""
 
-    groups: Annotated[dict[Name, GroupDirective], msgspec.Meta(max_length=MOST_NODES)] = (
+    groups: Annotated[dict[Name, GroupDirective], msgspec.Meta(max_length=MAX_NODES)] = (
         msgspec.field(default_factory=dict)
     )
     """By name, for every group but the main one."""

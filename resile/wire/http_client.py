@@ -22,7 +22,7 @@ from yarl import URL
 from resile.decoding import DecodeError, decode_json
 from resile.job.addresses import Addresses
 from resile.job.training import TrainingView
-from resile.wire.answer_size import LARGEST_ANSWER, TooLong
+from resile.wire.bounds import LARGEST_ANSWER, TooLong
 from resile.wire.client import Access, connection_failure
 from resile.wire.digest import PROOF_PATH, Credentials
 from resile.wire.directive import Directive

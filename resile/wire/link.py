@@ -14,8 +14,8 @@ import random
 import time
 from collections.abc import Awaitable, Callable
 
+from resile.system.clock import PULSE, RunningClock
 from resile.wire.client import Access, AgentConnection, connect, greet
-from resile.wire.clock import PULSE, RunningClock
 from resile.wire.errors import (
     AddressInUse,
     BadFrame,
@@ -44,23 +44,23 @@ FIRST_RETRY, LAST_RETRY = 0.02, 0.5
 RENEWALS_PER_LEASE = 5
 """Four may be lost before the lease expires."""
 
-PATIENCE_BEFORE_NEWS = 3.0
+LOG_AFTER = 3.0
 """Seconds for which the master has to be unreachable before that is logged."""
 
-STRANGER_PATIENCE = 2.0
+ADDRESS_TAKEN_TIMEOUT = 2.0
 """Seconds for which another program may have the master's address before a new node fails: a master
 that is just starting or exiting takes less."""
 
-DEAF = 10.0
+NO_ANSWER_TIMEOUT = 10.0
 """Seconds without an answer, and at least twice the lease, after which a connection is closed: the
 master's machine may be lost without a closed connection, and another master may run."""
 
 
-class MasterGone(WireError):
+class MasterUnreachable(WireError):
     """The master stayed unreachable for longer than the user allows."""
 
 
-class Taken:
+class AddressTaken:
     """Tracks since when another program has the master's address."""
 
     def __init__(self) -> None:
@@ -133,7 +133,7 @@ class Link:
         self._may_join.set()
 
     async def run(self) -> None:
-        """Stay connected until the job is over. Raises RefusedByPeer or MasterGone."""
+        """Stay connected until the job is over. Raises RefusedByPeer or MasterUnreachable."""
         while True:
             await self._may_join.wait()
             connection, answer = await self._reach()
@@ -156,7 +156,7 @@ class Link:
     async def _reach(self) -> tuple[AgentConnection, Welcome | Fenced | JobDone]:
         """Connect and greet, with retries until the timeout."""
         since, retry, told = time.monotonic(), FIRST_RETRY, False
-        taken = Taken()
+        taken = AddressTaken()
         while True:
             try:
                 return await self._try()
@@ -170,14 +170,14 @@ class Link:
                 why = str(refusal)
             away = time.monotonic() - since
             if away > self._patience():
-                raise MasterGone(f"{why} (tried for {away:.0f} s)")
-            if away > PATIENCE_BEFORE_NEWS and not told and not taken.told:
+                raise MasterUnreachable(f"{why} (tried for {away:.0f} s)")
+            if away > LOG_AFTER and not told and not taken.told:
                 log.warning("the master is unreachable (%s); retrying", why)
                 told = True
             await asyncio.sleep(retry * random.uniform(0.5, 1.0))
             retry = min(retry * 2, LAST_RETRY)
 
-    async def _revived(self, error: Unreachable, taken: Taken) -> str:
+    async def _revived(self, error: Unreachable, taken: AddressTaken) -> str:
         """Start a master where none answers; return why there is none.
 
         If another program keeps the address, that is reported at once, without waiting for the
@@ -193,8 +193,8 @@ class Link:
                 if not taken.told:
                     log.warning("%s, and it does not answer; retrying", reason)
                 taken.told = True
-            elif for_how_long > STRANGER_PATIENCE and not self._welcomed:
-                raise MasterGone(f"{reason} (a Resile master would have answered)") from None
+            elif for_how_long > ADDRESS_TAKEN_TIMEOUT and not self._welcomed:
+                raise MasterUnreachable(f"{reason} (a Resile master would have answered)") from None
             return str(reason)
         taken.clear()
         return why
@@ -250,10 +250,10 @@ class Link:
                     log.warning("the master is responding again")
                 told = False
             silent = now - heard_at
-            if silent > max(PATIENCE_BEFORE_NEWS, 2 * self._interval) and not told:
+            if silent > max(LOG_AFTER, 2 * self._interval) and not told:
                 told = True
                 log.warning("%s", self._complaint(silent, welcome.master_pid))
-            if silent > max(DEAF, 2 * welcome.lease):
+            if silent > max(NO_ANSWER_TIMEOUT, 2 * welcome.lease):
                 await connection.close()
                 return
             await asyncio.sleep(PULSE)

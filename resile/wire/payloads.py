@@ -10,19 +10,19 @@ from typing import Annotated, TypeAlias
 
 import msgspec
 
-from resile.job.limits import MOST_WORKERS
+from resile.job.limits import MAX_WORKERS
 from resile.wire.bounds import (
     Age,
     Cores,
     ExitCode,
     Host,
-    LastWords,
     Line,
     Moment,
     Name,
     Number,
     PathText,
     Port,
+    ReportText,
     WorkerCount,
 )
 
@@ -55,7 +55,7 @@ class WorkerFailure(msgspec.Struct, frozen=True, kw_only=True):
     age: Age = 0.0
     """Seconds between the death and this report, so that no two clocks have to agree."""
 
-    message: LastWords = ""
+    message: ReportText = ""
     """The worker's own report: its error file, or the last lines of its stderr."""
 
     log: PathText = ""
@@ -64,14 +64,14 @@ class WorkerFailure(msgspec.Struct, frozen=True, kw_only=True):
     cannot_start: Line = ""
     """The error if the script itself could not be compiled or imported."""
 
-    error_file: LastWords = ""
+    error_file: ReportText = ""
     """The whole file that torch's ``record`` wrote, for the first failure of the node."""
 
 
 WorkerFailures: TypeAlias = Annotated[
-    tuple[WorkerFailure, ...], msgspec.Meta(max_length=MOST_WORKERS)
+    tuple[WorkerFailure, ...], msgspec.Meta(max_length=MAX_WORKERS)
 ]
-Ranks: TypeAlias = Annotated[tuple[Number, ...], msgspec.Meta(max_length=MOST_WORKERS)]
+Ranks: TypeAlias = Annotated[tuple[Number, ...], msgspec.Meta(max_length=MAX_WORKERS)]
 
 
 class Progress(msgspec.Struct, frozen=True, kw_only=True):
@@ -117,9 +117,7 @@ class Usage(msgspec.Struct, frozen=True, kw_only=True):
     """In bytes."""
 
 
-RanksProgress: TypeAlias = Annotated[
-    tuple[RankProgress, ...], msgspec.Meta(max_length=MOST_WORKERS)
-]
+RanksProgress: TypeAlias = Annotated[tuple[RankProgress, ...], msgspec.Meta(max_length=MAX_WORKERS)]
 
 
 class WorkersNow(msgspec.Struct, frozen=True, kw_only=True):

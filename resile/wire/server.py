@@ -19,7 +19,33 @@ from aiohttp import web
 from resile.wire.codec import MAX_FRAME, decode_from_agent, encode_from_master, spoken_protocol
 from resile.wire.errors import BadFrame
 from resile.wire.messages import PROTOCOL, AgentFrame, FromAgent, FromMaster, Hello, Refused
-from resile.wire.rate import SpeechRate
+
+MESSAGES_PER_SECOND = 200.0
+"""An agent sends one to ten messages a second."""
+
+BURST = 1000
+"""Messages that may come at once: all that a valid peer sent while the master was too busy to read;
+a master handles as many in ten milliseconds."""
+
+
+class RateLimiter:
+    """Counts the messages of one peer. ``now`` is any monotonic clock."""
+
+    def __init__(
+        self, now: float, *, per_second: float = MESSAGES_PER_SECOND, burst: int = BURST
+    ) -> None:
+        self.per_second = per_second
+        self._burst = float(burst)
+        self._left = self._burst
+        self._counted_at = now
+
+    def allows(self, now: float) -> bool:
+        """Count one message; False when the peer exceeds its rate."""
+        refill = (now - self._counted_at) * self.per_second
+        self._left = min(self._burst, self._left + refill) - 1
+        self._counted_at = now
+        return self._left >= 0
+
 
 HELLO_TIMEOUT = 5.0
 """Seconds. An agent sends its Hello in the first millisecond."""
@@ -31,7 +57,7 @@ READ_LIMIT = 4 * MAX_FRAME
 """Bytes. A frame that is too large is read up to here, so that its sender gets an error; beyond
 this the connection is closed without one."""
 
-LAST_WORDS_TIMEOUT = 1.0
+REFUSAL_TIMEOUT = 1.0
 """Seconds that a refused peer may take to read why."""
 
 
@@ -63,7 +89,7 @@ class Peer:
         """Close the connection once everything is sent, or after a moment."""
         if self._cut is not None:
             return
-        self._cut = asyncio.get_running_loop().call_later(LAST_WORDS_TIMEOUT, self.cut)
+        self._cut = asyncio.get_running_loop().call_later(REFUSAL_TIMEOUT, self.cut)
         try:
             self._outbox.put_nowait(None)
         except asyncio.QueueFull:
@@ -112,19 +138,19 @@ class AgentEndpoint:
     async def serve(self, request: web.Request) -> web.WebSocketResponse:
         """Serve one connection, from upgrade to loss."""
         socket = web.WebSocketResponse(
-            max_msg_size=READ_LIMIT, compress=False, timeout=LAST_WORDS_TIMEOUT, autoping=False
+            max_msg_size=READ_LIMIT, compress=False, timeout=REFUSAL_TIMEOUT, autoping=False
         )
         await socket.prepare(request)
         transport = request.transport
         peer = Peer(socket, request.remote or "?", transport=transport)
         writer = asyncio.create_task(peer.write())
-        speech = Speech(socket)
+        reader = FrameReader(socket)
         greeted = False
         try:
-            frame = await _greeting(speech)
+            frame = await _greeting(reader)
             self._handler.greeted(peer, _hello_of(frame))
             greeted = True
-            await self._listen(speech, peer, frame.seq)
+            await self._listen(reader, peer, frame.seq)
         except BadFrame as error:
             peer.send(Refused(reason=str(error), final=not greeted))
         finally:
@@ -134,8 +160,8 @@ class AgentEndpoint:
             await _finish(writer, peer)
         return socket
 
-    async def _listen(self, speech: Speech, peer: Peer, last: int) -> None:
-        while (data := await speech.next()) is not None:
+    async def _listen(self, reader: FrameReader, peer: Peer, last: int) -> None:
+        while (data := await reader.next()) is not None:
             frame = decode_from_agent(data)
             if frame.seq <= last:
                 raise BadFrame(f"frame {frame.seq} was sent before; a replay is not accepted")
@@ -143,18 +169,18 @@ class AgentEndpoint:
             self._handler.received(peer, frame.body)
 
 
-class Speech:
+class FrameReader:
     """Reads the frames of a peer, with limits of size, kind and rate."""
 
     def __init__(
         self,
         socket: web.WebSocketResponse,
         *,
-        rate: SpeechRate | None = None,
+        rate: RateLimiter | None = None,
         largest: int = MAX_FRAME,
     ) -> None:
         self._socket = socket
-        self._rate = rate or SpeechRate(time.monotonic())
+        self._rate = rate or RateLimiter(time.monotonic())
         self._largest = largest
 
     async def next(self) -> bytes | None:
@@ -187,9 +213,9 @@ def _small_enough(data: bytes, largest: int) -> bytes:
     return data
 
 
-async def _greeting(speech: Speech) -> AgentFrame:
+async def _greeting(reader: FrameReader) -> AgentFrame:
     try:
-        data = await asyncio.wait_for(speech.next(), HELLO_TIMEOUT)
+        data = await asyncio.wait_for(reader.next(), HELLO_TIMEOUT)
     except asyncio.TimeoutError:
         raise BadFrame(f"no Hello within {HELLO_TIMEOUT:g} s") from None
     if data is None:
@@ -211,7 +237,7 @@ def _hello_of(frame: AgentFrame) -> Hello:
 
 async def _finish(writer: asyncio.Task[None], peer: Peer) -> None:
     """Send the last messages, but not for long: the peer may not be reading."""
-    await asyncio.wait([writer], timeout=LAST_WORDS_TIMEOUT)
+    await asyncio.wait([writer], timeout=REFUSAL_TIMEOUT)
     writer.cancel()
     await asyncio.gather(writer, return_exceptions=True)
     peer.gone()

@@ -78,7 +78,7 @@ class InvalidReport(RuntimeError):
     """The owner of a session made an impossible report: a bug in our own code."""
 
 
-class Held(msgspec.Struct, frozen=True, kw_only=True):
+class SessionState(msgspec.Struct, frozen=True, kw_only=True):
     """A node's place in the job, as one value: another thread never reads half of a change."""
 
     fence: Fence
@@ -118,7 +118,7 @@ class NodeSession:
         self._info = info
         self._group = group
         self._wanted = elasticity
-        self._held: Held | None = None
+        self._held: SessionState | None = None
         self._left = False
         self._leaving = ""
         self._newest_handover = 0
@@ -175,7 +175,7 @@ class NodeSession:
         """Return everything that a master which lost its state has to know."""
         held = self._held
         if held is None:
-            held, fence, terms = Held(fence=Fence(0, 0)), None, self._wanted
+            held, fence, terms = SessionState(fence=Fence(0, 0)), None, self._wanted
         else:
             # The settings of the job: this master may not know them.
             fence, terms = held.fence, self.elasticity
@@ -230,13 +230,13 @@ class NodeSession:
     def _welcomed(self, welcome: Welcome) -> Joined:
         new = self._held is None or self._held.fence.node != welcome.node
         if new:
-            self._hold(Held(fence=Fence(welcome.node, 0)))
+            self._hold(SessionState(fence=Fence(welcome.node, 0)))
         self.elasticity, self.ever_joined = welcome.elasticity, True
         return Joined(welcome.node, new=new, note=welcome.note, handover=welcome.handover)
 
     def _obey_as_member(
         self,
-        held: Held,
+        held: SessionState,
         message: Prepare | Start | Wait | HandoverInstruction,
     ) -> Instruction | None:
         match message:
@@ -253,17 +253,17 @@ class NodeSession:
                 self._newest_handover = max(self._newest_handover, number)
         return message
 
-    def _prepare(self, held: Held, prepare: Prepare) -> PrepareRound | RepeatReady | None:
+    def _prepare(self, held: SessionState, prepare: Prepare) -> PrepareRound | RepeatReady | None:
         at_it = held.preparing or held.state is not LocalState.IDLE
         if at_it and prepare.round == held.fence.round:
             # A restarted master asks again. Other nodes may know the store by now: keep it.
             return RepeatReady(_ready(held)) if held.state is LocalState.READY else None
         self.newest_round = max(self.newest_round, prepare.round)
         fence = Fence(held.fence.node, prepare.round)
-        self._hold(Held(fence=fence, preparing=True, start=held.start))
+        self._hold(SessionState(fence=fence, preparing=True, start=held.start))
         return PrepareRound(prepare.round, prepare.host_store, prepare.reason)
 
-    def _start(self, held: Held, start: Start) -> StartWorkers | None:
+    def _start(self, held: SessionState, start: Start) -> StartWorkers | None:
         if start.round != held.fence.round or held.state is not LocalState.READY:
             return None
         self._hold(msgspec.structs.replace(held, state=LocalState.RUNNING, start=start))
@@ -344,11 +344,11 @@ class NodeSession:
 
     # --- changes of state -------------------------------------------------------------------
 
-    def _put_down(self, held: Held) -> None:
+    def _put_down(self, held: SessionState) -> None:
         """Drop the state of the round, except its number and the last Start."""
-        self._hold(Held(fence=held.fence, start=held.start))
+        self._hold(SessionState(fence=held.fence, start=held.start))
 
-    def _hold(self, held: Held | None) -> None:
+    def _hold(self, held: SessionState | None) -> None:
         self._held = held
         self._note(_summary(held))
 
@@ -362,7 +362,7 @@ class NodeSession:
         return f"{problem}. Session of job '{self._job}', latest events last: {history}"
 
 
-def _ready(held: Held) -> Ready:
+def _ready(held: SessionState) -> Ready:
     return Ready(fence=held.fence, store=held.store)
 
 
@@ -380,7 +380,7 @@ def _brief(message: FromMaster) -> str:
     return name if number is None else f"{name} of round {number}"
 
 
-def _summary(held: Held | None) -> str:
+def _summary(held: SessionState | None) -> str:
     if held is None:
         return "-> in no job"
     state = "preparing" if held.preparing else held.state.value

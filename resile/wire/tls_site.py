@@ -15,7 +15,7 @@ import time
 
 from aiohttp import web
 
-from resile.strangers import Stranger, displaced
+from resile.system.connection_quota import PendingConnection, connection_to_evict
 
 __all__ = ["HANDSHAKE_TIMEOUT", "TlsSite", "most_handshakes"]
 
@@ -44,7 +44,7 @@ class TlsSite(web.TCPSite):
         super().__init__(runner, host, port, ssl_context=tls, backlog=backlog)
         self._tls = tls
         self._most = most_handshakes()
-        self._unfinished: dict[asyncio.Transport, Stranger] = {}
+        self._unfinished: dict[asyncio.Transport, PendingConnection] = {}
         self._handshakes: set[asyncio.Task[None]] = set()
 
     async def start(self) -> None:
@@ -59,10 +59,10 @@ class TlsSite(web.TCPSite):
         """Start the handshake of an accepted connection."""
         peer = transport.get_extra_info("peername") or ("",)
         if len(self._unfinished) >= self._most:
-            oldest = displaced(self._unfinished)
+            oldest = connection_to_evict(self._unfinished)
             del self._unfinished[oldest]
             oldest.abort()
-        self._unfinished[transport] = Stranger(str(peer[0]), time.monotonic())
+        self._unfinished[transport] = PendingConnection(str(peer[0]), time.monotonic())
         task = asyncio.get_running_loop().create_task(self._shake_hands(transport))
         self._handshakes.add(task)
         task.add_done_callback(self._handshakes.discard)

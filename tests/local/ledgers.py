@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from resile.ledger import check, read_ledger
-from resile.ledger.verdict import StreamVerdict
+from resile.ledger.check import StreamVerdict
 from tests.warm_commands import resile_command
 
 __all__ = ["data_check", "each_sample_counts_once"]

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from resile.ledger.verdict import StreamVerdict
+from resile.ledger.check import StreamVerdict
 from tests.local.commands import wait_for
 from tests.local.jobs import Job, NodeProcess, Step
 from tests.local.ledgers import each_sample_counts_once

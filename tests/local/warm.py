@@ -17,6 +17,6 @@ warm.set_forkserver_preload(
         "torch.distributed.fsdp",
         "torch.distributed.tensor.parallel",
         "resile.train.batch",
-        "resile.train.checkpoint.restore",
+        "resile.train.checkpoint.restore.apply_state",
     ]
 )

@@ -27,7 +27,7 @@ TOO_LATE = (BrokenPipeError, ConnectionResetError)
 """What a client's end looks like."""
 
 IMPORTED_BY_COMMANDS = (
-    "resile.platform.kubernetes.client",
+    "resile.kube.client",
     "resile.client.cluster.cluster",
     "resile.client.cluster.job",
 )

@@ -6,7 +6,6 @@ and `hook` runs in the nursery process itself and imports nothing but the standa
 """
 
 from .check import CheckFailed, CheckResult, check_preload
-from .command import CommandKind, WorkerCommand, WorkerSpec
 from .errors import (
     NurseryClosed,
     NurseryDied,
@@ -15,11 +14,10 @@ from .errors import (
     SpawnFailed,
     StoreUnavailable,
 )
-from .inside.latecomer import late_modules
+from .inside.worker_start import fallback_modules
 from .nursery import Nursery
-from .policy import NurseryPolicy
-from .preload import Preload, PreloadMode
-from .worker import StoreHost, Worker
+from .options import NurseryPolicy, Preload, PreloadMode
+from .worker import CommandKind, StoreHost, Worker, WorkerCommand, WorkerSpec
 
 __all__ = [
     "CheckFailed",
@@ -40,5 +38,5 @@ __all__ = [
     "WorkerCommand",
     "WorkerSpec",
     "check_preload",
-    "late_modules",
+    "fallback_modules",
 ]

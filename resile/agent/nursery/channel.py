@@ -5,8 +5,7 @@ import socket
 from collections import deque
 from collections.abc import Callable, Sequence
 
-from .inside.frames import RECEIVE_BYTES, FrameReader, pack
-from .inside.messages import Message
+from .inside.protocol import RECEIVE_BYTES, Message, MessageReader, pack
 
 
 class Channel:
@@ -24,7 +23,7 @@ class Channel:
         self._socket.setblocking(False)
         self._on_message = on_message
         self._on_end = on_end
-        self._reader = FrameReader()
+        self._reader = MessageReader()
         self._outgoing: deque[tuple[bytes, Sequence[int]]] = deque()
         self._loop.add_reader(self._socket, self._receive)
 

@@ -17,15 +17,15 @@ from pathlib import Path
 from typing import Any
 
 from resile.decoding import decode_python_json
-from resile.regular_files import read_regular_file
-from resile.system.exit_status import describe_exit
+from resile.system.processes import describe_exit
+from resile.system.regular_files import read_regular_file
 
-from .command import WorkerCommand, WorkerSpec
 from .errors import NurseryError
-from .inside.exit_report import VARIABLE
-from .inside.place import is_place
+from .inside.variables import is_per_worker
+from .inside.worker_start import EXIT_REPORT_VARIABLE
 from .nursery import Nursery
-from .preload import Preload, PreloadMode
+from .options import Preload, PreloadMode
+from .worker import WorkerCommand, WorkerSpec
 
 _MISSING = "(nothing)"
 _LARGEST = 64 * 1024 * 1024
@@ -109,7 +109,7 @@ class _Check:
         streams += [os.open(run / name, os.O_WRONLY | os.O_CREAT) for name in ("out", "err")]
         spec = WorkerSpec(
             command=self._command,
-            env={**self._env, VARIABLE: str(run / "report")},
+            env={**self._env, EXIT_REPORT_VARIABLE: str(run / "report")},
             cwd=self._cwd,
             stdin=streams[0],
             stdout=streams[1],
@@ -174,4 +174,4 @@ def _is_compared(section: str, name: str) -> bool:
     Python's own modules are loaded by our code in both kinds of workers."""
     if section == "modules":
         return name.partition(".")[0] not in {*sys.stdlib_module_names, "_resile_nursery"}
-    return section != "environment" or not is_place(name)
+    return section != "environment" or not is_per_worker(name)

@@ -7,14 +7,12 @@ import signal
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import TypeVar
 
-from .command import WorkerCommand, WorkerSpec
-from .environment import differences, without_place
+from .environment import differences, shared_variables
 from .errors import NurseryDied, StoreUnavailable
-from .inside.messages import Spawn
-from .lineage import Lineage, Reign
-from .policy import NurseryPolicy
-from .preload import Preload
-from .worker import StoreHost, Worker
+from .generations import ActiveServer, ForkServers
+from .inside.protocol import Spawn
+from .options import NurseryPolicy, Preload
+from .worker import StoreHost, Worker, WorkerCommand, WorkerSpec
 
 _log = logging.getLogger(__name__)
 
@@ -43,10 +41,10 @@ class Nursery:
         policy: NurseryPolicy | None = None,
     ) -> None:
         self._command = command
-        self._env = without_place(env)
+        self._env = shared_variables(env)
         self._cwd = cwd
         self._address = address
-        self._servers = Lineage(
+        self._servers = ForkServers(
             command=command,
             env=self._env,
             cwd=cwd,
@@ -61,14 +59,14 @@ class Nursery:
 
     async def ready(self) -> None:
         """Wait until workers can be started without a delay by imports."""
-        await self._servers.reign()
+        await self._servers.active()
 
     async def spawn(self, specs: Sequence[WorkerSpec]) -> list[Worker]:
         """Start all of these workers or none, as soon as the nursery is ready.
 
         Raises `SpawnFailed` if the machine cannot start a process.
         """
-        return await self._with_reign(lambda reign: self._spawn(reign, specs))
+        return await self._with_active(lambda active: self._spawn(active, specs))
 
     async def wants_torch(self) -> bool:
         """Whether workers are expected to use torch, and so a store.
@@ -76,10 +74,10 @@ class Nursery:
         Warm: whether torch was preloaded or the script's text mentions it. Cold: whether torch is
         installed at all, since nothing more is known.
         """
-        reign = await self._servers.reign()
-        if reign.why_cold:
+        active = await self._servers.active()
+        if active.why_cold:
             return _torch_is_installed()
-        return reign.has_torch or self._servers.preload_list.mentions_torch
+        return active.has_torch or self._servers.preload_list.mentions_torch
 
     async def open_store(self, host: str | None = None, port: int = 0) -> StoreHost:
         """Start a fresh store for one round, at the node's address and on a free port by default.
@@ -88,7 +86,7 @@ class Nursery:
         the port is in use.
         """
         where = host or self._address
-        return await self._with_reign(lambda reign: self._open_store(reign, where, port))
+        return await self._with_active(lambda active: self._open_store(active, where, port))
 
     async def learn(self) -> None:
         """Preload what workers have imported so far for the next ones, and wait for that."""
@@ -98,23 +96,23 @@ class Nursery:
         """Stop the nursery and kill everything that it started."""
         await self._servers.close()
 
-    async def _with_reign(self, request: Callable[[Reign], Awaitable[Answer]]) -> Answer:
+    async def _with_active(self, request: Callable[[ActiveServer], Awaitable[Answer]]) -> Answer:
         """Send a request to the active process, and retry once if the process dies."""
         try:
-            return await request(await self._servers.reign())
+            return await request(await self._servers.active())
         except NurseryDied:
             # All that it had started died with it, so nothing is started twice.
-            return await request(await self._servers.reign())
+            return await request(await self._servers.active())
 
-    async def _open_store(self, reign: Reign, host: str, port: int) -> StoreHost:
-        if not reign.has_torch and not _torch_is_installed():
+    async def _open_store(self, active: ActiveServer, host: str, port: int) -> StoreHost:
+        if not active.has_torch and not _torch_is_installed():
             raise StoreUnavailable(
                 "a store needs torch, which is not installed here: pip install 'resile[torch]'"
             )
-        return await reign.process.open_store(host, port)
+        return await active.process.open_store(host, port)
 
-    async def _spawn(self, reign: Reign, specs: Sequence[WorkerSpec]) -> list[Worker]:
-        starting = [asyncio.ensure_future(self._spawn_one(reign, spec)) for spec in specs]
+    async def _spawn(self, active: ActiveServer, specs: Sequence[WorkerSpec]) -> list[Worker]:
+        starting = [asyncio.ensure_future(self._spawn_one(active, spec)) for spec in specs]
         outcomes = await asyncio.gather(*starting, return_exceptions=True)
         workers = [outcome for outcome in outcomes if isinstance(outcome, Worker)]
         failures = [outcome for outcome in outcomes if isinstance(outcome, BaseException)]
@@ -123,11 +121,11 @@ class Nursery:
                 worker.signal(signal.SIGKILL)
             raise failures[0]
         for worker in workers:
-            self._say_why_cold(reign, worker)
+            self._say_why_cold(active, worker)
         return workers
 
-    async def _spawn_one(self, reign: Reign, spec: WorkerSpec) -> Worker:
-        why_cold = reign.why_cold or self._why_cold(spec)
+    async def _spawn_one(self, active: ActiveServer, spec: WorkerSpec) -> Worker:
+        why_cold = active.why_cold or self._why_cold(spec)
         spawn = Spawn(
             request=0,
             warm=not why_cold,
@@ -136,7 +134,7 @@ class Nursery:
             cwd=spec.cwd,
             hooked=not spec.command.why_cold(),
         )
-        worker = await reign.process.spawn(spawn, (spec.stdin, spec.stdout, spec.stderr))
+        worker = await active.process.spawn(spawn, (spec.stdin, spec.stdout, spec.stderr))
         worker.reason = why_cold or worker.reason
         return worker
 
@@ -151,9 +149,9 @@ class Nursery:
             return f"its environment differs in {', '.join(changed)}"
         return ""
 
-    def _say_why_cold(self, reign: Reign, worker: Worker) -> None:
+    def _say_why_cold(self, active: ActiveServer, worker: Worker) -> None:
         """Log each reason for a cold worker once; that of the process was logged at its start."""
-        if worker.reason and not reign.why_cold and worker.reason not in self._said:
+        if worker.reason and not active.why_cold and worker.reason not in self._said:
             self._said.add(worker.reason)
             _log.info("a worker starts cold: %s", worker.reason)
 

@@ -1,34 +1,157 @@
-"""The agent's handle of one nursery process: sends requests, receives answers and exits."""
+"""One nursery process: its start, its output, requests to it, answers and exits from it.
+
+A warm nursery is the workers' own command, `python script.py ...`, with a folder of ours at the
+front of PYTHONPATH in which the interpreter finds our `sitecustomize` (see there). If it were not
+found, the user's script would run; so a harmless command is tried first. The output of the process
+is kept while it imports, and logged afterwards.
+"""
+
+from __future__ import annotations
 
 import asyncio
 import contextlib
 import itertools
+import logging
 import os
 import signal
 import socket
 import subprocess
-from collections.abc import Callable, Sequence
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import IO
 
-from resile.system.exit_status import describe_exit
+from resile.system.processes import describe_exit
 
 from .channel import Channel
 from .errors import NurseryDied, SpawnFailed, StoreUnavailable
 from .inside.children import signal_group
-from .inside.messages import (
-    Born,
+from .inside.protocol import (
     Echo,
     Exited,
     Importing,
     Message,
     OpenStore,
-    Prepare,
-    Ready,
-    Refused,
+    PreloadRequest,
+    PreloadResult,
+    RequestFailed,
     Spawn,
+    Spawned,
     StoreOpened,
 )
-from .output import Output
-from .worker import StoreHost, Worker
+from .worker import StoreHost, Worker, WorkerCommand
+
+_log = logging.getLogger(__name__)
+
+_READ_BYTES = 1 << 16
+
+
+class ProcessOutput:
+    """Reads one of the process's streams at once, so that the process never blocks on it."""
+
+    def __init__(self, pipe: IO[bytes]) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._pipe = pipe
+        self._kept = bytearray()
+        self._keeping = True
+        os.set_blocking(pipe.fileno(), False)
+        self._loop.add_reader(pipe, self._read)
+
+    def release(self) -> str:
+        """Return the output so far and keep no more."""
+        self._read_all()
+        self._keeping = False
+        text = self._kept.decode(errors="replace")
+        self._kept.clear()
+        return text
+
+    def last_line(self) -> str:
+        """Return the last line of the kept output."""
+        self._read_all()
+        lines = self._kept.decode(errors="replace").strip().splitlines()
+        return lines[-1].strip() if lines else ""
+
+    def close(self) -> None:
+        if not self._pipe.closed:
+            self._loop.remove_reader(self._pipe)
+            self._pipe.close()
+
+    def _read_all(self) -> None:
+        while not self._pipe.closed and self._read():
+            pass
+
+    def _read(self) -> bool:
+        """Read what is available; return whether there was anything."""
+        data = b""
+        with contextlib.suppress(BlockingIOError):
+            data = os.read(self._pipe.fileno(), _READ_BYTES)
+            if not data:
+                self.close()
+        if self._keeping:
+            self._kept += data
+        elif data:
+            _log.debug("nursery: %s", data.decode(errors="replace").rstrip())
+        return bool(data)
+
+
+_HOOK = Path(__file__).parent / "hook"
+_TASK = "RESILE_NURSERY"
+_TRIAL_PASSED = 17
+_TRIAL_LIMIT = 60.0
+
+COLD_ARGV = [sys.executable, "-I", "-S", str(_HOOK / "sitecustomize.py")]
+"""A nursery that imports nothing, for cold workers only: it starts in a hundredth of a second."""
+
+
+def hooked(env: Mapping[str, str], task: str) -> dict[str, str]:
+    """Return the environment in which a starting interpreter finds the hook."""
+    path = [str(_HOOK), *([env["PYTHONPATH"]] if env.get("PYTHONPATH") else [])]
+    return {**env, "PYTHONPATH": os.pathsep.join(path), _TASK: task}
+
+
+def hook_is_found(command: WorkerCommand, *, env: Mapping[str, str], cwd: str) -> bool:
+    """Whether the interpreter, started with these flags and environment, runs the hook."""
+    try:
+        trial = subprocess.run(
+            [command.python, *command.flags, "-c", ""],
+            env=hooked(env, "trial"),
+            cwd=cwd,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            timeout=_TRIAL_LIMIT,
+            check=False,
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return False
+    return trial.returncode == _TRIAL_PASSED
+
+
+def launch(
+    argv: Sequence[str], *, env: Mapping[str, str], cwd: str, keep: Sequence[int]
+) -> tuple[subprocess.Popen[bytes], socket.socket]:
+    """Start a nursery process in a session of its own; return it and our end of the socket.
+
+    `keep` are further descriptors that it inherits under the same numbers.
+    """
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
+    with theirs:
+        try:
+            process = subprocess.Popen(
+                argv,
+                env=hooked(env, str(theirs.fileno())),
+                cwd=cwd,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                pass_fds=[theirs.fileno(), *keep],
+                start_new_session=True,
+            )
+        except OSError:
+            ours.close()
+            raise
+    return process, ours
+
 
 Exit = asyncio.Future[int]
 
@@ -43,7 +166,7 @@ class NurseryProcess:
     """
 
     def __init__(
-        self, process: "subprocess.Popen[bytes]", line: socket.socket, prepare: Prepare
+        self, process: subprocess.Popen[bytes], line: socket.socket, prepare: PreloadRequest
     ) -> None:
         assert process.stdout is not None
         assert process.stderr is not None
@@ -58,8 +181,8 @@ class NurseryProcess:
         self._grace = prepare.grace
         self._groups: list[int] = []
         self._ending: asyncio.Task[None] | None = None
-        self._stdout, self._stderr = Output(process.stdout), Output(process.stderr)
-        self._ready: asyncio.Future[Ready] = self._loop.create_future()
+        self._stdout, self._stderr = ProcessOutput(process.stdout), ProcessOutput(process.stderr)
+        self._ready: asyncio.Future[PreloadResult] = self._loop.create_future()
         self._ended: asyncio.Future[None] = self._loop.create_future()
         self._channel = Channel(line, on_message=self._on_message, on_end=self._on_end)
         self._channel.send(prepare)
@@ -69,11 +192,11 @@ class NurseryProcess:
         """Whether the process can no longer take requests."""
         return self._channel.has_ended
 
-    def on_end(self, callback: Callable[["NurseryProcess"], None]) -> None:
+    def on_end(self, callback: Callable[[NurseryProcess], None]) -> None:
         """Call back when the process has ended."""
         self._ended.add_done_callback(lambda _: callback(self))
 
-    async def ready(self, limit: float) -> Ready:
+    async def ready(self, limit: float) -> PreloadResult:
         """Wait until it has imported its modules; an exit or a timeout makes it unfit to fork."""
         try:
             return await asyncio.wait_for(asyncio.shield(self._ready), limit)
@@ -84,7 +207,7 @@ class NurseryProcess:
         """Start one worker."""
         number = next(self._numbers)
         answer, exit = await self._ask(number, spawn._replace(request=number), streams)
-        if not isinstance(answer, Born):
+        if not isinstance(answer, Spawned):
             raise SpawnFailed(_reason(answer))
         return Worker(
             answer.pid, warm=answer.warm, reason=answer.reason, exit=exit, send=self._channel.send
@@ -131,19 +254,19 @@ class NurseryProcess:
         match message:
             case Importing(name):
                 self._importing = name
-            case Ready():
+            case PreloadResult():
                 self._on_ready(message)
-            case Born(request, pid) | StoreOpened(request, pid):
+            case Spawned(request, pid) | StoreOpened(request, pid):
                 self._exits[pid] = self._loop.create_future()
                 self._answer(request, message, self._exits[pid])
-            case Refused(request):
+            case RequestFailed(request):
                 self._answer(request, message, self._loop.create_future())
             case Exited(pid, returncode):
                 self._exits.pop(pid).set_result(returncode)
                 if self._retiring:
                     self.retire()
 
-    def _on_ready(self, ready: Ready) -> None:
+    def _on_ready(self, ready: PreloadResult) -> None:
         stdout, stderr = self._stdout.release(), self._stderr.release()
         if stdout or stderr:
             self._channel.send(Echo(stdout, stderr))
@@ -193,10 +316,10 @@ class NurseryProcess:
             signal_group(group, signal.SIGKILL)
         self._ended.set_result(None)
 
-    def _unready(self, reason: str) -> Ready:
+    def _unready(self, reason: str) -> PreloadResult:
         culprits = {self._importing: reason} if self._importing else {}
-        return Ready([], [], False, reason, culprits, {})
+        return PreloadResult([], [], False, reason, culprits, {})
 
 
 def _reason(answer: Message) -> str:
-    return answer.reason if isinstance(answer, Refused) else f"unexpected answer {answer}"
+    return answer.reason if isinstance(answer, RequestFailed) else f"unexpected answer {answer}"

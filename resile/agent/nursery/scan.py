@@ -15,9 +15,9 @@ from dataclasses import dataclass
 from importlib.machinery import PathFinder
 from pathlib import Path
 
-from .command import CommandKind, WorkerCommand
-from .environ_writes import environ_writes
+from .environment import environ_writes
 from .inside.origins import holds_packages
+from .worker import CommandKind, WorkerCommand
 
 # os.path and not pathlib for looking at files: Path.is_file raises in folders we may not read.
 

@@ -20,9 +20,9 @@ from resile.client.cluster.job_object import is_over, phase_of
 from resile.client.cluster.managed_fields import LAST_APPLIED, migrate_from_kubectl
 from resile.client.errors import InvalidState
 from resile.client.job import DELETING
-from resile.job.spec import ElasticJob
-from resile.platform.kubernetes.errors import AlreadyExists, Conflict, Forbidden, NotFound
-from resile.platform.kubernetes.kinds import ELASTIC_JOBS, PODS, KubeObject
+from resile.job.spec.job import ElasticJob
+from resile.kube.errors import AlreadyExists, Conflict, Forbidden, NotFound
+from resile.kube.resources import ELASTIC_JOBS, PODS, KubeObject
 
 __all__ = ["OWNER", "Outcome", "Submission", "submit_job", "validate"]
 

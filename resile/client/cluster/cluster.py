@@ -12,12 +12,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from resile.client.errors import InvalidName, NoSuchJob
-from resile.platform.kubernetes.errors import ConfigError, NotFound, Unreachable
-from resile.platform.kubernetes.kinds import ELASTIC_JOBS, KubeObject
-from resile.platform.kubernetes.kubeconfig import that_are_there, usual_files
+from resile.kube.errors import ConfigError, NotFound, Unreachable
+from resile.kube.kubeconfig import default_files, existing_files
+from resile.kube.resources import ELASTIC_JOBS, KubeObject
 
 if TYPE_CHECKING:
-    from resile.platform.kubernetes.client import KubeClient
+    from resile.kube.client import KubeClient
 
 __all__ = ["HOW_TO_INSTALL", "Cluster", "flags_for", "is_configured", "unknown_kind"]
 
@@ -43,7 +43,7 @@ def is_configured() -> bool:
     Where that cannot be told, something is configured: connecting says what is wrong with it.
     """
     try:
-        return bool(that_are_there(usual_files())) or SERVICE_ACCOUNT.is_file()
+        return bool(existing_files(default_files())) or SERVICE_ACCOUNT.is_file()
     except (ConfigError, OSError):
         return True
 
@@ -83,7 +83,7 @@ class Cluster:
     ) -> Cluster:
         """The cluster that kubectl would talk to, given the same. Nothing is sent yet."""
         # Late, because aiohttp takes longer to import than a local command to run.
-        from resile.platform.kubernetes.client import KubeClient
+        from resile.kube.client import KubeClient
 
         file = None if kubeconfig is None else os.fspath(kubeconfig)
         if namespace:

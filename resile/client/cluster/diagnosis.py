@@ -9,18 +9,18 @@ from __future__ import annotations
 from datetime import datetime, timezone
 
 from resile.client.cluster.cluster import HOW_TO_INSTALL
-from resile.platform.finding import Finding, Level
-from resile.platform.kubernetes.client import KubeClient
-from resile.platform.kubernetes.crd import GROUP, PLURAL, VERSION, custom_resource
-from resile.platform.kubernetes.errors import ApiError, Forbidden, NotFound, Unreachable
-from resile.platform.kubernetes.kinds import (
+from resile.kube.client import KubeClient
+from resile.kube.errors import ApiError, Forbidden, NotFound, Unreachable
+from resile.kube.resources import (
     ACCESS_REVIEWS,
     CUSTOM_RESOURCES,
     ELASTIC_JOBS,
     LEASES,
     KubeObject,
 )
-from resile.platform.kubernetes.names import OPERATOR_LEASE
+from resile.operator.build.labels import OPERATOR_LEASE
+from resile.operator.crd import GROUP, PLURAL, VERSION, custom_resource
+from resile.platform.finding import Finding, Level
 
 __all__ = ["diagnose_cluster"]
 

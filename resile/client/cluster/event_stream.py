@@ -19,14 +19,14 @@ from typing import TYPE_CHECKING, Any
 from resile.client.cluster.job_object import parse_job
 from resile.client.cluster.retry import PAUSE, is_transient, retry_unavailable
 from resile.job.naming import pod_names
-from resile.job.spec import KIND
-from resile.platform.kubernetes.errors import Gone, KubeError
-from resile.platform.kubernetes.facts import parse_time
-from resile.platform.kubernetes.kinds import EVENTS, KubeObject, key_of
+from resile.job.spec.job import KIND
+from resile.kube.errors import Gone, KubeError
+from resile.kube.resources import EVENTS, KubeObject, key_of
+from resile.operator.observe.pod_status import parse_time
 from resile.wire.views import EventView
 
 if TYPE_CHECKING:
-    from resile.platform.kubernetes.client import KubeClient
+    from resile.kube.client import KubeClient
 
 __all__ = ["EventHistory", "EventStream"]
 

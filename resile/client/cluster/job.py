@@ -23,13 +23,13 @@ from resile.client.cluster.startup_progress import StartupProgress, master_line,
 from resile.client.errors import InvalidState, NoSuchJob
 from resile.client.job import DELETED, Batch, NodeFilter, Warn, all_nodes, no_warning
 from resile.job.naming import token_secret_name
-from resile.job.spec import ElasticJob
+from resile.job.spec.job import ElasticJob
 from resile.job.training import NodeView
 from resile.job.view import JobView, ended_view
-from resile.platform.kubernetes.errors import Conflict, Forbidden, NotFound
-from resile.platform.kubernetes.job_secret import read_secret
-from resile.platform.kubernetes.kinds import ELASTIC_JOBS, SECRETS, KubeObject, key_of
-from resile.platform.kubernetes.labels import MASTER, NODE
+from resile.kube.errors import Conflict, Forbidden, NotFound
+from resile.kube.resources import ELASTIC_JOBS, SECRETS, KubeObject, key_of
+from resile.operator.build.labels import MASTER, NODE
+from resile.operator.build.master import read_secret
 from resile.wire.auth import Scope, Tokens
 from resile.wire.views import EventView
 

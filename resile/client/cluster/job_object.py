@@ -13,14 +13,14 @@ import msgspec
 from resile.client.cluster.managed_fields import LAST_APPLIED
 from resile.client.job import DELETING
 from resile.decoding import DecodeError, convert
-from resile.job.compact import unpacked
+from resile.job.compact_status import unpacked
 from resile.job.errors import ManifestError
-from resile.job.manifest import job_from_data
-from resile.job.spec import ElasticJob
+from resile.job.manifest.parse import job_from_data
+from resile.job.spec.job import ElasticJob
 from resile.job.status import ConditionStatus, ConditionType, JobStatus
 from resile.job.view import JobView, combine, trainings_in
-from resile.platform.kubernetes.facts import parse_time
-from resile.platform.kubernetes.kinds import KubeObject
+from resile.kube.resources import KubeObject
+from resile.operator.observe.pod_status import parse_time
 
 __all__ = [
     "STATUS_STALE",

@@ -11,10 +11,10 @@ from typing import Any
 import msgspec
 
 from resile.job.errors import ManifestError, Problem
-from resile.job.manifest import job_from_data, parse_manifest
-from resile.job.podneeds import kubernetes_problems
-from resile.job.spec import ElasticJob
-from resile.job.yamltext import read_text
+from resile.job.manifest.parse import job_from_data, parse_manifest
+from resile.job.manifest.pod_checks import kubernetes_problems
+from resile.job.manifest.yaml_text import read_text
+from resile.job.spec.job import ElasticJob
 
 __all__ = [
     "ManifestSource",

@@ -17,9 +17,9 @@ from resile.client.cluster.job_object import is_over
 from resile.client.cluster.log_position import LogPosition
 from resile.client.job import Batch, NodeFilter, Warn, all_nodes
 from resile.job.training import NodeView
-from resile.platform.kubernetes.errors import ApiError, Forbidden, KubeError, NotFound
-from resile.platform.kubernetes.kinds import ELASTIC_JOBS, PODS, Key, KubeObject
-from resile.platform.kubernetes.labels import (
+from resile.kube.errors import ApiError, Forbidden, KubeError, NotFound
+from resile.kube.resources import ELASTIC_JOBS, PODS, Key, KubeObject
+from resile.operator.build.labels import (
     COMPONENT,
     JOB,
     MASTER,
@@ -27,10 +27,10 @@ from resile.platform.kubernetes.labels import (
     main_container_of,
     node_of,
 )
-from resile.platform.kubernetes.observing import owned_by
+from resile.operator.observe.nodes import owned_by
 
 if TYPE_CHECKING:
-    from resile.platform.kubernetes.client import KubeClient
+    from resile.kube.client import KubeClient
 
 __all__ = ["PodLogs", "has_begun", "job_pods", "node_views"]
 

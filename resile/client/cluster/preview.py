@@ -15,14 +15,13 @@ from resile.control.reconcile import reconcile
 from resile.job.addresses import cluster_addresses, has_addresses
 from resile.job.naming import rank_service_name
 from resile.job.node import NodePhase
-from resile.job.spec import ElasticJob
+from resile.job.spec.job import ElasticJob
 from resile.job.status import JobStatus
-from resile.platform.kubernetes import attendants
-from resile.platform.kubernetes.environment import node_variables
-from resile.platform.kubernetes.gang import POD_GROUPS, pod_group
-from resile.platform.kubernetes.job_secret import JobSecret
-from resile.platform.kubernetes.kinds import KubeObject
-from resile.platform.kubernetes.pods import node_pod
+from resile.kube.resources import KubeObject
+from resile.operator.build import master as attendants
+from resile.operator.build.gang import POD_GROUPS, build_pod_group
+from resile.operator.build.master import JobSecret, node_variables
+from resile.operator.build.pods import build_node_pod
 
 __all__ = ["OPERATORS_IMAGE", "preview"]
 
@@ -41,20 +40,20 @@ def preview(job: ElasticJob) -> list[KubeObject]:
     variables = node_variables(job)
     objects += [
         _secret(job),
-        attendants.master_service(job, uid=UNKNOWN_UID),
-        attendants.nodes_service(job, uid=UNKNOWN_UID),
+        attendants.build_master_service(job, uid=UNKNOWN_UID),
+        attendants.build_nodes_service(job, uid=UNKNOWN_UID),
         *_group(job),
-        attendants.master_pod(
+        attendants.build_master_pod(
             job, uid=UNKNOWN_UID, image=OPERATORS_IMAGE, serial=0, tls=job.spec.master.tls
         ),
     ]
     addresses = cluster_addresses(job, JobStatus()) if has_addresses(job.spec) else None
     if addresses is not None:
-        objects.append(attendants.addresses_map(job, addresses, uid=UNKNOWN_UID))
+        objects.append(attendants.build_addresses_map(job, addresses, uid=UNKNOWN_UID))
     orders = _orders(job)
     objects += [service for order in orders for service in _rank_service(job, order)]
     objects += [
-        node_pod(
+        build_node_pod(
             job,
             order,
             uid=UNKNOWN_UID,
@@ -71,18 +70,18 @@ def _rank_service(job: ElasticJob, order: StartNode) -> list[KubeObject]:
     name = rank_service_name(job, role, rank)
     if name is None:
         return []
-    return [attendants.rank_service(job, name=name, role=role, rank=rank, uid=UNKNOWN_UID)]
+    return [attendants.build_rank_service(job, name=name, role=role, rank=rank, uid=UNKNOWN_UID)]
 
 
 def _secret(job: ElasticJob) -> KubeObject:
     """The Secret, without what is secret."""
     made = (REDACTED,) * 3 if job.spec.master.tls else ()
-    secret = attendants.job_secret(job, uid=UNKNOWN_UID, secret=JobSecret(REDACTED, *made))
+    secret = attendants.build_token_secret(job, uid=UNKNOWN_UID, secret=JobSecret(REDACTED, *made))
     return {**secret, "stringData": dict.fromkeys(secret["stringData"], REDACTED)}
 
 
 def _group(job: ElasticJob) -> list[KubeObject]:
-    wanted = pod_group(job, uid=UNKNOWN_UID)
+    wanted = build_pod_group(job, uid=UNKNOWN_UID)
     head = {"apiVersion": POD_GROUPS.api_version, "kind": POD_GROUPS.kind}
     return [] if wanted is None else [{**head, **wanted}]
 

@@ -7,7 +7,7 @@ import time
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
-from resile.platform.kubernetes.errors import ApiError, KubeError, Unreachable
+from resile.kube.errors import ApiError, KubeError, Unreachable
 
 __all__ = ["PAUSE", "TIMEOUT", "is_transient", "retry_unavailable"]
 

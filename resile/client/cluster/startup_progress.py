@@ -8,13 +8,13 @@ from enum import Enum
 from typing import Any
 
 from resile.client.cluster.job_object import STATUS_STALE
-from resile.control.pods import observe_pod
+from resile.control.pod_outcome import observe_pod
 from resile.job.node import Node, NodePhase
 from resile.job.status import ConditionStatus, ConditionType, JobPhase, JobStatus
 from resile.job.training import TrainingPhase
 from resile.job.view import JobView
-from resile.platform.kubernetes.facts import pod_facts
-from resile.platform.kubernetes.labels import MASTER
+from resile.operator.build.labels import MASTER
+from resile.operator.observe.pod_status import pod_facts
 
 __all__ = ["StartupOutcome", "StartupProgress", "is_training", "master_line", "startup_progress"]
 
@@ -112,7 +112,7 @@ def master_line(pods: Sequence[Mapping[str, Any]] | None, why: str = "") -> str:
     pod = pods[-1]
     node = Node(role=MASTER, rank=0, id=0, name=pod["metadata"]["name"])
     facts = pod_facts(node, pod)
-    seen = observe_pod(facts, told_to_stop=False, in_touch=True)
+    seen = observe_pod(facts, stop_requested=False, reachable=True)
     if seen.phase is not NodePhase.RUNNING:
         return _with("the master is being started", seen.message or facts.waiting or why)
     ready = facts.conditions.get("Ready")

@@ -24,27 +24,42 @@ from typing import Any
 
 from resile.checkpoint.commit import new_attempt
 from resile.checkpoint.errors import FolderTaken
-from resile.checkpoint.fence import Claim
-from resile.checkpoint.keeping.client import KeeperClient
-from resile.checkpoint.keeping.errors import KeeperError
-from resile.checkpoint.keeping.local import LocalKeeper
-from resile.checkpoint.keeping.memory import SnapshotMemory
-from resile.checkpoint.keeping.messages import Status, WorkerHello
-from resile.checkpoint.ownership import TAKE_OVER_VARIABLE, is_taken, names_a_job, refusal
-from resile.checkpoint.storage import Storage, open_storage
-from resile.groupname import told_group
-from resile.train.checkpoint.agreement import Agreement, Place, connect_early, open_agreement
-from resile.train.checkpoint.arguments import check_arguments
-from resile.train.checkpoint.choosing import Source
-from resile.train.checkpoint.claiming import make_claim_beside
-from resile.train.checkpoint.confirming import confirm
-from resile.train.checkpoint.handover import Handover
-from resile.train.checkpoint.policy import Auto, Choice, Costs, choose_interval
-from resile.train.checkpoint.resumed_streams import tell_random_states
-from resile.train.checkpoint.resuming import Resumed, resume
-from resile.train.checkpoint.saving import Saver
-from resile.train.checkpoint.script_classes import ScriptClasses
-from resile.train.progress import report_resumed, report_unasked
+from resile.checkpoint.fence import (
+    TAKE_OVER_VARIABLE,
+    RoundClaim,
+    belongs_to_another_job,
+    is_job_name,
+    refusal,
+)
+from resile.checkpoint.storage.base import Storage, open_storage
+from resile.group_name import describe_group
+from resile.snapshots.client import AgentSnapshotClient, LocalSnapshotClient, SnapshotClient
+from resile.snapshots.errors import SnapshotError
+from resile.snapshots.messages import Status, WorkerHello
+from resile.train.checkpoint.options import (
+    Auto,
+    Costs,
+    SnapshotInterval,
+    check_arguments,
+    choose_interval,
+)
+from resile.train.checkpoint.restore.restore_coordinator import RestoreResult, resume
+from resile.train.checkpoint.restore.select_source import RestoreSource
+from resile.train.checkpoint.round_channel import (
+    RankInfo,
+    RoundChannel,
+    connect_early,
+    open_channel,
+)
+from resile.train.checkpoint.save.saver import (
+    Saver,
+    WorkerHandover,
+    await_commit,
+    claim_in_background,
+)
+from resile.train.checkpoint.state.rng import pass_random_states
+from resile.train.checkpoint.state.script_classes import ScriptClasses
+from resile.train.progress import report_checkpointer_step, report_resumed
 
 __all__ = ["Checkpointer"]
 
@@ -59,9 +74,9 @@ _ANOTHER = 0.2
 
 def __resile_rehearse__() -> None:
     """Warm up in workers that were forked ahead of time and wait."""
-    from resile.train.checkpoint.rehearsal import rehearse
+    from resile.train.checkpoint.warmup import warm_up
 
-    rehearse()
+    warm_up()
 
 
 class Checkpointer:
@@ -102,13 +117,13 @@ class Checkpointer:
         self._storage_options = storage_options or {}
         if directory is not None:
             self._storage = open_storage(os.fspath(directory), **self._storage_options)
-        self._place = Place.from_environment()
+        self._place = RankInfo.from_environment()
         self._group = self._place.group if group is None else group
-        self._memory: SnapshotMemory | None = None
+        self._memory: SnapshotClient | None = None
         if not self._only_looks:
             self._memory = _open_memory(self._place, self._tell)
         self._store = connect_early(self._place)
-        self._channel: Agreement | None = None
+        self._channel: RoundChannel | None = None
         self._saver: Saver | None = None
         self._costs = Costs()
         self._due: int | None = None
@@ -121,11 +136,11 @@ class Checkpointer:
         self._last_step_at: float | None = None
         self._trouble = ""
         self._saved = -1
-        self._handover: Handover | None = None
-        self._claim: Claim | None = None
+        self._handover: WorkerHandover | None = None
+        self._claim: RoundClaim | None = None
         self._claimed = False
         self._classes = ScriptClasses()
-        self.resumed = Resumed(Source.NOWHERE)
+        self.resumed = RestoreResult(RestoreSource.NOWHERE)
         """The source of the state that :meth:`restore` loaded."""
 
     # --- restoring --------------------------------------------------------------------------
@@ -138,7 +153,7 @@ class Checkpointer:
         """
         if self._channel is not None:
             raise RuntimeError("restore is called once, before the first step")
-        self._channel = open_agreement(self._place, self._store)
+        self._channel = open_channel(self._place, self._store)
         record = {"seconds": 0.0, "failures": 0}
         whole = {**state, RECORD: record}
         # As the script has it now: the next worker will know the same classes.
@@ -154,10 +169,10 @@ class Checkpointer:
         )
         state.update((key, whole[key]) for key in state)
         step = self.resumed.step
-        if self.resumed.source is not Source.NOWHERE:
+        if self.resumed.source is not RestoreSource.NOWHERE:
             self._costs.seconds = record["seconds"]
             self._costs.failures = int(record["failures"]) + 1
-            tell_random_states(state.values())
+            pass_random_states(state.values())
         if not self._only_looks:
             self._begin(step)
         self._say_resumed()
@@ -175,7 +190,7 @@ class Checkpointer:
         attempt = ""
         if self._storage is not None:
             attempt = channel.decide("attempt", lambda: new_attempt(self._place.round), str)
-            self._claim = Claim(
+            self._claim = RoundClaim(
                 attempt=attempt,
                 run=self._place.run or attempt,
                 round=self._place.round,
@@ -186,7 +201,7 @@ class Checkpointer:
             )
         if self._memory is not None:
             page = self._memory.resumed(step, next=self._next_node())
-            self._handover = Handover(channel, self._memory, page)
+            self._handover = WorkerHandover(channel, self._memory, page)
         self._saver = Saver(
             self._place,
             memory=self._memory,
@@ -215,11 +230,11 @@ class Checkpointer:
     def _say_resumed(self) -> None:
         for problem in self.resumed.problems:
             self._tell(f"not used: {problem}")
-        if self.resumed.source is not Source.NOWHERE:
+        if self.resumed.source is not RestoreSource.NOWHERE:
             resumed = self.resumed
             owner, job = resumed.owner, self._place.job
-            whose = f" of job '{owner}'" if owner != job and names_a_job(owner) else ""
-            whose += f" of {told_group(self._group)}" if self._only_looks else ""
+            whose = f" of job '{owner}'" if owner != job and is_job_name(owner) else ""
+            whose += f" of {describe_group(self._group)}" if self._only_looks else ""
             self._tell(
                 f"resumed at step {resumed.step}{whose} from {resumed.source.value} "
                 f"in {resumed.seconds:.3f} s"
@@ -249,7 +264,7 @@ class Checkpointer:
         if self._handover is not None and self._handover.is_due(done):
             self._hand_over(done, state, self._handover)
         self._last_step_at = time.monotonic()
-        report_unasked(step)
+        report_checkpointer_step(step)
 
     def save(self, step: int, state: dict[str, Any], *, timeout: float = 600.0) -> None:
         """Save ``state`` after ``step`` now; when it returns on any worker, the checkpoint exists.
@@ -266,7 +281,7 @@ class Checkpointer:
                 self._confirmed += 1
                 topic = f"saved/{self._confirmed}"
                 saver = self._ready_saver()
-                confirm(self._agree(), saver, step=done, topic=topic, timeout=timeout)
+                await_commit(self._agree(), saver, step=done, topic=topic, timeout=timeout)
 
     def wait(self, timeout: float = 600.0) -> None:
         """Wait until this node has written everything; ``status()`` has the result."""
@@ -314,18 +329,18 @@ class Checkpointer:
         All workers reach the same result, from what ``restore`` found."""
         if self._only_looks:
             raise RuntimeError(
-                f"this Checkpointer reads the checkpoints of {told_group(self._group)} and cannot "
-                f"save: this worker is in {told_group(self._place.group)}. Use another "
+                f"this Checkpointer reads the checkpoints of {describe_group(self._group)} and "
+                f"cannot save: this worker is in {describe_group(self._place.group)}. Use another "
                 "Checkpointer without group= for its own state"
             )
         if self._claimed or self._storage is None or self._claim is None:
             return
         owner, job = self.resumed.owner, self._place.job
-        if is_taken(owner, job) and not self._take_over:
+        if belongs_to_another_job(owner, job) and not self._take_over:
             raise FolderTaken(refusal(self._storage.address, owner, job))
         self._claimed = True
         if self._place.rank == 0:
-            make_claim_beside(self._storage, self._claim, warn=self._warn)
+            claim_in_background(self._storage, self._claim, warn=self._warn)
 
     def _save(self, done: int, state: dict[str, Any], *, durable: bool) -> None:
         started = time.monotonic()
@@ -338,7 +353,7 @@ class Checkpointer:
         self._plan_next(done)
         self._report_trouble()
 
-    def _hand_over(self, done: int, state: dict[str, Any], handover: Handover) -> None:
+    def _hand_over(self, done: int, state: dict[str, Any], handover: WorkerHandover) -> None:
         """Save the step that was chosen for a planned change of the round, then hold."""
         if self._saved != done or self._storage is not None:
             self._save(done, state, durable=True)
@@ -351,7 +366,7 @@ class Checkpointer:
         be stopped soon."""
         try:
             yield
-        except KeeperError as error:
+        except SnapshotError as error:
             self._warn(f"no snapshot of step {done}: {error}")
 
     def _whole(self, state: dict[str, Any]) -> dict[str, Any]:
@@ -385,19 +400,19 @@ class Checkpointer:
         if self._place.rank == 0:
             choice = choose_interval(self._every, self._costs)
             self._say_choice(choice)
-            self._agree().say(f"due/{self._snapshots}", done + choice.steps)
+            self._agree().put(f"due/{self._snapshots}", done + choice.steps)
 
     def _next_due(self) -> int:
         """Rank 0 published it before its next collective, so no worker ever waits for it here."""
         if self._due is None:
-            self._due = self._agree().hear(f"due/{self._snapshots}", int)
+            self._due = self._agree().get(f"due/{self._snapshots}", int)
         return self._due
 
-    def _agree(self) -> Agreement:
+    def _agree(self) -> RoundChannel:
         assert self._channel is not None
         return self._channel
 
-    def _say_choice(self, choice: Choice) -> None:
+    def _say_choice(self, choice: SnapshotInterval) -> None:
         """Print the first choice, and later ones that differ from the last one printed."""
         last = self._printed_steps
         if last is None or abs(choice.steps - last) > _ANOTHER * last:
@@ -435,7 +450,7 @@ def _advance(state: dict[str, Any]) -> None:
             advance()
 
 
-def _open_memory(place: Place, tell: Any) -> SnapshotMemory:
+def _open_memory(place: RankInfo, tell: Any) -> SnapshotClient:
     worker = WorkerHello(
         rank=place.rank,
         local_rank=place.local_rank,
@@ -444,11 +459,11 @@ def _open_memory(place: Place, tell: Any) -> SnapshotMemory:
         round=place.round,
         group=place.group,
     )
-    with contextlib.suppress(KeeperError):
-        if client := KeeperClient.from_environment(worker):
+    with contextlib.suppress(SnapshotError):
+        if client := AgentSnapshotClient.from_environment(worker):
             return client
     tell(
         "no agent holds this worker's snapshots: after a crash it restores from storage "
         "(start it with 'resile run' to restore from memory)"
     )
-    return LocalKeeper(worker)
+    return LocalSnapshotClient(worker)

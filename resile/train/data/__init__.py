@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from resile.lazy_exports import lazy_exports
-from resile.train.data.batches import ElasticBatchSampler
+from resile.exports import lazy_exports
 from resile.train.data.errors import (
     DataError,
     DataMistake,
@@ -18,12 +17,17 @@ from resile.train.data.errors import (
     RecordDamaged,
 )
 from resile.train.data.readers import open_dataset
-from resile.train.data.sampler import ElasticSampler
+from resile.train.data.samplers.elastic_samplers import ElasticBatchSampler, ElasticSampler
 
 if TYPE_CHECKING:
-    from resile.train.data.shardclient import ShardClient
-    from resile.train.data.sharded import Pace, ShardedDataset
-    from resile.train.data.sharded_line import LeaseLost, MasterGone, ShardError, ShardsRefused
+    from resile.train.data.sharded.dataset import Pace, ShardedDataset
+    from resile.train.data.sharded.lease_sources import (
+        LeaseLost,
+        MasterGone,
+        ShardError,
+        ShardsRefused,
+    )
+    from resile.train.data.sharded.shard_client import ShardClient
 
 __all__ = [
     "DataError",
@@ -46,12 +50,12 @@ __all__ = [
 __getattr__ = lazy_exports(
     __name__,
     {
-        "LeaseLost": "resile.train.data.sharded_line",
-        "MasterGone": "resile.train.data.sharded_line",
-        "Pace": "resile.train.data.sharded",
-        "ShardClient": "resile.train.data.shardclient",
-        "ShardError": "resile.train.data.sharded_line",
-        "ShardedDataset": "resile.train.data.sharded",
-        "ShardsRefused": "resile.train.data.sharded_line",
+        "LeaseLost": "resile.train.data.sharded.lease_sources",
+        "MasterGone": "resile.train.data.sharded.lease_sources",
+        "Pace": "resile.train.data.sharded.dataset",
+        "ShardClient": "resile.train.data.sharded.shard_client",
+        "ShardError": "resile.train.data.sharded.lease_sources",
+        "ShardedDataset": "resile.train.data.sharded.dataset",
+        "ShardsRefused": "resile.train.data.sharded.lease_sources",
     },
 )

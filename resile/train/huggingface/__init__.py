@@ -18,8 +18,6 @@ except ImportError as error:
         "pip install 'resile[huggingface]'"
     ) from error
 
-from resile.train.huggingface.callback import ElasticCallback
-from resile.train.huggingface.elastic import make_elastic
-from resile.train.huggingface.errors import TrainerMistake
+from resile.train.huggingface.elastic import ElasticCallback, TrainerMistake, make_elastic
 
 __all__ = ["ElasticCallback", "TrainerMistake", "make_elastic"]

@@ -19,7 +19,6 @@ except ImportError as error:
     ) from error
 
 from resile.train.lightning.callback import ElasticCheckpoint
-from resile.train.lightning.errors import LightningMistake
-from resile.train.lightning.world import as_launched
+from resile.train.lightning.checks import LightningMistake, as_launched
 
 __all__ = ["ElasticCheckpoint", "LightningMistake", "as_launched"]

@@ -22,25 +22,24 @@ import torch
 from lightning.pytorch import Callback
 
 from resile.train.checkpoint.checkpointer import Checkpointer
-from resile.train.checkpoint.choosing import Source
-from resile.train.checkpoint.rng import random_states, set_random_states
-from resile.train.data.foreign import (
+from resile.train.checkpoint.restore.select_source import RestoreSource
+from resile.train.checkpoint.state.rng import random_states, set_random_states
+from resile.train.data.third_party import (
     ElasticLoader,
     accumulation_for,
-    say_if_uneven,
-    say_nothing_left,
+    print_nothing_left,
+    warn_if_uneven,
 )
 from resile.train.lightning.checks import (
+    LightningMistake,
     check_accumulation,
     check_batches,
     check_start,
     check_trainer,
+    workers_launched,
 )
 from resile.train.lightning.data import EpochSampler, check_loader, epoch_sampler
-from resile.train.lightning.errors import LightningMistake
-from resile.train.lightning.progress import go_on_at_batch
-from resile.train.lightning.record import TrainerRecord
-from resile.train.lightning.world import workers_launched
+from resile.train.lightning.state import LightningRecord, go_on_at_batch
 from resile.train.progress import report
 
 __all__ = ["ElasticCheckpoint"]
@@ -63,7 +62,7 @@ class ElasticCheckpoint(Callback):  # type: ignore[misc]  # lightning is not fol
         self._started = workers_launched()
         self._trainer: Any = None
         self._sampler: EpochSampler | None = None
-        self._record: TrainerRecord | None = None
+        self._record: LightningRecord | None = None
         self._state: dict[str, Any] = {}
         self._step = 0
         self._update_done = False
@@ -102,7 +101,7 @@ class ElasticCheckpoint(Callback):  # type: ignore[misc]  # lightning is not fol
         if self._sampler is None:
             return  # limit_train_batches=0: nothing will be trained
         check_batches(trainer)
-        self._record = TrainerRecord(trainer, but=self)
+        self._record = LightningRecord(trainer, but=self)
         self._state = {
             "model": pl_module,
             "optimizers": list(trainer.optimizers),
@@ -112,7 +111,7 @@ class ElasticCheckpoint(Callback):  # type: ignore[misc]  # lightning is not fol
             "step": 0,
         }
         self._step = self._checkpointer.restore(self._state)
-        if self._checkpointer.resumed.source is not Source.NOWHERE:
+        if self._checkpointer.resumed.source is not RestoreSource.NOWHERE:
             self._random = random_states()
             self._resumed_at = trainer.global_step
             trainer.num_sanity_val_steps = 0
@@ -140,7 +139,7 @@ class ElasticCheckpoint(Callback):  # type: ignore[misc]  # lightning is not fol
         """Save the last update: no further batch is requested."""
         del pl_module
         if self._resumed_at == trainer.global_step:
-            say_nothing_left(trainer.global_step, speaks=trainer.is_global_zero)
+            print_nothing_left(trainer.global_step, speaks=trainer.is_global_zero)
         if self._record is not None:
             self._record.over = True
             self._count_update()
@@ -214,7 +213,7 @@ class ElasticCheckpoint(Callback):  # type: ignore[misc]  # lightning is not fol
         )
         trainer.accumulate_grad_batches = accumulated
         if trainer.is_global_zero:
-            say_if_uneven(
+            warn_if_uneven(
                 global_batch,
                 micro_batch=micro_batch,
                 world=trainer.world_size,

@@ -1,8 +1,14 @@
-"""Checks for unsupported settings before an elastic Trainer trains."""
+"""Checks for unsupported settings before an elastic Lightning Trainer trains, and its world size.
+
+LightningMistake   the Trainer is configured or called wrongly; says what would be right
+
+Errors about the data itself are :class:`resile.train.data.errors.DataMistake`.
+"""
 
 from __future__ import annotations
 
 import inspect
+import os
 from typing import Any
 
 from lightning.pytorch import Trainer
@@ -15,9 +21,36 @@ from lightning.pytorch.callbacks import (
 )
 from lightning.pytorch.strategies import DeepSpeedStrategy
 
-from resile.train.lightning.errors import LightningMistake
+__all__ = [
+    "LightningMistake",
+    "as_launched",
+    "check_accumulation",
+    "check_batches",
+    "check_start",
+    "check_trainer",
+    "workers_launched",
+]
 
-__all__ = ["check_accumulation", "check_batches", "check_start", "check_trainer"]
+
+class LightningMistake(ValueError):
+    """The Trainer is configured or called in a way that cannot be resumed."""
+
+
+def as_launched() -> dict[str, int]:
+    """Return ``devices`` and ``num_nodes`` for a Trainer, from `resile run` or torchrun.
+
+    They change with the world, so a script cannot hard-code them. 1 and 1 without a launcher.
+    """
+    return {
+        "devices": int(os.environ.get("LOCAL_WORLD_SIZE", "1")),
+        "num_nodes": int(os.environ.get("GROUP_WORLD_SIZE", "1")),
+    }
+
+
+def workers_launched() -> int:
+    """Return the total number of workers."""
+    return int(os.environ.get("WORLD_SIZE", "1"))
+
 
 _SEARCHES = "would search again whenever training resumes: run it in a separate run"
 _REFUSED_CALLBACKS = (

@@ -22,7 +22,7 @@ from torch.utils.data import (
 
 from resile.train.data import ElasticSampler
 from resile.train.data.errors import DataMistake
-from resile.train.data.foreign import check_indexed
+from resile.train.data.third_party import check_indexed
 
 __all__ = ["EpochSampler", "check_loader", "epoch_sampler"]
 

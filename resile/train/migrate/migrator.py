@@ -25,19 +25,16 @@ import torch
 import torch.distributed as dist
 
 from resile.checkpoint.errors import CheckpointError
-from resile.train.checkpoint.agreement import Agreement, Place, open_agreement
-from resile.train.checkpoint.arrays import is_array
-from resile.train.checkpoint.rng import is_generator, random_states, set_random_states
-from resile.train.checkpoint.tree import has_state
-from resile.train.migrate.beginning import Run
-from resile.train.migrate.boundaries import Boundaries
+from resile.train.checkpoint.round_channel import RankInfo, RoundChannel, open_channel
+from resile.train.checkpoint.state.arrays import is_array
+from resile.train.checkpoint.state.rng import is_generator, random_states, set_random_states
+from resile.train.checkpoint.state.tree import has_state
 from resile.train.migrate.errors import MigrationMistake, MigrationRefused
-from resile.train.migrate.file import RECORD
-from resile.train.migrate.listening import Listener
-from resile.train.migrate.loading import SavedState
-from resile.train.migrate.saving import gather, write
+from resile.train.migrate.file import RECORD, SavedState, gather, write
+from resile.train.migrate.request_listener import RequestListener
+from resile.train.migrate.signal_dir import MigrationVolume, Run
 from resile.train.migrate.signals import MigrationFiles
-from resile.train.migrate.volume import Volume
+from resile.train.migrate.step_detection import StepDetector
 
 __all__ = ["Migrator", "migrator"]
 
@@ -50,12 +47,12 @@ class Migrator:
 
     def __init__(self) -> None:
         self._state: dict[str, Any] = {}
-        self._place: Place | None = None
-        self._channel: Agreement | None = None
-        self._volume: Volume | None = None
-        self._listener: Listener | None = None
-        self._boundaries = Boundaries(reached=self._reached, is_asked=self._is_asked)
-        self._decisions: Agreement | None = None
+        self._place: RankInfo | None = None
+        self._channel: RoundChannel | None = None
+        self._volume: MigrationVolume | None = None
+        self._listener: RequestListener | None = None
+        self._boundaries = StepDetector(reached=self._reached, is_asked=self._is_asked)
+        self._decisions: RoundChannel | None = None
         self._interval = 1.0
         self._linger = LINGER
         self._resume = False
@@ -147,16 +144,16 @@ class Migrator:
         if self._channel is not None:
             return
         self._place = _place()
-        self._volume = Volume(MigrationFiles.from_environment(), _run(self._place))
-        self._channel = open_agreement(self._place)
+        self._volume = MigrationVolume(MigrationFiles.from_environment(), _run(self._place))
+        self._channel = open_channel(self._place)
         self._resume = self._channel.decide("resume", self._volume.begin, bool)
         atexit.register(self._end)
 
-    def _at(self) -> Place:
+    def _at(self) -> RankInfo:
         assert self._place is not None
         return self._place
 
-    def _files(self) -> Volume:
+    def _files(self) -> MigrationVolume:
         assert self._volume is not None
         return self._volume
 
@@ -196,9 +193,9 @@ class Migrator:
             self._migrate()
 
     def _listen(self) -> None:
-        self._decisions = open_agreement(self._at())
-        self._listener = Listener(
-            open_agreement(self._at()),
+        self._decisions = open_channel(self._at())
+        self._listener = RequestListener(
+            open_channel(self._at()),
             self._decisions,
             is_requested=self._is_requested,
             interval=self._interval,
@@ -243,7 +240,7 @@ class Migrator:
         self._tell("saved ckpt!")
         self._leave(self._decisions)
 
-    def _leave(self, decisions: Agreement) -> NoReturn:
+    def _leave(self, decisions: RoundChannel) -> NoReturn:
         """Hold, then exit with code 0; rank 0 last, because it may host the store.
 
         In a pod SIGTERM follows as soon as the hook is done. Ended by it, the pod counts as stopped
@@ -285,15 +282,15 @@ def _check(name: str, value: Any) -> None:
         )
 
 
-def _place() -> Place:
+def _place() -> RankInfo:
     """This worker's ranks from the process group, else from the launcher."""
-    place = Place.from_environment()
+    place = RankInfo.from_environment()
     if dist.is_available() and dist.is_initialized():
         return replace(place, rank=dist.get_rank(), world=dist.get_world_size())
     return place
 
 
-def _run(place: Place) -> Run:
+def _run(place: RankInfo) -> Run:
     restarts = int(os.environ.get("TORCHELASTIC_RESTART_COUNT") or 0)
     first = 1 if "RESILE_ROUND" in os.environ else 0
     return Run(

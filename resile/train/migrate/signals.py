@@ -16,12 +16,12 @@ from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
 
-from resile.checkpoint.local_storage import LocalStorage
+from resile.checkpoint.storage.local import LocalStorage
 
 __all__ = [
     "SPENT",
     "MigrationFiles",
-    "Signal",
+    "MigrationSignal",
     "read_claim",
     "read_signal",
     "write_claim",
@@ -35,7 +35,7 @@ SPENT = "spent"
 """The claim on a save whose run has ended."""
 
 
-class Signal(str, Enum):
+class MigrationSignal(str, Enum):
     """The word in the signal file."""
 
     INIT = "init"
@@ -73,10 +73,10 @@ class MigrationFiles:
         return self.signal.with_name("postStart.log")
 
 
-def read_signal(path: Path) -> Signal:
+def read_signal(path: Path) -> MigrationSignal:
     """Return the word in the file; ``init`` if it is missing or unknown."""
     word = _read_word(path)
-    return Signal(word) if word in set(Signal) else Signal.INIT
+    return MigrationSignal(word) if word in set(MigrationSignal) else MigrationSignal.INIT
 
 
 def read_claim(files: MigrationFiles) -> str:
@@ -86,12 +86,12 @@ def read_claim(files: MigrationFiles) -> str:
 
 
 def write_claim(files: MigrationFiles, owner: str) -> None:
-    """Set the owner of the saved file. Raises StorageTrouble."""
+    """Set the owner of the saved file. Raises StorageError."""
     write_word(files.claim, f"{owner}\n{_identity(files.checkpoint)}")
 
 
 def write_word(path: Path, word: str) -> None:
-    """Write a word atomically and durably. Raises StorageTrouble."""
+    """Write a word atomically and durably. Raises StorageError."""
     LocalStorage(path.parent).write(path.name, [memoryview(word.encode())])
 
 

@@ -9,8 +9,8 @@ from typing import Any
 import msgspec
 
 from resile.job.node import NodePhase
-from resile.job.role import NodeResources
-from resile.job.spec import API_VERSION, KIND
+from resile.job.spec.job import API_VERSION, KIND
+from resile.job.spec.role import NodeResources
 from resile.job.status import (
     Condition,
     ConditionStatus,
@@ -22,9 +22,9 @@ from resile.job.status import (
 )
 from resile.job.training import TrainingView
 from resile.job.view import combine, trainings_in
-from resile.platform.kubernetes.client import KubeClient
-from resile.platform.kubernetes.kinds import ELASTIC_JOBS, EVENTS, KubeObject
-from resile.platform.local.jobfolder import JobFolder
+from resile.kube.client import KubeClient
+from resile.kube.resources import ELASTIC_JOBS, EVENTS, KubeObject
+from resile.local.jobdir import JobDir
 from resile.wire.views import EventView
 
 WORKER = {
@@ -95,7 +95,7 @@ def _condition(kind: ConditionType, reason: str, message: str) -> Condition:
 
 
 def left_behind(
-    folder: JobFolder,
+    folder: JobDir,
     described: dict[str, Any],
     written: JobStatus,
     training: TrainingView | None = None,

@@ -7,7 +7,7 @@ import json
 import subprocess
 
 from resile.job.status import Condition, ConditionStatus, ConditionType, JobPhase, JobStatus
-from resile.platform.kubernetes.kinds import ELASTIC_JOBS
+from resile.kube.resources import ELASTIC_JOBS
 from tests.kube.apiserver import ApiServer
 from tests.kube.cli.console import Console, reads
 from tests.kube.cli.statuses import WORKER, manifest, status, write_status

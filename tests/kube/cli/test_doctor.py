@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 
 from resile.client.cluster.diagnosis import diagnose_cluster
+from resile.kube.client import KubeClient
+from resile.kube.resources import CUSTOM_RESOURCES, ELASTIC_JOBS, LEASES
+from resile.operator.build.labels import OPERATOR_LEASE
+from resile.operator.crd import custom_resource
 from resile.platform.finding import Finding, Level
-from resile.platform.kubernetes.client import KubeClient
-from resile.platform.kubernetes.crd import custom_resource
-from resile.platform.kubernetes.kinds import CUSTOM_RESOURCES, ELASTIC_JOBS, LEASES
-from resile.platform.kubernetes.names import OPERATOR_LEASE
 from tests.kube.apiserver import GUEST, ApiServer, running
 from tests.kube.cli.console import Console
 from tests.kube.operator.stage import eventually

@@ -24,8 +24,8 @@ from resile.job.status import (
 )
 from resile.job.training import Failure, NodeView, TrainingView
 from resile.job.view import VIEW_VERSION
-from resile.platform.kubernetes.kinds import ELASTIC_JOBS, EVENTS, NAMESPACES, PODS, KubeObject
-from resile.platform.local.jobfolder import JobFolder
+from resile.kube.resources import ELASTIC_JOBS, EVENTS, NAMESPACES, PODS, KubeObject
+from resile.local.jobdir import JobDir
 from tests.kube.apiserver import ApiServer
 from tests.kube.cli.console import Console
 from tests.kube.cli.statuses import create, left_behind, manifest, status, tell, write_status
@@ -129,7 +129,7 @@ async def test_a_job_looks_the_same_on_both_platforms(
     text = await console.says("get", "digits", "-n", namespace)
 
     monkeypatch.setenv("RESILE_HOME", console.env()["RESILE_HOME"])
-    left_behind(JobFolder("digits"), described, written)
+    left_behind(JobDir("digits"), described, written)
     here = await console.says("describe", "digits")
     both = (await console.says("jobs")).splitlines()
     assert "Namespace:" in there
@@ -164,7 +164,7 @@ async def test_a_training_looks_the_same_on_both_platforms(
     raw = await create(stage.client, described, written)
     await tell(stage.client, raw, "NodeStarted", "it is")
     monkeypatch.setenv("RESILE_HOME", console.env()["RESILE_HOME"])
-    folder = JobFolder("digits")
+    folder = JobDir("digits")
     left_behind(folder, described, msgspec.structs.replace(written, training=None), training)
     with contextlib.ExitStack() as living:
         if not over:
@@ -262,7 +262,7 @@ async def test_every_group_looks_the_same_on_both_platforms(
         await console.says("get", "digits", "-o", "json", "-n", stage.client.namespace)
     )
     monkeypatch.setenv("RESILE_HOME", console.env()["RESILE_HOME"])
-    folder = JobFolder("digits")
+    folder = JobDir("digits")
     left_behind(folder, described, written)
     with folder.hold():  # its `up` lives, and its master is away
         here = await console.says("describe", "digits")
@@ -285,7 +285,7 @@ async def test_a_rank_that_nobody_has_is_a_mistake_on_both_platforms(
     await create(stage.client, described, written)
     await create(stage.client, manifest("untouched"))
     monkeypatch.setenv("RESILE_HOME", console.env()["RESILE_HOME"])
-    left_behind(JobFolder("digits"), described, written)
+    left_behind(JobDir("digits"), described, written)
     for where in ((), ("-n", stage.client.namespace)):
         said = await console.refuses("logs", "digits", "--rank", "99", *where)
         assert said == "Error: job 'digits' has no node of rank 99: 0, 1\n"

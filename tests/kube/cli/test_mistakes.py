@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from resile.job.status import JobPhase
-from resile.platform.local.jobfolder import JobFolder
+from resile.local.jobdir import JobDir
 from tests.kube.apiserver import GUEST, ApiServer, running
 from tests.kube.cli.console import Console
 from tests.kube.cli.statuses import create, left_behind, manifest, status
@@ -68,8 +68,8 @@ async def test_a_job_on_this_machine_comes_first(
     stage: Stage, console: Console, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("RESILE_HOME", console.env()["RESILE_HOME"])
-    with JobFolder("digits").hold():
-        JobFolder("digits").begin()
+    with JobDir("digits").hold():
+        JobDir("digits").begin()
     await create(stage.client, manifest("digits"), status("digits", JobPhase.SUCCEEDED))
     assert "Crashed" in await console.says("describe", "digits")
     shown = await console.says("describe", "digits", "-n", stage.client.namespace)
@@ -173,7 +173,7 @@ async def test_a_kubeconfig_that_cannot_be_looked_at(
 ) -> None:
     console = Console(tmp_path, kubeconfig=named)
     monkeypatch.setenv("RESILE_HOME", console.env()["RESILE_HOME"])
-    left_behind(JobFolder("digits"), manifest("digits"), status("digits", JobPhase.SUCCEEDED))
+    left_behind(JobDir("digits"), manifest("digits"), status("digits", JobPhase.SUCCEEDED))
     trouble = f"the kubeconfig {named} cannot be"
     done = await console.run("jobs")
     assert done.returncode == 0
@@ -213,7 +213,7 @@ async def test_a_job_that_is_over_is_refused_in_the_same_words_on_both_platforms
     await create(stage.client, described, written)
     namespace = stage.client.namespace
     monkeypatch.setenv("RESILE_HOME", console.env()["RESILE_HOME"])
-    left_behind(JobFolder("digits"), described, written)
+    left_behind(JobDir("digits"), described, written)
     for words in (("scale", "digits", "worker=3"), ("suspend", "digits"), ("resume", "digits")):
         here = await console.run(*words)
         there = await console.run(*words, "-n", namespace)

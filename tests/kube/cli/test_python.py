@@ -16,10 +16,10 @@ import yaml
 import resile
 from resile.client.errors import InvalidState, JobEnded, NoSuchJob, WaitTimeout
 from resile.job.errors import ManifestError
-from resile.job.manifest import job_from_data
+from resile.job.manifest.parse import job_from_data
 from resile.job.status import JobPhase
-from resile.platform.kubernetes.errors import ConfigError
-from resile.platform.kubernetes.kinds import ELASTIC_JOBS
+from resile.kube.errors import ConfigError
+from resile.kube.resources import ELASTIC_JOBS
 from tests.kube.apiserver import ApiServer
 from tests.kube.cli.statuses import WORKER, create, manifest, status, write_status
 from tests.kube.operator.stage import Stage

@@ -9,16 +9,16 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
-from resile.platform.kubernetes.errors import NotFound
-from resile.platform.kubernetes.kinds import ELASTIC_JOBS, Kind
+from resile.kube.errors import NotFound
+from resile.kube.resources import ELASTIC_JOBS, Resource
 from tests.kube.apiserver import GUEST, ApiServer, running
 from tests.kube.cli.console import Console, reads
 from tests.kube.cli.statuses import WORKER, create, manifest, status, write_status
 from tests.kube.operator.stage import Stage
 
 GROUP = "rbac.authorization.k8s.io"
-ROLES = Kind(GROUP, "v1", "Role", "roles")
-BINDINGS = Kind(GROUP, "v1", "RoleBinding", "rolebindings")
+ROLES = Resource(GROUP, "v1", "Role", "roles")
+BINDINGS = Resource(GROUP, "v1", "RoleBinding", "rolebindings")
 
 
 @pytest.fixture(scope="module")

@@ -7,8 +7,8 @@ import asyncio
 import pytest
 
 from resile.job.status import JobPhase
-from resile.platform.kubernetes.errors import NotFound
-from resile.platform.kubernetes.kinds import ELASTIC_JOBS, PODS
+from resile.kube.errors import NotFound
+from resile.kube.resources import ELASTIC_JOBS, PODS
 from tests.kube.cli.console import Console
 from tests.kube.cli.statuses import WORKER, create, manifest, status
 from tests.kube.operator.operators import OperatorProcess

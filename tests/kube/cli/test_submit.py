@@ -12,7 +12,7 @@ import yaml
 from resile.job.node import NodePhase
 from resile.job.status import JobPhase, NodeStatus, RoleStatus
 from resile.job.training import TrainingView
-from resile.platform.kubernetes.kinds import ELASTIC_JOBS, PODS, PRIORITY_CLASSES, Kind
+from resile.kube.resources import ELASTIC_JOBS, PODS, PRIORITY_CLASSES, Resource
 from tests.kube.apiserver import ApiServer
 from tests.kube.cli.console import Console, reads
 from tests.kube.cli.statuses import WORKER, manifest, status, write_status
@@ -20,7 +20,7 @@ from tests.kube.operator.operators import OperatorProcess
 from tests.kube.operator.stage import Stage
 from tests.kube.operator.standin import StandIn
 
-QUOTAS = Kind("", "v1", "ResourceQuota", "resourcequotas")
+QUOTAS = Resource("", "v1", "ResourceQuota", "resourcequotas")
 PLAIN = {"image": "train:test", "command": ["sleep", "60"]}
 
 

@@ -18,10 +18,10 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from resile.platform.container import IN_A_POD, ContainerMeter
-from resile.platform.kubernetes.kinds import ELASTIC_JOBS, SECRETS, KubeObject
+from resile.agent.container_usage import IN_A_POD, ContainerMeter
+from resile.kube.resources import ELASTIC_JOBS, SECRETS, KubeObject
+from resile.launch.master_process import KEPT_VARIABLE
 from resile.wire.endpoint import DEFAULT_PORT
-from resile.wire.launching import KEPT_VARIABLE
 from tests.kube.cli import statuses
 from tests.kube.cli.console import Console
 from tests.kube.operator.operators import OperatorProcess

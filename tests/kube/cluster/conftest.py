@@ -17,9 +17,9 @@ import yaml
 
 from devcluster import Cluster
 from devcluster.errors import NotFound as NoCluster
-from resile.platform.kubernetes.client import KubeClient
-from resile.platform.kubernetes.errors import NotFound
-from resile.platform.kubernetes.kinds import CUSTOM_RESOURCES, ELASTIC_JOBS, NAMESPACES, PODS
+from resile.kube.client import KubeClient
+from resile.kube.errors import NotFound
+from resile.kube.resources import CUSTOM_RESOURCES, ELASTIC_JOBS, NAMESPACES, PODS
 from tests.kube.cluster.target import MASTER_IMAGE, NAMED_CLUSTER
 from tests.kube.cluster.training import ClusterJob
 from tests.kube.conftest import LEFT_OUT

@@ -11,7 +11,7 @@ import pytest
 
 from devcluster import Cluster
 from devcluster.layout import ETCD_URL
-from resile.platform.kubernetes.kinds import PODS
+from resile.kube.resources import PODS
 from tests.kube.cluster.target import MASTER_IMAGE
 from tests.kube.cluster.training import ClusterJob, apart
 from tests.kube.history import forget_history

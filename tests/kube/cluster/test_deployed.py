@@ -12,9 +12,9 @@ import pytest
 import pytest_asyncio
 
 from devcluster import Cluster
-from resile.platform.kubernetes.client import KubeClient
-from resile.platform.kubernetes.errors import NotFound
-from resile.platform.kubernetes.kinds import ELASTIC_JOBS, PODS
+from resile.kube.client import KubeClient
+from resile.kube.errors import NotFound
+from resile.kube.resources import ELASTIC_JOBS, PODS
 from tests.kube.cluster.conftest import passing_folder, passing_namespace
 from tests.kube.cluster.target import MASTER_IMAGE
 from tests.kube.cluster.training import ClusterJob

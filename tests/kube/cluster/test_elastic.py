@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from resile.job.quantity import parse_quantity
-from resile.platform.kubernetes.errors import AlreadyExists
-from resile.platform.kubernetes.kinds import ELASTIC_JOBS, NODES, PODS, PRIORITY_CLASSES, Kind
+from resile.job.spec.quantity import parse_quantity
+from resile.kube.errors import AlreadyExists
+from resile.kube.resources import ELASTIC_JOBS, NODES, PODS, PRIORITY_CLASSES, Resource
 from tests.kube.cluster.target import MASTER_IMAGE
 from tests.kube.cluster.training import ClusterJob, apart
 from tests.kube.operator.stage import eventually
@@ -19,8 +19,8 @@ from tests.programs import KUBECTL
 
 pytestmark = [pytest.mark.usefixtures("operator"), pytest.mark.timeout(600)]
 
-DEPLOYMENTS = Kind("apps", "v1", "Deployment", "deployments")
-AUTOSCALERS = Kind("autoscaling", "v1", "HorizontalPodAutoscaler", "horizontalpodautoscalers")
+DEPLOYMENTS = Resource("apps", "v1", "Deployment", "deployments")
+AUTOSCALERS = Resource("autoscaling", "v1", "HorizontalPodAutoscaler", "horizontalpodautoscalers")
 DRAIN = ("--ignore-daemonsets", "--delete-emptydir-data", "--timeout=120s")
 SLEEP = {"name": "sleep", "image": MASTER_IMAGE, "command": ["sleep", "3600"]}
 

@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from resile.platform.kubernetes.kinds import PODS, Kind
-from resile.platform.kubernetes.labels import ID, MASTER, RANK
+from resile.kube.resources import PODS, Resource
+from resile.operator.build.labels import ID, MASTER, RANK
 from tests.kube.cluster.training import ClusterJob
 from tests.kube.operator.stage import eventually
 
-VOLUMES = Kind("", "v1", "PersistentVolume", "persistentvolumes", namespaced=False)
-CLAIMS = Kind("", "v1", "PersistentVolumeClaim", "persistentvolumeclaims")
+VOLUMES = Resource("", "v1", "PersistentVolume", "persistentvolumes", namespaced=False)
+CLAIMS = Resource("", "v1", "PersistentVolumeClaim", "persistentvolumeclaims")
 
 pytestmark = [pytest.mark.usefixtures("operator"), pytest.mark.timeout(600)]
 
@@ -115,7 +115,7 @@ async def test_a_command_that_is_not_there_fails_the_job(job: ClusterJob) -> Non
 
 
 async def test_a_quota_that_is_used_up_is_said_and_waited_for(job: ClusterJob) -> None:
-    quotas = Kind("", "v1", "ResourceQuota", "resourcequotas")
+    quotas = Resource("", "v1", "ResourceQuota", "resourcequotas")
     body = {"metadata": {"name": "few"}, "spec": {"hard": {"pods": "2"}}}
     await job.client.create(quotas, body)
     await job.submit(replicas={"min": 1, "max": 3})

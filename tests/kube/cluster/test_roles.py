@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from resile.platform.kubernetes.kinds import ELASTIC_JOBS, PODS, KubeObject
-from resile.platform.kubernetes.labels import ID, RANK, ROLE
+from resile.kube.resources import ELASTIC_JOBS, PODS, KubeObject
+from resile.operator.build.labels import ID, RANK, ROLE
 from tests.kube.cluster.training import ClusterJob
 from tests.kube.operator.stage import eventually
 from tests.local.up.ups import PROGRAMS

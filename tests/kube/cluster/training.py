@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from resile.platform.kubernetes.client import KubeClient
-from resile.platform.kubernetes.kinds import ELASTIC_JOBS, KubeObject
-from resile.platform.kubernetes.labels import ID, RANK
+from resile.kube.client import KubeClient
+from resile.kube.resources import ELASTIC_JOBS, KubeObject
+from resile.operator.build.labels import ID, RANK
 from tests.kube.cluster.target import TRAINING_IMAGE
 from tests.kube.operator.stage import Stage, eventually
 from tests.local.jobs import SCRIPTS

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 
 from resile.job.errors import ManifestError
-from resile.job.manifest import job_from_data, parse_manifest
-from resile.job.spec import ElasticJob
+from resile.job.manifest.parse import job_from_data, parse_manifest
+from resile.job.spec.job import ElasticJob
 from tests.kube.crd.conftest import DEFINITION, JOBS, Cluster, Refused
 from tests.manifests import dump_manifest
 from tests.statuses import decode_status, encode_status

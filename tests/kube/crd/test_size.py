@@ -6,21 +6,21 @@ import json
 
 import msgspec
 
-from resile.job.compact import compact, packed, unpacked
-from resile.job.limits import LARGEST_MANIFEST
-from resile.job.manifest import job_from_data
+from resile.job.compact_status import compact, packed, unpacked
+from resile.job.limits import MAX_MANIFEST_BYTES
+from resile.job.manifest.parse import job_from_data
 from resile.job.node import NodePhase
 from tests.kube.crd.conftest import Cluster
 from tests.kube.crd.test_crd import as_text, job
 from tests.statuses import decode_status
-from tests.unit.job.test_compact import worst
+from tests.unit.job.test_compact_status import worst
 
 
 def test_the_worst_status_of_the_longest_manifest_is_taken(cluster: Cluster) -> None:
     """Though kubectl keeps the manifest a second time, as far as an annotation may be long."""
     data = job("largest", {"env": {f"K{n}": "x" * 200 for n in range(900)}, "image": "i"})
     spec = job_from_data(data)
-    assert LARGEST_MANIFEST * 0.7 < len(msgspec.json.encode(spec)) <= LARGEST_MANIFEST
+    assert MAX_MANIFEST_BYTES * 0.7 < len(msgspec.json.encode(spec)) <= MAX_MANIFEST_BYTES
     cluster.kubectl("apply", "-f", "-", stdin=as_text(data))
     status = compact(worst(NodePhase.PENDING))
     cluster.write_status("largest", json.loads(msgspec.json.encode(packed(status))))

@@ -6,8 +6,8 @@ from collections.abc import AsyncIterator
 
 import pytest_asyncio
 
-from resile.platform.kubernetes.client import KubeClient
-from resile.platform.kubernetes.kinds import NAMESPACES
+from resile.kube.client import KubeClient
+from resile.kube.resources import NAMESPACES
 from tests.kube.apiserver import ApiServer
 from tests.kube.conftest import new_namespace
 

@@ -7,9 +7,9 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from resile.platform.kubernetes.kinds import Kind, KubeObject
+from resile.kube.resources import KubeObject, Resource
 
-WIDGETS = Kind("example.com", "v1", "Widget", "widgets")
+WIDGETS = Resource("example.com", "v1", "Widget", "widgets")
 """A custom kind with a status of its own and a schema that tolerates what it does not know."""
 
 PATIENCE = 30.0

@@ -9,8 +9,8 @@ from contextlib import aclosing
 import pytest
 import pytest_asyncio
 
-from resile.platform.kubernetes.client import KubeClient
-from resile.platform.kubernetes.errors import (
+from resile.kube.client import KubeClient
+from resile.kube.errors import (
     AlreadyExists,
     ApiError,
     Conflict,
@@ -18,7 +18,7 @@ from resile.platform.kubernetes.errors import (
     NotFound,
     Unreachable,
 )
-from resile.platform.kubernetes.kinds import (
+from resile.kube.resources import (
     CONFIG_MAPS,
     CUSTOM_RESOURCES,
     NAMESPACES,

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from resile.platform.kubernetes.client import KubeClient
-from resile.platform.kubernetes.errors import Gone
-from resile.platform.kubernetes.kinds import CONFIG_MAPS
+from resile.kube.client import KubeClient
+from resile.kube.errors import Gone
+from resile.kube.resources import CONFIG_MAPS
 from tests.kube.apiserver import ApiServer, running
 from tests.kube.machinery.objects import config_map, eventually
 from tests.kube.machinery.test_reflector import Follower, ours

@@ -11,9 +11,9 @@ from contextlib import AsyncExitStack, asynccontextmanager
 import pytest
 import pytest_asyncio
 
-from resile.operator.election import LeaderElection, LeaseTimes
-from resile.platform.kubernetes.client import KubeClient
-from resile.platform.kubernetes.kinds import LEASES
+from resile.kube.client import KubeClient
+from resile.kube.resources import LEASES
+from resile.kube.runtime.election import LeaderElection, LeaseTimes
 from tests.kube.apiserver import ApiServer
 from tests.kube.machinery.link import Link
 from tests.kube.machinery.objects import eventually

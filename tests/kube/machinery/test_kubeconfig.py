@@ -19,10 +19,10 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from resile.client.cluster.cluster import is_configured
-from resile.platform.kubernetes.client import KubeClient
-from resile.platform.kubernetes.errors import ApiError, ConfigError, Forbidden, Unreachable
-from resile.platform.kubernetes.kinds import NAMESPACES, PODS
-from resile.platform.kubernetes.kubeconfig import find_cluster
+from resile.kube.client import KubeClient
+from resile.kube.errors import ApiError, ConfigError, Forbidden, Unreachable
+from resile.kube.kubeconfig import find_cluster
+from resile.kube.resources import NAMESPACES, PODS
 from tests.kube.apiserver import ADMIN, GUEST, ApiServer, running
 
 

@@ -8,11 +8,11 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from resile.operator.correlation import FOLDED, EventLimits
-from resile.operator.recorder import EventRecorder
-from resile.platform.kubernetes.client import KubeClient
-from resile.platform.kubernetes.kinds import CONFIG_MAPS, EVENTS, NODES, KubeObject
-from resile.platform.kubernetes.labels import JOB, job_key
+from resile.kube.client import KubeClient
+from resile.kube.resources import CONFIG_MAPS, EVENTS, NODES, KubeObject
+from resile.kube.runtime.event_correlator import FOLDED, EventLimits
+from resile.kube.runtime.events import EventRecorder
+from resile.operator.build.labels import JOB, job_key
 from tests.kube.apiserver import ApiServer
 from tests.kube.machinery.objects import PATIENCE, config_map
 

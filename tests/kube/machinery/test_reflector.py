@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from resile.operator.backoff import Backoff
-from resile.operator.reflector import Reflector
-from resile.platform.kubernetes.client import KubeClient
-from resile.platform.kubernetes.kinds import CONFIG_MAPS, Key, Kind, KubeObject
+from resile.kube.client import KubeClient
+from resile.kube.resources import CONFIG_MAPS, Key, KubeObject, Resource
+from resile.kube.runtime.backoff import Backoff
+from resile.kube.runtime.reflector import Reflector
 from tests.kube.apiserver import ApiServer
 from tests.kube.machinery.objects import PATIENCE, WIDGETS, config_map, eventually, labelled
 
@@ -82,7 +82,7 @@ async def test_a_watch_that_the_server_ends_goes_on_where_it_was(
     watches: list[str] = []
     watch = client.watch
 
-    def counted(kind: Kind, **options: Any) -> AsyncIterator[tuple[str, KubeObject]]:
+    def counted(kind: Resource, **options: Any) -> AsyncIterator[tuple[str, KubeObject]]:
         watches.append(options["resource_version"])
         return watch(kind, **options)
 

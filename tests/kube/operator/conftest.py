@@ -9,8 +9,8 @@ import pytest
 import pytest_asyncio
 import yaml
 
-from resile.platform.kubernetes.client import KubeClient
-from resile.platform.kubernetes.kinds import CUSTOM_RESOURCES, ELASTIC_JOBS, NAMESPACES
+from resile.kube.client import KubeClient
+from resile.kube.resources import CUSTOM_RESOURCES, ELASTIC_JOBS, NAMESPACES
 from tests.kube.apiserver import ApiServer
 from tests.kube.conftest import new_namespace
 from tests.kube.operator.operators import OperatorProcess, operating

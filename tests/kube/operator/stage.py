@@ -7,10 +7,10 @@ import time
 from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
 
-from resile.platform.kubernetes.client import KubeClient
-from resile.platform.kubernetes.errors import NotFound, Unreachable
-from resile.platform.kubernetes.kinds import ELASTIC_JOBS, EVENTS, PODS, KubeObject
-from resile.platform.kubernetes.labels import COMPONENT, ID, JOB, NODE, RANK
+from resile.kube.client import KubeClient
+from resile.kube.errors import NotFound, Unreachable
+from resile.kube.resources import ELASTIC_JOBS, EVENTS, PODS, KubeObject
+from resile.operator.build.labels import COMPONENT, ID, JOB, NODE, RANK
 
 PATIENCE = 60.0
 

@@ -13,10 +13,10 @@ from contextlib import asynccontextmanager
 from datetime import datetime, timezone
 from typing import Any
 
-from resile.platform.kubernetes.client import KubeClient
-from resile.platform.kubernetes.errors import KubeError, NotFound
-from resile.platform.kubernetes.kinds import PODS, SECRETS, KubeObject
-from resile.platform.kubernetes.labels import JOB
+from resile.kube.client import KubeClient
+from resile.kube.errors import KubeError, NotFound
+from resile.kube.resources import PODS, SECRETS, KubeObject
+from resile.operator.build.labels import JOB
 
 
 class StandIn:

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from resile.job.addresses import Addresses, decode_addresses
-from resile.platform.kubernetes.errors import NotFound
-from resile.platform.kubernetes.kinds import (
+from resile.kube.errors import NotFound
+from resile.kube.resources import (
     CONFIG_MAPS,
     ELASTIC_JOBS,
     PODS,
@@ -17,7 +17,7 @@ from resile.platform.kubernetes.kinds import (
     SERVICES,
     KubeObject,
 )
-from resile.platform.kubernetes.labels import ID, JOB, MASTER, RANK, ROLE
+from resile.operator.build.labels import ID, JOB, MASTER, RANK, ROLE
 from tests.kube.operator.operators import OperatorProcess
 from tests.kube.operator.stage import Stage, eventually
 from tests.kube.operator.standin import StandIn

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 import yaml
 
-from resile.platform.kubernetes.kinds import PODS
-from resile.platform.kubernetes.labels import MASTER
+from resile.kube.resources import PODS
+from resile.operator.build.labels import MASTER
 from tests.kube.apiserver import ApiServer
 from tests.kube.operator.audited import audited, requests
 from tests.kube.operator.operators import OperatorProcess

@@ -6,15 +6,15 @@ from typing import Any
 
 import pytest
 
-from resile.platform.kubernetes.kinds import ELASTIC_JOBS, EVENTS, PODS, Kind, KubeObject
-from resile.platform.kubernetes.labels import ID, MASTER, RANK
+from resile.kube.resources import ELASTIC_JOBS, EVENTS, PODS, KubeObject, Resource
+from resile.operator.build.labels import ID, MASTER, RANK
 from tests.kube.operator.operators import OperatorProcess
 from tests.kube.operator.stage import Stage, eventually
 from tests.kube.operator.standin import StandIn
 
 pytestmark = pytest.mark.usefixtures("operator")
 
-LIMIT_RANGES = Kind("", "v1", "LimitRange", "limitranges")
+LIMIT_RANGES = Resource("", "v1", "LimitRange", "limitranges")
 FOUR = {"replicas": {"min": 2, "max": 4}}
 
 

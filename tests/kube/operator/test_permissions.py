@@ -13,16 +13,16 @@ from typing import Any
 import pytest
 import yaml
 
-from resile.platform.kubernetes.gang import POD_GROUPS
-from resile.platform.kubernetes.kinds import (
+from resile.kube.resources import (
     CUSTOM_RESOURCES,
     ELASTIC_JOBS,
     NAMESPACES,
     PODS,
     SERVICES,
-    Kind,
+    Resource,
 )
-from resile.platform.kubernetes.labels import MASTER
+from resile.operator.build.gang import POD_GROUPS
+from resile.operator.build.labels import MASTER
 from tests.kube.apiserver import GUEST, ApiServer
 from tests.kube.operator.audited import audited, requests
 from tests.kube.operator.operators import OperatorProcess
@@ -33,12 +33,12 @@ DEPLOY = Path(__file__).parents[3] / "deploy" / "operator"
 GROUP = "rbac.authorization.k8s.io"
 SYSTEM = "resile-system"
 KINDS = {
-    "ClusterRole": Kind(GROUP, "v1", "ClusterRole", "clusterroles", namespaced=False),
-    "Role": Kind(GROUP, "v1", "Role", "roles"),
-    "ClusterRoleBinding": Kind(
+    "ClusterRole": Resource(GROUP, "v1", "ClusterRole", "clusterroles", namespaced=False),
+    "Role": Resource(GROUP, "v1", "Role", "roles"),
+    "ClusterRoleBinding": Resource(
         GROUP, "v1", "ClusterRoleBinding", "clusterrolebindings", namespaced=False
     ),
-    "RoleBinding": Kind(GROUP, "v1", "RoleBinding", "rolebindings"),
+    "RoleBinding": Resource(GROUP, "v1", "RoleBinding", "rolebindings"),
 }
 CHECKED_ON_THE_WAY = {("update", "elasticjobs/finalizers")}
 """Asked of the authorizer for another request (an owner that blocks deletion), never a request of

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from resile.platform.kubernetes.kinds import ELASTIC_JOBS, NAMESPACES, PODS
-from resile.platform.kubernetes.labels import MASTER
+from resile.kube.resources import ELASTIC_JOBS, NAMESPACES, PODS
+from resile.operator.build.labels import MASTER
 from tests.kube.operator.stage import Stage, eventually
 from tests.kube.operator.standin import StandIn
 

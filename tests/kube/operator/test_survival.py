@@ -5,7 +5,7 @@ from __future__ import annotations
 import signal
 from pathlib import Path
 
-from resile.platform.kubernetes.kinds import ELASTIC_JOBS, PODS
+from resile.kube.resources import ELASTIC_JOBS, PODS
 from tests.kube.apiserver import ApiServer
 from tests.kube.operator.operators import OperatorProcess, operating
 from tests.kube.operator.stage import Stage, eventually

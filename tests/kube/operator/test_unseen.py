@@ -8,18 +8,17 @@ from contextlib import asynccontextmanager
 import pytest
 import pytest_asyncio
 
-from resile.operator.beside import running_alongside
-from resile.operator.means import Means
+from resile.kube.client import KubeClient
+from resile.kube.errors import Unreachable
+from resile.kube.kubeconfig import find_cluster
+from resile.kube.resources import PODS, KubeObject, Resource
+from resile.kube.runtime.events import EventRecorder
+from resile.operator.build.labels import job_key
+from resile.operator.context import OperatorContext, OperatorSettings
+from resile.operator.events import JobEventReporter
+from resile.operator.informers import Informers, Key
+from resile.operator.main import running_alongside
 from resile.operator.reconciler import Reconciler
-from resile.operator.recorder import EventRecorder
-from resile.operator.settings import OperatorSettings
-from resile.operator.telling import Teller
-from resile.operator.world import Key, World
-from resile.platform.kubernetes.client import KubeClient
-from resile.platform.kubernetes.errors import Unreachable
-from resile.platform.kubernetes.kinds import PODS, Kind, KubeObject
-from resile.platform.kubernetes.kubeconfig import find_cluster
-from resile.platform.kubernetes.labels import job_key
 from resile.wire.http_client import master_session
 from tests.kube.apiserver import ApiServer
 from tests.kube.operator.stage import Stage, eventually
@@ -32,13 +31,13 @@ TWO = {"replicas": {"min": 1, "max": 4, "wanted": 2}}
 class Hesitant:
     """An operator that follows the cluster, and looks only when it is told to."""
 
-    def __init__(self, means: Means) -> None:
+    def __init__(self, means: OperatorContext) -> None:
         self.world = means.world
         self._reconciler = Reconciler(means)
         self._key: Key = (means.client.namespace, "digits")
 
     async def look(self) -> None:
-        await self._reconciler.look_after(self._key)
+        await self._reconciler.reconcile(self._key)
 
     async def knows(self, *pods: str) -> None:
         """Wait until it has heard of just these nodes' pods, and of the job as it is."""
@@ -76,7 +75,7 @@ def _nobody_is_told(key: Key) -> None:
 
 @asynccontextmanager
 async def hesitating(client: KubeClient) -> AsyncIterator[Hesitant]:
-    world = World.watched(client, namespace=client.namespace, changed=_nobody_is_told)
+    world = Informers.create(client, namespace=client.namespace, changed=_nobody_is_told)
     recorder = EventRecorder(client, owner_of=job_key)
     settings = OperatorSettings(namespace=client.namespace)
     async with (
@@ -86,14 +85,14 @@ async def hesitating(client: KubeClient) -> AsyncIterator[Hesitant]:
         for reflector in world.reflectors:
             await reflector.synced.wait()
         operator = Hesitant(
-            Means(
+            OperatorContext(
                 client=client,
                 world=world,
                 session=session,
-                teller=Teller(recorder, world),
+                reporter=JobEventReporter(recorder, world),
                 settings=settings,
                 image="resile:test",
-                look_again=_nobody_is_told,
+                requeue=_nobody_is_told,
             )
         )
         try:
@@ -107,7 +106,7 @@ class Deaf(KubeClient):
 
     unheard = ""
 
-    async def create(self, kind: Kind, obj: KubeObject, *, dry_run: bool = False) -> KubeObject:
+    async def create(self, kind: Resource, obj: KubeObject, *, dry_run: bool = False) -> KubeObject:
         made = await super().create(kind, obj, dry_run=dry_run)
         if kind is PODS and made["metadata"]["name"] == self.unheard:
             self.unheard = ""

@@ -12,14 +12,14 @@ from typing import Any
 
 import pytest
 
-from resile.platform.kubernetes.kinds import Kind
-from resile.platform.kubernetes.labels import MASTER, master_labels
+from resile.kube.resources import Resource
+from resile.operator.build.labels import MASTER, master_labels
 from tests.kube.operator.stage import Stage, eventually
 from tests.kube.operator.standin import StandIn
 
 pytestmark = [pytest.mark.usefixtures("operator"), pytest.mark.timeout(180)]
 
-WEBHOOKS = Kind(
+WEBHOOKS = Resource(
     "admissionregistration.k8s.io",
     "v1",
     "ValidatingWebhookConfiguration",

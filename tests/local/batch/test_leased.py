@@ -14,9 +14,9 @@ import torch.distributed as dist
 from torch.nn.functional import cross_entropy
 
 from resile.train.batch import ElasticTrainer
-from resile.train.batch.ahead import cutter_of, plans
-from resile.train.batch.exchange import Alone
-from resile.train.batch.globalbatch import GlobalBatch
+from resile.train.batch.grad_sync import Alone
+from resile.train.batch.loader_plan import cutter_of, plans
+from resile.train.batch.trainer import GlobalBatch
 from resile.train.data import ShardedDataset
 from tests.local.batch.training import LENGTH, WRAPPERS, Recipe, make_data, make_model
 from tests.local.batch.worlds import run_world

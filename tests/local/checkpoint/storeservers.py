@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from resile.checkpoint.storage import Storage, open_storage
+from resile.checkpoint.storage.base import Storage, open_storage
 
 __all__ = ["GoogleServer", "S3Server", "StoreServer"]
 

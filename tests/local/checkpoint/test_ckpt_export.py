@@ -12,9 +12,9 @@ from safetensors.torch import load_file
 from torch import nn
 
 from resile.checkpoint.commit import publish, write_part
-from resile.checkpoint.local_storage import LocalStorage
+from resile.checkpoint.storage.local import LocalStorage
 from resile.cli.main import cli
-from resile.train.checkpoint.capture import Capture
+from resile.train.checkpoint.save.capture import Capture
 
 WORLD = 2
 

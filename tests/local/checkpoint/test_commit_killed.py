@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
+from resile.checkpoint.catalog import CheckpointCatalog
 from resile.checkpoint.errors import NoCheckpoint
-from resile.checkpoint.local_storage import LocalStorage
 from resile.checkpoint.prune import prune
-from resile.checkpoint.shelf import Shelf
-from resile.checkpoint.storage import read_whole
+from resile.checkpoint.storage.base import read_whole
+from resile.checkpoint.storage.local import LocalStorage
 from tests.checkpoints import newest_whole
 from tests.unit.checkpoint.faults import Fault, faulty_system
 from tests.unit.checkpoint.parts import parts_of, save
@@ -39,7 +39,7 @@ def run_killed(
     child = os.fork()
     if child == 0:
         with forked(), faulty_system(at, fault):
-            prune(Shelf(storage), keep=1) if pruning else save(storage, 20, group=group)
+            prune(CheckpointCatalog(storage), keep=1) if pruning else save(storage, 20, group=group)
     _, status = os.waitpid(child, 0)
     if os.WIFSIGNALED(status):
         assert os.WTERMSIG(status) == signal.SIGKILL
@@ -48,11 +48,13 @@ def run_killed(
     return False
 
 
-def assert_whole(shelf: Shelf, step: int) -> None:
-    checkpoint = shelf.at(step)
-    assert shelf.damages(checkpoint) == []
-    found = [read_whole(shelf.storage, checkpoint.path(part)) for part in checkpoint.manifest.parts]
-    assert found == [bytes(part) for part in parts_of(step, group=shelf.group)]
+def assert_whole(catalog: CheckpointCatalog, step: int) -> None:
+    checkpoint = catalog.at(step)
+    assert catalog.damages(checkpoint) == []
+    found = [
+        read_whole(catalog.storage, checkpoint.path(part)) for part in checkpoint.manifest.parts
+    ]
+    assert found == [bytes(part) for part in parts_of(step, group=catalog.group)]
 
 
 @pytest.mark.parametrize("fault", [Fault.KILLED, Fault.KILLED_TORN], ids=lambda f: f.name)
@@ -62,19 +64,19 @@ def test_a_kill_at_any_operation_leaves_the_previous_checkpoint_and_all_or_nothi
     at = outcomes = 0
     while True:
         storage = LocalStorage(tmp_path / str(at))
-        shelf = Shelf(storage)
+        catalog = CheckpointCatalog(storage)
         save(storage, 10)
         if not run_killed(storage, at, fault):
             break
-        assert_whole(shelf, 10)
+        assert_whole(catalog, 10)
         try:
-            assert_whole(shelf, 20)
+            assert_whole(catalog, 20)
             outcomes |= 2
         except NoCheckpoint:
             outcomes |= 1
         save(storage, 20, attempt="a2")
-        assert_whole(shelf, 20)
-        assert newest_whole(shelf).step == 20
+        assert_whole(catalog, 20)
+        assert newest_whole(catalog).step == 20
         at += 1
     assert at > 40, "every operation of seven files was met"
     assert outcomes == 3, "some kills came before the manifest's name and some after"
@@ -86,25 +88,25 @@ def test_remains_of_killed_writes_are_pruned_and_nothing_else(tmp_path: Path) ->
         assert run_killed(storage, at, Fault.KILLED_TORN)
     save(storage, 20, attempt="a2")
     assert list(tmp_path.rglob("*.tmp"))
-    prune(Shelf(storage), keep=1, remains_age=-1.0)
+    prune(CheckpointCatalog(storage), keep=1, remains_age=-1.0)
     assert not list(tmp_path.rglob("*.tmp"))
     assert {path.name.split(".")[1] for path in tmp_path.rglob("*.safetensors")} == {"a2"}
-    assert_whole(Shelf(storage), 20)
+    assert_whole(CheckpointCatalog(storage), 20)
 
 
 def test_pruning_killed_at_any_operation_leaves_only_whole_checkpoints(tmp_path: Path) -> None:
     at = 0
     while True:
         storage = LocalStorage(tmp_path / str(at))
-        shelf = Shelf(storage)
+        catalog = CheckpointCatalog(storage)
         for step in (10, 20, 30):
             save(storage, step)
         if not run_killed(storage, at, Fault.KILLED, pruning=True):
             break
-        for checkpoint in shelf.checkpoints():
-            assert_whole(shelf, checkpoint.step)
-        assert_whole(shelf, 30)
-        prune(shelf, keep=1, remains_age=-1.0)
+        for checkpoint in catalog.checkpoints():
+            assert_whole(catalog, checkpoint.step)
+        assert_whole(catalog, 30)
+        prune(catalog, keep=1, remains_age=-1.0)
         files = [path for path in (tmp_path / str(at)).rglob("*") if path.is_file()]
         assert {path.parent.name for path in files} == {"step-000000030"}
         at += 1
@@ -118,7 +120,7 @@ def test_a_group_that_is_killed_at_any_operation_leaves_the_others_as_they_are(
     at = 0
     while True:
         storage = LocalStorage(tmp_path / str(at))
-        train, evaluate = Shelf(storage), Shelf(storage, "evaluate")
+        train, evaluate = CheckpointCatalog(storage), CheckpointCatalog(storage, "evaluate")
         save(storage, 10)
         save(storage, 10, group="evaluate")
         other = os.fork()

@@ -7,15 +7,15 @@ import traceback
 from collections.abc import Callable
 from pathlib import Path
 
+from resile.checkpoint.catalog import CheckpointCatalog
 from resile.checkpoint.commit import publish, write_part
-from resile.checkpoint.local_storage import LocalStorage
-from resile.checkpoint.patience import Patience
 from resile.checkpoint.prune import prune
-from resile.checkpoint.shelf import Shelf
+from resile.checkpoint.storage.local import LocalStorage
+from resile.checkpoint.storage.retry import RetryPolicy
 from tests.unit.checkpoint.parts import REPLICAS, WORLD, rank_part, replica_part
 
 STEPS = range(10, 210, 10)
-PATIENCE = Patience(60.0, first_pause=0.001, longest_pause=0.01)
+PATIENCE = RetryPolicy(60.0, first_pause=0.001, longest_pause=0.01)
 
 
 def start(work: Callable[[], None]) -> int:
@@ -48,14 +48,14 @@ def test_writers_commit_and_prune_many_steps_at_their_own_pace(tmp_path: Path) -
                 attempt="a1",
                 patience=PATIENCE,
             )
-            prune(Shelf(storage), keep=2)
+            prune(CheckpointCatalog(storage), keep=2)
 
     children = [start(lambda rank=rank: write_rank(rank)) for rank in range(WORLD)]
     children.append(start(write_replica_and_publish))
     for child in children:
         _, status = os.waitpid(child, 0)
         assert os.waitstatus_to_exitcode(status) == 0
-    shelf = Shelf(storage)
-    assert [one.step for one in shelf.checkpoints()] == [200, 190]
-    assert all(shelf.damages(one) == [] for one in shelf.checkpoints())
+    catalog = CheckpointCatalog(storage)
+    assert [one.step for one in catalog.checkpoints()] == [200, 190]
+    assert all(catalog.damages(one) == [] for one in catalog.checkpoints())
     assert not list(tmp_path.rglob("*.tmp"))

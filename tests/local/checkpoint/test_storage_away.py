@@ -7,15 +7,15 @@ from pathlib import Path
 
 import pytest
 
+from resile.checkpoint.catalog import CheckpointCatalog
 from resile.checkpoint.commit import publish, write_part
-from resile.checkpoint.errors import StorageTrouble
-from resile.checkpoint.local_storage import LocalStorage
-from resile.checkpoint.patience import Patience
-from resile.checkpoint.shelf import Shelf
+from resile.checkpoint.errors import StorageError
+from resile.checkpoint.storage.local import LocalStorage
+from resile.checkpoint.storage.retry import RetryPolicy
 from tests.checkpoints import newest_whole
 from tests.unit.checkpoint.parts import HASTY, REPLICAS, WORLD, parts_of, save
 
-LONG = Patience(60.0, longest_pause=0.05)
+LONG = RetryPolicy(60.0, longest_pause=0.05)
 
 
 def send_away(folder: Path) -> None:
@@ -54,9 +54,9 @@ def test_a_write_goes_on_when_storage_is_back(tmp_path: Path) -> None:
     writer.join(60.0)
     assert not writer.is_alive()
     assert failed == []
-    shelf = Shelf(storage)
-    assert newest_whole(shelf).step == 20
-    assert shelf.damages(shelf.at(10)) == []
+    catalog = CheckpointCatalog(storage)
+    assert newest_whole(catalog).step == 20
+    assert catalog.damages(catalog.at(10)) == []
 
 
 def test_storage_that_stays_away_is_given_up_with_its_name(tmp_path: Path) -> None:
@@ -64,7 +64,7 @@ def test_storage_that_stays_away_is_given_up_with_its_name(tmp_path: Path) -> No
     storage = LocalStorage(folder)
     save(storage, 10)
     send_away(folder)
-    with pytest.raises(StorageTrouble, match=str(folder)):
+    with pytest.raises(StorageError, match=str(folder)):
         save(storage, 20, patience=HASTY)
     bring_back(folder)
-    assert newest_whole(Shelf(storage)).step == 10
+    assert newest_whole(CheckpointCatalog(storage)).step == 10

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from resile.checkpoint.catalog import CheckpointCatalog
 from resile.checkpoint.commit import write_part
 from resile.checkpoint.errors import StorageRefused
-from resile.checkpoint.local_storage import LocalStorage
 from resile.checkpoint.part import PartHeader, PartKind, Slice
-from resile.checkpoint.shelf import Shelf
+from resile.checkpoint.storage.local import LocalStorage
 from tests.checkpoints import newest_whole
 from tests.local.checkpoint.disks import SIZE
 from tests.unit.checkpoint.parts import HASTY, make_part, noise, save
@@ -40,6 +40,6 @@ def test_a_full_disk_is_said_and_costs_neither_the_previous_checkpoint_nor_the_n
     assert "rank-00000-of-00001.a1.safetensors" in said
     assert "MiB are free there" in said
     assert not list(small_disk.rglob("*.tmp")), "the torn file gave its room back"
-    assert newest_whole(Shelf(storage)).step == 10
+    assert newest_whole(CheckpointCatalog(storage)).step == 10
     save(storage, 20)
-    assert newest_whole(Shelf(storage)).step == 20
+    assert newest_whole(CheckpointCatalog(storage)).step == 20

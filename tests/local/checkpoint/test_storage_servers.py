@@ -12,10 +12,10 @@ import pytest
 import torch
 
 from resile import Checkpointer
-from resile.checkpoint import object_storage
-from resile.checkpoint.errors import StorageRefused, StorageTrouble
-from resile.checkpoint.shelf import Shelf
-from resile.checkpoint.storage import read_whole
+from resile.checkpoint.catalog import CheckpointCatalog
+from resile.checkpoint.errors import StorageError, StorageRefused
+from resile.checkpoint.storage import object as object_storage
+from resile.checkpoint.storage.base import read_whole
 from tests.checkpoints import newest_whole
 from tests.local.checkpoint.storeservers import GoogleServer, S3Server, StoreServer
 from tests.unit.checkpoint.parts import HASTY, noise, save
@@ -37,9 +37,9 @@ def test_the_whole_protocol_runs(server: StoreServer) -> None:
 def test_what_another_process_put_there_is_seen_at_once(server: StoreServer) -> None:
     ours, theirs = server.storage("bucket/two"), server.storage("bucket/two")
     save(ours, 10)
-    assert Shelf(ours).steps() == [10]
+    assert CheckpointCatalog(ours).steps() == [10]
     save(theirs, 20)
-    assert newest_whole(Shelf(ours)).step == 20
+    assert newest_whole(CheckpointCatalog(ours)).step == 20
 
 
 def test_a_large_part_is_uploaded_in_blocks(
@@ -65,7 +65,7 @@ def test_an_upload_that_breaks_off_leaves_the_object_that_was_there(
         yield memoryview(noise("large", 12 << 20))
         raise ConnectionError("the network is gone")
 
-    with pytest.raises(StorageTrouble, match="the network is gone"):
+    with pytest.raises(StorageError, match="the network is gone"):
         storage.write("a", chunks())
     assert read_whole(storage, "a") == b"before"
 
@@ -80,7 +80,7 @@ def test_a_server_that_hangs_up_is_trouble(kind: type[StoreServer]) -> None:
     with kind.running() as server:
         storage = server.storage("bucket/run")
         save(storage, 10)
-    with pytest.raises(StorageTrouble, match=server.address("bucket/run/step-000000020")):
+    with pytest.raises(StorageError, match=server.address("bucket/run/step-000000020")):
         save(storage, 20, patience=HASTY)
 
 
@@ -104,7 +104,7 @@ def test_a_checkpointer_writes_and_restores_with_the_options_it_was_given(
 
     first, second = torch.nn.Linear(3, 3), torch.nn.Linear(3, 3)
     assert run(first, range(7)) == 0
-    assert Shelf(server.storage("bucket/options")).steps() == [7, 5]
+    assert CheckpointCatalog(server.storage("bucket/options")).steps() == [7, 5]
     assert run(second, range(7, 8)) == 7
     assert torch.equal(first.weight, second.weight)
 

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from resile.checkpoint.shelf import Shelf
-from resile.checkpoint.storage import open_storage
+from resile.checkpoint.catalog import CheckpointCatalog
+from resile.checkpoint.storage.base import open_storage
 from resile.ledger import check, read_ledger
 from tests.checkpoints import newest_whole
 from tests.local.checkpointer.workers import Start
@@ -72,8 +72,8 @@ class Group(Trained):
         return self.folder.parent / "ledger"
 
     @property
-    def shelf(self) -> Shelf:
-        return Shelf(open_storage(self.checkpoints), self.name)
+    def catalog(self) -> CheckpointCatalog:
+        return CheckpointCatalog(open_storage(self.checkpoints), self.name)
 
     def resumed(self, times: int) -> None:
         """Wait until so many rounds have restored."""
@@ -81,7 +81,7 @@ class Group(Trained):
 
     def saved(self, step: int) -> None:
         """Wait for a checkpoint of a step, or of a later one."""
-        there = self.shelf
+        there = self.catalog
         wait_for(
             lambda: Path(there.address).exists() and any(one >= step for one in there.steps()),
             f"a checkpoint of step {step} of {self.name!r}:\n{self.nodes[0].output[-3000:]}",
@@ -120,7 +120,7 @@ def test_groups_under_agents_go_on_from_their_own_memory_and_storage(
         group.close()
         group.nodes.clear()
         group.port = Job(group.folder).port
-    newest = [newest_whole(group.shelf).step for group in groups]
+    newest = [newest_whole(group.catalog).step for group in groups]
     for group, step in zip(groups, newest, strict=True):
         before = len(group.resumptions())
         group.begin()

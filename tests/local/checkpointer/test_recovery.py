@@ -10,8 +10,8 @@ import signal
 
 import pytest
 
-from resile.checkpoint.shelf import Shelf
-from resile.checkpoint.storage import open_storage
+from resile.checkpoint.catalog import CheckpointCatalog
+from resile.checkpoint.storage.base import open_storage
 from tests.checkpoints import newest_whole
 from tests.local.commands import wait_for
 from tests.local.jobs import Job
@@ -96,11 +96,11 @@ def test_a_job_that_was_killed_altogether_goes_on_from_storage(
 ) -> None:
     trained.train()
     trained.reached(22, world=2)
-    shelf = Shelf(open_storage(trained.folder / "checkpoints"))
-    wait_for(lambda: shelf.steps()[:1] and shelf.steps()[0] >= 15, "a checkpoint")
+    catalog = CheckpointCatalog(open_storage(trained.folder / "checkpoints"))
+    wait_for(lambda: catalog.steps()[:1] and catalog.steps()[0] >= 15, "a checkpoint")
     trained.close()
     trained.nodes.clear()
-    newest = newest_whole(shelf).step
+    newest = newest_whole(catalog).step
     trained.port = Job(trained.folder).port
     trained.train(nproc=1)
     assert trained.nodes[0].wait() == 0, trained.nodes[0].output
@@ -117,10 +117,10 @@ def test_a_damaged_checkpoint_is_named_and_the_one_before_is_used(
 ) -> None:
     trained.train(steps=30)
     assert trained.nodes[0].wait() == 0, trained.nodes[0].output
-    shelf = Shelf(open_storage(trained.folder / "checkpoints"))
+    catalog = CheckpointCatalog(open_storage(trained.folder / "checkpoints"))
     # Removing what is too old comes after publishing, and a job that ends does not wait for it.
-    assert [one.step for one in shelf.checkpoints()][:3] == [30, 25, 20]
-    newest = shelf.at(30)
+    assert [one.step for one in catalog.checkpoints()][:3] == [30, 25, 20]
+    newest = catalog.at(30)
     victim = trained.folder / "checkpoints" / newest.path(newest.manifest.parts[-1])
     data = bytearray(victim.read_bytes())
     data[len(data) // 2] ^= 1

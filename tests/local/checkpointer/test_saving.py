@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from resile.checkpoint.shelf import Depth, Shelf
-from resile.checkpoint.storage import open_storage
+from resile.checkpoint.catalog import CheckpointCatalog, Depth
+from resile.checkpoint.storage.base import open_storage
 from tests.local.train.ranks import run_ranks
 
 SCRIPT = Path(__file__).parent / "scripts" / "saving.py"
@@ -26,9 +26,9 @@ def run(what: str, checkpoints: Path, folder: Path, *, world: int = 2) -> list[s
 
 def steps(checkpoints: Path) -> list[int]:
     """Those of which there is a whole checkpoint."""
-    shelf = Shelf(open_storage(str(checkpoints)))
+    catalog = CheckpointCatalog(open_storage(str(checkpoints)))
     return sorted(
-        one.step for one in shelf.checkpoints() if not shelf.damages(one, Depth.CHECKSUMS)
+        one.step for one in catalog.checkpoints() if not catalog.damages(one, Depth.CHECKSUMS)
     )
 
 

@@ -9,8 +9,8 @@ import sys
 from contextlib import suppress
 from pathlib import Path
 
-from resile.checkpoint.shelf import Shelf
-from resile.checkpoint.storage import open_storage
+from resile.checkpoint.catalog import CheckpointCatalog
+from resile.checkpoint.storage.base import open_storage
 from tests.checkpoints import newest_whole
 from tests.local.jobs import SCRIPTS
 from tests.local.ledgers import each_sample_counts_once
@@ -54,7 +54,7 @@ def test_a_run_goes_on_where_the_last_one_saved(tmp_path: Path) -> None:
     first = torchrun(tmp_path, nproc=2, steps=20)
     assert first.returncode == 0, first.stderr
     assert "start it with 'resile run' to restore from memory" in first.stderr
-    assert newest_whole(Shelf(open_storage(tmp_path / "checkpoints"))).step == 20
+    assert newest_whole(CheckpointCatalog(open_storage(tmp_path / "checkpoints"))).step == 20
     second = torchrun(tmp_path, nproc=1, steps=30)
     assert second.returncode == 0, second.stderr
     assert "resumed at step 20 from storage" in second.stderr

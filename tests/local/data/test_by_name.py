@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from resile.ledger import Ledger
-from resile.platform.local.jobfolder import JobFolder
+from resile.local.jobdir import JobDir
 from tests.local.jobs import SCRIPTS, Job
 from tests.local.ledgers import data_check
 from tests.local.training import TRAINER
@@ -71,7 +71,7 @@ def test_what_is_not_a_ledgers_stays_when_a_job_is_forgotten(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("RESILE_HOME", str(tmp_path))
-    folder = JobFolder("noted")
+    folder = JobDir("noted")
     with folder.hold():
         folder.begin()
         Ledger(folder.ledger, length=1).record(1, 0, [0])

@@ -11,7 +11,7 @@ import pytest
 
 from resile.job.view import JobView
 from resile.ledger import Ledger
-from resile.platform.local.jobfolder import JobFolder
+from resile.local.jobdir import JobDir
 from tests.local.ledgers import data_check
 
 
@@ -65,7 +65,7 @@ def test_a_jobs_ledger_is_found_in_its_manifest(
             "metadata": {"name": name},
             "spec": {"roles": {"worker": {"script": "train.py", "env": env}}},
         }
-        folder = JobFolder(name)
+        folder = JobDir(name)
         with folder.hold():
             folder.write_view(JobView(name=name, phase="Succeeded", manifest=manifest))
     assert "3 of 6 trained so far" in resile("noted", home=tmp_path).stdout

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from torch.utils.data import IterableDataset
 
 from resile.train.data.errors import DataMistake
-from resile.train.data.foreign import accumulation_for
+from resile.train.data.third_party import accumulation_for
 
 transformers = pytest.importorskip("transformers")
 pytest.importorskip("accelerate")

@@ -12,8 +12,8 @@ import torch
 from torch import nn
 from torch.utils.data import DataLoader, Dataset
 
-from resile.checkpoint.shelf import Shelf
-from resile.checkpoint.storage import open_storage
+from resile.checkpoint.catalog import CheckpointCatalog
+from resile.checkpoint.storage.base import open_storage
 from tests.local.commands import wait_for
 
 lightning = pytest.importorskip("lightning.pytorch")
@@ -213,8 +213,8 @@ def train(how: Training, folder: Path, *, every: int = 1, breaking: Any = None) 
 
 def _wait_until_stored(folder: Path, step: int) -> None:
     """What a training that has ended still writes is written by another process."""
-    shelf = Shelf(open_storage(str(folder)))
-    wait_for(lambda: any(one.step == step for one in shelf.checkpoints()), f"step {step}")
+    catalog = CheckpointCatalog(open_storage(str(folder)))
+    wait_for(lambda: any(one.step == step for one in catalog.checkpoints()), f"step {step}")
 
 
 WAYS = {

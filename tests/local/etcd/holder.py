@@ -13,8 +13,8 @@ import sys
 from pathlib import Path
 from types import TracebackType
 
-from resile.master.etcd_store import EtcdStore
-from resile.master.stores import StoreError
+from resile.master.store.base import StoreError
+from resile.master.store.etcd import EtcdStore
 
 ROOT = Path(__file__).parents[3]
 

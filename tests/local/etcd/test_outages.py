@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from aiohttp import web
 
-from resile.master.etcd_store import EtcdStore
-from resile.master.stores import StoreUnusable
+from resile.master.store.base import StoreUnusable
+from resile.master.store.etcd import EtcdStore
 from resile.wire.endpoint import free_port
 from tests.local.etcd.server import EtcdServer
 

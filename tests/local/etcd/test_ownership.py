@@ -11,11 +11,9 @@ from contextlib import asynccontextmanager, suppress
 import msgspec
 import pytest
 
-from resile.master.etcd_address import parse_etcd_url
-from resile.master.etcd_gateway import Gateway, put
-from resile.master.etcd_owner import Owner
-from resile.master.etcd_store import EtcdStore
-from resile.master.stores import StoreTaken, StoreUnusable
+from resile.master.store.base import StoreTaken, StoreUnusable
+from resile.master.store.etcd import EtcdStore, Owner
+from resile.master.store.etcd_client import EtcdClient, parse_etcd_url, put
 from tests.local.etcd.holder import Holder
 from tests.local.etcd.server import EtcdServer
 
@@ -39,23 +37,23 @@ def store_at(etcd: EtcdServer) -> EtcdStore:
 async def master_on_another_machine(etcd: EtcdServer) -> AsyncIterator[asyncio.Event]:
     """A hold that nothing on this machine can tell alive or dead; it lives until told to die."""
     address = parse_etcd_url(etcd.url)
-    gateway = Gateway(address, patience=10)
-    lease = await gateway.grant(LEASE)
+    client = EtcdClient(address, patience=10)
+    lease = await client.grant(LEASE)
     owner = Owner(token="x", host="elsewhere", pid=1, started=1, world="another boot")
     claim = put(f"{address.prefix}/owner", msgspec.json.encode(owner), lease=lease)
-    await gateway.transact([], [claim])
+    await client.transact([], [claim])
     dead = asyncio.Event()
 
     async def live() -> None:
         while not dead.is_set():
-            await gateway.keep_alive(lease)
+            await client.keep_alive(lease)
             await asyncio.wait([asyncio.ensure_future(dead.wait())], timeout=LEASE / 4)
 
     living = asyncio.create_task(live())
     yield dead
     dead.set()
     await living
-    await gateway.close()
+    await client.close()
 
 
 async def test_a_second_master_on_this_machine_is_refused_at_once(
@@ -144,16 +142,16 @@ async def test_a_lease_lost_to_an_outage_is_taken_again_behind_the_same_fence(
     store = store_at(etcd)
     await store.load()
     address = parse_etcd_url(etcd.url)
-    gateway = Gateway(address, patience=10)
+    client = EtcdClient(address, patience=10)
     etcd.end_leases()
-    assert await gateway.get(f"{address.prefix}/owner") is None
+    assert await client.get(f"{address.prefix}/owner") is None
     await store.commit({"job": b"mine all the same"})
-    while await gateway.get(f"{address.prefix}/owner") is None:
+    while await client.get(f"{address.prefix}/owner") is None:
         pass
     with pytest.raises(StoreTaken):
         await store_at(etcd).load()
     await store.close()
-    await gateway.close()
+    await client.close()
 
 
 async def test_a_closed_store_takes_nothing(etcd: EtcdServer) -> None:

@@ -6,10 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from resile.master.etcd_address import EtcdAddress, parse_etcd_url
-from resile.master.etcd_gateway import Gateway
-from resile.master.etcd_store import MOST_BYTES, MOST_OPERATIONS, EtcdStore, split
-from resile.master.stores import StoreUnusable
+from resile.master.store.base import StoreUnusable
+from resile.master.store.etcd import MOST_BYTES, MOST_OPERATIONS, EtcdStore, split
+from resile.master.store.etcd_client import EtcdAddress, EtcdClient, parse_etcd_url
 from resile.wire.endpoint import Endpoint
 from tests.local.etcd.holder import Holder
 from tests.local.etcd.server import EtcdServer
@@ -84,7 +83,7 @@ async def test_a_batch_cut_short_by_kill_is_kept_as_a_whole_or_not_at_all(
     etcd: EtcdServer, moment: str
 ) -> None:
     address = parse_etcd_url(etcd.url)
-    watching = Gateway(address, patience=10)
+    watching = EtcdClient(address, patience=10)
     for attempt in range(3):
         with Holder(etcd.url) as holder:
             for number in range(200):

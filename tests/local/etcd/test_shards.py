@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from resile.train.data import ShardClient
-from resile.train.data.shardclient import LeasedShard
+from resile.train.data.sharded.shard_client import LeasedShard
 from resile.wire.endpoint import free_port
 from tests.local.etcd.server import EtcdServer
 from tests.local.wire.masters import MasterProcess, running_master

@@ -13,8 +13,8 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
-from resile.master.etcd_store import EtcdStore
-from resile.master.stores import StoreUnusable
+from resile.master.store.base import StoreUnusable
+from resile.master.store.etcd import EtcdStore
 from tests.local.etcd.server import EtcdServer
 
 

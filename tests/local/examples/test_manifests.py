@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import yaml
 
-from resile.job.manifest import parse_manifest
+from resile.job.manifest.parse import parse_manifest
 from resile.train.migrate.signals import CHECKPOINT_VARIABLE, SIGNAL_VARIABLE
 
 ROOT = Path(__file__).parents[3]

@@ -9,8 +9,7 @@ import pytest
 from resile.agent.nursery import CheckFailed, CheckResult, check_preload
 from resile.agent.nursery.check import Difference, compare
 from resile.wire.endpoint import free_port
-
-from .cradle import environment, script
+from tests.local.nursery.harness import environment, script
 
 Write = Callable[[str, str], Path]
 

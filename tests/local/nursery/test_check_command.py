@@ -5,7 +5,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from .cradle import environment
+from tests.local.nursery.harness import environment
 
 Write = Callable[[str, str], Path]
 

@@ -12,8 +12,7 @@ from pathlib import Path
 import pytest
 
 from resile.agent.nursery import NurseryPolicy
-
-from .cradle import cradle_for, script
+from tests.local.nursery.harness import nursery_for, script
 
 Write = Callable[[str, str], Path]
 
@@ -45,8 +44,8 @@ async def test_the_second_launch_has_torch_preloaded(
     write("train.py", TRAIN.format(library=library, rank=rank))
     for preloaded in (False, True):
         policy = NurseryPolicy(quiet=600)
-        async with cradle_for(tmp_path, script("train.py"), policy=policy) as cradle:
-            (running,) = await cradle.spawn(RANK="1")
+        async with nursery_for(tmp_path, script("train.py"), policy=policy) as harness:
+            (running,) = await harness.spawn(RANK="1")
             assert running.worker.warm, running.worker.reason
             assert await asyncio.wait_for(running.worker.wait(), PATIENCE) == 0
             assert running.stdout.read_text().splitlines() == [

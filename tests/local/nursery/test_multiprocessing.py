@@ -6,8 +6,7 @@ from pathlib import Path
 import pytest
 
 from resile.agent.nursery import WorkerCommand
-
-from .cradle import cradle_for, module, script
+from tests.local.nursery.harness import module, nursery_for, script
 
 Write = Callable[[str, str], Path]
 
@@ -48,8 +47,8 @@ async def test_pools_and_managers_work(
     write("train.py", POOL)
     write("pack/__init__.py", "")
     write("pack/train.py", POOL)
-    async with cradle_for(tmp_path, command) as cradle:
-        (running,) = await cradle.spawn(RESILE_METHOD=method)
+    async with nursery_for(tmp_path, command) as harness:
+        (running,) = await harness.spawn(RESILE_METHOD=method)
         assert running.worker.warm
         outcome = await running.outcome()
     assert outcome.stdout == "[0, 1, 4, 9, 16]\n{'a': 1, 'b': 2} 0\n"
@@ -81,8 +80,8 @@ if __name__ == "__main__":
 async def test_data_loaders_with_workers_work(tmp_path: Path, write: Write) -> None:
     write("train.py", LOADER)
     sums = [42.0, 378.0, 1098.0, 2202.0]
-    async with cradle_for(tmp_path, script("train.py")) as cradle:
-        (running,) = await cradle.spawn()
+    async with nursery_for(tmp_path, script("train.py")) as harness:
+        (running,) = await harness.spawn()
         assert running.worker.warm
         outcome = await running.outcome()
     assert outcome.stderr == ""
@@ -104,7 +103,7 @@ async def test_thread_pools_of_numerical_libraries_work_after_the_fork(
 ) -> None:
     write("train.py", PARALLEL)
     env = {"OMP_NUM_THREADS": "3"}
-    async with cradle_for(tmp_path, script("train.py"), env=env) as cradle:
-        for running in await cradle.spawn(2):
+    async with nursery_for(tmp_path, script("train.py"), env=env) as harness:
+        for running in await harness.spawn(2):
             assert running.worker.warm, running.worker.reason
-            assert await running.outcome() == cradle.run_fresh()
+            assert await running.outcome() == harness.run_fresh()

@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 
 from resile.agent.nursery import WorkerCommand
-
-from .cradle import Outcome, cradle_for, module, script
+from tests.local.nursery.harness import Outcome, module, nursery_for, script
 
 PROBE = Path(__file__).parent / "probe.py"
 
@@ -20,10 +19,10 @@ Write = Callable[[str, str], Path]
 
 async def both(folder: Path, command: WorkerCommand, **env: str) -> tuple[Outcome, Outcome]:
     """Return how the command fares fresh and warm."""
-    async with cradle_for(folder, command, env=env) as cradle:
-        (running,) = await cradle.spawn()
+    async with nursery_for(folder, command, env=env) as harness:
+        (running,) = await harness.spawn()
         assert running.worker.warm, running.worker.reason
-        return cradle.run_fresh(), await running.outcome()
+        return harness.run_fresh(), await running.outcome()
 
 
 def report(outcome: Outcome) -> dict[str, Any]:
@@ -180,11 +179,11 @@ logging.kept = open("kept.txt", "w"); logging.kept.write("y" * 500)
 
 async def test_files_that_were_never_closed_are_written(tmp_path: Path, write: Write) -> None:
     write("train.py", UNCLOSED)
-    async with cradle_for(tmp_path, script("train.py")) as cradle:
+    async with nursery_for(tmp_path, script("train.py")) as harness:
         contents = []
         for warm in (False, True):
-            assert (await cradle.run() if warm else cradle.run_fresh()).returncode == 0
-            files = {path.name: path for path in cradle.folder.iterdir() if path.suffix != ".py"}
+            assert (await harness.run() if warm else harness.run_fresh()).returncode == 0
+            files = {path.name: path for path in harness.folder.iterdir() if path.suffix != ".py"}
             contents.append({name: path.stat().st_size for name, path in files.items()})
             for path in files.values():
                 path.unlink()
@@ -206,11 +205,11 @@ async def test_a_missing_module_is_reported_by_the_interpreter(tmp_path: Path) -
 async def test_a_changed_script_is_read_anew(tmp_path: Path, write: Write) -> None:
     write("train.py", "import helper; print('one', helper.VALUE)")
     write("helper.py", "VALUE = 1")
-    async with cradle_for(tmp_path, script("train.py")) as cradle:
-        assert (await cradle.run()).stdout == "one 1\n"
+    async with nursery_for(tmp_path, script("train.py")) as harness:
+        assert (await harness.run()).stdout == "one 1\n"
         write("train.py", "import helper; print('two', helper.VALUE)")
         write("helper.py", "VALUE = 22")
-        assert (await cradle.run()).stdout == "two 22\n"
+        assert (await harness.run()).stdout == "two 22\n"
 
 
 async def test_what_a_library_prints_when_imported_is_printed_by_each_worker(
@@ -219,9 +218,9 @@ async def test_what_a_library_prints_when_imported_is_printed_by_each_worker(
     write("site-packages/chatty.py", "import sys; print('hello'); print('oops', file=sys.stderr)")
     write("train.py", "import chatty; print('trained')")
     library = str(tmp_path / "work" / "site-packages")
-    async with cradle_for(tmp_path, script("train.py"), env={"PYTHONPATH": library}) as cradle:
-        fresh = cradle.run_fresh()
-        for running in await cradle.spawn(2):
+    async with nursery_for(tmp_path, script("train.py"), env={"PYTHONPATH": library}) as harness:
+        fresh = harness.run_fresh()
+        for running in await harness.spawn(2):
             assert running.worker.warm
             assert await running.outcome() == fresh
     assert fresh.stdout == "hello\ntrained\n"
@@ -247,10 +246,10 @@ async def test_a_broken_sitecustomize_is_reported_by_each_worker(
 
 async def test_on_a_terminal_output_is_buffered_by_the_line(tmp_path: Path, write: Write) -> None:
     write("train.py", "import sys; print(sys.stdout.line_buffering, sys.stdout.isatty())")
-    async with cradle_for(tmp_path, script("train.py", flags=())) as cradle:
+    async with nursery_for(tmp_path, script("train.py", flags=())) as harness:
         ours, theirs = os.openpty()
         try:
-            worker = await cradle.spawn_on(theirs)
+            worker = await harness.spawn_on(theirs)
             assert await worker.wait() == 0
             assert os.read(ours, 100).split() == [b"True", b"True"]
         finally:

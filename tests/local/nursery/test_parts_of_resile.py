@@ -7,12 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from resile.agent.nursery.companions import implicit_imports
 from resile.agent.nursery.inside.trusted import is_trusted, may_be_preloaded_at_once
+from resile.agent.nursery.preload_list import implicit_imports
 from resile.agent.nursery.scan import scan
-from resile.homes import HOMES
-
-from .cradle import cradle_for, script
+from resile.exports import EXPORTS
+from tests.local.nursery.harness import nursery_for, script
 
 Write = Callable[[str, str], Path]
 
@@ -28,8 +27,8 @@ async def test_a_checkpointer_is_preloaded_for_the_first_worker(
     tmp_path: Path, write: Write
 ) -> None:
     write("train.py", TRAIN)
-    async with cradle_for(tmp_path, script("train.py")) as cradle:
-        outcome = await cradle.run()
+    async with nursery_for(tmp_path, script("train.py")) as harness:
+        outcome = await harness.run()
     assert (outcome.returncode, outcome.stdout) == (0, "True True\n"), outcome.stderr
 
 
@@ -37,11 +36,11 @@ async def test_a_checkpointer_is_preloaded_for_the_first_worker(
 def test_a_name_brings_the_module_it_comes_from(tmp_path: Path, write: Write, text: str) -> None:
     write("train.py", text)
     found = implicit_imports(scan(script("train.py"), cwd=str(tmp_path / "work"), env={}))
-    assert found == ["resile.train.checkpoint.policy"]
+    assert found == ["resile.train.checkpoint.options"]
 
 
 @pytest.mark.parametrize(
-    "module", sorted({home for home in HOMES.values() if may_be_preloaded_at_once(home)})
+    "module", sorted({home for home in EXPORTS.values() if may_be_preloaded_at_once(home)})
 )
 def test_what_is_preloaded_unseen_imports_nothing_of_others(module: str) -> None:
     code = f"import {module}, sys; print(*sys.modules)"

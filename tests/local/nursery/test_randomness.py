@@ -4,7 +4,7 @@ import json
 from collections.abc import Callable
 from pathlib import Path
 
-from .cradle import cradle_for, script
+from tests.local.nursery.harness import nursery_for, script
 
 Write = Callable[[str, str], Path]
 
@@ -30,10 +30,10 @@ async def test_every_source_of_randomness_differs_between_workers(
     tmp_path: Path, write: Write
 ) -> None:
     write("train.py", DRAW)
-    async with cradle_for(tmp_path, script("train.py")) as cradle:
+    async with nursery_for(tmp_path, script("train.py")) as harness:
         draws = []
         for _ in range(2):
-            workers = await cradle.spawn(2)
+            workers = await harness.spawn(2)
             assert all(running.worker.warm for running in workers)
             draws += [json.loads((await running.outcome()).stdout) for running in workers]
     for source in draws[0]:
@@ -51,7 +51,7 @@ async def test_a_library_that_seeds_on_purpose_is_respected(tmp_path: Path, writ
         """,
     )
     env = {"PYTHONPATH": str(tmp_path / "work" / "site-packages")}
-    async with cradle_for(tmp_path, script("train.py"), env=env) as cradle:
-        (running,) = await cradle.spawn()
+    async with nursery_for(tmp_path, script("train.py"), env=env) as harness:
+        (running,) = await harness.spawn()
         assert running.worker.warm
-        assert await running.outcome() == cradle.run_fresh()
+        assert await running.outcome() == harness.run_fresh()

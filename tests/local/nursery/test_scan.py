@@ -8,10 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from resile.agent.nursery import CommandKind, WorkerCommand
-from resile.agent.nursery.companions import Companion, implicit_imports
+from resile.agent.nursery.preload_list import ImplicitImport, implicit_imports
 from resile.agent.nursery.scan import Scan, scan
-
-from .cradle import module, script
+from tests.local.nursery.harness import module, script
 
 Write = Callable[[str, str], Path]
 
@@ -161,12 +160,15 @@ names = st.sampled_from(["a", "b", "c", "d"])
     words=st.frozensets(names),
     table=st.lists(
         st.builds(
-            Companion, library=names, words=st.frozensets(names), modules=st.tuples(names, names)
+            ImplicitImport,
+            library=names,
+            words=st.frozensets(names),
+            modules=st.tuples(names, names),
         )
     ),
 )
 def test_companions_follow_the_table(
-    libraries: set[str], words: frozenset[str], table: list[Companion]
+    libraries: set[str], words: frozenset[str], table: list[ImplicitImport]
 ) -> None:
     found = implicit_imports(Scan(tuple(sorted(libraries)), frozenset(), words), table)
     expected = [

@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 
 from resile.agent.nursery import NurseryPolicy
-
-from .cradle import cradle_for, script, until
+from tests.local.nursery.harness import nursery_for, script, until
 
 Write = Callable[[str, str], Path]
 
@@ -91,17 +90,17 @@ def libraries(tmp_path: Path, write: Write) -> dict[str, str]:
 async def test_workers_are_alike_where_fresh_processes_are_and_differ_where_they_do(
     tmp_path: Path, libraries: dict[str, str], caplog: pytest.LogCaptureFixture
 ) -> None:
-    """From a nursery that knows nothing, one that has learnt, and in the next launch."""
+    """From a nursery that knows nothing, one that has facts, and in the next launch."""
     caplog.set_level(logging.INFO, logger="resile")
     (tmp_path / "work" / "lines.txt.db").touch()
     others: list[list[Any]] = []
     for launch in (1, 2):
         caplog.clear()
         command = script("train.py", *LIBRARIES)
-        async with cradle_for(tmp_path, command, env=libraries, policy=EAGER) as cradle:
-            fresh = json.loads((await asyncio.to_thread(cradle.run_fresh)).stdout)
+        async with nursery_for(tmp_path, command, env=libraries, policy=EAGER) as harness:
+            fresh = json.loads((await asyncio.to_thread(harness.run_fresh)).stdout)
             for times in (1, 2):
-                for running in await cradle.spawn(2):
+                for running in await harness.spawn(2):
                     assert running.worker.warm
                     outcome = await running.outcome()
                     assert outcome.stderr == ""
@@ -117,11 +116,11 @@ async def test_workers_are_alike_where_fresh_processes_are_and_differ_where_they
         assert len(set(values)) == len(others)
     assert not (tmp_path / "work" / "lines.txt.dead").exists()
     (file,) = (tmp_path / "cache" / "resile" / "preload").glob("*.json")
-    learnt = json.loads(file.read_text())
+    facts = json.loads(file.read_text())
     assert {"inert", "reads_setting", "filters_warnings", "writes_variable"} <= set(
-        learnt["approved"]
+        facts["approved"]
     )
-    unfit = set(LIBRARIES) & set(learnt["unfit"])
+    unfit = set(LIBRARIES) & set(facts["unfit"])
     assert unfit == {
         "reads_rank", "reads_all", "opens_file", "opens_socket", "connects_sqlite", "draws_uuid",
         "draws_token", "makes_generator", "seeds", "stops_collecting", "configures_logging",
@@ -140,8 +139,8 @@ async def test_a_setting_before_torch_has_its_effect(tmp_path: Path, write: Writ
         """,
     )
     for _ in range(2):
-        async with cradle_for(tmp_path, script("train.py")) as cradle:
-            (running,) = await cradle.spawn()
+        async with nursery_for(tmp_path, script("train.py")) as harness:
+            (running,) = await harness.spawn()
             assert running.worker.warm
             assert (await running.outcome()).stdout == "2\n", "the environment says 1"
 
@@ -163,17 +162,17 @@ async def test_a_setting_before_torch_has_its_effect_whoever_imports_torch(
     )
     env = {"PYTHONPATH": str(tmp_path / "work" / "site-packages")}
     for _ in range(2):
-        async with cradle_for(tmp_path, script("train.py"), env=env) as cradle:
+        async with nursery_for(tmp_path, script("train.py"), env=env) as harness:
             for _ in range(2):
-                (running,) = await cradle.spawn()
+                (running,) = await harness.spawn()
                 assert running.worker.warm
                 assert (await running.outcome()).stdout == "2\n", "the environment says 1"
-                await cradle.nursery.learn()
+                await harness.nursery.learn()
     (file,) = (tmp_path / "cache" / "resile" / "preload").glob("*.json")
-    learnt = json.loads(file.read_text())
-    assert "harmless" in learnt["approved"]
-    assert learnt["needs"]["wrapper"] == ["torch"]
-    assert "wrapper" not in learnt["unfit"], "it is fit as soon as torch is"
+    facts = json.loads(file.read_text())
+    assert "harmless" in facts["approved"]
+    assert facts["needs"]["wrapper"] == ["torch"]
+    assert "wrapper" not in facts["unfit"], "it is fit as soon as torch is"
 
 
 async def test_a_spec_can_be_looked_up_without_importing(tmp_path: Path, write: Write) -> None:
@@ -188,9 +187,9 @@ async def test_a_spec_can_be_looked_up_without_importing(tmp_path: Path, write: 
         print(importlib.reload(xml) is xml)
         """,
     )
-    async with cradle_for(tmp_path, script("train.py")) as cradle:
-        (running,) = await cradle.spawn()
+    async with nursery_for(tmp_path, script("train.py")) as harness:
+        (running,) = await harness.spawn()
         assert running.worker.warm
-        warm, fresh = await running.outcome(), cradle.run_fresh()
+        warm, fresh = await running.outcome(), harness.run_fresh()
     assert warm.stdout.partition("at 0x")[0] == fresh.stdout.partition("at 0x")[0]
     assert warm.stdout.endswith(" xml.dom True\nTrue\n")

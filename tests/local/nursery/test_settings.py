@@ -16,15 +16,21 @@ from resile.agent.nursery import (
     PreloadSyntaxError,
     WorkerCommand,
 )
-from resile.agent.nursery.cache import Learnt, PreloadCache
-from resile.agent.nursery.environment import differences, is_place, without_place
-from resile.agent.nursery.inside.frames import FrameReader, pack
-from resile.agent.nursery.inside.messages import Exited, Importing, Message, Ready, Signal, Spawn
-from resile.agent.nursery.knowledge import Knowledge
+from resile.agent.nursery.environment import differences, is_per_worker, mentioned, shared_variables
+from resile.agent.nursery.inside.protocol import (
+    Exited,
+    Importing,
+    Message,
+    MessageReader,
+    PreloadResult,
+    SignalWorker,
+    Spawn,
+    pack,
+)
+from resile.agent.nursery.learned_imports import ImportFacts, PreloadCache
+from resile.agent.nursery.preload_list import PreloadList
 from resile.agent.nursery.scan import Scan
-from resile.agent.nursery.settings import mentioned
-
-from .cradle import executable, module, script
+from tests.local.nursery.harness import executable, module, script
 
 
 def test_a_command_becomes_the_arguments_of_a_process() -> None:
@@ -73,20 +79,20 @@ environments = st.dictionaries(
 
 @given(environments, environments)
 def test_only_places_may_differ(nursery: dict[str, str], worker: dict[str, str]) -> None:
-    same = without_place(nursery) == without_place(worker)
-    found = differences(without_place(nursery), worker)
+    same = shared_variables(nursery) == shared_variables(worker)
+    found = differences(shared_variables(nursery), worker)
     assert (found == []) is same
     assert found == sorted(found)
-    assert not any(is_place(name) for name in found)
+    assert not any(is_per_worker(name) for name in found)
 
 
 text = st.text(st.characters(exclude_categories=[]), max_size=20)
 messages = st.one_of(
-    st.builds(Signal, st.integers(), st.integers()),
+    st.builds(SignalWorker, st.integers(), st.integers()),
     st.builds(Importing, text),
     st.builds(Exited, st.integers(), st.integers()),
     st.builds(
-        Ready,
+        PreloadResult,
         st.lists(text),
         st.lists(text),
         st.booleans(),
@@ -103,7 +109,7 @@ messages = st.one_of(
 def test_messages_survive_any_fragmentation(sent: list[Message], data: st.DataObject) -> None:
     stream = b"".join(pack(message) for message in sent)
     descriptors = list(range(100, 100 + 3 * sum(isinstance(m, Spawn) for m in sent)))
-    reader = FrameReader()
+    reader = MessageReader()
     reader.feed(b"", descriptors)
     received: list[tuple[Message, list[int]]] = []
     while stream:
@@ -123,7 +129,7 @@ def cache_in(folder: Path, *libraries: str) -> PreloadCache:
 
 
 def test_what_was_learnt_is_remembered(tmp_path: Path) -> None:
-    learnt = Learnt(
+    facts = ImportFacts(
         ("a", "b.c"),
         frozenset({"d"}),
         {"e": "runs a thread"},
@@ -132,18 +138,18 @@ def test_what_was_learnt_is_remembered(tmp_path: Path) -> None:
         {"b": {"HF_HOME": True}},
     )
     assert cache_in(tmp_path).read() is None
-    cache_in(tmp_path).write(learnt)
-    assert cache_in(tmp_path).read() == learnt
+    cache_in(tmp_path).write(facts)
+    assert cache_in(tmp_path).read() == facts
 
 
 def test_a_script_with_other_imports_has_another_memory(tmp_path: Path) -> None:
-    cache_in(tmp_path, "torch").write(Learnt(("a",)))
+    cache_in(tmp_path, "torch").write(ImportFacts(("a",)))
     assert cache_in(tmp_path, "torch", "numpy").read() is None
 
 
 def test_an_installation_makes_what_was_learnt_obsolete(tmp_path: Path) -> None:
     cache = cache_in(tmp_path)
-    cache.write(Learnt(("a",)))
+    cache.write(ImportFacts(("a",)))
     content = json.loads(cache.path.read_text())
     cache.path.write_text(json.dumps({**content, "installed": [1]}))
     assert cache.read() is None
@@ -152,10 +158,10 @@ def test_an_installation_makes_what_was_learnt_obsolete(tmp_path: Path) -> None:
 @pytest.mark.parametrize("content", ["", "[]", "{}", '{"installed": 3}', "\x00", "null"])
 def test_a_broken_memory_is_no_memory(tmp_path: Path, content: str) -> None:
     cache = cache_in(tmp_path)
-    cache.write(Learnt(("a",)))
+    cache.write(ImportFacts(("a",)))
     cache.path.write_text(content)
     assert cache.read() is None
-    cache.write(Learnt(("a",)))
+    cache.write(ImportFacts(("a",)))
     broken = {**json.loads(cache.path.read_text()), "modules": [1, {}]}
     cache.path.write_text(json.dumps(broken))
     assert cache.read() is None
@@ -163,7 +169,7 @@ def test_a_broken_memory_is_no_memory(tmp_path: Path, content: str) -> None:
 
 def test_a_memory_that_cannot_be_written_hurts_nobody(tmp_path: Path) -> None:
     (tmp_path / "cache").write_text("a file where a folder should be")
-    cache_in(tmp_path).write(Learnt(("a",)))
+    cache_in(tmp_path).write(ImportFacts(("a",)))
     assert cache_in(tmp_path).read() is None
 
 
@@ -176,16 +182,16 @@ def test_the_memory_is_in_the_home_folder_if_there_is_one(tmp_path: Path) -> Non
 
 
 def test_knowledge_grows_and_leaves_out_what_cannot_be_preloaded(tmp_path: Path) -> None:
-    knowledge = Knowledge(modules=["a", "b"], own=["mine"], memory=cache_in(tmp_path))
-    assert knowledge.wanted == [], "the text may never come to import them"
-    assert knowledge.learn(["a", "b", "c", "mine.part", "mine"]) == 3
-    assert knowledge.wanted == ["a", "b", "c"]
-    assert knowledge.certain == []
-    knowledge.blame("a", "it runs a thread")
-    knowledge.confirm(Ready(["b"], ["c"], False, "", {}, {}))
-    assert knowledge.wanted == knowledge.certain == ["b"]
-    assert knowledge.learn(["a.part", "c", "d"]) == 1, "what is below a goes with it"
-    later = Knowledge(modules=["a", "e"], memory=cache_in(tmp_path))
+    preload_list = PreloadList(modules=["a", "b"], own=["mine"], memory=cache_in(tmp_path))
+    assert preload_list.wanted == [], "the text may never come to import them"
+    assert preload_list.learn(["a", "b", "c", "mine.part", "mine"]) == 3
+    assert preload_list.wanted == ["a", "b", "c"]
+    assert preload_list.certain == []
+    preload_list.blame("a", "it runs a thread")
+    preload_list.confirm(PreloadResult(["b"], ["c"], False, "", {}, {}))
+    assert preload_list.wanted == preload_list.certain == ["b"]
+    assert preload_list.learn(["a.part", "c", "d"]) == 1, "what is below a goes with it"
+    later = PreloadList(modules=["a", "e"], memory=cache_in(tmp_path))
     assert later.wanted == ["b", "d"]
     assert later.certain == ["b"]
 
@@ -196,11 +202,11 @@ def mentions(**packages: str) -> Callable[[str, Collection[str]], list[str]]:
 
 
 def test_a_trusted_package_is_certain_at_once() -> None:
-    knowledge = Knowledge(modules=["json", "torch", "torch._dynamo", "pandas", "numpy"])
-    assert knowledge.certain == ["json", "torch", "torch._dynamo"], "pandas may set anything"
-    knowledge.note_changed("numpy", [])
-    knowledge.judge("numpy")
-    assert knowledge.certain == ["json", "torch", "torch._dynamo", "numpy"]
+    preload_list = PreloadList(modules=["json", "torch", "torch._dynamo", "pandas", "numpy"])
+    assert preload_list.certain == ["json", "torch", "torch._dynamo"], "pandas may set anything"
+    preload_list.note_changed("numpy", [])
+    preload_list.judge("numpy")
+    assert preload_list.certain == ["json", "torch", "torch._dynamo", "numpy"]
 
 
 @pytest.mark.parametrize(
@@ -211,31 +217,31 @@ def test_a_setting_in_the_text_keeps_back_what_mentions_it(
     settings: set[str], certain: bool
 ) -> None:
     says = mentions(torch="OMP_NUM_THREADS")
-    knowledge = Knowledge(modules=["torch"], settings=settings, mentioned=says)
-    assert (knowledge.certain == ["torch"]) is certain
+    preload_list = PreloadList(modules=["torch"], settings=settings, mentioned=says)
+    assert (preload_list.certain == ["torch"]) is certain
 
 
 def test_what_a_worker_does_counts_more_than_the_text(tmp_path: Path) -> None:
     says = mentions(torch="OMP_NUM_THREADS")
 
-    def knowledge() -> Knowledge:
-        return Knowledge(
+    def preload_list() -> PreloadList:
+        return PreloadList(
             modules=["torch"],
             settings={"OMP_NUM_THREADS"},
             memory=cache_in(tmp_path),
             mentioned=says,
         )
 
-    unaware = knowledge()
+    unaware = preload_list()
     unaware.note_changed("torch", ["RANK"])
     assert unaware.judge("torch") == []
     assert unaware.wanted == [], "the text sets it, and nobody knows when"
     unaware.note_changed("wandb", ["OMP_NUM_THREADS"])
     unaware.judge("wandb")
-    assert unaware.certain == knowledge().certain == ["torch"], "it is set afterwards"
+    assert unaware.certain == preload_list().certain == ["torch"], "it is set afterwards"
     unaware.note_changed("torch", ["OMP_NUM_THREADS"])
     assert unaware.judge("torch") == ["OMP_NUM_THREADS"]
-    assert unaware.wanted == knowledge().wanted == []
+    assert unaware.wanted == preload_list().wanted == []
 
 
 def test_a_variable_is_found_in_the_files_of_a_package(

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from .cradle import cradle_for, script, until
-from .test_fitness import EAGER, cached, installed
+from tests.local.nursery.harness import nursery_for, script, until
+from tests.local.nursery.test_fork_safety import EAGER, cached, installed
 
 Write = Callable[[str, str], Path]
 
@@ -34,10 +34,10 @@ async def test_what_a_library_makes_in_a_nursery_is_removed(
     )
     write("train.py", "import maker; print(maker.name)")
     env = installed(tmp_path)
-    async with cradle_for(tmp_path, script("train.py"), env=env, policy=EAGER) as cradle:
-        first = (await cradle.run()).stdout
+    async with nursery_for(tmp_path, script("train.py"), env=env, policy=EAGER) as harness:
+        first = (await harness.run()).stdout
         await until(lambda: "maker" in cached(tmp_path, "unfit"))
-        assert (await cradle.run()).stdout != first, "each worker has its own"
+        assert (await harness.run()).stdout != first, "each worker has its own"
     names = (tmp_path / "work" / "names.txt").read_text().split()
     assert len(names) >= 3, "two workers and a nursery"
     await until(lambda: not [name for name in names if (Path("/dev/shm") / name).exists()])

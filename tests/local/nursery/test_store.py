@@ -10,8 +10,17 @@ import psutil
 import pytest
 
 from resile.agent.nursery import Nursery, Preload, PreloadMode, StoreHost, StoreUnavailable
-
-from .cradle import PATIENCE, Cradle, Running, cradle_for, executable, is_alive, kill, script, until
+from tests.local.nursery.harness import (
+    PATIENCE,
+    NurseryHarness,
+    Running,
+    executable,
+    is_alive,
+    kill,
+    nursery_for,
+    script,
+    until,
+)
 
 Write = Callable[[str, str], Path]
 
@@ -34,8 +43,8 @@ dist.destroy_process_group()
 """
 
 
-async def spawn_round(cradle: Cradle, store: StoreHost, size: int = 2) -> list[Running]:
-    return await cradle.spawn(
+async def spawn_round(harness: NurseryHarness, store: StoreHost, size: int = 2) -> list[Running]:
+    return await harness.spawn(
         size,
         WORLD_SIZE=str(size),
         MASTER_ADDR=store.host,
@@ -51,13 +60,13 @@ async def test_rounds_train_on_their_own_store(
     tmp_path: Path, write: Write, mode: PreloadMode, rounds: int
 ) -> None:
     write("train.py", TRAIN)
-    async with cradle_for(tmp_path, script("train.py"), preload=Preload(mode)) as cradle:
-        assert await cradle.nursery.wants_torch()
+    async with nursery_for(tmp_path, script("train.py"), preload=Preload(mode)) as harness:
+        assert await harness.nursery.wants_torch()
         ports = set()
         for _ in range(rounds):
-            store = await cradle.nursery.open_store()
+            store = await harness.nursery.open_store()
             ports.add(store.port)
-            outcomes = [await running.outcome() for running in await spawn_round(cradle, store)]
+            outcomes = [await running.outcome() for running in await spawn_round(harness, store)]
             assert [outcome.returncode for outcome in outcomes] == [0, 0], outcomes
             assert outcomes[0].stdout.startswith("trained 2")
             assert outcomes[0].stdout == outcomes[1].stdout
@@ -68,8 +77,8 @@ async def test_rounds_train_on_their_own_store(
 
 async def test_a_store_listens_on_one_address_only(tmp_path: Path, write: Write) -> None:
     write("train.py", "import torch")
-    async with cradle_for(tmp_path, script("train.py")) as cradle:
-        store = await cradle.nursery.open_store()
+    async with nursery_for(tmp_path, script("train.py")) as harness:
+        store = await harness.nursery.open_store()
         process = psutil.Process(store.pid)
 
         def listening() -> list[tuple[str, int]]:
@@ -89,29 +98,29 @@ async def test_a_store_listens_on_one_address_only(tmp_path: Path, write: Write)
 
 async def test_a_store_that_dies_is_noticed(tmp_path: Path, write: Write) -> None:
     write("train.py", "import torch")
-    async with cradle_for(tmp_path, script("train.py")) as cradle:
-        store = await cradle.nursery.open_store()
+    async with nursery_for(tmp_path, script("train.py")) as harness:
+        store = await harness.nursery.open_store()
         kill(store.pid)
         assert await asyncio.wait_for(store.wait(), PATIENCE) == -9
         await store.close()
 
 
 async def test_closing_the_nursery_closes_its_stores(tmp_path: Path) -> None:
-    async with cradle_for(tmp_path, executable("true")) as cradle:
-        stores = [await cradle.nursery.open_store() for _ in range(2)]
+    async with nursery_for(tmp_path, executable("true")) as harness:
+        stores = [await harness.nursery.open_store() for _ in range(2)]
         assert stores[0].port != stores[1].port
     await until(lambda: not any(is_alive(store.pid) for store in stores))
 
 
 async def test_a_script_without_torch_wants_no_store(tmp_path: Path, write: Write) -> None:
     write("train.py", "import json")
-    async with cradle_for(tmp_path, script("train.py")) as cradle:
-        assert not await cradle.nursery.wants_torch()
+    async with nursery_for(tmp_path, script("train.py")) as harness:
+        assert not await harness.nursery.wants_torch()
 
 
 async def test_a_program_is_assumed_to_use_torch_if_it_is_there(tmp_path: Path) -> None:
-    async with cradle_for(tmp_path, executable("true")) as cradle:
-        assert await cradle.nursery.wants_torch()
+    async with nursery_for(tmp_path, executable("true")) as harness:
+        assert await harness.nursery.wants_torch()
 
 
 async def test_an_address_that_is_not_ours_is_refused(tmp_path: Path) -> None:

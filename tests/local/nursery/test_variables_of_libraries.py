@@ -7,7 +7,7 @@ from textwrap import dedent
 
 import pytest
 
-from .cradle import cradle_for, script
+from tests.local.nursery.harness import nursery_for, script
 
 Write = Callable[[str, str], Path]
 
@@ -49,13 +49,13 @@ async def test_it_has_its_effect_in_warm_workers(
     write("config/matplotlibrc", "lines.linewidth: 7")
     found = []
     for launch in (1, 2):
-        async with cradle_for(tmp_path, script("train.py")) as cradle:
-            (running,) = await cradle.spawn()
+        async with nursery_for(tmp_path, script("train.py")) as harness:
+            (running,) = await harness.spawn()
             assert running.worker.warm, running.worker.reason
             found.append(await running.outcome())
             if launch == 1 and library != "torch":  # which is preloaded without being learnt
-                await cradle.nursery.learn()
-    fresh = cradle.run_fresh()
+                await harness.nursery.learn()
+    fresh = harness.run_fresh()
     assert fresh.returncode == 0
     # What torch logs has the time in it.
     assert [one.stdout for one in found] == [fresh.stdout] * 2

@@ -17,8 +17,15 @@ from resile.agent.nursery import (
     WorkerCommand,
     WorkerSpec,
 )
-
-from .cradle import Cradle, cradle_for, executable, is_alive, kill, script, until
+from tests.local.nursery.harness import (
+    NurseryHarness,
+    executable,
+    is_alive,
+    kill,
+    nursery_for,
+    script,
+    until,
+)
 
 Write = Callable[[str, str], Path]
 
@@ -26,8 +33,8 @@ SLEEPER = "import time; print('up', flush=True); time.sleep(600)"
 NO_PRELOAD = Preload(PreloadMode.NONE)
 
 
-async def sleeping(cradle: Cradle, count: int = 1) -> list[int]:
-    workers = await cradle.spawn(count)
+async def sleeping(harness: NurseryHarness, count: int = 1) -> list[int]:
+    workers = await harness.spawn(count)
     for running in workers:
         await running.printed("up")
     return [running.worker.pid for running in workers]
@@ -35,8 +42,8 @@ async def sleeping(cradle: Cradle, count: int = 1) -> list[int]:
 
 async def test_workers_have_their_own_rank_and_output(tmp_path: Path, write: Write) -> None:
     write("train.py", "import os; print('I am', os.environ['RANK'])")
-    async with cradle_for(tmp_path, script("train.py")) as cradle:
-        outcomes = [await running.outcome() for running in await cradle.spawn(4)]
+    async with nursery_for(tmp_path, script("train.py")) as harness:
+        outcomes = [await running.outcome() for running in await harness.spawn(4)]
     assert [outcome.stdout for outcome in outcomes] == [f"I am {rank}\n" for rank in range(4)]
 
 
@@ -45,9 +52,9 @@ async def test_death_by_a_signal_is_a_negative_return_code(
     tmp_path: Path, write: Write, preload: Preload
 ) -> None:
     write("train.py", SLEEPER)
-    async with cradle_for(tmp_path, script("train.py"), preload=preload) as cradle:
+    async with nursery_for(tmp_path, script("train.py"), preload=preload) as harness:
         for number in (signal.SIGTERM, signal.SIGKILL):
-            (running,) = await cradle.spawn()
+            (running,) = await harness.spawn()
             assert running.worker.warm is (preload.mode is PreloadMode.AUTO)
             await running.printed("up")
             running.worker.signal(number)
@@ -57,8 +64,8 @@ async def test_death_by_a_signal_is_a_negative_return_code(
 
 async def test_a_signal_sent_at_birth_is_not_lost(tmp_path: Path, write: Write) -> None:
     write("train.py", SLEEPER)
-    async with cradle_for(tmp_path, script("train.py")) as cradle:
-        workers = await cradle.spawn(4)
+    async with nursery_for(tmp_path, script("train.py")) as harness:
+        workers = await harness.spawn(4)
         for running in workers:
             running.worker.signal(signal.SIGTERM)
         for running in workers:
@@ -67,8 +74,8 @@ async def test_a_signal_sent_at_birth_is_not_lost(tmp_path: Path, write: Write) 
 
 async def test_a_worker_killed_from_outside_is_noticed(tmp_path: Path, write: Write) -> None:
     write("train.py", SLEEPER)
-    async with cradle_for(tmp_path, script("train.py")) as cradle:
-        first, second = await cradle.spawn(2)
+    async with nursery_for(tmp_path, script("train.py")) as harness:
+        first, second = await harness.spawn(2)
         await first.printed("up")
         kill(first.worker.pid)
         assert await first.worker.wait() == -signal.SIGKILL
@@ -88,8 +95,8 @@ async def test_a_terminals_signal_reaches_what_a_worker_started(
         time.sleep(600)
         """,
     )
-    async with cradle_for(tmp_path, script("train.py")) as cradle:
-        (running,) = await cradle.spawn()
+    async with nursery_for(tmp_path, script("train.py")) as harness:
+        (running,) = await harness.spawn()
         await running.printed("up")
         running.worker.signal(signal.SIGHUP)
         await running.printed("told -1")
@@ -110,8 +117,8 @@ async def test_any_other_signal_is_for_the_worker_alone(tmp_path: Path, write: W
         time.sleep(600)
         """,
     )
-    async with cradle_for(tmp_path, script("train.py")) as cradle:
-        (running,) = await cradle.spawn()
+    async with nursery_for(tmp_path, script("train.py")) as harness:
+        (running,) = await harness.spawn()
         await running.printed("up")
         running.worker.signal(signal.SIGTERM)
         await running.printed("saved while the child was None")
@@ -134,8 +141,8 @@ async def test_what_a_worker_leaves_behind_is_ended(
         print(mild.pid, hard.pid, "up", flush=True)
         """,
     )
-    async with cradle_for(tmp_path, script("train.py"), preload=preload) as cradle:
-        outcome = await cradle.run()
+    async with nursery_for(tmp_path, script("train.py"), preload=preload) as harness:
+        outcome = await harness.run()
         pids = [int(word) for word in outcome.stdout.split()[:2]]
         await until(lambda: not any(is_alive(pid) for pid in pids))
 
@@ -151,8 +158,8 @@ async def test_shared_memory_of_a_killed_worker_is_cleaned_up(tmp_path: Path, wr
         time.sleep(600)
         """,
     )
-    async with cradle_for(tmp_path, script("train.py")) as cradle:
-        (running,) = await cradle.spawn()
+    async with nursery_for(tmp_path, script("train.py")) as harness:
+        (running,) = await harness.spawn()
         await running.printed("\n")
         segment = Path("/dev/shm") / running.stdout.read_text().split()[1]
         assert segment.exists()
@@ -164,22 +171,22 @@ async def test_shared_memory_of_a_killed_worker_is_cleaned_up(tmp_path: Path, wr
 async def test_closing_ends_everything(tmp_path: Path, write: Write) -> None:
     write("train.py", SLEEPER)
     before = {child.pid for child in psutil.Process().children()}
-    async with cradle_for(tmp_path, script("train.py")) as cradle:
-        pids = await sleeping(cradle, 2)
+    async with nursery_for(tmp_path, script("train.py")) as harness:
+        pids = await sleeping(harness, 2)
         (nursery,) = [child for child in psutil.Process().children() if child.pid not in before]
         family = [child.pid for child in nursery.children(recursive=True)]
         assert set(pids) <= set(family)
     assert not any(is_alive(pid) for pid in [nursery.pid, *family])
     with pytest.raises(NurseryClosed):
-        await cradle.spawn()
+        await harness.spawn()
 
 
 async def test_workers_are_started_from_eggs_laid_in_quiet_times(
     tmp_path: Path, write: Write
 ) -> None:
     write("train.py", SLEEPER)
-    async with cradle_for(tmp_path, script("train.py")) as cradle:
-        pids = await sleeping(cradle, 2)
+    async with nursery_for(tmp_path, script("train.py")) as harness:
+        pids = await sleeping(harness, 2)
         nursery = psutil.Process(pids[0]).parent()
         assert nursery is not None
 
@@ -192,7 +199,7 @@ async def test_workers_are_started_from_eggs_laid_in_quiet_times(
             kill(pid)
         kill(min(laid))
         await until(lambda: not is_alive(min(laid)))
-        hatched = {running.worker.pid for running in await cradle.spawn(2)}
+        hatched = {running.worker.pid for running in await harness.spawn(2)}
         assert max(laid) in hatched
         assert min(laid) not in hatched
 
@@ -202,8 +209,8 @@ async def test_nurseries_and_eggs_are_not_found_by_the_name_of_the_script(
 ) -> None:
     name = f"train_{os.getpid()}.py"
     write(name, SLEEPER)
-    async with cradle_for(tmp_path, script(name, "--an-argument")) as cradle:
-        pids = await sleeping(cradle)
+    async with nursery_for(tmp_path, script(name, "--an-argument")) as harness:
+        pids = await sleeping(harness)
         nursery = psutil.Process(pids[0]).parent()
         assert nursery is not None
         await until(lambda: len(nursery.children()) == 2)
@@ -212,12 +219,12 @@ async def test_nurseries_and_eggs_are_not_found_by_the_name_of_the_script(
 
 
 async def test_any_program_can_be_a_worker(tmp_path: Path) -> None:
-    async with cradle_for(tmp_path, executable("sh", "-c", "echo $RANK $PWD; exit 4")) as cradle:
-        first, second = await cradle.spawn(2)
+    async with nursery_for(tmp_path, executable("sh", "-c", "echo $RANK $PWD; exit 4")) as harness:
+        first, second = await harness.spawn(2)
         assert not first.worker.warm
         assert "not a Python script" in first.worker.reason
         outcome = await second.outcome()
-        assert (outcome.returncode, outcome.stdout) == (4, f"1 {cradle.folder}\n")
+        assert (outcome.returncode, outcome.stdout) == (4, f"1 {harness.folder}\n")
 
 
 @pytest.mark.parametrize(
@@ -228,8 +235,8 @@ async def test_a_program_that_cannot_run_says_so_like_a_shell(
     tmp_path: Path, write: Write, target: str, code: int, words: str
 ) -> None:
     write("note.txt", "not a program")
-    async with cradle_for(tmp_path, executable(target)) as cradle:
-        outcome = await cradle.run()
+    async with nursery_for(tmp_path, executable(target)) as harness:
+        outcome = await harness.run()
     assert outcome.returncode == code
     assert words in outcome.stderr
     assert target in outcome.stderr
@@ -237,8 +244,8 @@ async def test_a_program_that_cannot_run_says_so_like_a_shell(
 
 async def test_a_cold_worker_inherits_no_signal_settings(tmp_path: Path) -> None:
     show = "grep -E 'SigBlk|SigIgn|SigCgt' /proc/self/status"
-    async with cradle_for(tmp_path, executable("sh", "-c", show)) as cradle:
-        assert await cradle.run() == cradle.run_fresh()
+    async with nursery_for(tmp_path, executable("sh", "-c", show)) as harness:
+        assert await harness.run() == harness.run_fresh()
 
 
 async def test_a_worker_in_another_place_or_environment_starts_cold_and_says_why(
@@ -246,16 +253,16 @@ async def test_a_worker_in_another_place_or_environment_starts_cold_and_says_why
 ) -> None:
     write("train.py", "import os; print(os.getcwd(), os.environ['OMP_NUM_THREADS'])")
     command = script(str(tmp_path / "work" / "train.py"))
-    async with cradle_for(tmp_path, command) as cradle:
+    async with nursery_for(tmp_path, command) as harness:
         reasons = []
         for change in (
             {"cwd": str(tmp_path)},
-            {"env": {**cradle.env, "OMP_NUM_THREADS": "3"}},
+            {"env": {**harness.env, "OMP_NUM_THREADS": "3"}},
             {"command": script(command.target, "other")},
         ):
             null = os.open(os.devnull, os.O_RDWR)
-            spec = cradle.spec((null, null, null), {})
-            (worker,) = await cradle.nursery.spawn([replaced(spec, **change)])
+            spec = harness.spec((null, null, null), {})
+            (worker,) = await harness.nursery.spawn([replaced(spec, **change)])
             os.close(null)
             assert not worker.warm
             assert await worker.wait() == 0
@@ -277,30 +284,30 @@ async def test_another_interpreter_starts_cold(tmp_path: Path, write: Write) -> 
     other.write_text('#!/bin/sh\nexec python3 "$@"\n')
     other.chmod(0o755)
     command = WorkerCommand(kind=CommandKind.SCRIPT, target="train.py", python=str(other))
-    async with cradle_for(tmp_path, command) as cradle:
-        (running,) = await cradle.spawn()
+    async with nursery_for(tmp_path, command) as harness:
+        (running,) = await harness.spawn()
         assert not running.worker.warm
         assert (await running.outcome()).stdout == "trained\n"
 
 
 async def test_many_large_environments_get_through(tmp_path: Path, write: Write) -> None:
     write("train.py", "import os; print(len(os.environ['RESILE_BIG']))")
-    async with cradle_for(tmp_path, script("train.py")) as cradle:
-        workers = await cradle.spawn(10, RESILE_BIG="x" * 120_000)
+    async with nursery_for(tmp_path, script("train.py")) as harness:
+        workers = await harness.spawn(10, RESILE_BIG="x" * 120_000)
         assert {(await running.outcome()).stdout for running in workers} == {"120000\n"}
 
 
 async def test_variables_that_are_not_text_get_through(tmp_path: Path, write: Write) -> None:
     write("train.py", "import os; print(os.environb[b'RESILE_ODD'])")
-    async with cradle_for(tmp_path, script("train.py")) as cradle:
+    async with nursery_for(tmp_path, script("train.py")) as harness:
         odd = os.fsdecode(b"\xff\xfe=\n")
-        assert (await cradle.run(RESILE_ODD=odd)).stdout == "b'\\xff\\xfe=\\n'\n"
+        assert (await harness.run(RESILE_ODD=odd)).stdout == "b'\\xff\\xfe=\\n'\n"
 
 
 async def test_waiting_may_be_cancelled_and_taken_up_again(tmp_path: Path, write: Write) -> None:
     write("train.py", SLEEPER)
-    async with cradle_for(tmp_path, script("train.py")) as cradle:
-        (running,) = await cradle.spawn()
+    async with nursery_for(tmp_path, script("train.py")) as harness:
+        (running,) = await harness.spawn()
         with pytest.raises(asyncio.TimeoutError):
             await asyncio.wait_for(running.worker.wait(), 0.01)
         running.worker.signal(signal.SIGKILL)

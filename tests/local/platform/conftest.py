@@ -9,10 +9,10 @@ from typing import TypeAlias
 
 import pytest
 
-from resile.platform.local.capacity import Capacity
-from resile.platform.local.cgroup import open_homes, remove
-from resile.platform.local.limits import MemoryEnforcement
-from resile.platform.local.platform import LocalPlatform
+from resile.local.capacity import Capacity
+from resile.local.limits.cgroups import create_job_cgroups, remove
+from resile.local.limits.node_limits import MemoryEnforcement
+from resile.local.platform import LocalPlatform
 from tests.local.platform.nodes import JOB
 
 MakePlatform: TypeAlias = Callable[..., LocalPlatform]
@@ -52,7 +52,7 @@ def platform(make: MakePlatform) -> LocalPlatform:
 @cache
 def has_cgroup(controller: str) -> bool:
     """Whether this machine lets us make a cgroup with that controller."""
-    homes = open_homes("trial", [controller])
+    homes = create_job_cgroups("trial", [controller])
     for home in homes.values():
         remove(home.folder)
     return controller in homes

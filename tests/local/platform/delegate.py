@@ -6,13 +6,13 @@ import json
 import sys
 from pathlib import Path
 
-from resile.platform.local.cgroup import open_homes, remove, sweep
+from resile.local.limits.cgroups import create_job_cgroups, remove, sweep
 
 if __name__ == "__main__":
     own, controller, job = sys.argv[1:]
     (Path(own) / "cgroup.procs").write_text("0")
     sweep(job, [controller])
-    homes = open_homes(job, [controller])
+    homes = create_job_cgroups(job, [controller])
     found = []
     for home in homes.values():
         node = home.node_folder("node")

@@ -12,9 +12,9 @@ import sys
 from pathlib import Path
 
 from resile.control.actions import StartNode
-from resile.platform.local.capacity import Capacity
-from resile.platform.local.platform import LocalPlatform
-from resile.platform.local.proctree import list_processes
+from resile.local.capacity import Capacity
+from resile.local.platform import LocalPlatform
+from resile.system.process_tree import list_processes
 from tests.local.platform.nodes import running, start
 
 

@@ -10,8 +10,8 @@ from pathlib import Path
 from resile.control.actions import DeleteNode, Priority, StartNode, StopNode
 from resile.control.observed import ObservedNode
 from resile.job.node import Node, NodePhase
-from resile.job.role import NodeResources
-from resile.platform.local.platform import LocalPlatform
+from resile.job.spec.role import NodeResources
+from resile.local.platform import LocalPlatform
 from tests.local.commands import PATIENCE, wait_for
 from tests.local.jobs import is_alive
 

@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pytest
 
-from resile.platform.local.cgroup import remove
+from resile.local.limits.cgroups import remove
 from tests.local.commands import PATIENCE, wait_for
 from tests.local.platform.test_crashes import ROOT
 

@@ -15,8 +15,8 @@ from pathlib import Path
 import psutil
 import pytest
 
-from resile.platform.local.cgroup import sweep
-from resile.platform.local.hierarchy import find_hierarchy
+from resile.local.limits.cgroups import sweep
+from resile.system.cgroups import find_hierarchy
 from tests.local.commands import wait_for
 from tests.local.jobs import is_alive
 from tests.local.platform.conftest import needs_cgroup

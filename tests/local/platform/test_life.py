@@ -13,7 +13,7 @@ import pytest
 from resile import __version__
 from resile.job.exits import ExitCause, NodeExit, classify
 from resile.job.node import NodePhase
-from resile.platform.local.platform import LocalPlatform
+from resile.local.platform import LocalPlatform
 from tests.local.platform.conftest import MakePlatform
 from tests.local.platform.nodes import (
     appears,

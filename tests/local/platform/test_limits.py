@@ -9,11 +9,10 @@ import pytest
 
 from resile.job.exits import ExitCause, classify
 from resile.job.node import NodePhase
-from resile.platform.local.errors import NoCgroupError
-from resile.platform.local.hierarchy import find_hierarchy
-from resile.platform.local.limits import MemoryEnforcement
-from resile.platform.local.platform import LocalPlatform
-from resile.system.cgroups import Version
+from resile.local.errors import NoCgroupError
+from resile.local.limits.node_limits import MemoryEnforcement
+from resile.local.platform import LocalPlatform
+from resile.system.cgroups import Version, find_hierarchy
 from tests.local.jobs import is_alive
 from tests.local.platform.conftest import MakePlatform, has_cgroup, needs_cgroup
 from tests.local.platform.nodes import appears, ended, python, running, seen, start

@@ -9,10 +9,10 @@ from typing import Any
 from resile.control.observed import UNSCHEDULABLE, Observed
 from resile.control.reconcile import reconcile
 from resile.job.exits import ExitCause, classify
-from resile.job.manifest import job_from_data
+from resile.job.manifest.parse import job_from_data
 from resile.job.node import NodePhase
 from resile.job.status import JobStatus, NodeStatus
-from resile.platform.local.platform import LocalPlatform
+from resile.local.platform import LocalPlatform
 from tests.local.platform.conftest import MakePlatform
 from tests.local.platform.nodes import ended, running, seen, start, stop, until
 

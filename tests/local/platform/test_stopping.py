@@ -9,8 +9,8 @@ from pathlib import Path
 
 from resile.job.exits import ExitCause, NodeExit, classify
 from resile.job.node import NodePhase
-from resile.platform.local.platform import LocalPlatform
-from resile.platform.local.proctree import list_processes
+from resile.local.platform import LocalPlatform
+from resile.system.process_tree import list_processes
 from tests.local.jobs import is_alive
 from tests.local.platform.conftest import MakePlatform
 from tests.local.platform.nodes import (
@@ -24,7 +24,7 @@ from tests.local.platform.nodes import (
     stop,
 )
 
-DEAF = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN)\n"
+NO_ANSWER_TIMEOUT = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN)\n"
 RUNAWAY = """
 import os, signal, time
 if os.fork():
@@ -60,7 +60,7 @@ async def test_a_stopped_node_gets_sigterm_and_its_answer_is_kept(
 async def test_a_node_that_ignores_sigterm_is_killed_when_the_grace_is_over(
     platform: LocalPlatform, tmp_path: Path
 ) -> None:
-    code = DEAF + "open('ready', 'w').write('\\n'); time.sleep(1000)"
+    code = NO_ANSWER_TIMEOUT + "open('ready', 'w').write('\\n'); time.sleep(1000)"
     await platform.apply([start(0, *python(code), cwd=tmp_path)])
     await appears(tmp_path / "ready")
     await platform.apply([stop(0, grace=0.3)])
@@ -71,7 +71,7 @@ async def test_a_node_that_ignores_sigterm_is_killed_when_the_grace_is_over(
 
 
 async def test_a_second_stop_can_shorten_the_grace(platform: LocalPlatform, tmp_path: Path) -> None:
-    code = DEAF + "open('ready', 'w').write('\\n'); time.sleep(1000)"
+    code = NO_ANSWER_TIMEOUT + "open('ready', 'w').write('\\n'); time.sleep(1000)"
     await platform.apply([start(0, *python(code), cwd=tmp_path)])
     await appears(tmp_path / "ready")
     await platform.apply([stop(0, grace=1000)])
@@ -143,7 +143,7 @@ async def test_closing_ends_everything_and_leaves_no_process(make: MakePlatform)
 
 async def test_closing_can_be_hurried(make: MakePlatform, tmp_path: Path) -> None:
     platform = make()
-    code = DEAF + "open('ready', 'w').write('\\n'); time.sleep(1000)"
+    code = NO_ANSWER_TIMEOUT + "open('ready', 'w').write('\\n'); time.sleep(1000)"
     await platform.apply([start(0, *python(code), cwd=tmp_path)])
     await appears(tmp_path / "ready")
     pid = platform.pids()[0]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
-from resile.platform.local.platform import LocalPlatform
+from resile.local.platform import LocalPlatform
 from tests.local.commands import wait_for
 from tests.local.platform.nodes import appears, ended, python, running, start, stop
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from resile.cli.rendezvous import master_port_beside
+from resile.cli.options.rdzv import master_port_beside
 from resile.wire.endpoint import free_port
 from tests.local.jobs import Job
 

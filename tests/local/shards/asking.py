@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from resile.wire.shards import Begin, Introduce, Lease, ToWorker
-from resile.wire.shards_client import connect_for_shards
+from resile.shards.client import connect_for_shards
+from resile.shards.protocol import Begin, Introduce, Lease, ToWorker
 from tests.local.wire.masters import MasterProcess
 
 

@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from resile.train.data.shardclient import LeasedShard, ShardClient
-from resile.train.data.sharded_line import LeaseLost, ShardsRefused
+from resile.train.data.sharded.lease_sources import LeaseLost, ShardsRefused
+from resile.train.data.sharded.shard_client import LeasedShard, ShardClient
 from resile.wire.client import Access
 from resile.wire.endpoint import free_port
 from tests.local.commands import wait_for

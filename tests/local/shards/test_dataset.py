@@ -14,7 +14,7 @@ from torch.utils.data import DataLoader, Dataset
 
 from resile.ledger import check, read_ledger
 from resile.train.data.errors import DataMistake, PositionMisfit
-from resile.train.data.sharded import Pace, ShardedDataset
+from resile.train.data.sharded.dataset import Pace, ShardedDataset
 
 
 class Squares(Dataset):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from resile.wire.shards import (
+from resile.shards.protocol import (
     Begin,
     Begun,
     DatasetSpec,
@@ -16,7 +16,7 @@ from resile.wire.shards import (
     ToWorker,
     digest_of,
 )
-from resile.wire.shards_spans import Spans
+from resile.shards.spans import Spans
 from tests.local.shards.asking import ask
 from tests.local.wire.masters import running_master
 from tests.local.wire.pretend import honest_agent, train_together

@@ -6,9 +6,9 @@ from pathlib import Path
 
 from prometheus_client.parser import text_string_to_metric_families
 
+from resile.shards.protocol import Begin, Begun, DatasetSpec, Lease, Leased, Pace, digest_of
+from resile.shards.spans import Spans
 from resile.train.data import ShardClient
-from resile.wire.shards import Begin, Begun, DatasetSpec, Lease, Leased, Pace, digest_of
-from resile.wire.shards_spans import Spans
 from tests.local.shards.asking import ask
 from tests.local.wire.masters import MasterProcess, running_master
 from tests.local.wire.pretend import honest_agent, train_together

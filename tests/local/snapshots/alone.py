@@ -13,13 +13,13 @@ import time
 
 import psutil
 
-from resile.checkpoint.keeping.local import LocalKeeper
-from resile.checkpoint.keeping.messages import CheckpointPublication, WorkerHello
+from resile.snapshots.client import LocalSnapshotClient
+from resile.snapshots.messages import CheckpointPublication, WorkerHello
 from tests.local.snapshots.parts import RANK, REPLICA, save
 
 
 def main() -> None:
-    memory = LocalKeeper(WorkerHello(rank=0, local_rank=0, world=1, nproc=1))
+    memory = LocalSnapshotClient(WorkerHello(rank=0, local_rank=0, world=1, nproc=1))
     for kind in (REPLICA, RANK):
         save(memory, memory.worker, step=10, kind=kind)
     memory.persist(sys.argv[1], step=10, kinds=(), attempt="nothing")

@@ -13,8 +13,8 @@ from pathlib import Path
 import psutil
 import pytest
 
-from resile.checkpoint.keeping.client import KeeperClient
-from resile.checkpoint.keeping.messages import WorkerHello
+from resile.snapshots.client import AgentSnapshotClient
+from resile.snapshots.messages import WorkerHello
 
 ROOT = Path(__file__).parents[3]
 TOKEN = "a token that nobody can guess"
@@ -36,9 +36,9 @@ class KeeperProcess:
         """Processes that it started."""
         return [child.pid for child in psutil.Process(self.pid).children(recursive=True)]
 
-    def connect(self, rank: int = 0, *, world: int = 1, round: int = 1) -> KeeperClient:
+    def connect(self, rank: int = 0, *, world: int = 1, round: int = 1) -> AgentSnapshotClient:
         worker = WorkerHello(rank=rank, local_rank=0, world=world, nproc=1, round=round)
-        return KeeperClient(self.name, worker)
+        return AgentSnapshotClient(self.name, worker)
 
 
 Start = Callable[..., "subprocess.Popen[str]"]

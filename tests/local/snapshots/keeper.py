@@ -7,14 +7,16 @@ from __future__ import annotations
 
 import sys
 
-from resile.agent.snapshots import Snapshots
-from resile.checkpoint.keeping.client import KeeperClient
-from resile.checkpoint.keeping.messages import WorkerHello
+from resile.agent.snapshot_service import SnapshotService
+from resile.snapshots.client import AgentSnapshotClient
+from resile.snapshots.messages import WorkerHello
 
 
 def main() -> None:
-    snapshots = Snapshots(sys.argv[1], token=sys.argv[2])
-    asking = KeeperClient(snapshots.name, WorkerHello(rank=0, local_rank=0, world=1, nproc=1))
+    snapshots = SnapshotService(sys.argv[1], token=sys.argv[2])
+    asking = AgentSnapshotClient(
+        snapshots.name, WorkerHello(rank=0, local_rank=0, world=1, nproc=1)
+    )
     print(snapshots.name, asking.address, flush=True)
     asking.close()
     sys.stdin.read()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path
 
-from resile.checkpoint.memory import MEMORY_NAME
+from resile.snapshots.memory import MEMORY_NAME
 
 
 def memory_files(pid: int) -> list[str]:

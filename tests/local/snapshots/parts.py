@@ -8,12 +8,12 @@ from concurrent.futures import ThreadPoolExecutor
 
 import msgspec
 
-from resile.checkpoint.keeping.memory import SnapshotMemory
-from resile.checkpoint.keeping.messages import WorkerHello
-from resile.checkpoint.keeping.opened import HeldPart
-from resile.checkpoint.pair import Begun
 from resile.checkpoint.part import PartHeader, PartKind, Slice, lay_out, read_header
-from resile.checkpoint.slots import Label
+from resile.snapshots.client import SnapshotClient
+from resile.snapshots.held_part import HeldPart
+from resile.snapshots.messages import WorkerHello
+from resile.snapshots.slot_pair import SlotBuffer
+from resile.snapshots.slots import Label
 
 RANK, REPLICA = PartKind.RANK, PartKind.REPLICA
 
@@ -49,7 +49,7 @@ def label_of(worker: WorkerHello, kind: PartKind, step: int) -> Label:
 
 
 def save(
-    memory: SnapshotMemory,
+    memory: SnapshotClient,
     worker: WorkerHello,
     *,
     step: int,
@@ -64,18 +64,18 @@ def save(
     return label
 
 
-def steps(memory: SnapshotMemory, kind: PartKind = RANK) -> list[int]:
+def steps(memory: SnapshotClient, kind: PartKind = RANK) -> list[int]:
     """Steps of which a whole part is held."""
     return sorted(one.label.step for one in memory.inventory() if one.label.place.kind is kind)
 
 
-def open_part(memory: SnapshotMemory, label: Label) -> HeldPart:
+def open_part(memory: SnapshotClient, label: Label) -> HeldPart:
     """One part that is held on this node."""
     (part,) = memory.open_all((label,))
     return part
 
 
-def copy_to(memory: SnapshotMemory, address: str) -> None:
+def copy_to(memory: SnapshotClient, address: str) -> None:
     """From now on this node's parts are copied to the keeper there; nothing is forgotten."""
     memory.resumed(BEYOND_ALL, next=address)
 
@@ -83,7 +83,7 @@ def copy_to(memory: SnapshotMemory, address: str) -> None:
 class Beginning:
     """A ``begin`` in a thread, which has to wait while the slot is held."""
 
-    def __init__(self, memory: SnapshotMemory, *, step: int) -> None:
+    def __init__(self, memory: SnapshotClient, *, step: int) -> None:
         self.waits = threading.Event()
         """Set once the keeper was told that somebody waits."""
         say = memory._say_waiting
@@ -101,6 +101,6 @@ class Beginning:
     def has_begun(self) -> bool:
         return self._begun.done()
 
-    def begun(self) -> Begun:
+    def begun(self) -> SlotBuffer:
         """Waits for it."""
         return self._begun.result(timeout=60)

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from resile.checkpoint.shelf import Shelf
-from resile.checkpoint.storage import open_storage
+from resile.checkpoint.catalog import CheckpointCatalog
+from resile.checkpoint.storage.base import open_storage
 from tests.checkpoints import newest_whole
 from tests.local.commands import wait_for
 from tests.local.jobs import Job, is_alive
@@ -98,7 +98,7 @@ def test_a_job_ends_when_its_last_checkpoint_is_written_and_gives_all_memory_bac
 
     wait_for(over, "the end of the job")
     assert node.process.returncode == 0, node.output
-    assert newest_whole(Shelf(open_storage(folder))).step == 5
+    assert newest_whole(CheckpointCatalog(open_storage(folder))).step == 5
     wait_for(lambda: not any(is_alive(pid) for pid in seen), "the end of all")
     assert holders(seen) == []
 

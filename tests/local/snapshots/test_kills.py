@@ -7,7 +7,7 @@ import random
 import signal
 import time
 
-from resile.checkpoint.keeping.client import KeeperClient
+from resile.snapshots.client import AgentSnapshotClient
 from tests.local.commands import wait_for
 from tests.local.jobs import is_alive
 from tests.local.snapshots.conftest import KeeperProcess, MakeKeeper, Start
@@ -56,7 +56,7 @@ def test_a_kill_between_any_two_pieces_of_a_copy_leaves_the_snapshot_before(
         memory.close()
 
 
-def _die_in_the_middle(memory: KeeperClient, step: int, *, moment: int, pieces: int) -> None:
+def _die_in_the_middle(memory: AgentSnapshotClient, step: int, *, moment: int, pieces: int) -> None:
     content = part_bytes(label_of(memory.worker, RANK, step), DATA)
     buffer = memory.begin(RANK, step=step, size=len(content)).buffer
     size = len(content) // pieces + 1

@@ -6,7 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from resile.platform.local.cgroup import open_homes, remove
+from resile.local.limits.cgroups import create_job_cgroups, remove
 from resile.system.cgroups import Version
 from tests.local.platform.conftest import needs_cgroup
 
@@ -15,22 +15,22 @@ LIMIT = 256 << 20
 REFUSED = """
 import os, sys
 open(sys.argv[1], "w").write(str(os.getpid()))
-from resile.checkpoint.errors import NoRoom
-from resile.checkpoint.keeping.local import LocalKeeper
-from resile.checkpoint.keeping.messages import WorkerHello
+from resile.checkpoint.errors import NoMemoryForSnapshot
+from resile.snapshots.client import LocalSnapshotClient
+from resile.snapshots.messages import WorkerHello
 from resile.checkpoint.part import PartKind
-memory = LocalKeeper(WorkerHello(rank=0, local_rank=0, world=1, nproc=1))
+memory = LocalSnapshotClient(WorkerHello(rank=0, local_rank=0, world=1, nproc=1))
 memory.reserve(PartKind.RANK, 20 << 20)
 try:
     memory.reserve(PartKind.RANK, 300 << 20)
-except NoRoom as error:
+except NoMemoryForSnapshot as error:
     print(error)
 """
 
 
 @needs_cgroup("memory")
 def test_a_snapshot_beyond_the_memory_cgroups_limit_is_refused_with_numbers() -> None:
-    home = open_homes("snapshots", ["memory"])["memory"]
+    home = create_job_cgroups("snapshots", ["memory"])["memory"]
     folder = home.node_folder("small")
     try:
         limit = "memory.max" if home.version is Version.V2 else "memory.limit_in_bytes"

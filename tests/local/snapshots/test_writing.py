@@ -9,14 +9,12 @@ from pathlib import Path
 import psutil
 import pytest
 
-from resile.agent.snapshots import Snapshots
-from resile.checkpoint.keeping.client import KeeperClient
-from resile.checkpoint.keeping.errors import KeeperRefused
-from resile.checkpoint.keeping.local import LocalKeeper
-from resile.checkpoint.keeping.memory import SnapshotMemory
-from resile.checkpoint.keeping.messages import Accepted, Busy, CheckpointPublication, WorkerHello
-from resile.checkpoint.shelf import Checkpoint, Shelf
-from resile.checkpoint.storage import open_storage
+from resile.agent.snapshot_service import SnapshotService
+from resile.checkpoint.catalog import Checkpoint, CheckpointCatalog
+from resile.checkpoint.storage.base import open_storage
+from resile.snapshots.client import AgentSnapshotClient, LocalSnapshotClient, SnapshotClient
+from resile.snapshots.errors import SnapshotRequestRefused
+from resile.snapshots.messages import Accepted, Busy, CheckpointPublication, WorkerHello
 from tests.checkpoints import newest_whole
 from tests.local.commands import wait_for
 from tests.local.jobs import is_alive
@@ -27,16 +25,16 @@ ALONE = CheckpointPublication(world=1, replicas=1, job="test", round=1, keep=2)
 BOTH = (REPLICA, RANK)
 
 
-def take(memory: SnapshotMemory, step: int, data: int = 10_000) -> None:
+def take(memory: SnapshotClient, step: int, data: int = 10_000) -> None:
     for kind in BOTH:
         save(memory, memory.worker, step=step, kind=kind, data=data)
 
 
-def persist(memory: SnapshotMemory, folder: Path, step: int) -> Accepted | Busy:
+def persist(memory: SnapshotClient, folder: Path, step: int) -> Accepted | Busy:
     return memory.persist(folder, step=step, kinds=BOTH, attempt=f"try-{step}", publication=ALONE)
 
 
-def committed(memory: SnapshotMemory, step: int) -> None:
+def committed(memory: SnapshotClient, step: int) -> None:
     def look() -> bool:
         status = memory.status()
         assert status.trouble == ""
@@ -46,28 +44,28 @@ def committed(memory: SnapshotMemory, step: int) -> None:
 
 
 def newest(folder: Path) -> Checkpoint:
-    return newest_whole(Shelf(open_storage(folder)))
+    return newest_whole(CheckpointCatalog(open_storage(folder)))
 
 
 @pytest.fixture
-def memory(keeper: KeeperProcess) -> SnapshotMemory:
+def memory(keeper: KeeperProcess) -> SnapshotClient:
     return keeper.connect()
 
 
 def test_snapshots_become_checkpoints_and_old_ones_go(
-    memory: SnapshotMemory, tmp_path: Path
+    memory: SnapshotClient, tmp_path: Path
 ) -> None:
     for step in (10, 20, 30):
         take(memory, step)
         assert persist(memory, tmp_path, step) == Accepted()
         committed(memory, step)
     assert newest(tmp_path).step == 30
-    assert Shelf(open_storage(tmp_path)).steps() == [30, 20]
+    assert CheckpointCatalog(open_storage(tmp_path)).steps() == [30, 20]
     assert memory.status().writing == ()
 
 
 def test_a_folder_is_the_workers_own_whatever_the_writers_is(
-    memory: SnapshotMemory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    memory: SnapshotClient, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
     take(memory, 10)
@@ -77,7 +75,7 @@ def test_a_folder_is_the_workers_own_whatever_the_writers_is(
 
 
 def test_the_writer_is_last_in_every_queue(
-    keeper: KeeperProcess, memory: SnapshotMemory, tmp_path: Path
+    keeper: KeeperProcess, memory: SnapshotClient, tmp_path: Path
 ) -> None:
     take(memory, 10)
     persist(memory, tmp_path, 10)
@@ -89,7 +87,7 @@ def test_the_writer_is_last_in_every_queue(
 
 
 def test_what_is_being_written_is_not_overwritten(
-    keeper: KeeperProcess, memory: SnapshotMemory, tmp_path: Path
+    keeper: KeeperProcess, memory: SnapshotClient, tmp_path: Path
 ) -> None:
     carrier = _stopped_carrier(keeper, memory, tmp_path)
     take(memory, 20)
@@ -107,7 +105,7 @@ def test_what_is_being_written_is_not_overwritten(
 
 
 def test_a_killed_writer_is_started_again_and_writes_what_the_dead_one_was_told(
-    keeper: KeeperProcess, memory: SnapshotMemory, tmp_path: Path
+    keeper: KeeperProcess, memory: SnapshotClient, tmp_path: Path
 ) -> None:
     carrier = _stopped_carrier(keeper, memory, tmp_path)
     take(memory, 20, data=5_000_000)
@@ -120,7 +118,7 @@ def test_a_killed_writer_is_started_again_and_writes_what_the_dead_one_was_told(
 
 
 def test_a_writer_killed_in_the_middle_again_and_again_harms_no_checkpoint(
-    keeper: KeeperProcess, memory: SnapshotMemory, tmp_path: Path
+    keeper: KeeperProcess, memory: SnapshotClient, tmp_path: Path
 ) -> None:
     take(memory, 1)
     persist(memory, tmp_path, 1)
@@ -145,7 +143,7 @@ def test_a_writer_killed_in_the_middle_again_and_again_harms_no_checkpoint(
 
 
 def test_storage_in_trouble_is_told_and_the_next_order_goes_on(
-    memory: SnapshotMemory, tmp_path: Path
+    memory: SnapshotClient, tmp_path: Path
 ) -> None:
     (tmp_path / "file").write_text("not a folder")
     take(memory, 10)
@@ -161,8 +159,8 @@ def test_storage_in_trouble_is_told_and_the_next_order_goes_on(
     assert memory.status().trouble == ""
 
 
-def test_what_is_not_in_memory_cannot_be_written(memory: SnapshotMemory, tmp_path: Path) -> None:
-    with pytest.raises(KeeperRefused, match="step 10 of replica-00000-of-00001 is not in"):
+def test_what_is_not_in_memory_cannot_be_written(memory: SnapshotClient, tmp_path: Path) -> None:
+    with pytest.raises(SnapshotRequestRefused, match="step 10 of replica-00000-of-00001 is not in"):
         persist(memory, tmp_path, 10)
     assert memory.status().writing == ()
 
@@ -181,7 +179,7 @@ def test_two_nodes_write_one_checkpoint(make_keeper: object, tmp_path: Path) -> 
     assert {part.index for part in newest(tmp_path).manifest.parts if part.kind is RANK} == {0, 1}
 
 
-def test_parts_that_never_come_are_named(memory: SnapshotMemory, tmp_path: Path) -> None:
+def test_parts_that_never_come_are_named(memory: SnapshotClient, tmp_path: Path) -> None:
     take(memory, 10)
     memory.persist(
         tmp_path,
@@ -196,7 +194,7 @@ def test_parts_that_never_come_are_named(memory: SnapshotMemory, tmp_path: Path)
 
 
 def test_a_checkpoint_that_misses_parts_is_given_up_when_a_later_one_exists(
-    memory: SnapshotMemory, tmp_path: Path
+    memory: SnapshotClient, tmp_path: Path
 ) -> None:
     take(memory, 10)
     never = CheckpointPublication(world=1, replicas=2)
@@ -210,8 +208,10 @@ def test_a_checkpoint_that_misses_parts_is_given_up_when_a_later_one_exists(
 
 
 async def test_a_node_that_ends_waits_for_others_parts_only_so_long(tmp_path: Path) -> None:
-    snapshots = Snapshots("127.0.0.1", token=TOKEN)
-    memory = KeeperClient(snapshots.name, WorkerHello(rank=0, local_rank=0, world=2, nproc=1))
+    snapshots = SnapshotService("127.0.0.1", token=TOKEN)
+    memory = AgentSnapshotClient(
+        snapshots.name, WorkerHello(rank=0, local_rank=0, world=2, nproc=1)
+    )
     try:
         take(memory, 10)
         both = CheckpointPublication(world=2, replicas=1)
@@ -226,7 +226,7 @@ async def test_a_node_that_ends_waits_for_others_parts_only_so_long(tmp_path: Pa
 
 
 def test_without_an_agent_a_forked_data_loader_keeps_no_slot(tmp_path: Path) -> None:
-    memory = LocalKeeper(WorkerHello(rank=0, local_rank=0, world=1, nproc=1, round=1))
+    memory = LocalSnapshotClient(WorkerHello(rank=0, local_rank=0, world=1, nproc=1, round=1))
     take(memory, 10)
     persist(memory, tmp_path, 10)
     reader, writer = os.pipe()
@@ -263,7 +263,7 @@ def test_without_an_agent_the_writer_finishes_after_its_workers_death(
     assert newest(tmp_path).step == 10
 
 
-def _stopped_carrier(keeper: KeeperProcess, memory: SnapshotMemory, folder: Path) -> int:
+def _stopped_carrier(keeper: KeeperProcess, memory: SnapshotClient, folder: Path) -> int:
     """A writer that has written step 1 and now stands still."""
     take(memory, 1)
     persist(memory, folder, 1)

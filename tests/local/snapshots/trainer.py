@@ -12,8 +12,8 @@ import os
 import time
 from pathlib import Path
 
-from resile.checkpoint.keeping.client import KeeperClient
-from resile.checkpoint.keeping.messages import CheckpointPublication, WorkerHello
+from resile.snapshots.client import AgentSnapshotClient
+from resile.snapshots.messages import CheckpointPublication, WorkerHello
 from tests.local.snapshots.parts import RANK, REPLICA, copy_to, is_whole, open_part, save
 
 ROUND, RANK_NUMBER = int(os.environ["RESILE_ROUND"]), int(os.environ["RANK"])
@@ -36,7 +36,7 @@ def noted(name: str, rank: int) -> str:
     return str(json.loads(path.read_text()))
 
 
-def inventory(memory: KeeperClient) -> list[dict[str, object]]:
+def inventory(memory: AgentSnapshotClient) -> list[dict[str, object]]:
     found: list[dict[str, object]] = []
     for held in memory.inventory():
         with open_part(memory, held.label) as part:
@@ -61,7 +61,7 @@ def main() -> None:
         nproc=NPROC,
         round=ROUND,
     )
-    memory = KeeperClient.from_environment(worker)
+    memory = AgentSnapshotClient.from_environment(worker)
     assert memory is not None
     held = inventory(memory)
     note("held", held)

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import sys
 
-from resile.checkpoint.keeping.client import KeeperClient
-from resile.checkpoint.keeping.messages import WorkerHello
+from resile.snapshots.client import AgentSnapshotClient
+from resile.snapshots.messages import WorkerHello
 from tests.local.snapshots.parts import RANK, label_of, part_bytes
 
 PIECE = 64 * 1024
@@ -18,7 +18,7 @@ PIECE = 64 * 1024
 def main() -> None:
     name, rank, world, round_, data = sys.argv[1], *map(int, sys.argv[2:6])
     worker = WorkerHello(rank=rank, local_rank=0, world=world, nproc=1, round=round_)
-    memory = KeeperClient(name, worker)
+    memory = AgentSnapshotClient(name, worker)
     step = max((held.label.step for held in memory.inventory()), default=0)
     while True:
         step += 1

@@ -7,10 +7,10 @@ from typing import Any
 
 import msgspec
 
-from resile.job.manifest import job_from_data
+from resile.job.manifest.parse import job_from_data
 from resile.job.status import JobPhase, JobStatus
-from resile.platform.reports import directive_for
-from resile.wire.launching import KEPT_VARIABLE
+from resile.launch.master_process import KEPT_VARIABLE
+from resile.platform.master_reports import directive_for
 from tests.local.jobs import Job
 from tests.local.wire.masters import TOKEN, running_master
 

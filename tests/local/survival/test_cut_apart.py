@@ -8,9 +8,9 @@ from pathlib import Path
 import psutil
 import pytest
 
-from resile.checkpoint.shelf import Shelf
-from resile.checkpoint.storage import open_storage
-from resile.wire.launching import KEPT_VARIABLE
+from resile.checkpoint.catalog import CheckpointCatalog
+from resile.checkpoint.storage.base import open_storage
+from resile.launch.master_process import KEPT_VARIABLE
 from tests.local.commands import wait_for
 from tests.local.training import ENDLESS, Trained
 from tests.local.wire.masters import TOKEN, running_master
@@ -33,11 +33,11 @@ def begun(job: Trained, *, after: int = 0) -> int:
 
 def rounds(checkpoints: Path) -> dict[int, int]:
     """The steps on storage, each with the round that saved it, without superseded ones."""
-    shelf = Shelf(open_storage(checkpoints))
-    fence = shelf.fence()
+    catalog = CheckpointCatalog(open_storage(checkpoints))
+    fence = catalog.fence()
     return {
         one.step: one.manifest.round
-        for one in shelf.checkpoints()
+        for one in catalog.checkpoints()
         if not fence.superseded(one.attempt, one.step)
     }
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from resile.wire.launching import KEPT_VARIABLE
+from resile.launch.master_process import KEPT_VARIABLE
 from tests.local.jobs import NodeProcess
 from tests.local.training import ENDLESS, Trained
 from tests.local.wire.masters import TOKEN, MasterProcess, running_master

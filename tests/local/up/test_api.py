@@ -22,13 +22,13 @@ import pytest_asyncio
 
 from resile.client.up_client import UpClient
 from resile.job.events import EventKind
-from resile.job.manifest import job_from_data
+from resile.job.manifest.parse import job_from_data
 from resile.job.view import JobView
-from resile.platform.local.api import ApiPortUnusable, serving_port, serving_socket
-from resile.platform.local.api_socket import SOCKET, socket_address
-from resile.platform.local.history import JobHistory
-from resile.platform.local.jobfolder import JobFolder
-from resile.platform.local.requests import RequestBook
+from resile.local.api import ApiPortUnusable, serving_port, serving_socket
+from resile.local.api_socket import SOCKET, socket_address
+from resile.local.history import JobHistory
+from resile.local.jobdir import JobDir
+from resile.local.requests import RequestBook
 from resile.wire.auth import read_token_of
 from resile.wire.errors import RefusedByPeer, Unreachable
 from resile.wire.views import EventView
@@ -49,7 +49,7 @@ MANIFEST = manifest(
 class Served:
     """A job that nothing runs."""
 
-    folder: JobFolder
+    folder: JobDir
     name: str = "asked"
     logs: Path = field(init=False)
     history: JobHistory = field(init=False)
@@ -72,17 +72,17 @@ class Served:
 @pytest.fixture(params=["short", "x" * 120], ids=["short", "long"])
 def folder(
     request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> Iterator[JobFolder]:
+) -> Iterator[JobDir]:
     """In a home whose path alone may be longer than the address of a Unix socket."""
     monkeypatch.setenv("RESILE_HOME", str(tmp_path / request.param))
-    made = JobFolder("asked")
+    made = JobDir("asked")
     with made.hold():
         made.begin()
         yield made
 
 
 @pytest_asyncio.fixture
-async def served(folder: JobFolder) -> AsyncIterator[Served]:
+async def served(folder: JobDir) -> AsyncIterator[Served]:
     job = Served(folder)
     async with serving_socket(job, folder.path):
         yield job
@@ -108,7 +108,7 @@ async def test_a_job_is_seen_scaled_suspended_and_deleted(served: Served) -> Non
         await up.scale({"worker": 2})
 
 
-async def test_the_socket_is_its_owners_alone_and_goes_with_its_server(folder: JobFolder) -> None:
+async def test_the_socket_is_its_owners_alone_and_goes_with_its_server(folder: JobDir) -> None:
     async with serving_socket(Served(folder), folder.path):
         found = (folder.path / SOCKET).stat()
         assert stat.S_ISSOCK(found.st_mode)
@@ -167,7 +167,7 @@ async def test_logs_are_read_piece_by_piece_and_nothing_else_is(served: Served) 
             await up.log(name)
 
 
-async def raw(folder: JobFolder, request: bytes) -> tuple[int, dict[str, Any]]:
+async def raw(folder: JobDir, request: bytes) -> tuple[int, dict[str, Any]]:
     """The status and the JSON of the answer to these very bytes."""
     with socket_address(folder.path) as address:
         reader, writer = await asyncio.open_unix_connection(address)
@@ -236,7 +236,7 @@ async def test_readers_that_do_not_read_keep_nobody_waiting(served: Served) -> N
 # --- the port --------------------------------------------------------------------------------
 
 
-async def test_the_port_needs_the_token_and_serves_the_same(folder: JobFolder) -> None:
+async def test_the_port_needs_the_token_and_serves_the_same(folder: JobDir) -> None:
     job = Served(folder)
     async with serving_port(job, 0, token=TOKEN) as port, aiohttp.ClientSession() as session:
         url = f"http://127.0.0.1:{port}/v1/jobs"

@@ -22,7 +22,7 @@ import pytest
 from resile.client.up_client import UpClient
 from resile.job.addresses import Addresses
 from resile.job.view import document
-from resile.platform.local.jobfolder import JobFolder
+from resile.local.jobdir import JobDir
 from resile.system.loop_thread import run_in_thread
 from resile.wire.auth import read_token
 from resile.wire.client import Access
@@ -127,8 +127,8 @@ class Machine:
 
     # --- what is there ----------------------------------------------------------------------
 
-    def job(self, name: str) -> JobFolder:
-        return JobFolder(name)
+    def job(self, name: str) -> JobDir:
+        return JobDir(name)
 
     def view(self, name: str) -> dict[str, Any]:
         """The job as its `up` shows it; empty while there is none."""

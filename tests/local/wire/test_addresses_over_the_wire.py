@@ -10,8 +10,8 @@ import pytest
 import resile
 from resile.job.addresses import Addresses, NodeAddress
 from resile.job.elasticity import Elasticity
-from resile.platform.kubernetes.certificates import issue_certificate
-from resile.platform.kubernetes.job_secret import JobSecret
+from resile.operator.build.master import JobSecret
+from resile.operator.certificates import issue_certificate
 from resile.system.loop_thread import run_in_thread
 from resile.train.addresses import NoAddresses
 from resile.wire.auth import client_tls

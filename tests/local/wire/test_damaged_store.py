@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from resile.master.records import JOB_KEY
-from resile.master.sqlite_store import SqliteStore
+from resile.master.store.sqlite import SqliteStore
 from tests.local.wire.masters import resile
 
 

@@ -15,7 +15,7 @@ import aiohttp
 from resile.wire.client import AGENT_PATH
 from resile.wire.codec import encode_from_agent
 from resile.wire.messages import Fence, Prepare, Ready, Refused, Renew, StoreAddress, Welcome
-from resile.wire.rate import BURST
+from resile.wire.server import BURST
 from tests.local.wire.masters import TOKEN, MasterProcess, bearer, running_master
 from tests.local.wire.pretend import hello, honest_agent, is_served, stranger, until
 

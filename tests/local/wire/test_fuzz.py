@@ -28,7 +28,7 @@ from resile.wire.messages import (
 )
 from tests.local.wire.masters import MasterProcess, running_master
 from tests.local.wire.pretend import JOB, hello, honest_agent, is_served, stranger
-from tests.unit.wire import speech
+from tests.unit.wire import samples
 
 ROUNDS_OF_FUZZING = 40
 
@@ -56,14 +56,14 @@ class Turn:
 
 own = st.builds(Fence, st.just(0), st.just(0))
 turns = st.one_of(
-    speech.anything.map(Turn),
-    speech.later_messages(own).map(Turn),
-    speech.later_messages().map(Turn),
-    speech.hellos(JOB).map(Turn),
+    samples.anything.map(Turn),
+    samples.later_messages(own).map(Turn),
+    samples.later_messages().map(Turn),
+    samples.hellos(JOB).map(Turn),
 )
 
 
-@given(greeting=st.just(None) | speech.hellos(JOB), turns=st.lists(turns, max_size=12))
+@given(greeting=st.just(None) | samples.hellos(JOB), turns=st.lists(turns, max_size=12))
 @settings(
     max_examples=ROUNDS_OF_FUZZING,
     deadline=None,

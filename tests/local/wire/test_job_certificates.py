@@ -9,8 +9,8 @@ from pathlib import Path
 import aiohttp
 import pytest
 
-from resile.platform.kubernetes.certificates import issue_certificate
-from resile.platform.kubernetes.job_secret import JobSecret
+from resile.operator.build.master import JobSecret
+from resile.operator.certificates import issue_certificate
 from resile.wire.auth import AuthError, client_tls
 from resile.wire.client import Access, connect
 from resile.wire.endpoint import Endpoint

@@ -11,7 +11,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from resile.agent.environment import node_environment
+from resile.agent.worker_env import node_environment
 from resile.wire.endpoint import Endpoint, free_port
 from tests.local.commands import wait_for
 from tests.local.jobs import Job

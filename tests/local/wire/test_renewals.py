@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
-from resile.agent.linkthread import LinkThread
+from resile.agent.link_thread import LinkThread
 from resile.wire.link import Link
 from resile.wire.messages import Fence, FromAgent, FromMaster, Progress, Renew, Welcome
 from tests.local.commands import wait_for

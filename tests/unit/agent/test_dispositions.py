@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from resile.agent.dispositions import Disposition, disposition, of_status
+from resile.agent.workers import Disposition, disposition, disposition_in_status
 
 WAITS = "import signal, sys; signal.signal(signal.SIGTERM, {}); print(flush=True); sys.stdin.read()"
 
@@ -38,8 +38,8 @@ def test_the_kernel_knows_what_a_script_does_with_a_signal(
 
 def test_a_signal_is_bit_n_minus_1() -> None:
     status = "Name:\tx\nSigIgn:\t0000000000001000\nSigCgt:\t0000000000004002\n"
-    assert of_status(status, signal.SIGTERM) is Disposition.CAUGHT
-    assert of_status(status, signal.SIGINT) is Disposition.CAUGHT
-    assert of_status(status, signal.SIGPIPE) is Disposition.IGNORED
-    assert of_status(status, signal.SIGHUP) is Disposition.DEFAULT
-    assert of_status("", signal.SIGTERM) is Disposition.DEFAULT
+    assert disposition_in_status(status, signal.SIGTERM) is Disposition.CAUGHT
+    assert disposition_in_status(status, signal.SIGINT) is Disposition.CAUGHT
+    assert disposition_in_status(status, signal.SIGPIPE) is Disposition.IGNORED
+    assert disposition_in_status(status, signal.SIGHUP) is Disposition.DEFAULT
+    assert disposition_in_status("", signal.SIGTERM) is Disposition.DEFAULT

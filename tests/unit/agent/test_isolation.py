@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import socket
 
-from resile.agent.isolation import is_reachable, others_than_this_node
+from resile.agent.isolation import is_reachable, probe_targets
 from resile.wire.endpoint import Endpoint, free_port
 from resile.wire.messages import Start, StoreAddress
 
@@ -27,9 +27,9 @@ def part(*, rank: int, neighbour: str = "") -> Start:
 
 
 def test_a_node_probes_the_master_the_stores_host_and_the_next_node() -> None:
-    assert others_than_this_node(MASTER, None) == [MASTER]
-    assert others_than_this_node(MASTER, part(rank=0)) == [MASTER], "the store is its own"
-    assert others_than_this_node(MASTER, part(rank=1, neighbour="10.0.0.3:5000")) == [
+    assert probe_targets(MASTER, None) == [MASTER]
+    assert probe_targets(MASTER, part(rank=0)) == [MASTER], "the store is its own"
+    assert probe_targets(MASTER, part(rank=1, neighbour="10.0.0.3:5000")) == [
         MASTER,
         Endpoint("10.0.0.2", 4000),
         Endpoint("10.0.0.3", 5000),

@@ -7,12 +7,12 @@ from collections.abc import Iterator
 
 import pytest
 
-from resile.agent.snapshots import Snapshots
-from resile.checkpoint.keeping.client import KeeperClient
-from resile.checkpoint.keeping.messages import WorkerHello
+from resile.agent.snapshot_service import SnapshotService
+from resile.snapshots.client import AgentSnapshotClient
+from resile.snapshots.messages import WorkerHello
 from tests.local.snapshots.parts import copy_to, save
-from tests.unit.checkpoint.nodes import TOKEN, MakeNode, nodes
-from tests.unit.checkpoint.throttle import throttled
+from tests.unit.snapshots.nodes import TOKEN, MakeNode, nodes
+from tests.unit.snapshots.throttle import throttled
 
 WORKER = WorkerHello(rank=0, local_rank=0, world=2, nproc=1, round=1)
 LARGE = 4_000_000
@@ -26,8 +26,8 @@ def make() -> Iterator[MakeNode]:
 
 async def test_it_leaves_when_the_next_node_has_its_parts(make: MakeNode) -> None:
     other = make(1)
-    snapshots = Snapshots("127.0.0.1", token=TOKEN)
-    memory = await asyncio.to_thread(KeeperClient, snapshots.name, WORKER)
+    snapshots = SnapshotService("127.0.0.1", token=TOKEN)
+    memory = await asyncio.to_thread(AgentSnapshotClient, snapshots.name, WORKER)
     with throttled(other.peers.address, rate=4_000_000) as network:
         copy_to(memory, network.address)
         label = save(memory, WORKER, step=10, data=LARGE)
@@ -39,8 +39,8 @@ async def test_it_leaves_when_the_next_node_has_its_parts(make: MakeNode) -> Non
 
 async def test_it_does_not_wait_for_a_node_that_is_gone_for_ever(make: MakeNode) -> None:
     other = make(1)
-    snapshots = Snapshots("127.0.0.1", token=TOKEN)
-    memory = await asyncio.to_thread(KeeperClient, snapshots.name, WORKER)
+    snapshots = SnapshotService("127.0.0.1", token=TOKEN)
+    memory = await asyncio.to_thread(AgentSnapshotClient, snapshots.name, WORKER)
     copy_to(memory, other.peers.address)
     other.peers.close()
     save(memory, WORKER, step=10)
@@ -51,7 +51,7 @@ async def test_it_does_not_wait_for_a_node_that_is_gone_for_ever(make: MakeNode)
 
 
 async def test_a_node_that_holds_nothing_leaves_at_once() -> None:
-    snapshots = Snapshots("127.0.0.1", token=TOKEN)
+    snapshots = SnapshotService("127.0.0.1", token=TOKEN)
     async with asyncio.timeout(30):
         await snapshots.secured(patience=1000)
     snapshots.close()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from resile.agent.lines import LineMerger, LineSource, whole_part
+from resile.agent.console import LineMerger, LineSource, complete_utf8_length
 
 
 def merged(*writes: tuple[LineSource, bytes]) -> bytes:
@@ -61,9 +61,9 @@ def test_prefixes_are_all_that_is_added(writes: list[bytes]) -> None:
 def test_characters_are_not_cut(text: str, less: int) -> None:
     data = text.encode(errors="replace")
     part = data[: max(0, len(data) - less)]
-    part[: whole_part(part)].decode()
+    part[: complete_utf8_length(part)].decode()
 
 
 @given(st.binary(max_size=50))
 def test_what_is_no_text_is_held_back_by_three_bytes_at_most(data: bytes) -> None:
-    assert len(data) - 3 <= whole_part(data) <= len(data)
+    assert len(data) - 3 <= complete_utf8_length(data) <= len(data)

@@ -9,8 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from resile.agent.console import FULL, Console, ConsoleWriter
-from resile.agent.lines import LineSource
+from resile.agent.console import QUEUE_FULL, Console, ConsoleWriter, LineSource
 from resile.agent.relay import KEPT_BYTES, OutputFile, OutputRelay, OutputStream
 from tests.local.commands import wait_for
 
@@ -103,7 +102,7 @@ def test_last_words_are_heard_also_if_nobody_reads_the_console(console: Reader) 
     relay.worker_ended(stream)
     stream.ended.result(PATIENCE)
     assert stream.kept == line * (KEPT_BYTES // len(line))
-    assert console.writer.size >= FULL
+    assert console.writer.size >= QUEUE_FULL
 
 
 def test_all_that_was_written_is_waited_for_at_the_end(console: Reader) -> None:

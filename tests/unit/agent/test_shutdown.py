@@ -6,9 +6,9 @@ import asyncio
 import signal
 from typing import cast
 
-from resile.agent.handover import HandoverPart
+from resile.agent.handover import HandoverParticipant
 from resile.agent.shutdown import ShutdownRequests
-from resile.agent.snapshots import Snapshots
+from resile.agent.snapshot_service import SnapshotService
 from resile.job.elasticity import Elasticity
 from resile.wire.messages import FromAgent, Leaving
 from resile.wire.session import NodeSession
@@ -65,7 +65,7 @@ async def test_a_node_that_is_leaving_is_not_asked_again() -> None:
 async def test_a_second_request_cuts_short_what_the_node_waits_for() -> None:
     shutdown = ShutdownRequests()
     work: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-    waiting = asyncio.ensure_future(shutdown.unless_asked_again(work))
+    waiting = asyncio.ensure_future(shutdown.unless_requested_again(work))
     for _ in range(20):
         await asyncio.sleep(0)
     assert not waiting.done()
@@ -90,8 +90,8 @@ def running() -> NodeSession:
 async def test_what_released_a_node_in_an_earlier_life_does_not_release_it_again() -> None:
     said: list[FromAgent] = []
     member = running()
-    part = HandoverPart(cast(Snapshots, Able()), session=member, say=said.append)
-    part.released()
+    part = HandoverParticipant(cast(SnapshotService, Able()), session=member, say=said.append)
+    part.release()
     work: asyncio.Task[int] = asyncio.ensure_future(asyncio.sleep(600, 0))
     offering = asyncio.ensure_future(part.before_leaving("SIGTERM", unless=work))
     while not said:
@@ -100,7 +100,7 @@ async def test_what_released_a_node_in_an_earlier_life_does_not_release_it_again
         await asyncio.sleep(0)
     assert not offering.done()
     assert member.hello(now=0).leaving == "SIGTERM"
-    part.released()
+    part.release()
     await offering
     work.cancel()
     assert isinstance(said[0], Leaving)
@@ -110,10 +110,10 @@ async def test_what_released_a_node_in_an_earlier_life_does_not_release_it_again
 async def test_a_node_in_a_hurry_says_no_longer_that_it_waits() -> None:
     said: list[FromAgent] = []
     member, shutdown = running(), ShutdownRequests()
-    part = HandoverPart(cast(Snapshots, Able()), session=member, say=said.append)
+    part = HandoverParticipant(cast(SnapshotService, Able()), session=member, say=said.append)
     work: asyncio.Task[int] = asyncio.ensure_future(asyncio.sleep(600, 0))
     offer = part.before_leaving("SIGTERM", unless=work)
-    leaving = asyncio.ensure_future(shutdown.unless_asked_again(offer))
+    leaving = asyncio.ensure_future(shutdown.unless_requested_again(offer))
     while not said:
         await asyncio.sleep(0)
     shutdown.signalled(signal.SIGTERM)

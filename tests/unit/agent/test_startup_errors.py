@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from resile.agent.startup_errors import startup_error
+from resile.agent.worker_errors import startup_error
 
 
 def end_of(*words: str) -> tuple[int, str]:

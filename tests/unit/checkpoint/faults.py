@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from resile import regular_files
-from resile.checkpoint import local_storage
+from resile.checkpoint.storage import local as local_storage
+from resile.system import regular_files
 
 OPERATIONS = ("open", "write", "fsync", "rename", "unlink", "mkdir", "rmdir", "scandir", "preadv")
 

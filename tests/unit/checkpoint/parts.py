@@ -8,13 +8,13 @@ from collections.abc import Mapping
 import msgspec
 
 from resile.checkpoint.commit import publish, write_part
-from resile.checkpoint.fence import Claim
+from resile.checkpoint.fence import RoundClaim
 from resile.checkpoint.manifest import Manifest
 from resile.checkpoint.part import PartHeader, PartKind, Slice, lay_out
-from resile.checkpoint.patience import Patience
-from resile.checkpoint.storage import Storage
+from resile.checkpoint.storage.base import Storage
+from resile.checkpoint.storage.retry import RetryPolicy
 
-HASTY = Patience(seconds=0.0)
+HASTY = RetryPolicy(seconds=0.0)
 """One try."""
 
 WORLD, REPLICAS = 2, 1
@@ -86,9 +86,9 @@ def save(
     attempt: str = "a1",
     seed: str = "",
     group: str = "",
-    patience: Patience = HASTY,
+    patience: RetryPolicy = HASTY,
     created: float | None = None,
-    claim: Claim | None = None,
+    claim: RoundClaim | None = None,
 ) -> Manifest:
     """Run the whole protocol, as all writers one after the other."""
     for part in parts_of(step, seed=seed, group=group):

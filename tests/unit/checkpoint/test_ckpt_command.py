@@ -10,7 +10,7 @@ import pytest
 from click.testing import CliRunner, Result
 from safetensors.numpy import load_file
 
-from resile.checkpoint.local_storage import LocalStorage
+from resile.checkpoint.storage.local import LocalStorage
 from resile.cli.main import cli
 from tests.unit.checkpoint.parts import save
 

@@ -10,18 +10,18 @@ from pathlib import Path
 import pytest
 import xxhash
 
+from resile.checkpoint.catalog import CheckpointCatalog
 from resile.checkpoint.commit import new_attempt, publish, write_part
 from resile.checkpoint.errors import (
     NoCheckpoint,
     PartDamaged,
     PartsMissing,
+    StorageError,
     StorageRefused,
-    StorageTrouble,
 )
-from resile.checkpoint.local_storage import LocalStorage
-from resile.checkpoint.patience import Patience
-from resile.checkpoint.shelf import Shelf
-from resile.checkpoint.storage import read_whole
+from resile.checkpoint.storage.base import read_whole
+from resile.checkpoint.storage.local import LocalStorage
+from resile.checkpoint.storage.retry import RetryPolicy
 from tests.checkpoints import newest_whole
 from tests.unit.checkpoint.faults import Fault, faulty_system
 from tests.unit.checkpoint.parts import (
@@ -47,8 +47,8 @@ class VirtualTime:
         for when in [when for when in self.events if when <= self.now]:
             self.events.pop(when)()
 
-    def patience(self, seconds: float) -> Patience:
-        return Patience(seconds, clock=lambda: self.now, sleep=self.sleep)
+    def patience(self, seconds: float) -> RetryPolicy:
+        return RetryPolicy(seconds, clock=lambda: self.now, sleep=self.sleep)
 
 
 @pytest.fixture
@@ -56,7 +56,7 @@ def storage(tmp_path: Path) -> LocalStorage:
     return LocalStorage(tmp_path / "checkpoints")
 
 
-def publish_step(storage: LocalStorage, step: int, *, attempt: str, patience: Patience) -> None:
+def publish_step(storage: LocalStorage, step: int, *, attempt: str, patience: RetryPolicy) -> None:
     publish(storage, step=step, world=WORLD, replicas=REPLICAS, attempt=attempt, patience=patience)
 
 
@@ -79,7 +79,7 @@ def test_a_checkpoint_without_a_manifest_does_not_exist(storage: LocalStorage) -
     for part in parts_of(5):
         write_part(storage, part, attempt="a1", patience=HASTY)
     with pytest.raises(NoCheckpoint):
-        newest_whole(Shelf(storage))
+        newest_whole(CheckpointCatalog(storage))
 
 
 def test_publishing_waits_for_the_part_of_a_slow_writer(storage: LocalStorage) -> None:
@@ -90,7 +90,7 @@ def test_publishing_waits_for_the_part_of_a_slow_writer(storage: LocalStorage) -
     time.events[20.0] = lambda: write_part(storage, late, attempt="a1", patience=HASTY)
     publish_step(storage, 5, attempt="a1", patience=time.patience(60.0))
     assert 20.0 <= time.now < 30.0
-    assert newest_whole(Shelf(storage)).step == 5
+    assert newest_whole(CheckpointCatalog(storage)).step == 5
 
 
 def test_parts_that_never_come_are_named_and_the_folder_is_asked_about(
@@ -128,9 +128,9 @@ def test_a_writer_left_over_from_an_older_attempt_cannot_touch_a_newer_checkpoin
     save(storage, 5, attempt="new", seed="new")
     for part in parts_of(5, seed="old"):
         write_part(storage, part, attempt="old", patience=HASTY)
-    shelf = Shelf(storage)
-    assert shelf.damages(shelf.at(5)) == []
-    assert {part.name.partition(".")[2] for part in shelf.at(5).manifest.parts} == {"new"}
+    catalog = CheckpointCatalog(storage)
+    assert catalog.damages(catalog.at(5)) == []
+    assert {part.name.partition(".")[2] for part in catalog.at(5).manifest.parts} == {"new"}
 
 
 def test_parts_of_another_world_or_split_are_not_mixed_in(storage: LocalStorage) -> None:
@@ -163,7 +163,7 @@ def test_a_torn_entry_counts_as_not_there_until_it_is_written_again(
     time = VirtualTime()
     time.events[5.0] = lambda: write_part(storage, parts[0], attempt="a1", patience=HASTY)
     publish_step(storage, 5, attempt="a1", patience=time.patience(60.0))
-    assert newest_whole(Shelf(storage)).step == 5
+    assert newest_whole(CheckpointCatalog(storage)).step == 5
 
 
 def test_attempts_have_names_of_their_own() -> None:
@@ -218,7 +218,7 @@ def test_memory_can_be_unmapped_after_a_write_that_failed(storage: LocalStorage,
         with (
             memoryview(mapping) as view,
             faulty_system(at, Fault.TORN),
-            pytest.raises(StorageTrouble) as raised,
+            pytest.raises(StorageError) as raised,
         ):
             write_part(storage, view, attempt="a1", patience=HASTY)
     assert raised.value.__traceback__ is not None, "its frames still hold what they held"

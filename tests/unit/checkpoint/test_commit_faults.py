@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from resile.checkpoint import commit
-from resile.checkpoint.errors import CheckpointError, NoCheckpoint, PartsMissing, StorageTrouble
-from resile.checkpoint.local_storage import LocalStorage
-from resile.checkpoint.shelf import Depth, Shelf
-from resile.checkpoint.storage import Storage, open_storage, read_whole
+from resile.checkpoint.catalog import CheckpointCatalog, Depth
+from resile.checkpoint.errors import CheckpointError, NoCheckpoint, PartsMissing, StorageError
+from resile.checkpoint.storage.base import Storage, open_storage, read_whole
+from resile.checkpoint.storage.local import LocalStorage
 from tests.checkpoints import newest_whole
 from tests.unit.checkpoint.faults import Fault, faulty_system
 from tests.unit.checkpoint.parts import parts_of, save
@@ -32,19 +32,21 @@ def operations_of_a_save(folder: Path) -> list[str]:
     return system.done
 
 
-def bytes_of(shelf: Shelf, step: int) -> list[bytes]:
-    checkpoint = shelf.at(step)
-    return [read_whole(shelf.storage, checkpoint.path(part)) for part in checkpoint.manifest.parts]
+def bytes_of(catalog: CheckpointCatalog, step: int) -> list[bytes]:
+    checkpoint = catalog.at(step)
+    return [
+        read_whole(catalog.storage, checkpoint.path(part)) for part in checkpoint.manifest.parts
+    ]
 
 
-def assert_whole_or_absent(shelf: Shelf, step: int) -> bool:
+def assert_whole_or_absent(catalog: CheckpointCatalog, step: int) -> bool:
     """Whether it is there; if it is, it is whole to the last byte."""
     try:
-        checkpoint = shelf.at(step)
+        checkpoint = catalog.at(step)
     except NoCheckpoint:
         return False
-    assert shelf.damages(checkpoint, Depth.CHECKSUMS) == []
-    assert bytes_of(shelf, step) == [bytes(part) for part in parts_of(step)]
+    assert catalog.damages(checkpoint, Depth.CHECKSUMS) == []
+    assert bytes_of(catalog, step) == [bytes(part) for part in parts_of(step)]
     return True
 
 
@@ -62,7 +64,7 @@ def test_a_fault_at_any_operation_leaves_the_previous_checkpoint_and_all_or_noth
     count = len(operations_of_a_save(tmp_path / "count"))
     for at in range(count):
         storage = LocalStorage(tmp_path / f"{at}")
-        shelf = Shelf(storage)
+        catalog = CheckpointCatalog(storage)
         save(storage, 10)
         raised: CheckpointError | None = None
         with faulty_system(at, fault) as system:
@@ -75,18 +77,18 @@ def test_a_fault_at_any_operation_leaves_the_previous_checkpoint_and_all_or_noth
         else:
             # The look at the fence after the publication, which decides nothing any more.
             assert (at, system.done[at]) == (count - 1, "scandir")
-            assert assert_whole_or_absent(shelf, 20)
-        assert_whole_or_absent(shelf, 20)
-        newest = newest_whole(shelf)
+            assert assert_whole_or_absent(catalog, 20)
+        assert_whole_or_absent(catalog, 20)
+        newest = newest_whole(catalog)
         assert newest.step in (10, 20)
-        assert assert_whole_or_absent(shelf, 10)
+        assert assert_whole_or_absent(catalog, 10)
         save(storage, 20, attempt="a2")
-        assert assert_whole_or_absent(shelf, 20), f"after {system.done[at]} number {at}"
+        assert assert_whole_or_absent(catalog, 20), f"after {system.done[at]} number {at}"
         assert not list((tmp_path / f"{at}").rglob("*.tmp")), "a failed write cleans up"
 
 
 def _assert_clear(error: CheckpointError, fault: Fault, operation: str) -> None:
-    assert isinstance(error, StorageTrouble | PartsMissing), operation
+    assert isinstance(error, StorageError | PartsMissing), operation
     said = "No space left on device" if fault is Fault.FULL else "Input/output error"
     assert said in str(error)
     named = "fence" if operation == "scandir" and "fence" in str(error) else "step-000000020"
@@ -101,12 +103,12 @@ def test_a_fault_while_replacing_a_checkpoint_of_the_same_step_leaves_one_of_the
     old, new = ([bytes(p) for p in parts_of(20, seed=seed)] for seed in ("old", "new"))
     for at in range(count):
         storage = LocalStorage(tmp_path / f"{at}")
-        shelf = Shelf(storage)
+        catalog = CheckpointCatalog(storage)
         save(storage, 20, attempt="old", seed="old")
         with faulty_system(at, fault), suppress(CheckpointError):
             save(storage, 20, attempt="new", seed="new")
-        assert shelf.damages(shelf.at(20)) == []
-        assert bytes_of(shelf, 20) in (old, new)
+        assert catalog.damages(catalog.at(20)) == []
+        assert bytes_of(catalog, 20) in (old, new)
 
 
 class FaultyStorage:
@@ -129,7 +131,7 @@ class FaultyStorage:
             effect = not broken or self._after
             result = getattr(self._inner, name)(*args, **settings) if effect else None
             if broken:
-                raise StorageTrouble(f"cannot {name} {args[0]}: the connection was reset")
+                raise StorageError(f"cannot {name} {args[0]}: the connection was reset")
             return result
 
         return call
@@ -143,18 +145,18 @@ def test_a_request_to_an_object_store_that_fails_leaves_all_or_nothing(after: bo
     save(counting, 20)
     for at in range(counting.done):
         storage = open_storage("memory://faults", global_store=False)
-        shelf = Shelf(storage)
+        catalog = CheckpointCatalog(storage)
         save(storage, 10)
         failing = FaultyStorage(storage, at, after=after)
         try:
             save(failing, 20)
-        except StorageTrouble as error:
-            assert_whole_or_absent(shelf, 20)
+        except StorageError as error:
+            assert_whole_or_absent(catalog, 20)
             assert "connection was reset" in str(error)  # noqa: PT017
         else:
             # A look at the fence that nothing depended on.
             assert failing.named == "list"
-            assert assert_whole_or_absent(shelf, 20)
-        assert assert_whole_or_absent(shelf, 10)
+            assert assert_whole_or_absent(catalog, 20)
+        assert assert_whole_or_absent(catalog, 10)
         save(storage, 20, attempt="a2")
-        assert assert_whole_or_absent(shelf, 20)
+        assert assert_whole_or_absent(catalog, 20)

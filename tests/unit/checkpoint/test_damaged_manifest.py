@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
+from resile.checkpoint.catalog import CheckpointCatalog
 from resile.checkpoint.commit import publish, write_part
 from resile.checkpoint.errors import PartDamaged, PartsMissing
-from resile.checkpoint.local_storage import LocalStorage
 from resile.checkpoint.manifest import FORMAT, decode_manifest
 from resile.checkpoint.prune import plan_pruning, prune, prune_after_publishing
-from resile.checkpoint.shelf import Shelf
+from resile.checkpoint.storage.local import LocalStorage
 from resile.cli.main import cli
 from tests.checkpoints import newest_whole
 from tests.unit.checkpoint.damages import DAMAGES
@@ -48,7 +48,7 @@ def test_every_flipped_bit_is_noticed(folder: Path) -> None:
 
 
 def test_every_flipped_byte_leaves_the_other_checkpoints_to_use_and_to_prune(folder: Path) -> None:
-    shelf = Shelf(LocalStorage(folder))
+    catalog = CheckpointCatalog(LocalStorage(folder))
     file = manifest_of(folder, 30)
     data = file.read_bytes()
     for position in range(len(data)):
@@ -56,22 +56,22 @@ def test_every_flipped_byte_leaves_the_other_checkpoints_to_use_and_to_prune(fol
         flipped[position] ^= 1 << position % 8
         file.write_bytes(flipped)
         told: list[str] = []
-        newest = newest_whole(shelf, tell=told.append)
+        newest = newest_whole(catalog, tell=told.append)
         assert newest.step == (20 if told else 30)
         assert [one for one in told if "step-000000030/manifest.json" in one] == told
-        plan = plan_pruning(shelf, keep=1, tell=told.append)
+        plan = plan_pruning(catalog, keep=1, tell=told.append)
         assert plan.steps == ((10,) if told else (20, 10))
 
 
 @pytest.mark.parametrize("damage", DAMAGES)
 def test_whatever_is_in_its_place_is_named_and_passed_over(folder: Path, damage: str) -> None:
     DAMAGES[damage](manifest_of(folder, 30))
-    shelf = Shelf(LocalStorage(folder))
+    catalog = CheckpointCatalog(LocalStorage(folder))
     told: list[str] = []
-    assert newest_whole(shelf, tell=told.append).step == 20
+    assert newest_whole(catalog, tell=told.append).step == 20
     assert ["step-000000030/manifest.json" in one for one in told] == [True]
-    assert prune(shelf, keep=1, tell=told.append).steps == (10,)
-    assert shelf.steps() == [30, 20]
+    assert prune(catalog, keep=1, tell=told.append).steps == (10,)
+    assert catalog.steps() == [30, 20]
 
 
 @pytest.mark.parametrize("damage", DAMAGES)
@@ -126,5 +126,7 @@ def test_pruning_never_decides_about_a_publication(tmp_path: Path) -> None:
     told: list[str] = []
     said: set[str] = set()
     for _ in range(2):
-        prune_after_publishing(Shelf(Broken(tmp_path)), keep=1, said=said, tell=told.append)
+        prune_after_publishing(
+            CheckpointCatalog(Broken(tmp_path)), keep=1, said=said, tell=told.append
+        )
     assert told == ["old checkpoints could not be removed: RuntimeError: no bucket of that name"]

@@ -13,12 +13,11 @@ from hypothesis import strategies as st
 from safetensors import safe_open
 from safetensors.numpy import load_file
 
-from resile.checkpoint.assemble import runs, whole_tensors
+from resile.checkpoint.catalog import CheckpointCatalog
 from resile.checkpoint.errors import NoCheckpoint, PartDamaged
-from resile.checkpoint.export import only_below, open_parts, write_safetensors
-from resile.checkpoint.local_storage import LocalStorage
+from resile.checkpoint.export import only_below, open_parts, runs, whole_tensors, write_safetensors
 from resile.checkpoint.part import PartHeader, PartKind, PartLayout, Slice, read_header
-from resile.checkpoint.shelf import Shelf
+from resile.checkpoint.storage.local import LocalStorage
 from tests.unit.checkpoint.parts import make_part, noise, save
 
 
@@ -115,10 +114,10 @@ def test_what_each_rank_has_for_itself_is_left_out() -> None:
 
 
 def test_an_exported_file_is_read_by_the_safetensors_library(tmp_path: Path) -> None:
-    shelf = Shelf(LocalStorage(tmp_path / "checkpoints"))
-    save(shelf.storage, 30)
+    catalog = CheckpointCatalog(LocalStorage(tmp_path / "checkpoints"))
+    save(catalog.storage, 30)
     seen: list[int] = []
-    with open_parts(shelf, shelf.at(30)) as parts:
+    with open_parts(catalog, catalog.at(30)) as parts:
         tensors = whole_tensors(parts)
         write_safetensors(
             tensors,

@@ -10,13 +10,13 @@ from click.testing import CliRunner
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from resile.checkpoint.catalog import CheckpointCatalog
 from resile.checkpoint.commit import publish, write_part
 from resile.checkpoint.errors import NoCheckpoint, Superseded
-from resile.checkpoint.fence import MOST_CLAIMS, Claim, Fence, claim, read_fence
-from resile.checkpoint.local_storage import LocalStorage
+from resile.checkpoint.fence import MOST_CLAIMS, RoundClaim, StorageFence, claim, read_fence
 from resile.checkpoint.prune import prune
-from resile.checkpoint.shelf import Shelf
-from resile.checkpoint.storage import Storage, open_storage
+from resile.checkpoint.storage.base import Storage, open_storage
+from resile.checkpoint.storage.local import LocalStorage
 from resile.cli.main import cli
 from tests.checkpoints import newest_whole
 from tests.unit.checkpoint.damages import DAMAGES
@@ -25,8 +25,8 @@ from tests.unit.checkpoint.parts import HASTY, REPLICAS, WORLD, parts_of
 
 def word(
     round_: int, step: int, *, run: str = "run", job: str = "digits", time: float = 0
-) -> Claim:
-    return Claim(
+) -> RoundClaim:
+    return RoundClaim(
         attempt=f"r{round_}-{run.encode().hex():0>8}",
         run=run,
         round=round_,
@@ -36,7 +36,7 @@ def word(
     )
 
 
-def save(storage: Storage, step: int, mine: Claim, *, attempt: str = "") -> None:
+def save(storage: Storage, step: int, mine: RoundClaim, *, attempt: str = "") -> None:
     """A checkpoint of one round."""
     for part in parts_of(step, seed=mine.attempt):
         write_part(storage, part, attempt=attempt or mine.attempt, patience=HASTY)
@@ -70,9 +70,9 @@ def test_a_round_that_is_over_publishes_what_the_next_one_went_on_from_and_no_mo
         with pytest.raises(Superseded, match="round 2 of job 'digits' continued from step 100"):
             save(storage, step, first)
     save(storage, 110, second)
-    shelf = Shelf(storage)
-    assert [one.step for one in shelf.checkpoints()] == [110, 100, 90, 50]
-    assert newest_whole(shelf).manifest.round == 2
+    catalog = CheckpointCatalog(storage)
+    assert [one.step for one in catalog.checkpoints()] == [110, 100, 90, 50]
+    assert newest_whole(catalog).manifest.round == 2
 
 
 def test_a_round_that_claims_late_supersedes_no_later_one(storage: Storage) -> None:
@@ -94,7 +94,7 @@ def test_a_job_that_is_started_anew_counts_from_one_and_is_not_taken_for_an_olde
     again = word(1, 70, run="again")
     save(storage, 80, again)
     save(storage, 90, word(2, 80, run="again"))
-    assert newest_whole(Shelf(storage)).step == 90
+    assert newest_whole(CheckpointCatalog(storage)).step == 90
     with pytest.raises(Superseded):
         save(storage, 80, word(7, 60, run="before"))
 
@@ -130,22 +130,22 @@ def test_what_was_published_in_the_last_moment_is_never_gone_on_with(tmp_path: P
     save(storage, 100, word(1, 0))
     with pytest.raises(Superseded):
         save(Overtaken(tmp_path), 110, word(1, 0))
-    shelf = Shelf(storage)
-    assert newest_whole(shelf).step == 100
-    late = shelf.at(110)
-    assert shelf.fence().superseded(late.attempt, late.step) == (
+    catalog = CheckpointCatalog(storage)
+    assert newest_whole(catalog).step == 100
+    late = catalog.at(110)
+    assert catalog.fence().superseded(late.attempt, late.step) == (
         "round 1 was superseded: round 2 of job 'digits' continued from step 100"
     )
     listed = CliRunner().invoke(cli, ["ckpt", "ls", str(tmp_path)])
     assert "superseded" in listed.stdout
-    assert prune(shelf, keep=3).steps == (110,)
+    assert prune(catalog, keep=3).steps == (110,)
 
 
 def test_checkpoints_that_are_all_superseded_are_no_empty_folder(tmp_path: Path) -> None:
     with pytest.raises(Superseded):
         save(Overtaken(tmp_path), 110, word(1, 0))
     with pytest.raises(NoCheckpoint):
-        newest_whole(Shelf(LocalStorage(tmp_path)))
+        newest_whole(CheckpointCatalog(LocalStorage(tmp_path)))
 
 
 def test_a_look_comes_right_before_the_file_appears(tmp_path: Path) -> None:
@@ -174,7 +174,7 @@ def test_a_damaged_claim_is_said_and_stops_nobody(tmp_path: Path, damage: str) -
     read_fence(storage, tell=told.append)
     assert len(told) == (damage != "link to itself")
     save(storage, 20, word(2, 10))
-    assert newest_whole(Shelf(storage), tell=told.append).step == 20
+    assert newest_whole(CheckpointCatalog(storage), tell=told.append).step == 20
 
 
 def test_old_claims_are_removed(storage: Storage) -> None:
@@ -190,7 +190,7 @@ def test_a_step_counts_if_no_later_round_went_back_behind_it(
     begins: list[int], data: st.DataObject
 ) -> None:
     claims = [word(n, step, time=float(n)) for n, step in enumerate(begins, start=1)]
-    fence = Fence(tuple(data.draw(st.permutations(claims))))
+    fence = StorageFence(tuple(data.draw(st.permutations(claims))))
     for number, mine in enumerate(claims):
         for step in range(52):
             counts = all(step <= later for later in begins[number + 1 :])

@@ -12,17 +12,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 from safetensors.numpy import load_file
 
+from resile.checkpoint.catalog import CheckpointCatalog, groups_on
 from resile.checkpoint.commit import write_part
 from resile.checkpoint.errors import NoCheckpoint, PartDamaged, Superseded
 from resile.checkpoint.export import open_parts
-from resile.checkpoint.fence import Claim, claim, read_fence
+from resile.checkpoint.fence import RoundClaim, claim, read_fence
 from resile.checkpoint.names import group_folder, group_of
-from resile.checkpoint.prune import prune
-from resile.checkpoint.remains import remove_remains
-from resile.checkpoint.shelf import Shelf, groups_on
-from resile.checkpoint.storage import Storage, open_storage, read_whole
+from resile.checkpoint.prune import prune, remove_remains
+from resile.checkpoint.storage.base import Storage, open_storage, read_whole
 from resile.cli.main import cli
-from resile.groupname import LONGEST_GROUP, group_in, is_group
+from resile.group_name import LONGEST_GROUP, group_from_environment, is_group
 from tests.checkpoints import newest_whole
 from tests.unit.checkpoint.parts import HASTY, parts_of, rank_part, save
 
@@ -37,14 +36,14 @@ def storage(request: pytest.FixtureRequest, tmp_path: Path) -> Storage:
     return open_storage(tmp_path if request.param == "local" else f"memory://{tmp_path}")
 
 
-def word(round_: int, step: int, *, group: str) -> Claim:
+def word(round_: int, step: int, *, group: str) -> RoundClaim:
     name = f"r{round_}-{len(group):08x}"
-    return Claim(attempt=name, run="run", round=round_, step=step, time=0, group=group)
+    return RoundClaim(attempt=name, run="run", round=round_, step=step, time=0, group=group)
 
 
-def contents(shelf: Shelf, step: int) -> list[bytes]:
-    checkpoint = shelf.at(step)
-    return [read_whole(shelf.storage, checkpoint.path(one)) for one in checkpoint.manifest.parts]
+def contents(catalog: CheckpointCatalog, step: int) -> list[bytes]:
+    checkpoint = catalog.at(step)
+    return [read_whole(catalog.storage, checkpoint.path(one)) for one in checkpoint.manifest.parts]
 
 
 # --- names ------------------------------------------------------------------------------------
@@ -70,12 +69,12 @@ def test_what_would_lead_elsewhere_is_no_groups_name(name: str) -> None:
     with pytest.raises(ValueError, match="not the name of a group"):
         group_folder(name)
     with pytest.raises(ValueError, match="RESILE_GROUP"):
-        group_in({"RESILE_GROUP": name})
+        group_from_environment({"RESILE_GROUP": name})
 
 
 def test_a_worker_without_a_group_is_in_the_main_one() -> None:
-    assert group_in({}) == group_in({"RESILE_GROUP": ""}) == MAIN
-    assert group_in({"RESILE_GROUP": "worker/3"}) == "worker/3"
+    assert group_from_environment({}) == group_from_environment({"RESILE_GROUP": ""}) == MAIN
+    assert group_from_environment({"RESILE_GROUP": "worker/3"}) == "worker/3"
     assert is_group("w" * LONGEST_GROUP)
 
 
@@ -90,20 +89,20 @@ def test_groups_that_save_the_same_steps_find_each_their_own(storage: Storage) -
     save(storage, 30, seed=EVALUATE, group=EVALUATE)
     assert groups_on(storage) == list(GROUPS)
     for group in GROUPS:
-        shelf = Shelf(storage, group)
-        newest = newest_whole(shelf)
+        catalog = CheckpointCatalog(storage, group)
+        newest = newest_whole(catalog)
         assert newest.step == (30 if group == EVALUATE else 20)
         assert newest.manifest.group == group
         wanted = [bytes(part) for part in parts_of(newest.step, seed=group, group=group)]
-        assert contents(shelf, newest.step) == wanted
+        assert contents(catalog, newest.step) == wanted
 
 
 def test_a_group_without_checkpoints_has_none_although_others_have(storage: Storage) -> None:
     save(storage, 10)
     with pytest.raises(NoCheckpoint):
-        newest_whole(Shelf(storage, EVALUATE))
+        newest_whole(CheckpointCatalog(storage, EVALUATE))
     save(storage, 20, group=EVALUATE)
-    assert newest_whole(Shelf(storage)).step == 10
+    assert newest_whole(CheckpointCatalog(storage)).step == 10
 
 
 def test_a_manifest_in_another_groups_folder_is_told_of_and_passed_over(tmp_path: Path) -> None:
@@ -113,12 +112,12 @@ def test_a_manifest_in_another_groups_folder_is_told_of_and_passed_over(tmp_path
     shutil.copytree(tmp_path / "group-evaluate/step-000000020", tmp_path / "step-000000020")
     shutil.copytree(tmp_path / "step-000000010", tmp_path / "group-evaluate/step-000000010")
     told: list[str] = []
-    assert newest_whole(Shelf(storage), tell=told.append).step == 10
+    assert newest_whole(CheckpointCatalog(storage), tell=told.append).step == 10
     assert [text.partition("manifest.json ")[2] for text in told] == [
         "is of group 'evaluate', not of the main group"
     ]
     with pytest.raises(PartDamaged, match="is of the main group, not of group 'evaluate'"):
-        Shelf(storage, EVALUATE).at(10)
+        CheckpointCatalog(storage, EVALUATE).at(10)
 
 
 def test_a_part_of_another_group_is_not_the_one_that_a_manifest_names(tmp_path: Path) -> None:
@@ -127,10 +126,10 @@ def test_a_part_of_another_group_is_not_the_one_that_a_manifest_names(tmp_path: 
     save(storage, 10, group="bbbb")  # names of one length: also the sizes are the same
     name = "step-000000010/rank-00000-of-00002.a1.safetensors"
     shutil.copy(tmp_path / "group-bbbb" / name, tmp_path / "group-aaaa" / name)
-    shelf = Shelf(storage, "aaaa")
+    catalog = CheckpointCatalog(storage, "aaaa")
     with (
         pytest.raises(PartDamaged, match="is not the part that the manifest names"),
-        open_parts(shelf, shelf.at(10)),
+        open_parts(catalog, catalog.at(10)),
     ):
         pass
 
@@ -146,14 +145,17 @@ def test_a_later_round_of_one_group_does_not_supersede_an_earlier_one_of_another
     claim(storage, fifth)
     for mine in (third, fifth):
         save(storage, 10, attempt=mine.attempt, group=mine.group, claim=mine)
-        assert newest_whole(Shelf(storage, mine.group)).step == 10
-        assert read_fence(storage, mine.group).latest == Shelf(storage, mine.group).fence().latest
+        assert newest_whole(CheckpointCatalog(storage, mine.group)).step == 10
+        assert (
+            read_fence(storage, mine.group).latest
+            == CheckpointCatalog(storage, mine.group).fence().latest
+        )
     later = word(6, 0, group=EVALUATE)
     claim(storage, later)
     with pytest.raises(Superseded, match="round 6 of group 'evaluate' continued from step 0"):
         save(storage, 20, attempt=fifth.attempt, group=EVALUATE, claim=fifth)
     save(storage, 20, attempt=third.attempt, claim=third)
-    assert newest_whole(Shelf(storage)).step == 20
+    assert newest_whole(CheckpointCatalog(storage)).step == 20
 
 
 def test_a_claim_in_another_groups_folder_counts_for_nothing(tmp_path: Path) -> None:
@@ -175,22 +177,24 @@ def test_pruning_counts_each_group_for_itself(storage: Storage) -> None:
     for step in (10, 20, 30):
         save(storage, step)
     save(storage, 5, group=EVALUATE)
-    prune(Shelf(storage), keep=1)
-    assert Shelf(storage).steps() == [30]
-    assert Shelf(storage, EVALUATE).steps() == [5]
+    prune(CheckpointCatalog(storage), keep=1)
+    assert CheckpointCatalog(storage).steps() == [30]
+    assert CheckpointCatalog(storage, EVALUATE).steps() == [5]
     save(storage, 6, group=EVALUATE)
-    prune(Shelf(storage, EVALUATE), keep=1)
-    assert Shelf(storage, EVALUATE).steps() == [6]
-    assert Shelf(storage).steps() == [30]
+    prune(CheckpointCatalog(storage, EVALUATE), keep=1)
+    assert CheckpointCatalog(storage, EVALUATE).steps() == [6]
+    assert CheckpointCatalog(storage).steps() == [30]
 
 
 def test_remains_are_removed_by_their_own_group(storage: Storage) -> None:
     write_part(storage, rank_part(7, 0, group=EVALUATE), attempt="r1-00000008", patience=HASTY)
     claim(storage, word(1, 0, group=EVALUATE))
     claim(storage, word(2, 0, group=EVALUATE))
-    assert remove_remains(Shelf(storage)) == 0
-    assert remove_remains(Shelf(storage, EVALUATE)) > 0
-    assert Shelf(storage, EVALUATE).steps() == [] or storage.address.startswith("memory")
+    assert remove_remains(CheckpointCatalog(storage)) == 0
+    assert remove_remains(CheckpointCatalog(storage, EVALUATE)) > 0
+    assert CheckpointCatalog(storage, EVALUATE).steps() == [] or storage.address.startswith(
+        "memory"
+    )
 
 
 # --- resile ckpt ------------------------------------------------------------------------------
@@ -250,10 +254,10 @@ def test_show_verify_and_export_are_told_which_group(folder: Path, tmp_path: Pat
 def test_prune_keeps_as_many_of_each_group(folder: Path) -> None:
     done = run("prune", folder, "--keep", 1, "--group", EVALUATE)
     assert done.stdout.startswith("removed the checkpoints of steps 4 of group 'evaluate' (")
-    assert Shelf(open_storage(folder)).steps() == [20, 10]
+    assert CheckpointCatalog(open_storage(folder)).steps() == [20, 10]
     done = run("prune", folder, "--keep", 1)
     assert done.stdout.splitlines()[1] == "nothing to remove of group 'evaluate'"
-    assert Shelf(open_storage(folder)).steps() == [20]
+    assert CheckpointCatalog(open_storage(folder)).steps() == [20]
 
 
 def test_a_group_that_has_nothing_is_said_with_those_that_have(folder: Path) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from resile.checkpoint.ownership import is_taken, refusal
+from resile.checkpoint.fence import belongs_to_another_job, refusal
 
 UNNAMED = [
     *("", "none", "None", "456", "8123745", "7d51c86bc6cb43f99485c1995fb46315"),
@@ -15,13 +15,13 @@ UNNAMED = [
 @pytest.mark.parametrize("other", [*UNNAMED, "digits"])
 @pytest.mark.parametrize("job", UNNAMED)
 def test_an_id_that_names_nothing_is_refused_nowhere(job: str, other: str) -> None:
-    assert not is_taken(other, job)
-    assert not is_taken(job, other)
+    assert not belongs_to_another_job(other, job)
+    assert not belongs_to_another_job(job, other)
 
 
 def test_only_a_named_job_in_another_named_jobs_folder_is_refused() -> None:
-    assert is_taken("digits", "letters")
-    assert not is_taken("digits", "digits")
+    assert belongs_to_another_job("digits", "letters")
+    assert not belongs_to_another_job("digits", "digits")
 
 
 def test_the_error_names_the_owner_and_both_ways_to_take_the_folder_over() -> None:

@@ -12,13 +12,14 @@ from hypothesis import strategies as st
 
 from resile.checkpoint.errors import PartDamaged
 from resile.checkpoint.part import (
+    ALIGNMENT,
+    ITEM_SIZES,
     PartHeader,
     PartKind,
     Slice,
     lay_out,
     read_header,
 )
-from resile.checkpoint.safetensors_header import ALIGNMENT, ITEM_SIZES
 from tests.unit.checkpoint.parts import make_part, noise, replica_part
 
 shapes = st.lists(st.integers(0, 4), max_size=4).map(tuple)

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from resile.checkpoint.errors import BadAddress, NotThere, StorageRefused, StorageTrouble
-from resile.checkpoint.local_storage import LocalStorage
-from resile.checkpoint.storage import open_storage, read_whole
+from resile.checkpoint.errors import BadAddress, NotOnStorage, StorageError, StorageRefused
+from resile.checkpoint.storage.base import open_storage, read_whole
+from resile.checkpoint.storage.local import LocalStorage
 
 
 @pytest.fixture
@@ -43,7 +43,7 @@ def test_an_empty_address_is_refused() -> None:
 
 def test_a_local_folder_needs_no_fsspec(tmp_path: Path) -> None:
     program = (
-        "import sys; from resile.checkpoint.storage import open_storage;"
+        "import sys; from resile.checkpoint.storage.base import open_storage;"
         f"open_storage({str(tmp_path)!r}).write('a', [memoryview(b'x')]);"
         "assert 'fsspec' not in sys.modules and 'torch' not in sys.modules"
     )
@@ -69,9 +69,9 @@ def test_an_empty_file_can_be_read(storage: LocalStorage) -> None:
 def test_reading_beyond_the_end_is_an_error(storage: LocalStorage) -> None:
     put(storage, "a", b"123")
     with storage.open("a") as file:
-        with pytest.raises(StorageTrouble, match="up to byte 4"):
+        with pytest.raises(StorageError, match="up to byte 4"):
             file.read(0, 4)
-        with pytest.raises(StorageTrouble, match="ends at byte 3"):
+        with pytest.raises(StorageError, match="ends at byte 3"):
             file.read_into(1, memoryview(bytearray(3)))
 
 
@@ -96,15 +96,15 @@ def test_a_folder_goes_with_its_last_file_and_missing_files_do_not_matter(
 
 
 def test_what_is_not_there_is_said_by_name(storage: LocalStorage) -> None:
-    with pytest.raises(NotThere, match="here/none: No such file or directory"):
+    with pytest.raises(NotOnStorage, match="here/none: No such file or directory"):
         storage.open("none")
-    with pytest.raises(NotThere, match="cannot list"):
+    with pytest.raises(NotOnStorage, match="cannot list"):
         storage.list("none")
 
 
 def test_a_folder_cannot_be_read_as_a_file(storage: LocalStorage) -> None:
     put(storage, "a/x", b"1")
-    with pytest.raises(StorageTrouble, match="not a regular file"):
+    with pytest.raises(StorageError, match="not a regular file"):
         storage.open("a")
 
 

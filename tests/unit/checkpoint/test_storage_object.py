@@ -8,9 +8,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from resile.checkpoint import object_storage
-from resile.checkpoint.errors import BadAddress, NotThere, StorageRefused, StorageTrouble
-from resile.checkpoint.storage import Storage, open_storage, read_whole
+from resile.checkpoint.errors import BadAddress, NotOnStorage, StorageError, StorageRefused
+from resile.checkpoint.storage import object as object_storage
+from resile.checkpoint.storage.base import Storage, open_storage, read_whole
 from tests.unit.checkpoint.parts import noise
 from tests.unit.checkpoint.protocol import keeps_the_protocol
 
@@ -47,9 +47,9 @@ def test_a_large_file_is_uploaded_in_blocks(
 
 
 def test_what_is_not_there_is_said_by_its_address(storage: Storage) -> None:
-    with pytest.raises(NotThere, match="memory://bucket/run/a/none"):
+    with pytest.raises(NotOnStorage, match="memory://bucket/run/a/none"):
         storage.open("a/none")
-    with pytest.raises(NotThere, match="memory://bucket/run"):
+    with pytest.raises(NotOnStorage, match="memory://bucket/run"):
         storage.list()
     storage.delete(["a/none"])
 
@@ -58,7 +58,7 @@ def test_an_object_that_is_shorter_than_it_was_is_trouble(storage: Storage) -> N
     storage.write("a", [memoryview(b"12345")])
     with storage.open("a") as file:
         storage.write("a", [memoryview(b"123")])
-        with pytest.raises(StorageTrouble, match="ends before byte 5"):
+        with pytest.raises(StorageError, match="ends before byte 5"):
             file.read(0, 5)
 
 
@@ -70,10 +70,10 @@ def test_an_object_that_is_shorter_than_it_was_is_trouble(storage: Storage) -> N
         (OSError("Forbidden: https://storage/b/bucket/o"), StorageRefused),
         (HttpError("not this account, 403", code="403"), StorageRefused),
         (HttpError("Anonymous caller, 401", code=401), StorageRefused),
-        (HttpError("Rate limit, 429", code=429), StorageTrouble),
-        (OSError("Input/output error"), StorageTrouble),
-        (ConnectionError("reset"), StorageTrouble),
-        (RuntimeError("the driver's own"), StorageTrouble),
+        (HttpError("Rate limit, 429", code=429), StorageError),
+        (OSError("Input/output error"), StorageError),
+        (ConnectionError("reset"), StorageError),
+        (RuntimeError("the driver's own"), StorageError),
     ],
     ids=lambda one: getattr(one, "__name__", type(one).__name__),
 )
@@ -84,7 +84,7 @@ def test_whatever_a_driver_raises_names_the_object(
         raise raised
 
     monkeypatch.setattr(storage._fs, "pipe_file", refuse)
-    with pytest.raises(StorageTrouble, match=f"memory://bucket/run/a: {raised}") as found:
+    with pytest.raises(StorageError, match=f"memory://bucket/run/a: {raised}") as found:
         storage.write("a", [memoryview(b"x")])
     assert type(found.value) is expected
 
@@ -103,7 +103,7 @@ def test_a_missing_driver_is_said_with_the_extra_that_brings_it(
 ) -> None:
     program = (
         f"import sys; sys.modules[{driver!r}] = None\n"
-        "from resile.checkpoint.storage import open_storage\n"
+        "from resile.checkpoint.storage.base import open_storage\n"
         "from resile.checkpoint.errors import BadAddress\n"
         f"try: open_storage({address!r})\n"
         "except BadAddress as error: print(error)"

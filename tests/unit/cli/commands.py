@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from resile.cli.elasticity import build_elasticity, parse_conf
+from resile.cli.options.rdzv import build_elasticity, parse_conf
 
 
 def parsed(command: click.Command, words: Sequence[str]) -> dict[str, Any]:

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from resile.cli.abbreviations import TorchrunOption, full_names
-from resile.cli.run import run
+from resile.cli.commands.run import run
+from resile.cli.options.torchrun import TorchrunOption, full_names
 
 TORCHRUN = [p for p in run.params if isinstance(p, TorchrunOption)]
 NAMES = [p.opts[0].removeprefix("--") for p in TORCHRUN]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from resile.cli.amounts import age, count, used_memory
+from resile.cli.output.format import age, count, used_memory
 
 
 @pytest.mark.parametrize(

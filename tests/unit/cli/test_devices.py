@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from resile.cli.devices import count_processes
-from resile.job.limits import MOST_WORKERS
+from resile.cli.options.nproc import count_processes
+from resile.job.limits import MAX_WORKERS
 
 
-@given(st.integers(1, MOST_WORKERS))
+@given(st.integers(1, MAX_WORKERS))
 def test_a_number_is_that_many(number: int) -> None:
     assert count_processes(str(number)) == number
 

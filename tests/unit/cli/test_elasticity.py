@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from resile.cli.elasticity import build_elasticity, parse_conf, parse_nnodes
+from resile.cli.options.rdzv import build_elasticity, parse_conf, parse_nnodes
 from resile.job.elasticity import Elasticity
 
 

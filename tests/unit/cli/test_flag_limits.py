@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from resile.cli.devices import count_processes
-from resile.cli.master import master
-from resile.cli.rendezvous import find_place
-from resile.cli.run import _about_this_node, _local_address, run
-from resile.job.limits import MOST_NODES
+from resile.cli.commands.master import master
+from resile.cli.commands.run import _about_this_node, _local_address, run
+from resile.cli.options.nproc import count_processes
+from resile.cli.options.rdzv import find_place
+from resile.job.limits import MAX_NODES
 from resile.wire.codec import decode_from_agent, encode_from_agent
 from resile.wire.endpoint import EndpointError
 from resile.wire.messages import Hello, NodeInfo
@@ -32,7 +32,7 @@ values = st.one_of(
     st.floats().map(str),
     st.text(st.characters(exclude_characters="\0"), max_size=12),
     st.sampled_from(["10" * 3000, "1e308", "nan", "inf", "-0.0", "0", "1:99999999", "\udcff"]),
-    st.sampled_from([10**20, 10**23, 2**63, 2**70, MOST_NODES + 1]).map(str),
+    st.sampled_from([10**20, 10**23, 2**63, 2**70, MAX_NODES + 1]).map(str),
     st.just("x" * 5000),
 )
 settings_given = st.tuples(st.sampled_from(KEYS), values).map(

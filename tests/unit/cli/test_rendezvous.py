@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from resile.cli.rendezvous import Place, find_place, master_port_beside
+from resile.cli.options.rdzv import Place, find_place, master_port_beside
 from resile.wire.endpoint import LAST_PORT, Endpoint
 
 NOTHING: dict[str, Any] = {

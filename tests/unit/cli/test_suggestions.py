@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from resile.cli.suggestions import closest
+from resile.cli.output.suggestions import closest
 
 FLAGS = ["--nnodes", "--nproc-per-node", "--node-rank", "--rdzv-endpoint", "--rdzv-id", "--tee"]
 

@@ -9,8 +9,8 @@ import click
 import pytest
 from torch.distributed.run import get_args_parser
 
-from resile.cli.run import run
-from resile.cli.torchrun_flags import (
+from resile.cli.commands.run import run
+from resile.cli.options.torchrun import (
     IGNORED,
     check_logs_specs,
     given_but_ignored,

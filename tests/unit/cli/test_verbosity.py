@@ -8,7 +8,7 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from resile.cli.verbosity import LEVEL_VARIABLE, verbosity_options
+from resile.cli.options.types import LEVEL_VARIABLE, verbosity_options
 
 
 @click.group()

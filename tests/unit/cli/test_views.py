@@ -7,13 +7,13 @@ from io import StringIO
 import pytest
 from rich.console import Console
 
-from resile.cli.live import LiveView
-from resile.cli.progress_text import nothing_left, progress_facts
-from resile.cli.tables import event_line, nodes_table
+from resile.cli.output.format import nothing_left, progress_facts
+from resile.cli.output.live_view import LiveView
+from resile.cli.output.tables import event_line, nodes_table
 from resile.job.status import JobStatus
+from resile.job.throughput import Throughput
 from resile.job.training import NodeView, TrainingView
 from resile.job.view import JobView
-from resile.wire.throughput import Throughput
 from resile.wire.views import EventView
 
 

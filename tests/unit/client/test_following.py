@@ -21,8 +21,8 @@ from aiohttp import web
 from resile.client.cluster import pod_logs
 from resile.client.cluster.pod_logs import PodLogs
 from resile.job.node import Node
-from resile.platform.kubernetes.client import KubeClient
-from resile.platform.kubernetes.labels import node_labels
+from resile.kube.client import KubeClient
+from resile.operator.build.labels import node_labels
 
 NAME, UID = "digits-worker-0", "u"
 BEGIN = datetime(2024, 3, 9, 23, 59, 58, tzinfo=timezone.utc)

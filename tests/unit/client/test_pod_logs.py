@@ -11,8 +11,8 @@ import pytest
 from resile.client.cluster import pod_logs
 from resile.client.cluster.pod_logs import PodLogs, node_views
 from resile.job.node import Node
-from resile.platform.kubernetes.kinds import ELASTIC_JOBS, KubeObject
-from resile.platform.kubernetes.labels import MASTER, NODE, master_labels, node_labels
+from resile.kube.resources import ELASTIC_JOBS, KubeObject
+from resile.operator.build.labels import MASTER, NODE, master_labels, node_labels
 
 UID = "u"
 

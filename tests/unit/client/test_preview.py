@@ -15,8 +15,8 @@ from resile.client.cluster.manifest_source import (
 )
 from resile.client.cluster.preview import preview
 from resile.job.errors import ManifestError
-from resile.job.manifest import job_from_data
-from resile.job.spec import ElasticJob
+from resile.job.manifest.parse import job_from_data
+from resile.job.spec.job import ElasticJob
 
 ROLES = {
     "worker": {"image": "x", "script": "t.py", "replicas": 2, "dependsOn": ["ps"]},

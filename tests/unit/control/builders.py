@@ -7,9 +7,9 @@ from typing import Any
 
 from resile.control.observed import ObservedNode
 from resile.job.exits import NodeExit
-from resile.job.manifest import job_from_data
+from resile.job.manifest.parse import job_from_data
 from resile.job.node import Node, NodePhase
-from resile.job.spec import ElasticJob
+from resile.job.spec.job import ElasticJob
 
 START = datetime(2030, 1, 1, tzinfo=timezone.utc)
 

@@ -15,10 +15,10 @@ from msgspec import structs
 from resile.control.actions import Action, Decision, DeleteNode, StartNode, StopNode
 from resile.control.observed import UNSCHEDULABLE, GroupReport, MasterState, Observed, ObservedNode
 from resile.control.reconcile import reconcile
-from resile.job.compact import compact, packed, unpacked
+from resile.job.compact_status import compact, packed, unpacked
 from resile.job.exits import NodeExit, NodeExitCode
 from resile.job.node import Node, NodePhase
-from resile.job.spec import ElasticJob
+from resile.job.spec.job import ElasticJob
 from resile.job.status import JobStatus, NodeStatus
 from tests.statuses import decode_status, encode_status
 from tests.unit.control.builders import START, job

@@ -207,7 +207,7 @@ def test_nodes_that_hang_after_a_failed_training_are_stopped() -> None:
     sim = running(SimulatedPlatform(job({"worker": {"replicas": 2, "script": "train.py"}})))
     sim.master = GroupReport(succeeded=False, reason="rank 1 raised ValueError", at=sim.now)
     sim.look()
-    sim.now += DEFAULT_POLICY.leave_time
+    sim.now += DEFAULT_POLICY.exit_timeout
     stopped = {action.node.rank for action in sim.look().actions}
     assert stopped == {0, 1}
     assert sim.status.phase is JobPhase.FAILED

@@ -16,10 +16,10 @@ from msgspec.structs import replace
 
 from resile.control.actions import Decision, StartNode
 from resile.control.observed import GroupReport
-from resile.job.compact import compact
+from resile.job.compact_status import compact
 from resile.job.exits import NodeExit, NodeExitCode
 from resile.job.node import NodePhase
-from resile.job.spec import ElasticJob
+from resile.job.spec.job import ElasticJob
 from tests.statuses import decode_status, encode_status
 from tests.unit.control.builders import job
 from tests.unit.control.simulation import SimulatedPlatform
@@ -38,7 +38,7 @@ EXITS = [
     *(NodeExit(code=code) for code in NodeExitCode),
     NodeExit(),
 ]
-AT_WORK = (NodePhase.RUNNING, NodePhase.PENDING, NodePhase.WAITING)
+ACTIVE_PHASES = (NodePhase.RUNNING, NodePhase.PENDING, NodePhase.WAITING)
 
 
 class Player:
@@ -140,7 +140,7 @@ class Player:
             size = self.sim.job.spec.roles[name].size
             assert size.min <= role.wanted <= size.max
             ranks = [rank for rank in status.nodes if rank.role == name]
-            assert len([rank for rank in ranks if rank.phase in AT_WORK]) <= role.wanted
+            assert len([rank for rank in ranks if rank.phase in ACTIVE_PHASES]) <= role.wanted
 
     def _check_budgets(self) -> None:
         status, spec = self.sim.status, self.sim.job.spec
@@ -243,7 +243,7 @@ def test_after_any_history_a_job_left_in_peace_comes_to_rest(
         assert not left or (keep and not expires and not sim.deleting)
     else:
         assert not [found for found in left if found.lingers]
-        waiting = [rank for rank in sim.status.nodes if rank.phase in AT_WORK[1:]]
+        waiting = [rank for rank in sim.status.nodes if rank.phase in ACTIVE_PHASES[1:]]
         assert all(rank.reason == "WaitsForRole" for rank in waiting)
 
 

@@ -12,9 +12,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from resile.job import compact as module
+from resile.job import compact_status as module
 from resile.job.node import NodePhase
-from resile.job.spec import ElasticJob
+from resile.job.spec.job import ElasticJob
 from tests.unit.control.builders import job
 from tests.unit.control.test_histories import (
     EVENTS,

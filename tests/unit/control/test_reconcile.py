@@ -8,8 +8,8 @@ from msgspec.structs import replace
 
 from resile.control.actions import StartNode
 from resile.control.observed import UNSCHEDULABLE, Observed
-from resile.control.orders import unanswered_orders
 from resile.control.reconcile import reconcile
+from resile.control.start_requests import unseen_start_requests
 from resile.job.exits import NodeExit
 from resile.job.node import Node, NodePhase
 from resile.job.status import JobPhase, JobStatus
@@ -118,7 +118,7 @@ def test_a_node_that_came_and_went_between_two_looks_is_replaced_under_another_i
     assert sim.node("worker", 1).id == 2
     assert sim.status.spent == 0
     assert "train-worker-1 (rank 1) was deleted" in sim.status.decisions[-1].sentence
-    assert unanswered_orders(sim.job, sim.status, sim.nodes.values()) == ()
+    assert unseen_start_requests(sim.job, sim.status, sim.nodes.values()) == ()
 
 
 def test_a_node_that_was_made_twice_is_stopped_before_its_rank_gets_another() -> None:

@@ -7,13 +7,19 @@ from typing import Any
 
 import pytest
 
-from resile.control.relaunch import Ended, Fate, Outcome, Spent, decide_fate
+from resile.control.relaunch import (
+    EndedNode,
+    RankOutcome,
+    RelaunchDecision,
+    SpentBudget,
+    decide_relaunch,
+)
 from resile.job.exits import NodeExit
 from resile.job.node import NodePhase
 from resile.job.status import NodeStatus
 from tests.unit.control.builders import job
 
-DONE, AGAIN, OVER = Outcome.DONE, Outcome.RELAUNCH, Outcome.GIVE_UP
+DONE, AGAIN, OVER = RankOutcome.DONE, RankOutcome.RELAUNCH, RankOutcome.GIVE_UP
 
 
 def fate(
@@ -26,13 +32,13 @@ def fate(
     by_role: int = 0,
     by_job: int = 0,
     **spec: Any,
-) -> Fate:
+) -> RelaunchDecision:
     described = job({"worker": {}, name: role or {}}, **spec)
     before = NodeStatus(
         role=name, rank=1, phase=NodePhase.RUNNING, id=1, name=f"train-{name}-1", **(rank or {})
     )
-    ended = Ended(role=name, rank=before, end=end, ran_for=timedelta(seconds=ran_for))
-    return decide_fate(described.spec, ended, spent=Spent(by_role=by_role, by_job=by_job))
+    ended = EndedNode(role=name, rank=before, end=end, ran_for=timedelta(seconds=ran_for))
+    return decide_relaunch(described.spec, ended, spent=SpentBudget(by_role=by_role, by_job=by_job))
 
 
 CODE = {code: NodeExit(code=code) for code in (0, 1, 2, 3, 80, 81, 82, 83, 84, 126, 127, 138, 139)}
@@ -94,7 +100,7 @@ UNBORN, OOM = NodeExit(reason="NeverStarted"), NodeExit(code=137, oom=True)
     ],
 )
 def test_the_restart_policy_decides(
-    policy: str, end: NodeExit, outcome: Outcome, spends: bool
+    policy: str, end: NodeExit, outcome: RankOutcome, spends: bool
 ) -> None:
     decided = fate(end, {"restartPolicy": policy})
     assert (decided.outcome, decided.spends) == (outcome, spends)
@@ -116,7 +122,7 @@ def test_always_also_replaces_a_completed_node_of_a_role_that_success_does_not_d
     ],
 )
 def test_an_exit_code_rule_goes_before_the_policy(
-    action: str, outcome: Outcome, spends: bool
+    action: str, outcome: RankOutcome, spends: bool
 ) -> None:
     role = {"restartPolicy": "OnFailure", "exitCodes": [{"codes": [3], "action": action}]}
     decided = fate(CODE[3], role)
@@ -162,7 +168,7 @@ def test_a_rank_is_given_up_when_the_budget_of_its_role_is_spent() -> None:
 
 def test_the_job_fails_when_its_backoff_limit_is_spent() -> None:
     decided = fate(CODE[1], by_job=4, backoffLimit=4)
-    assert decided.outcome is Outcome.FAIL_JOB
+    assert decided.outcome is RankOutcome.FAIL_JOB
     assert "backoffLimit of 4" in decided.sentence
 
 

@@ -6,8 +6,8 @@ import hypothesis.strategies as st
 import pytest
 from hypothesis import given
 
-from resile.control.scaling import Ranks, new_ranks, settle, surplus_ranks
-from resile.job.role import Replicas, RoleSpec
+from resile.control.sizing import RanksByState, feasible_size, new_ranks, surplus_ranks
+from resile.job.spec.role import Replicas, RoleSpec
 
 
 def elastic(least: int, most: int, unit: int = 1, wanted: int | None = None) -> RoleSpec:
@@ -33,33 +33,33 @@ def elastic(least: int, most: int, unit: int = 1, wanted: int | None = None) -> 
 def test_a_size_is_brought_within_bounds_and_says_why(
     role: RoleSpec, asked: int | None, size: int, why: str
 ) -> None:
-    settled = settle(role, asked)
+    settled = feasible_size(role, asked)
     assert (settled.size, settled.why) == (size, why)
 
 
 def test_scaling_up_takes_the_lowest_free_ranks() -> None:
-    ranks = Ranks(at_work=[0, 2], given_up=[1])
+    ranks = RanksByState(at_work=[0, 2], given_up=[1])
     assert new_ranks(elastic(1, 8), ranks, wanted=5) == [3, 4]
 
 
 def test_scaling_down_removes_the_highest_ranks_first() -> None:
-    assert surplus_ranks(Ranks(at_work=[0, 1, 2, 5]), 2) == [5, 2]
+    assert surplus_ranks(RanksByState(at_work=[0, 1, 2, 5]), 2) == [5, 2]
 
 
 def test_completed_ranks_are_not_filled_again() -> None:
-    assert new_ranks(elastic(1, 4), Ranks(at_work=[1], done=[0, 2, 3]), wanted=4) == []
+    assert new_ranks(elastic(1, 4), RanksByState(at_work=[1], done=[0, 2, 3]), wanted=4) == []
 
 
 def test_a_rank_that_was_given_up_lowers_the_size() -> None:
-    assert new_ranks(elastic(1, 4), Ranks(at_work=[0, 1, 2], given_up=[3]), wanted=4) == []
+    assert new_ranks(elastic(1, 4), RanksByState(at_work=[0, 1, 2], given_up=[3]), wanted=4) == []
 
 
 def test_but_not_below_min_while_max_leaves_room() -> None:
-    assert new_ranks(elastic(4, 6), Ranks(at_work=[0, 1, 2], given_up=[3]), wanted=4) == [4]
+    assert new_ranks(elastic(4, 6), RanksByState(at_work=[0, 1, 2], given_up=[3]), wanted=4) == [4]
 
 
 def test_and_never_beyond_max() -> None:
-    assert new_ranks(elastic(4, 4), Ranks(at_work=[0, 1, 2], given_up=[3]), wanted=4) == []
+    assert new_ranks(elastic(4, 4), RanksByState(at_work=[0, 1, 2], given_up=[3]), wanted=4) == []
 
 
 small = st.integers(0, 6)
@@ -70,7 +70,7 @@ def test_a_settled_size_always_respects_min_max_and_unit(
     least: int, extra: int, unit: int, asked: int | None
 ) -> None:
     role = elastic(least * unit, (least + extra) * unit, unit)
-    size = settle(role, asked).size
+    size = feasible_size(role, asked).size
     assert role.size.min <= size <= role.size.max
     assert size % unit == 0
 
@@ -85,9 +85,11 @@ def test_nodes_at_work_never_exceed_the_wanted_size(
     placed: dict[int, str], least: int, extra: int, wanted: int
 ) -> None:
     role = elastic(least, least + extra)
-    wanted = settle(role, wanted).size
+    wanted = feasible_size(role, wanted).size
     by = {kind: [rank for rank, k in placed.items() if k == kind] for kind in placed.values()}
-    ranks = Ranks(at_work=by.get("work", []), done=by.get("done", []), given_up=by.get("over", []))
+    ranks = RanksByState(
+        at_work=by.get("work", []), done=by.get("done", []), given_up=by.get("over", [])
+    )
     gone, fresh = surplus_ranks(ranks, wanted), new_ranks(role, ranks, wanted=wanted)
     assert len(ranks.at_work) - len(gone) + len(fresh) <= max(wanted, 0)
     assert not set(fresh) & set(placed)

@@ -5,15 +5,14 @@ from __future__ import annotations
 import pytest
 
 from resile.control.actions import Priority
-from resile.control.hosts import remembered
-from resile.control.ordering import count_nodes, what_it_waits_for
 from resile.control.policy import Policy
-from resile.control.priority import priority_of
-from resile.control.resources import grown_memory, memory_limit, node_resources
+from resile.control.sizing import count_nodes, unmet_dependencies
+from resile.control.start_requests import grown_memory, memory_limit, node_resources, priority_of
+from resile.control.suspect_hosts import still_suspect
 from resile.job.exits import ExitCause
 from resile.job.node import NodePhase
-from resile.job.quantity import parse_quantity
-from resile.job.role import MemoryGrowth, ResourceSpec, RoleSpec
+from resile.job.spec.quantity import parse_quantity
+from resile.job.spec.role import MemoryGrowth, ResourceSpec, RoleSpec
 from resile.job.status import HostTrouble, NodeStatus
 from tests.unit.control.builders import at, job
 
@@ -92,7 +91,7 @@ def test_a_grown_limit_is_a_whole_number_of_bytes() -> None:
 @pytest.mark.parametrize(("most", "kept"), [(0, []), (2, ["b", "c"]), (9, ["a", "b", "c"])])
 def test_only_the_latest_machines_in_doubt_are_remembered(most: int, kept: list[str]) -> None:
     known = [HostTrouble(host=host, cause=ExitCause.NODE_LOST, at=at(0)) for host in "abc"]
-    found = remembered(known, now=at(60), policy=Policy(hosts_avoided=most))
+    found = still_suspect(known, now=at(60), policy=Policy(max_avoided_hosts=most))
     assert [one.host for one in found] == kept
 
 
@@ -101,7 +100,7 @@ def test_a_role_waits_until_min_nodes_of_another_are_up() -> None:
 
     def waits(role: str, *, running: int) -> str:
         ranks = [NodeStatus(role="ps", rank=n, phase=NodePhase.RUNNING) for n in range(running)]
-        return what_it_waits_for(spec, role, counts=count_nodes(ranks))
+        return unmet_dependencies(spec, role, counts=count_nodes(ranks))
 
     assert waits("worker", running=1) == "waits for ps (1 of 2 running)"
     assert waits("worker", running=2) == ""

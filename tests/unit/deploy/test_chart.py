@@ -14,7 +14,7 @@ import pytest
 import yaml
 
 from resile import __version__
-from resile.cli.operator import operator
+from resile.cli.commands.operator import operator
 from tests.programs import KUBECTL
 from tests.unit.deploy.chart import (
     CHART,

@@ -6,8 +6,17 @@ from typing import Any
 
 import hypothesis.strategies as st
 
-from resile.job.cluster import GangPolicy, MasterSpec, MasterStorage
-from resile.job.role import (
+from resile.job.spec.cluster import GangPolicy, MasterSpec, MasterStorage
+from resile.job.spec.job import (
+    BackoffSpec,
+    CleanPolicy,
+    ElasticJob,
+    JobSpec,
+    Metadata,
+    RendezvousSpec,
+    SuccessSpec,
+)
+from resile.job.spec.role import (
     CodeRange,
     EnvVar,
     ExitAction,
@@ -18,15 +27,6 @@ from resile.job.role import (
     RestartBudget,
     RestartPolicy,
     RoleSpec,
-)
-from resile.job.spec import (
-    BackoffSpec,
-    CleanPolicy,
-    ElasticJob,
-    JobSpec,
-    Metadata,
-    RendezvousSpec,
-    SuccessSpec,
 )
 
 labels = st.from_regex(r"[a-z]([-a-z0-9]{0,8}[a-z0-9])?", fullmatch=True)

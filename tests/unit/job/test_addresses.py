@@ -12,7 +12,7 @@ from resile.job.addresses import (
     LARGEST_IN_ENVIRONMENT,
     Addresses,
     NodeAddress,
-    Place,
+    NodeSlot,
     address_variables,
     can_be_published,
     cluster_addresses,
@@ -22,9 +22,9 @@ from resile.job.addresses import (
     local_addresses,
     ranks_to_list,
 )
-from resile.job.manifest import job_from_data
+from resile.job.manifest.parse import job_from_data
 from resile.job.node import NodePhase
-from resile.job.spec import ElasticJob
+from resile.job.spec.job import ElasticJob
 from resile.job.status import JobStatus, NodeStatus, RoleStatus
 
 PS = {"kind": "Server", "command": ["serve"], "ports": {"rpc": 7000, "web-ui": 80}, "replicas": 2}
@@ -125,7 +125,7 @@ def test_fields_may_be_added_but_another_version_is_not_read() -> None:
 
 def test_a_node_is_told_its_own_place_host_and_ports() -> None:
     found = cluster_addresses(job(), JobStatus())
-    told = address_variables(found, Place(role="ps", rank=1), file="/there/addresses.json")
+    told = address_variables(found, NodeSlot(role="ps", rank=1), file="/there/addresses.json")
     text = told.pop("RESILE_ADDRESSES")
     assert told == {
         "RESILE_ADDRESSES_FILE": "/there/addresses.json",
@@ -134,7 +134,7 @@ def test_a_node_is_told_its_own_place_host_and_ports() -> None:
         "RESILE_PORT_WEB_UI": "80",
     }
     own = decode_addresses(text)
-    assert own.node == Place(role="ps", rank=1)
+    assert own.node == NodeSlot(role="ps", rank=1)
     assert own.own == found.find("ps", 1)
     assert own.roles == found.roles
 
@@ -144,7 +144,7 @@ def test_addresses_too_long_for_a_variable_are_in_the_file_alone() -> None:
     found = cluster_addresses(many, JobStatus())
     assert len(encode_addresses(found)) > LARGEST_IN_ENVIRONMENT
     assert can_be_published(found)
-    told = address_variables(found, Place(role="ps", rank=0), file="/there")
+    told = address_variables(found, NodeSlot(role="ps", rank=0), file="/there")
     assert "RESILE_ADDRESSES" not in told
     assert told["RESILE_ADDRESSES_FILE"] == "/there"
 

@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from resile.job.command import node_command
+from resile.control.start_requests import node_command
 from resile.job.errors import ManifestError
-from resile.job.groups import DEFAULT_GROUP
-from resile.job.manifest import job_from_data
-from resile.job.role import DependencyCondition, FailurePolicy, RoleKind
-from resile.job.spec import JobSpec
+from resile.job.manifest.parse import job_from_data
+from resile.job.spec.groups import DEFAULT_GROUP
+from resile.job.spec.job import JobSpec
+from resile.job.spec.role import DependencyCondition, FailurePolicy, RoleKind
 
 RUN = {"script": "train.py"}
 PLAIN = {"command": ["serve"]}

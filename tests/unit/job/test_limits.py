@@ -14,25 +14,24 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from resile.cli.master import master as master_command
+from resile.cli.commands.master import master as master_command
 from resile.control.actions import StartNode
 from resile.control.observed import Observed
 from resile.control.reconcile import reconcile
 from resile.job.errors import ManifestError
 from resile.job.limits import (
-    LARGEST_INTEGER,
-    LARGEST_MANIFEST,
-    LONGEST_ARGUMENT,
-    LONGEST_PATH,
-    MOST_NODES,
+    MAX_ARGUMENT_BYTES,
+    MAX_INTEGER,
+    MAX_MANIFEST_BYTES,
+    MAX_NODES,
+    MAX_PATH_BYTES,
 )
-from resile.job.manifest import job_from_data, parse_manifest
-from resile.job.podneeds import kubernetes_problems
-from resile.job.spec import ElasticJob
+from resile.job.manifest.parse import job_from_data, parse_manifest
+from resile.job.manifest.pod_checks import kubernetes_problems
+from resile.job.spec.job import ElasticJob
 from resile.job.status import JobStatus
-from resile.platform.kubernetes.attendants import master_pod
-from resile.platform.kubernetes.environment import node_variables
-from resile.platform.kubernetes.pods import node_pod
+from resile.operator.build.master import build_master_pod, node_variables
+from resile.operator.build.pods import build_node_pod
 from tests.statuses import decode_status, encode_status
 from tests.unit.cli.commands import parsed
 
@@ -118,7 +117,7 @@ numbers = st.one_of(
     st.sampled_from(
         [
             *(0, -1, 0.01, 1e-308, 1e308, 2**31, 2**53, 2**63, 2**70, -(2**70), 10**5000),
-            *(float("inf"), float("-inf"), float("nan"), MOST_NODES, MOST_NODES + 1),
+            *(float("inf"), float("-inf"), float("nan"), MAX_NODES, MAX_NODES + 1),
         ]
     ),
 )
@@ -126,7 +125,7 @@ texts = st.one_of(
     st.text(max_size=20),
     st.text(st.characters(categories=["Cs"]), min_size=1, max_size=3),
     st.sampled_from(["", "\0", "a\n", "\ud800", "9" * 5000, "1e999999999"]),
-    st.sampled_from([1024, 1025, 4095, 4096, 5000, LONGEST_ARGUMENT, 300_000]).map(
+    st.sampled_from([1024, 1025, 4095, 4096, 5000, MAX_ARGUMENT_BYTES, 300_000]).map(
         lambda length: "x" * length
     ),
     st.sampled_from([200, 4000]).map(lambda length: "/é" * length),
@@ -160,7 +159,7 @@ def changed(draw: st.DrawFn) -> dict[str, Any]:
 
 def can_run(job: ElasticJob) -> None:
     """Nothing that is made of it, on this machine or on a cluster, breaks."""
-    master = master_pod(job, uid="u", image="i", serial=0, tls=True, after_round=7)
+    master = build_master_pod(job, uid="u", image="i", serial=0, tls=True, after_round=7)
     _is_json(master)
     command = master["spec"]["containers"][0]["command"]
     assert command[:2] == ["resile", "master"]
@@ -172,19 +171,19 @@ def can_run(job: ElasticJob) -> None:
         for order in decision.actions:
             if isinstance(order, StartNode):
                 environment = node_variables(job)[order.node.role]
-                _is_json(node_pod(job, order, uid="u", environment=environment))
+                _is_json(build_node_pod(job, order, uid="u", environment=environment))
                 for text in (*order.command, order.working_dir or "", *order.env.values()):
                     encoded = os.fsencode(text)
                     assert b"\0" not in encoded
-                    assert len(encoded) <= LONGEST_ARGUMENT
-                assert len(os.fsencode(order.working_dir or "")) <= LONGEST_PATH
-    assert len(status.nodes) <= MOST_NODES
+                    assert len(encoded) <= MAX_ARGUMENT_BYTES
+                assert len(os.fsencode(order.working_dir or "")) <= MAX_PATH_BYTES
+    assert len(status.nodes) <= MAX_NODES
 
 
 def _is_json(data: Any) -> None:
     msgspec.json.encode(data)
     for value in _values(data):
-        assert not isinstance(value, int) or abs(value) <= LARGEST_INTEGER
+        assert not isinstance(value, int) or abs(value) <= MAX_INTEGER
         assert not isinstance(value, float) or value - value == 0
 
 
@@ -211,7 +210,7 @@ def test_any_value_is_refused_by_name_or_can_run(data: dict[str, Any]) -> None:
         assert all(problem.path for problem in job.problems)
         assert len(str(job).encode()) < 64 * 1024
         return
-    assert len(msgspec.json.encode(job.spec)) <= LARGEST_MANIFEST
+    assert len(msgspec.json.encode(job.spec)) <= MAX_MANIFEST_BYTES
     if not kubernetes_problems(job):
         can_run(job)
 

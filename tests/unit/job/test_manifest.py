@@ -9,11 +9,11 @@ import msgspec
 import pytest
 from hypothesis import given, settings
 
-from resile.job.checks import check_job
 from resile.job.errors import ManifestError, Problem
-from resile.job.manifest import job_from_data, parse_manifest
-from resile.job.role import Replicas
-from resile.job.spec import ElasticJob
+from resile.job.manifest.checks import check_job
+from resile.job.manifest.parse import job_from_data, parse_manifest
+from resile.job.spec.job import ElasticJob
+from resile.job.spec.role import Replicas
 from tests.manifests import dump_manifest
 from tests.unit.job.strategies import elastic_jobs, json_values
 

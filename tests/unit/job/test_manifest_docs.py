@@ -10,11 +10,12 @@ import msgspec
 import pytest
 from msgspec import inspect
 
-from resile.job.cluster import MasterSpec, MasterStorage
-from resile.job.groups import GroupSpec
-from resile.job.manifest import parse_manifest
-from resile.job.names import NamesSpec
-from resile.job.role import (
+from resile.job.manifest.parse import parse_manifest
+from resile.job.spec.cluster import MasterSpec, MasterStorage
+from resile.job.spec.groups import GroupSpec
+from resile.job.spec.job import BackoffSpec, JobSpec, Metadata, RendezvousSpec, SuccessSpec
+from resile.job.spec.names import NamesSpec
+from resile.job.spec.role import (
     CodeRange,
     EnvVar,
     ExitRule,
@@ -24,7 +25,6 @@ from resile.job.role import (
     RestartBudget,
     RoleSpec,
 )
-from resile.job.spec import BackoffSpec, JobSpec, Metadata, RendezvousSpec, SuccessSpec
 
 PAGE = Path(__file__).parents[3] / "docs" / "manifest.md"
 DOCUMENTED = [

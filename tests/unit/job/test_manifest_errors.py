@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from resile.job.errors import ManifestError, Problem
-from resile.job.manifest import parse_manifest
+from resile.job.manifest.parse import parse_manifest
 
 HEAD = """\
 apiVersion: resile.dev/v1alpha1

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from resile.job.errors import ManifestError
-from resile.job.manifest import job_from_data
+from resile.job.manifest.parse import job_from_data
 from resile.job.naming import node_name, pod_names, rank_service_name, role_in
-from resile.job.spec import ElasticJob
+from resile.job.spec.job import ElasticJob
 
 
 def job(name: str = "ctr", **names: Any) -> ElasticJob:

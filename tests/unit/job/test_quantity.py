@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 
 from resile.job.errors import QuantityError
-from resile.job.quantity import Quantity, parse_memory, parse_quantity
+from resile.job.spec.quantity import Quantity, parse_memory, parse_quantity
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from resile.job.elasticity import Elasticity, ElasticityError, GroupSuccess, RoleSize
 from resile.job.rendezvous_conf import elasticity_of, read_conf, read_roles, write_roles
-from resile.wire.launching import conf_text
+from resile.launch.master_process import conf_text
 
 
 def test_our_own_keys_and_those_of_other_backends_mean_the_same() -> None:

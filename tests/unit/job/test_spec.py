@@ -8,15 +8,15 @@ from typing import Any
 import msgspec
 import pytest
 
-from resile.job.command import node_command
+from resile.control.start_requests import node_command
 from resile.job.elasticity import Elasticity, RoleSize
 from resile.job.errors import PriorityError
-from resile.job.manifest import job_from_data
+from resile.job.manifest.parse import job_from_data
 from resile.job.naming import master_pod_name, node_name, serial_of
 from resile.job.node import Node
-from resile.job.priority import PriorityRule, parse_priority
-from resile.job.role import EnvVar, Replicas, ResourceSpec, RoleSpec, Size
-from resile.job.spec import ElasticJob, JobSpec, RendezvousSpec
+from resile.job.spec.job import ElasticJob, JobSpec, RendezvousSpec
+from resile.job.spec.priority import PriorityRule, parse_priority
+from resile.job.spec.role import EnvVar, Replicas, ResourceSpec, RoleSpec, Size
 
 
 def spec(roles: dict[str, Any], **more: Any) -> JobSpec:

@@ -6,7 +6,7 @@ import json
 
 from resile.job.exits import ExitCause
 from resile.job.node import Node, NodePhase
-from resile.job.role import NodeResources
+from resile.job.spec.role import NodeResources
 from resile.job.status import (
     Ask,
     AskVerb,

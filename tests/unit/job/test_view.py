@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from resile.job.node import LIVE, NodePhase
-from resile.job.role import NodeResources
+from resile.job.spec.role import NodeResources
 from resile.job.status import (
     Condition,
     ConditionStatus,

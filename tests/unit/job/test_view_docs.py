@@ -12,7 +12,7 @@ import pytest
 from msgspec import inspect
 
 from resile.job.node import Node
-from resile.job.role import NodeResources
+from resile.job.spec.role import NodeResources
 from resile.job.status import (
     Ask,
     Condition,

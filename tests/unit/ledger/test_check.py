@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from resile.ledger import Ledger, LedgerDamaged, NoLedger, Verdict, check, read_ledger
-from resile.ledger.verdict import Extent
+from resile.ledger import Ledger, LedgerDamaged, LedgerVerdict, NoLedger, check, read_ledger
+from resile.ledger.check import Extent
 
 
 def worker(
@@ -17,7 +17,7 @@ def worker(
     return Ledger(folder, length=length, rank=rank, world=world, round=round)
 
 
-def verdict(folder: Path, *, epochs: int | None = None) -> Verdict:
+def verdict(folder: Path, *, epochs: int | None = None) -> LedgerVerdict:
     return check(read_ledger(folder), epochs=epochs)
 
 

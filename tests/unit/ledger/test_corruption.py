@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from resile.decoding import DecodeError
 from resile.ledger import Ledger, LedgerError, check, read_ledger
-from resile.ledger.lines import Line, Trained, decode_line, encode_line
+from resile.ledger.lines import Line, TrainedLine, decode_line, encode_line
 
 EPOCHS = 2
 
@@ -49,19 +49,19 @@ def _round(
         ledger.close()
 
 
-def counting(folder: Path, *, crash: int) -> list[tuple[Path, int, Trained]]:
+def counting(folder: Path, *, crash: int) -> list[tuple[Path, int, TrainedLine]]:
     """Every line that counts: its file and number."""
     found = []
     for path in sorted(folder.iterdir()):
         lines = [decode_line(line) for line in path.read_bytes().splitlines()]
-        resumed = isinstance(lines[0], Trained) or lines[0].round == "2"
+        resumed = isinstance(lines[0], TrainedLine) or lines[0].round == "2"
         for number, line in enumerate(lines):
-            if isinstance(line, Trained) and len(line) and (resumed or line.step < crash):
+            if isinstance(line, TrainedLine) and len(line) and (resumed or line.step < crash):
                 found.append((path, number, line))
     return found
 
 
-def corrupted(line: Trained, kind: str, chance: random.Random, *, length: int) -> list[Line]:
+def corrupted(line: TrainedLine, kind: str, chance: random.Random, *, length: int) -> list[Line]:
     """What is left of a line."""
     ids = list(line.indices())
     at = chance.randrange(len(ids))
@@ -138,8 +138,8 @@ def test_garbage_is_never_taken_for_a_sound_ledger(garbage: bytes, where: int) -
         except DecodeError:
             assert not _sound(folder)
         else:
-            told = [one for one in after if isinstance(one, Trained)]
-            assume(told != [one for one in before if isinstance(one, Trained)])
+            told = [one for one in after if isinstance(one, TrainedLine)]
+            assume(told != [one for one in before if isinstance(one, TrainedLine)])
             assert not _sound(folder)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from resile.ledger.lines import Trained, decode_line, encode_line, trained
+from resile.ledger.lines import TrainedLine, decode_line, encode_line, trained
 
 indices = st.lists(st.integers(0, 10**9) | st.integers(0, 20))
 
@@ -13,7 +13,7 @@ indices = st.lists(st.integers(0, 10**9) | st.integers(0, 20))
 @given(indices, st.integers(0, 10**6), st.integers(0, 100), st.none() | st.integers(0, 100))
 def test_what_is_written_is_read(ids: list[int], step: int, epoch: int, total: int | None) -> None:
     line = decode_line(encode_line(trained(step, epoch, indices=ids, total=total)))
-    assert isinstance(line, Trained)
+    assert isinstance(line, TrainedLine)
     assert (line.step, line.epoch, line.total) == (step, epoch, total)
     assert list(line.indices()) == ids
     assert len(line) == len(ids)

@@ -11,10 +11,10 @@ from dataclasses import dataclass, field
 import msgspec
 
 from resile.job.elasticity import Elasticity
-from resile.master.groups import Groups, Mastership
-from resile.master.journal import Address, Journal
+from resile.master.effects import Address, Effects
+from resile.master.groups import Groups, MasterInfo
 from resile.master.membership import Membership
-from resile.master.records import JOB_KEY, JobRecord, RoundPhase, decode_memory
+from resile.master.records import JOB_KEY, JobRecord, RoundPhase, decode_state
 from resile.wire.messages import (
     Drain,
     Fence,
@@ -147,7 +147,7 @@ class Model:
 
     def of(self, agent: PretendAgent) -> Membership:
         """The group of an agent, to change."""
-        group = self.groups.rouse(agent.group)
+        group = self.groups.touch(agent.group)
         assert group is not None
         return group
 
@@ -176,7 +176,7 @@ class Model:
     def cut(self, agent: PretendAgent) -> None:
         """Its connection is closed; it may come back."""
         agent.connected = False
-        group = self.groups.rouse(agent.group)
+        group = self.groups.touch(agent.group)
         if agent.node is not None and group is not None:
             group.disconnected(agent.node, now=self.now)
         self.settle()
@@ -272,11 +272,11 @@ class Model:
 
     def _return(self) -> None:
         self.losing = False
-        memory = decode_memory(self.kept)
+        memory = decode_state(self.kept)
         assert memory is not None
-        about = Mastership(ends_with_job=self.ends_with_job, how_to_forget="remove it")
-        journal = Journal(memory.events)
-        self.groups = Groups.restore(memory, journal=journal, about=about, now=self.now)
+        about = MasterInfo(ends_with_job=self.ends_with_job, how_to_discard="remove it")
+        effects = Effects(memory.events)
+        self.groups = Groups.restore(memory, effects=effects, about=about, now=self.now)
         self.by_node = {}
         for agent in self.agents.values():
             agent.connected = False
@@ -297,9 +297,9 @@ class Model:
 
     def _beginning(self, *, after_round: int = 0) -> Groups:
         job = JobRecord(job="j", elasticity=self.elasticity, floor=after_round, run="r")
-        about, journal = Mastership(ends_with_job=self.ends_with_job), Journal()
-        journal.keep(JOB_KEY, job)
-        return Groups.begin(job, journal=journal, about=about, forgotten=after_round > 0)
+        about, effects = MasterInfo(ends_with_job=self.ends_with_job), Effects()
+        effects.put(JOB_KEY, job)
+        return Groups.begin(job, effects=effects, about=about, forgotten=after_round > 0)
 
     def reconnect_all(self) -> None:
         for agent in list(self.agents.values()):
@@ -337,28 +337,28 @@ class Model:
 
     @property
     def last_event(self) -> str:
-        return self.membership.journal.events[-1].text
+        return self.membership.effects.events[-1].text
 
     # --- carrying effects out -------------------------------------------------------------
 
     def settle(self) -> None:
         """Keep and deliver everything, until nobody has anything more to say."""
         while True:
-            instructions = self.groups.instructions()
+            pending_effects = self.groups.pending_effects()
             if self.dies_in == 0:
-                self._die()  # before it could keep what it decided
+                self._die()  # before it could put what it decided
                 return
-            for key, record in instructions.records.items():
+            for key, record in pending_effects.records.items():
                 if record is None:
                     self.kept.pop(key, None)
                 else:
                     self.kept[key] = msgspec.msgpack.encode(record)
             if self.losing:
                 return
-            if not instructions.sends:
+            if not pending_effects.sends:
                 self.check_holding()
                 return
-            for address, message in instructions.sends:
+            for address, message in pending_effects.sends:
                 if self.dies_in == 0:
                     self._die()
                     return
@@ -505,7 +505,7 @@ class Model:
     @staticmethod
     def _check_roles(group: Membership, elasticity: Elasticity) -> None:
         """Each role has its nodes in the round, and the first one has the first ranks."""
-        records = [group.roster.get(node) for node in group.round.members]
+        records = [group.nodes.get(node) for node in group.round.members]
         roles = [node.record.info.role for node in records if node is not None]
         order = [elasticity.order_of(role) for role in roles]
         assert order == sorted(order)

@@ -12,7 +12,7 @@ from resile.job.elasticity import Elasticity
 from resile.master.groups import Groups
 from resile.master.membership import Membership
 from resile.master.records import DIRECTIVES_KEY, DirectivesRecord, JobRecord
-from resile.master.register import Register
+from resile.master.state import GroupState
 from resile.wire.directive import Directive, GroupDirective
 from resile.wire.messages import Hello, NodeInfo, Welcome
 
@@ -21,7 +21,7 @@ SIZES = Elasticity(min_nodes=1, max_nodes=4)
 
 @pytest.fixture
 def membership() -> Membership:
-    return Membership(Register(JobRecord(job="train", elasticity=SIZES)))
+    return Membership(GroupState(JobRecord(job="train", elasticity=SIZES)))
 
 
 @pytest.fixture
@@ -48,11 +48,11 @@ def test_sizes_that_are_changed_while_the_job_runs_count_from_then_on(
     larger = Elasticity(min_nodes=2, max_nodes=9, max_restarts=7)
     groups.follow(directive(elasticity=larger), now=1.0)
     assert membership.elasticity == larger
-    (node,) = membership.roster
-    sent = [body for to, body in membership.instructions().sends if to == ("", node.id)]
+    (node,) = membership.nodes
+    sent = [body for to, body in membership.pending_effects().sends if to == ("", node.id)]
     told = [body.elasticity for body in sent if isinstance(body, Welcome)]
     assert told[-1] == larger, "agents give signs of life at the pace that they know"
-    story = [event.text for event in membership.journal.events]
+    story = [event.text for event in membership.effects.events]
     assert "min_nodes=2, max_nodes=9, max_restarts=7 from now on" in story[-1]
 
 
@@ -79,14 +79,14 @@ def test_how_many_nodes_come_is_passed_on_while_the_job_lives(
 
 
 def test_what_is_wanted_of_other_groups_counts_in_them() -> None:
-    groups = Groups(Membership(Register(JobRecord(job="train", elasticity=Elasticity()))))
+    groups = Groups(Membership(GroupState(JobRecord(job="train", elasticity=Elasticity()))))
     wanted = GroupDirective(elasticity=Elasticity(lease=9, independent=True), wanted_nodes=1)
     groups.follow(directive(groups={"worker/0": wanted}), now=1.0)
-    assert groups.instructions().records[DIRECTIVES_KEY] == DirectivesRecord(
+    assert groups.pending_effects().records[DIRECTIVES_KEY] == DirectivesRecord(
         groups={"worker/0": wanted}
     )
     groups.follow(directive(groups={"worker/0": wanted}), now=1.5)
-    assert DIRECTIVES_KEY not in groups.instructions().records, "only what changes is written"
+    assert DIRECTIVES_KEY not in groups.pending_effects().records, "only what changes is written"
     info = NodeInfo(name="n", host="h", address="a", nproc=1)
     hello = Hello(job="train", info=info, elasticity=Elasticity(), group="worker/0")
     assert groups.hello(hello, now=2.0) == 0

@@ -6,12 +6,11 @@ import pytest
 
 from resile.job.elasticity import Elasticity, RoleSize
 from resile.master import groups as groups_module
-from resile.master.agenda import SLACK, Agenda
-from resile.master.groups import Groups
-from resile.master.journal import Address
+from resile.master.effects import Address
+from resile.master.groups import SLACK, DeadlineQueue, Groups
 from resile.master.membership import Membership
-from resile.master.records import DIRECTIVES_KEY, JobRecord, decode_memory, group_key
-from resile.master.register import Register
+from resile.master.records import DIRECTIVES_KEY, JobRecord, decode_state, group_key
+from resile.master.state import GroupState
 from resile.wire.directive import GroupDirective
 from resile.wire.messages import Fenced, Hello, JobDone, NodeInfo, Outcome, Refused, Welcome
 from tests.unit.master.model import Model, PretendAgent
@@ -82,7 +81,7 @@ def test_the_end_of_a_group_is_told_to_its_own_nodes() -> None:
     assert group(model, "evaluate").job.outcome is Outcome.SUCCEEDED
     assert not model.ended
     assert model.last_event == "evaluate: the group succeeded: all workers succeeded"
-    assert model.groups.journal.events[-1].kind == "GroupSucceeded"
+    assert model.groups.effects.events[-1].kind == "GroupSucceeded"
     done = [a.name for a in model.agents.values() if isinstance(a.told[-1], JobDone)]
     assert done == [agent.name for agent in agents["evaluate"]]
     assert not model.groups.over
@@ -99,7 +98,7 @@ def test_a_master_that_returns_knows_every_group() -> None:
     assert rounds(model) == before, "nobody stops"
     assert {agent.name: agent.node for agent in model.agents.values()} == ids
     assert group(model, "worker/3").job.restarts == 1
-    returned = [e for e in model.groups.journal.events if e.kind == "MasterReturned"]
+    returned = [e for e in model.groups.effects.events if e.kind == "MasterReturned"]
     assert len(returned) == 1, "one story of it"
 
 
@@ -134,7 +133,7 @@ def test_records_of_other_groups_are_kept_below_their_names() -> None:
     assert {"job", "round", "node/0", "node/1"} <= keys
     assert {group_key("worker/3", key) for key in ("job", "round", "node/0")} <= keys
     assert group_key("worker/3", "node/0") == "group/worker%2F3/node/0"
-    memory = decode_memory(model.kept)
+    memory = decode_state(model.kept)
     assert memory is not None
     assert [one.group for one in memory.groups] == ["evaluate", "worker/3", "ps/0"]
     assert [len(one.nodes) for one in memory.groups] == [2, 1, 1]
@@ -180,7 +179,7 @@ def test_an_unknown_job_or_role_makes_no_group() -> None:
 
 def test_the_first_agent_names_the_job_also_from_another_group() -> None:
     record = JobRecord(job="", elasticity=Elasticity(), agreed=False)
-    groups = Groups(Membership(Register(record)))
+    groups = Groups(Membership(GroupState(record)))
     info = NodeInfo(name="n", host="h", address="a", nproc=1)
     two = Elasticity(min_nodes=2, max_nodes=2)
     evaluator = Hello(job="j", info=info, elasticity=ALONE, group="evaluate")
@@ -228,8 +227,8 @@ def test_an_independent_group_begins_anew_for_a_replacement() -> None:
     assert (again.job.restarts, again.job.outcome, again.job.report) == (0, None, None)
     assert again.round.number == 3, "rounds count on"
     assert fresh.node == 1, "ids too"
-    assert worker.node not in again.roster
-    assert membership_story(model, "GroupBegunAnew")
+    assert worker.node not in again.nodes
+    assert membership_story(model, "GroupRestarted")
     assert model.membership.round.number == 1
     model.fail(fresh)
     assert again.job.restarts == 1
@@ -239,7 +238,7 @@ def test_an_independent_group_begins_anew_for_a_replacement() -> None:
 
 
 def membership_story(model: Model, kind: str) -> list[str]:
-    return [event.text for event in model.groups.journal.events if event.kind == kind]
+    return [event.text for event in model.groups.effects.events if event.kind == kind]
 
 
 @pytest.mark.parametrize("generation", [3, 5])
@@ -344,7 +343,7 @@ def test_a_message_of_one_group_does_not_reach_the_same_id_of_another() -> None:
     model, agents = of_all_kinds()
     (node,) = {agents["worker/3"][0].node, agents["ps/0"][0].node}
     group(model, "worker/3").drain(node or 0, "why not")
-    addresses = [address for address, _ in model.groups.instructions().sends]
+    addresses = [address for address, _ in model.groups.pending_effects().sends]
     assert addresses == [Address("worker/3", 0)]
 
 
@@ -362,7 +361,7 @@ def test_an_evicted_node_of_another_group_is_fenced_by_its_own() -> None:
 
 
 def test_each_name_has_one_deadline() -> None:
-    agenda = Agenda()
+    agenda = DeadlineQueue()
     agenda.set("a", 3.0)
     agenda.set("b", 2.0)
     agenda.set("a", 1.0)
@@ -375,7 +374,7 @@ def test_each_name_has_one_deadline() -> None:
 
 
 def test_deadlines_that_change_all_the_time_take_no_more_room() -> None:
-    agenda = Agenda()
+    agenda = DeadlineQueue()
     for number in range(10_000):
         agenda.set("a", 1e6 - number)
     assert len(agenda._heap) <= 2 + SLACK + 1

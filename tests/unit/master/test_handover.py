@@ -11,7 +11,7 @@ def told(agent: PretendAgent, kind: type) -> int:
 
 
 def events(model: Model) -> list[str]:
-    return [event.kind for event in model.membership.journal.events]
+    return [event.kind for event in model.membership.effects.events]
 
 
 def test_members_save_before_a_newcomer_is_taken() -> None:
@@ -54,7 +54,7 @@ def test_workers_that_take_too_long_are_waited_for_only_so_long() -> None:
     assert model.membership.round.number == 1, "training goes on meanwhile"
     model.advance(2)
     assert len(model.running) == 3
-    assert "1 of 2 nodes saved in time" in model.membership.journal.events[-3].text
+    assert "1 of 2 nodes saved in time" in model.membership.effects.events[-3].text
 
 
 def test_a_node_that_is_asked_to_leave_goes_when_all_have_saved() -> None:
@@ -62,7 +62,7 @@ def test_a_node_that_is_asked_to_leave_goes_when_all_have_saved() -> None:
     first, second = model.join(saves=True), model.join(saves=True)
     model.ask_to_leave(second)
     assert model.running == {first.name}
-    assert "all 2 nodes hold step 7" in " ".join(e.text for e in model.membership.journal.events)
+    assert "all 2 nodes hold step 7" in " ".join(e.text for e in model.membership.effects.events)
 
 
 def test_a_node_that_does_not_train_may_leave_at_once() -> None:
@@ -111,7 +111,7 @@ def test_a_node_that_is_replaced_while_it_trains_is_let_save_first() -> None:
     second = model.join(saves=True, rank=1, generation=1)
     successor = replaced(model, second)
     assert model.running == {first.name, successor.name}
-    assert "all 2 nodes hold step 7" in " ".join(e.text for e in model.membership.journal.events)
+    assert "all 2 nodes hold step 7" in " ".join(e.text for e in model.membership.effects.events)
     assert "NodeLost" not in events(model)
 
 
@@ -153,7 +153,7 @@ def test_a_master_that_returns_hears_again_who_wants_to_leave() -> None:
     model.reconnect_all()
     model.advance(1)
     assert model.agents == {}
-    assert "all 2 nodes hold step 7" in " ".join(e.text for e in model.membership.journal.events)
+    assert "all 2 nodes hold step 7" in " ".join(e.text for e in model.membership.effects.events)
 
 
 def test_replacements_that_reach_a_returned_master_first_put_nobody_out() -> None:
@@ -165,7 +165,7 @@ def test_replacements_that_reach_a_returned_master_first_put_nobody_out() -> Non
     model.reconnect_all()
     model.advance(1)
     assert model.running == new
-    assert "all 2 nodes hold step 7" in " ".join(e.text for e in model.membership.journal.events)
+    assert "all 2 nodes hold step 7" in " ".join(e.text for e in model.membership.effects.events)
 
 
 def test_replacements_that_reach_a_master_without_memory_first_wait_for_the_others() -> None:
@@ -180,7 +180,7 @@ def test_replacements_that_reach_a_master_without_memory_first_wait_for_the_othe
     model.advance(1)
     assert model.running == new
     assert model.membership.round.number > 1
-    assert "all 2 nodes hold step 7" in " ".join(e.text for e in model.membership.journal.events)
+    assert "all 2 nodes hold step 7" in " ".join(e.text for e in model.membership.effects.events)
 
 
 def test_a_master_without_memory_goes_on_alone_when_nobody_comes_back() -> None:
@@ -233,7 +233,7 @@ def test_a_newcomer_of_a_role_puts_out_nobody_who_only_has_its_slot() -> None:
         model.join(role="worker", rank=rank, generation=1 + rank, saves=True) for rank in range(3)
     ]
     model.advance(1)
-    moved = model.membership.roster[workers[0].node or 0].record.slot
+    moved = model.membership.nodes[workers[0].node or 0].record.slot
     assert moved not in (None, 0), "the chief has the slot that it wished for"
     model.join(role="worker", rank=moved, generation=9, saves=True)
     model.advance(1)
@@ -249,7 +249,7 @@ def test_a_member_that_was_away_hears_of_the_planned_change_when_it_is_back() ->
     assert second.name in model.agents, "it waits for the others"
     model.connect(first)
     assert model.running == {first.name}
-    assert "all 2 nodes hold step 7" in " ".join(e.text for e in model.membership.journal.events)
+    assert "all 2 nodes hold step 7" in " ".join(e.text for e in model.membership.effects.events)
 
 
 def leaving_together(model: Model) -> list[PretendAgent]:
@@ -299,7 +299,7 @@ def test_a_node_that_leaves_alone_need_not_publish() -> None:
 
 
 def story(model: Model) -> str:
-    return " ".join(event.text for event in model.membership.journal.events)
+    return " ".join(event.text for event in model.membership.effects.events)
 
 
 def leaving_uncopied(model: Model, **others: bool) -> list[PretendAgent]:

@@ -98,4 +98,4 @@ def test_a_second_change_in_the_same_round_is_prepared_as_the_first_was() -> Non
     model.join()
     model.advance(0.2)
     assert len(model.running) == 3
-    assert "all 2 nodes hold step 7" in " ".join(e.text for e in model.membership.journal.events)
+    assert "all 2 nodes hold step 7" in " ".join(e.text for e in model.membership.effects.events)

@@ -13,9 +13,9 @@ from resile.master import service as service_module
 from resile.master.groups import Groups
 from resile.master.membership import Membership
 from resile.master.records import JobRecord
-from resile.master.register import Register
 from resile.master.service import MasterService
-from tests.unit.master.test_service_without_memory import NoStore, greeted, hello, settled
+from resile.master.state import GroupState
+from tests.unit.master.test_service_with_lost_state import NoStore, greeted, hello, settled
 
 LEASE = 5.0
 
@@ -53,8 +53,8 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> VirtualClock:
 @pytest.fixture
 async def service(clock: VirtualClock) -> AsyncIterator[MasterService]:
     elasticity = Elasticity(min_nodes=3, max_nodes=3, lease=LEASE)
-    register = Register(JobRecord(job="j", elasticity=elasticity))
-    made = MasterService(Groups(Membership(register)), SlowStore(clock))
+    state = GroupState(JobRecord(job="j", elasticity=elasticity))
+    made = MasterService(Groups(Membership(state)), SlowStore(clock))
     running = asyncio.create_task(made.run())
     yield made
     made.leave()
@@ -68,7 +68,7 @@ async def test_the_time_it_takes_to_keep_a_newcomer_is_not_held_against_it(
 ) -> None:
     await greeted(service, hello("first"))
     welcomed = clock.time
-    assert [node.lease_until for node in service.membership.roster] == [welcomed + LEASE]
+    assert [node.lease_until for node in service.membership.nodes] == [welcomed + LEASE]
     clock.time = welcomed + LEASE - 0.1
     await settled(service)
-    assert len(service.membership.roster) == 1
+    assert len(service.membership.nodes) == 1

@@ -7,7 +7,7 @@ from tests.unit.master.model import Model
 
 
 def texts(model: Model) -> list[str]:
-    return [event.text for event in model.membership.journal.events]
+    return [event.text for event in model.membership.effects.events]
 
 
 def test_a_round_closes_at_once_when_all_nodes_are_there() -> None:

@@ -105,13 +105,13 @@ class History:
         here = Counter(elasticity.role_of(one.role) for one in agents)
         expected = sum(elasticity.world(here).values())
         running = self.model.running_in(group.name)
-        assert len(running) == expected, (group.name, expected, group.journal.events)
+        assert len(running) == expected, (group.name, expected, group.effects.events)
 
     def _all_succeed(self, group: Membership) -> None:
         for name in sorted(self.model.running_in(group.name)):
             if not group.job.outcome:
                 self.model.succeed(self.model.agents[name])
-        assert group.job.outcome is Outcome.SUCCEEDED, (group.name, group.journal.events)
+        assert group.job.outcome is Outcome.SUCCEEDED, (group.name, group.effects.events)
 
     # --- what may happen; False if it cannot now --------------------------------------------
 

@@ -9,13 +9,13 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
-from resile.master.groups import Groups, Mastership
-from resile.master.journal import Journal
-from resile.master.records import RoundPhase, decode_memory
-from resile.master.shards import ShardBook, Taker
-from resile.master.sqlite_store import SqliteStore
+from resile.master.effects import Effects
+from resile.master.groups import Groups, MasterInfo
+from resile.master.records import RoundPhase, decode_state
+from resile.master.store.sqlite import SqliteStore
+from resile.shards.leases import LeaseManager, Lessee
+from resile.shards.protocol import Lease, Leased
 from resile.wire.messages import Fence, Hello, LocalState, NodeInfo
-from resile.wire.shards import Lease, Leased
 
 STORE = Path(__file__).parent / "stores" / "one_group.db"
 
@@ -23,12 +23,12 @@ STORE = Path(__file__).parent / "stores" / "one_group.db"
 async def test_a_job_goes_on_from_a_store_of_one_group(tmp_path: Path) -> None:
     copy = Path(shutil.copy(STORE, tmp_path))
     store = SqliteStore(copy)
-    memory = decode_memory(await store.load())
+    memory = decode_state(await store.load())
     await store.close()
     assert memory is not None
     assert memory.groups == ()
-    journal = Journal(memory.events)
-    groups = Groups.restore(memory, journal=journal, about=Mastership(), now=0.0)
+    effects = Effects(memory.events)
+    groups = Groups.restore(memory, effects=effects, about=MasterInfo(), now=0.0)
     main = groups.main
     assert (main.name, main.job.job, main.round.number) == ("", "none", 1)
     assert (main.round.phase, main.round.members) == (RoundPhase.RUNNING, (0, 1))
@@ -44,14 +44,14 @@ async def test_a_job_goes_on_from_a_store_of_one_group(tmp_path: Path) -> None:
     assert groups.hello(back, now=0.1) == 0
     assert main.round.number == 1
 
-    book = ShardBook(journal, memory.shards, now=0.0)
+    book = LeaseManager(effects, memory.shards, now=0.0)
     answer = book.lease(
-        Taker("rank-0", 1), Lease(dataset="train", epoch=0, number=2, records=10), now=0.2
+        Lessee("rank-0", 1), Lease(dataset="train", epoch=0, number=2, records=10), now=0.2
     )
     assert isinstance(answer, Leased)
     assert [shard.start for shard in answer.shards] == [30]
     answer = book.lease(
-        Taker("loner"), Lease(dataset="queue", epoch=0, number=1, records=10), now=1
+        Lessee("loner"), Lease(dataset="queue", epoch=0, number=1, records=10), now=1
     )
     assert isinstance(answer, Leased)
     assert [shard.start for shard in answer.shards] == [0], "the same request, the same answer"

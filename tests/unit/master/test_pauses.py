@@ -6,7 +6,7 @@ from tests.unit.master.model import Model
 
 
 def kinds(model: Model) -> list[str]:
-    return [event.kind for event in model.membership.journal.events]
+    return [event.kind for event in model.membership.effects.events]
 
 
 def test_the_only_node_of_a_job_is_not_put_out_for_its_silence() -> None:

@@ -116,7 +116,7 @@ def test_changed_sizes_are_told_as_they_are_written() -> None:
     chief = job.elasticity.roles[0]
     changed = msgspec.structs.replace(job.elasticity, max_nodes=6, roles=(chief, larger))
     job.membership.adapt(changed, now=job.now)
-    told = job.membership.journal.events[-1].text
+    told = job.membership.effects.events[-1].text
     assert told == ("the job runs with max_nodes=6, roles=chief:1:1:1/worker:1:5:1 from now on")
 
 
@@ -130,7 +130,7 @@ def test_a_master_that_lost_its_memory_has_the_same_ranks_again() -> None:
         job.reconnect_all()
         job.advance(0)
     assert job.membership.round.number == 1
-    assert {node.record.slot for node in job.membership.roster} == {0, 1, 2}
+    assert {node.record.slot for node in job.membership.nodes} == {0, 1, 2}
     job.kill(agents[0])
     job.advance(5)
     late = job.join(role="worker")

@@ -11,13 +11,14 @@ import pytest
 
 from resile.job.elasticity import Elasticity
 from resile.master.groups import Groups
+from resile.master.http import training_view, trainings
 from resile.master.membership import Membership
 from resile.master.metrics import metrics_text
 from resile.master.records import JobRecord
-from resile.master.register import Register
 from resile.master.service import MasterService
-from resile.master.shards_desk import ShardDesk
-from resile.master.view import training_view, trainings
+from resile.master.shard_handler import ShardRequestHandler
+from resile.master.state import GroupState
+from resile.shards.protocol import Begun, Introduce, Leased, NotAccepted, NotYet
 from resile.wire.messages import (
     Fence,
     Prepare,
@@ -30,8 +31,7 @@ from resile.wire.messages import (
     Welcome,
     WorkersSucceeded,
 )
-from resile.wire.shards import Begun, Introduce, Leased, NotAccepted, NotYet
-from tests.unit.master.test_service_without_memory import (
+from tests.unit.master.test_service_with_lost_state import (
     BEGIN,
     LEASE,
     NoStore,
@@ -46,8 +46,8 @@ EVALUATE = "evaluate"
 
 @pytest.fixture
 async def service() -> AsyncIterator[MasterService]:
-    register = Register(JobRecord(job="j", elasticity=Elasticity()))
-    made = MasterService(Groups(Membership(register)), NoStore())
+    state = GroupState(JobRecord(job="j", elasticity=Elasticity()))
+    made = MasterService(Groups(Membership(state)), NoStore())
     running = asyncio.create_task(made.run())
     yield made
     made.leave()
@@ -112,7 +112,7 @@ async def test_agents_that_share_a_name_are_both_shown(service: MasterService) -
 async def test_ranks_of_two_groups_take_each_from_their_own(service: MasterService) -> None:
     await trains(service, "a")
     await trains(service, "b", group=EVALUATE)
-    desk = ShardDesk(service)
+    desk = ShardRequestHandler(service)
     workers = [
         desk.arrived(Introduce(client="rank-0", round=1, rank=0, group=group))
         for group in ("", EVALUATE)
@@ -130,7 +130,7 @@ async def test_ranks_of_two_groups_take_each_from_their_own(service: MasterServi
 async def test_a_worker_is_fenced_by_the_round_of_its_own_group(service: MasterService) -> None:
     await trains(service, "a")
     other = await trains(service, "b", group=EVALUATE)
-    desk = ShardDesk(service)
+    desk = ShardRequestHandler(service)
     late, unknown, main = (
         desk.arrived(Introduce(client="rank-0", round=1, group=group))
         for group in (EVALUATE, "nobody's", "")
@@ -146,7 +146,7 @@ async def test_a_worker_is_fenced_by_the_round_of_its_own_group(service: MasterS
 
 
 async def test_clients_without_rounds_share_whatever_their_groups(service: MasterService) -> None:
-    desk = ShardDesk(service)
+    desk = ShardRequestHandler(service)
     clients = [
         desk.arrived(Introduce(client=f"c-{number}", group=group))
         for number, group in enumerate(("", "worker/0", "worker/1"))
@@ -163,7 +163,7 @@ async def test_clients_without_rounds_share_whatever_their_groups(service: Maste
 
 async def test_one_name_is_not_used_with_rounds_and_without(service: MasterService) -> None:
     await trains(service, "b", group=EVALUATE)
-    desk = ShardDesk(service)
+    desk = ShardRequestHandler(service)
     assert isinstance(await desk.answer(desk.arrived(Introduce(client="c")), BEGIN), Begun)
     worker = desk.arrived(Introduce(client="rank-0", round=1, group=EVALUATE))
     refused = await desk.answer(worker, BEGIN)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from resile.job.spec import ElasticJob
+from resile.job.spec.job import ElasticJob
 from resile.job.status import (
     Condition,
     ConditionStatus,
@@ -14,9 +14,8 @@ from resile.job.status import (
 )
 from resile.job.training import TrainingView, cpu_text, memory_text
 from resile.job.view import MAIN
-from resile.operator.headway import step_of
-from resile.operator.refusing import refused_status
-from resile.operator.training import with_members, with_training
+from resile.operator.job import invalid_spec_status
+from resile.operator.training_status import step_of, with_members, with_training
 from tests.unit.control.builders import START, at, job
 from tests.unit.job.trainings import member, training
 
@@ -64,11 +63,11 @@ def test_conditions_say_by_which_generation_of_the_spec_they_were_judged() -> No
 def test_a_refused_spec_is_judged_by_its_generation_and_the_rest_by_theirs() -> None:
     told = (condition(ConditionType.CREATED), condition(ConditionType.RUNNING))
     before = looked(JobStatus(conditions=told), 1)
-    refused = refused_status(before, "no image", generation=2, now=at(9))
+    refused = invalid_spec_status(before, "no image", generation=2, now=at(9))
     assert refused.observed_generation == 2
     generations = {one.type: one.observed_generation for one in refused.conditions}
     assert generations == {ConditionType.CREATED: 2, ConditionType.RUNNING: 1}
-    assert refused_status(refused, "no image", generation=2, now=at(99)) == refused
+    assert invalid_spec_status(refused, "no image", generation=2, now=at(99)) == refused
 
 
 # --- the training -------------------------------------------------------------------------------

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from resile.system.exit_status import describe_exit
+from resile.system.processes import describe_exit
 
 
 @pytest.mark.parametrize(

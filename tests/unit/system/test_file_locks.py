@@ -5,7 +5,7 @@ from __future__ import annotations
 import fcntl
 from pathlib import Path
 
-from resile.system.file_locks import is_locked
+from resile.system.processes import is_locked
 
 
 def test_a_lock_is_seen_while_it_is_held(tmp_path: Path) -> None:

@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from resile.job.elasticity import Elasticity
-from resile.job.limits import MOST_WORKERS
+from resile.job.limits import MAX_WORKERS
 from resile.wire.codec import (
-    LONGEST_COMPLAINT,
+    MAX_ERROR_TEXT,
     MAX_FRAME,
     decode_from_agent,
     decode_from_master,
@@ -39,10 +39,10 @@ from resile.wire.messages import (
     Welcome,
     WorkersNow,
 )
-from tests.unit.wire import speech
+from tests.unit.wire import samples
 
 
-@given(seq=st.integers(0, 2**53), message=speech.messages)
+@given(seq=st.integers(0, 2**53), message=samples.messages)
 def test_what_an_agent_says_comes_back_as_it_was(seq: int, message: FromAgent) -> None:
     data = encode_from_agent(seq, message)
     again = decode_from_agent(data)
@@ -63,7 +63,7 @@ def test_what_the_master_says_comes_back_as_it_was(message: FromMaster) -> None:
     assert decode_from_master(encode_from_master(7, message)).body == message
 
 
-@given(speech.anything)
+@given(samples.anything)
 def test_any_bytes_are_a_frame_or_a_bad_frame(data: bytes) -> None:
     for decode in (decode_from_agent, decode_from_master):
         with suppress(BadFrame):
@@ -71,7 +71,7 @@ def test_any_bytes_are_a_frame_or_a_bad_frame(data: bytes) -> None:
     assert spoken_protocol(data) is None or isinstance(spoken_protocol(data), int)
 
 
-@given(speech.anything)
+@given(samples.anything)
 def test_whatever_decodes_keeps_to_the_bounds(data: bytes) -> None:
     try:
         frame = decode_from_agent(data)
@@ -104,7 +104,7 @@ def test_a_complaint_quotes_little_of_what_was_sent() -> None:
     data = msgspec.msgpack.encode({"seq": 1, "body": {"type": "x" * 100_000}})
     with pytest.raises(BadFrame) as error:
         decode_from_agent(data)
-    assert len(str(error.value)) < LONGEST_COMPLAINT + 100
+    assert len(str(error.value)) < MAX_ERROR_TEXT + 100
 
 
 def test_fields_that_a_later_version_adds_are_passed_over() -> None:
@@ -129,8 +129,8 @@ def rank_progress(rank: int, **about: Any) -> RankProgress:
 def test_the_progress_of_every_worker_of_the_largest_node_fits_into_a_frame() -> None:
     renew = Renew(
         fence=Fence(2**53, 2**53),
-        workers=WorkersNow(pids=tuple(range(2**22, 2**22 + MOST_WORKERS))),
-        ranks=tuple(map(rank_progress, range(MOST_WORKERS))),
+        workers=WorkersNow(pids=tuple(range(2**22, 2**22 + MAX_WORKERS))),
+        ranks=tuple(map(rank_progress, range(MAX_WORKERS))),
     )
     data = encode_from_agent(1, renew)
     assert len(data) < MAX_FRAME

@@ -11,8 +11,8 @@ from contextlib import asynccontextmanager
 import pytest
 from aiohttp import web
 
+from resile.wire.auth_middleware import AuthMiddleware
 from resile.wire.client import Access
-from resile.wire.doorkeeper import Doorkeeper
 from resile.wire.endpoint import Endpoint
 from resile.wire.errors import RefusedByPeer, UnprovenPeer, Unreachable
 from resile.wire.http_client import MasterHttpClient, is_master, master_session
@@ -25,7 +25,7 @@ Answer = Callable[[web.Request], Awaitable[web.StreamResponse]]
 @asynccontextmanager
 async def answering(answer: Answer, *, token: str = TOKEN) -> AsyncIterator[Endpoint]:
     """Something that knows the token, and answers in its own way."""
-    door = Doorkeeper(token)
+    door = AuthMiddleware(token)
     app = door.application()
     app.router.add_route("*", "/{tail:.*}", answer)
     runner = door.runner(app)

@@ -13,7 +13,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from resile.job.elasticity import Elasticity
 from resile.master.membership import Membership
 from resile.master.records import JOB_KEY, JobRecord, RoundPhase
-from resile.master.register import Register
+from resile.master.state import GroupState
 from resile.wire.instructions import (
     Instruction,
     PrepareRound,
@@ -159,7 +159,7 @@ class Peers(RuleBasedStateMachine):
         self._settle()
 
     def _settle(self) -> None:
-        while sends := self.membership.instructions().sends:
+        while sends := self.membership.pending_effects().sends:
             for address, message in sends:
                 if address.node in self.connected:
                     self._deliver(self.connected[address.node], message)
@@ -192,9 +192,9 @@ class Peers(RuleBasedStateMachine):
 
 def _new_master() -> Membership:
     job = JobRecord(job="j", elasticity=TERMS)
-    register = Register(job)
-    register.journal.keep(JOB_KEY, job)
-    return Membership(register, ends_with_job=True)
+    state = GroupState(job)
+    state.effects.put(JOB_KEY, job)
+    return Membership(state, ends_with_job=True)
 
 
 TestPeers = Peers.TestCase

@@ -78,7 +78,7 @@ def _stand_aside() -> BaseException | None:
 
 def _be_a_cold_worker() -> None:
     _load_inside()
-    from _resile_nursery.cold import begin  # type: ignore[import-not-found]
+    from _resile_nursery.worker_start import begin  # type: ignore[import-not-found]
 
     begin(os.environ)
     for name in [name for name in sys.modules if name.startswith("_resile_nursery")]:

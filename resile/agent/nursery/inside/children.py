@@ -65,7 +65,7 @@ class Children:
                 dead.append((pid, os.waitstatus_to_exitcode(status)))
         return dead
 
-    def tend(self) -> float | None:
+    def kill_overdue(self) -> float | None:
         """Kill groups whose grace is over. Return the delay to the next call, `None` for none."""
         now = time.monotonic()
         for group, deadline in list(self._remains.items()):

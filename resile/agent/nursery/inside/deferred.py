@@ -19,12 +19,11 @@ from importlib.machinery import ModuleSpec
 from types import ModuleType
 from typing import Any, NamedTuple
 
-from .environment_reads import variable_values
 from .observation import Footprint
-from .place import is_place
 from .trusted import is_trusted
+from .variables import is_per_worker, variable_values
 
-Tell = Callable[[str, str], None]
+ReportUnfit = Callable[[str, str], None]
 """Called with a package that should not have been preloaded, and the reason."""
 
 
@@ -56,7 +55,7 @@ class DeferredModules:
         self._companies: dict[str, _Company] = {}
         self._alias = False
         self._paths: list[list[str]] = []
-        self._tell: Tell | None = None
+        self._tell: ReportUnfit | None = None
 
     def prepare(self, baseline: set[str], names: Iterable[str]) -> None:
         """Compute, once for all workers, which modules are loaded with each of these."""
@@ -80,7 +79,7 @@ class DeferredModules:
         self._paths = [list(sys.path), [first_path or "", *sys.path]]
         sys.meta_path.insert(0, self)
 
-    def tell(self, tell: Tell) -> None:
+    def tell(self, tell: ReportUnfit) -> None:
         """Report packages that should not have been preloaded to `tell` from now on."""
         self._tell = tell
 
@@ -102,7 +101,7 @@ class DeferredModules:
         original = vars(self._modules[name]).get("__spec__")
         spec = ModuleSpec(name, None)
         vars(spec).update(vars(original) if original is not None else {})
-        spec.loader = _Handover(self, company, spec.loader)  # type: ignore[assignment]
+        spec.loader = _PreloadedLoader(self, company, spec.loader)  # type: ignore[assignment]
         return spec
 
     def release(self, company: _Company) -> None:
@@ -224,7 +223,7 @@ class DeferredModules:
         return footprint is not None and footprint.is_native
 
 
-class _Handover:
+class _PreloadedLoader:
     """Stands in for the loader of a module that is loaded already.
 
     The import system creates an empty module, which is discarded: it returns the module that it
@@ -251,7 +250,7 @@ def _relevant_reads(name: str, footprint: Footprint) -> dict[str, str | None]:
     (see `trusted`)."""
     if not is_trusted(name):
         return footprint.reads
-    return {name: value for name, value in footprint.reads.items() if not is_place(name)}
+    return {name: value for name, value in footprint.reads.items() if not is_per_worker(name)}
 
 
 def _encoded(reads: dict[str, str | None]) -> Iterator[tuple[bytes, bytes | None]]:

@@ -83,7 +83,7 @@ def show_environment(environ: dict[str, str]) -> bool:
     return True
 
 
-class Disguise:
+class ProcessTitle:
     """Changes what `ps`, `top` and `pgrep -f` show for this process, until it is dropped.
 
     A nursery is started with the workers' command line, and a search for workers must not find it.

@@ -6,25 +6,29 @@ threads or processes, draws random numbers or changes process-wide settings. An 
 is attributed to it and to all modules that were importing it, since preloading any of these would
 have the same effect. Effects of trusted modules (see `trusted`) are ignored.
 
+A module that was already loaded when another imported it had no effect at that time. Yet if it is
+excluded, importing the other would load it. So the blame is passed on along every observed import,
+and one attempt finds all modules that have to be excluded, however many paths lead to the culprit.
+
 The import system is observed by wrapping three of its functions. They are restored when all modules
 are imported: nothing of this is left in a worker.
 """
 
+from __future__ import annotations
+
 import builtins
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from importlib import _bootstrap
 from types import TracebackType
 from typing import Any
 
-from .environment_reads import stop_watching_variables, watch_variables
-from .fitness import has_children, kernel_threads
-from .instruments import INSTRUMENTS, Make, Tell
-from .origins import Origins
-from .place import is_place
-from .state import changes, process_settings
+from .effects import INSTRUMENTS, MakeWrapper, ReportEffect, changes, process_settings
+from .fork_safety import has_children, kernel_threads
+from .origins import ModuleOrigins
 from .trusted import is_trusted
+from .variables import is_per_worker, stop_watching_variables, watch_variables
 
 _OURS = frozenset({"PYTORCH_NVML_BASED_CUDA_CHECK"})
 """Variables that the nursery sets for itself."""
@@ -55,7 +59,7 @@ class Footprint:
 class Observer:
     """A context manager that observes imports."""
 
-    def __init__(self, origins: Origins | None = None) -> None:
+    def __init__(self, origins: ModuleOrigins | None = None) -> None:
         self._origins = origins
         self._stack: list[str] = []
         self._settings: dict[str, object] | None = None
@@ -67,7 +71,7 @@ class Observer:
         self.effects: dict[str, str] = {}
         self.threads: dict[str, list[str]] = {}
 
-    def __enter__(self) -> "Observer":
+    def __enter__(self) -> Observer:
         self._known = set(sys.modules)
         self._filters = _warning_filters()
         watch_variables(self)
@@ -104,7 +108,7 @@ class Observer:
             return
         if variable not in self._written and variable not in _OURS:
             self.footprints[self._stack[-1]].reads.setdefault(variable, value)
-        if is_place(variable):
+        if is_per_worker(variable):
             self.blame(f"reads ${variable}")
 
     def on_read_all(self) -> None:
@@ -224,7 +228,7 @@ class Observer:
             self.effects.setdefault(name, deed)
 
 
-def _made(make: Make, tell: Tell, original: Any) -> Any:
+def _made(make: MakeWrapper, tell: ReportEffect, original: Any) -> Any:
     return make(original, tell)
 
 
@@ -233,3 +237,57 @@ def _warning_filters() -> list[Any]:
     import _warnings
 
     return list(_warnings.filters)
+
+
+def with_importers(
+    culprits: Mapping[str, str], footprints: Mapping[str, Footprint]
+) -> dict[str, str]:
+    """Return the culprits with what each does, and all modules that import one, with the reason."""
+    importers = _importers(footprints)
+    found = dict(culprits)
+    pending = list(culprits)
+    while pending:
+        name = pending.pop()
+        reason = _passed_on(name, found[name])
+        for importer in importers.get(name, ()):
+            if importer not in found:
+                found[importer] = reason
+                pending.append(importer)
+    return found
+
+
+def awaiting_modules(
+    packages: Iterable[str], footprints: Mapping[str, Footprint]
+) -> dict[str, str]:
+    """Return the modules outside of these packages that import one of them, with its name."""
+    found: dict[str, str] = {}
+    for package in packages:
+        if package in sys.modules:
+            for name in with_importers({package: ""}, footprints):
+                if name.partition(".")[0] != package:
+                    found.setdefault(name, package)
+    return found
+
+
+def _importers(footprints: Mapping[str, Footprint]) -> dict[str, dict[str, None]]:
+    """Return for each module those that import it, or a submodule of it."""
+    importers: dict[str, dict[str, None]] = {}
+    for name, footprint in footprints.items():
+        for need in footprint.needs:
+            for each in with_parents(need):
+                if each != name:
+                    importers.setdefault(each, {})[name] = None
+    return importers
+
+
+def with_parents(name: str) -> Iterator[str]:
+    """Yield a module and the packages that contain it, the outermost last."""
+    while name:
+        yield name
+        name = name.rpartition(".")[0]
+
+
+def _passed_on(name: str, reason: str) -> str:
+    if reason.startswith("it imports "):
+        return reason
+    return f"it imports {name}, which {reason.removeprefix('it ')}"

@@ -14,7 +14,7 @@ _STANDARD_LIBRARY = os.path.dirname(os.path.abspath(os.__file__))
 _INSTALLED = {"site-packages", "dist-packages"}
 
 
-class Origins:
+class ModuleOrigins:
     """Classifies modules by their location."""
 
     def __init__(self, *, trusted: list[str], first_path: str | None) -> None:

@@ -9,27 +9,28 @@ import select
 from typing import NoReturn
 
 from . import linux, store
+from .child import ChildContext, become_worker
 from .children import Children
-from .clutch import Clutch, Newborn
-from .importing import Warmth, warm_up
-from .line import Line, LineEnded
-from .messages import (
-    Born,
+from .prefork import InChild, PreforkPool
+from .preloading import PreloadedModules, warm_up
+from .protocol import (
+    BlockingChannel,
+    ChannelEnded,
     Echo,
     Exited,
     HostStore,
     Importing,
     Message,
     OpenStore,
-    Prepare,
-    Ready,
-    Refused,
-    Signal,
+    PreloadRequest,
+    PreloadResult,
+    RequestFailed,
+    SignalWorker,
     Spawn,
+    Spawned,
     StoreOpened,
 )
-from .newborn import Heritage, grow_up
-from .signals import Waker
+from .signals import SignalWakeup
 
 _TITLE = "resile: nursery"
 _NAME = b"resile-nursery"
@@ -43,38 +44,38 @@ _BETWEEN_SPARES = 0.05
 """Seconds between two such forks, so that they do not delay a request."""
 
 
-class Server:
+class NurseryServer:
     """One nursery process."""
 
-    def __init__(self, line: Line, prepare: Prepare, baseline: set[str]) -> None:
+    def __init__(self, line: BlockingChannel, prepare: PreloadRequest, baseline: set[str]) -> None:
         self._line = line
         self._report_fd = prepare.report_fd
         self._echo = Echo("", "")
         self._children = Children(prepare.grace)
-        self._prefork = Clutch(keep=prepare.preload is not None)
+        self._prefork = PreforkPool(keep=prepare.preload is not None)
         self._preloaded = self._warm_up(prepare, baseline)
-        self._waker = Waker()
+        self._waker = SignalWakeup()
         self._idle = False
-        self._disguise = linux.Disguise(_TITLE, _NAME)
+        self._disguise = linux.ProcessTitle(_TITLE, _NAME)
 
     def run(self, added: dict[str, str]) -> None:
         """Serve until the agent is gone, then exit. Returns in a warm worker only."""
         try:
             while True:
                 self._serve_once()
-        except LineEnded:
+        except ChannelEnded:
             self._end()
-        except Newborn as child:
+        except InChild as child:
             line, parent = child.line, child.parent
         self._cut_ties()
-        context = Heritage(
+        context = ChildContext(
             parent, added, self._echo, self._preloaded, self._report_fd, self._disguise
         )
-        grow_up(line, context)
+        become_worker(line, context)
 
-    def _warm_up(self, prepare: Prepare, baseline: set[str]) -> Warmth | None:
+    def _warm_up(self, prepare: PreloadRequest, baseline: set[str]) -> PreloadedModules | None:
         if prepare.preload is None:
-            self._line.send(Ready([], [], False, "", {}, {}))
+            self._line.send(PreloadResult([], [], False, "", {}, {}))
             return None
         # An import may hang; until there are workers, let the kernel kill this with the agent.
         linux.die_with(os.getppid())
@@ -97,7 +98,7 @@ class Server:
         poll = select.poll()
         poll.register(self._line, select.POLLIN)
         poll.register(self._waker, select.POLLIN)
-        look_again = self._children.tend()
+        look_again = self._children.kill_overdue()
         pauses = [look_again] if look_again is not None else []
         if self._prefork.wants_more():
             pauses.append(_BETWEEN_SPARES if self._idle else _IDLE)
@@ -117,7 +118,7 @@ class Server:
     def _reap(self) -> None:
         self._waker.drain()
         for pid, returncode in self._children.reap():
-            if not self._prefork.has_lost(pid):
+            if not self._prefork.remove_dead(pid):
                 self._line.send(Exited(pid, returncode))
 
     def _handle(self, message: Message, descriptors: list[int]) -> None:
@@ -125,7 +126,7 @@ class Server:
             self._spawn(message, descriptors)
         elif isinstance(message, OpenStore):
             self._open_store(message)
-        elif isinstance(message, Signal):
+        elif isinstance(message, SignalWorker):
             self._children.signal(message.pid, message.number)
         elif isinstance(message, Echo):
             self._echo = message
@@ -136,12 +137,12 @@ class Server:
         )
         warm = spawn.warm and not reason
         try:
-            pid = self._prefork.hatch(spawn._replace(warm=warm), streams)
+            pid = self._prefork.assign(spawn._replace(warm=warm), streams)
         except OSError as error:
-            self._line.send(Refused(spawn.request, f"cannot start a process: {error}"))
+            self._line.send(RequestFailed(spawn.request, f"cannot start a process: {error}"))
         else:
             self._children.add(pid)
-            self._line.send(Born(spawn.request, pid, warm, "" if warm else reason))
+            self._line.send(Spawned(spawn.request, pid, warm, "" if warm else reason))
         finally:
             for descriptor in streams:
                 os.close(descriptor)
@@ -150,10 +151,10 @@ class Server:
         try:
             with store.listen(request.host, request.port) as listener:
                 port = listener.getsockname()[1]
-                pid = self._prefork.hatch(HostStore(request.host, port), [listener.fileno()])
+                pid = self._prefork.assign(HostStore(request.host, port), [listener.fileno()])
         except OSError as error:
             where = f"{request.host}:{request.port}" if request.port else request.host
-            self._line.send(Refused(request.request, f"no store on {where}: {error}"))
+            self._line.send(RequestFailed(request.request, f"no store on {where}: {error}"))
         else:
             self._children.add(pid)
             self._line.send(StoreOpened(request.request, pid, port))
@@ -173,7 +174,7 @@ class Server:
         poll.register(self._waker, select.POLLIN)
         while True:
             self._reap()
-            look_again = self._children.tend()
+            look_again = self._children.kill_overdue()
             if not self._children:
                 os._exit(0)
             poll.poll(None if look_again is None else look_again * 1000)
@@ -181,15 +182,15 @@ class Server:
 
 def serve(descriptor: int, baseline: set[str]) -> None:
     """Serve the agent at the other end of `descriptor`. Returns in a warm worker only."""
-    line = Line(descriptor)
+    line = BlockingChannel(descriptor)
     try:
         prepare, _ = line.receive()
-        assert isinstance(prepare, Prepare)
+        assert isinstance(prepare, PreloadRequest)
         added = _added_by_interpreter(prepare.environ)
         os.environ.clear()
         os.environ.update({**added, **prepare.environ})
-        server = Server(line, prepare, baseline)
-    except LineEnded:
+        server = NurseryServer(line, prepare, baseline)
+    except ChannelEnded:
         os._exit(0)
     server.run(added)
 

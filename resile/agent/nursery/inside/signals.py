@@ -18,7 +18,7 @@ _RESET_BY_EXEC_CALLERS = ("SIGPIPE", "SIGXFZ", "SIGXFSZ")
 """Signals that the interpreter ignores and that a new program expects at their default."""
 
 
-class Waker:
+class SignalWakeup:
     """Owns the nursery's signal handling; `fileno` becomes readable when a child dies."""
 
     def __init__(self) -> None:

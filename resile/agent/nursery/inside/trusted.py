@@ -2,7 +2,7 @@
 
 Their import has the same result in every process and at every time: they leave nothing open, and
 what they read of a worker's place or draw at random is either used later only or corrected in each
-worker (see `seeds`). Every other package has to be observed first (see `observation`). Effects
+worker (see `preloading`). Every other package has to be observed first (see `observation`). Effects
 of these packages are not attributed to the packages that import them either.
 """
 
@@ -30,7 +30,7 @@ _PACKAGES = frozenset(
 _PARTS_OF_RESILE = frozenset(
     {
         "resile.train.checkpoint.checkpointer",
-        "resile.train.checkpoint.policy",
+        "resile.train.checkpoint.options",
         "resile.train.data",
         "resile.train.migrate.migrator",
         "resile.train.migrate.variable",

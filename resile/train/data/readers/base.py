@@ -1,4 +1,4 @@
-"""Base class of readers: records by number, one or a run of neighbours at a time.
+"""Base class of readers: records by number, one or a run of neighbours at a time; concatenation.
 
 A reader is a map-style dataset for a DataLoader and a source for shards. It can be pickled and
 forked: it reopens its files in each process.
@@ -7,10 +7,15 @@ forked: it reopens its files in each process.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+from itertools import accumulate
 from typing import Any
 
-__all__ = ["Reader"]
+__all__ = [
+    "ChainReader",
+    "Reader",
+]
 
 
 class Reader(ABC):
@@ -41,3 +46,22 @@ class Reader(ABC):
     def __iter__(self) -> Iterator[Any]:
         """Yield all records."""
         return self._records(0, len(self))
+
+
+class ChainReader(Reader):
+    """The records of several readers, numbered consecutively."""
+
+    def __init__(self, readers: Sequence[Reader]) -> None:
+        self.readers = tuple(readers)
+        self._ends = list(accumulate(len(reader) for reader in readers))
+
+    def __len__(self) -> int:
+        return self._ends[-1] if self._ends else 0
+
+    def _records(self, start: int, stop: int) -> Iterator[Any]:
+        at = bisect_right(self._ends, start)
+        while start < stop:
+            begin = self._ends[at - 1] if at else 0
+            until = min(stop, self._ends[at])
+            yield from self.readers[at].read(start - begin, until - begin)
+            start, at = until, at + 1

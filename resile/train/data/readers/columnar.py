@@ -8,18 +8,55 @@ this.
 
 from __future__ import annotations
 
+import importlib
+import os
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
-from resile.train.data.errors import DataMistake
-from resile.train.data.readers.arrowlib import load, problems_named
+from resile.train.data.errors import DataMistake, ReaderMissing, RecordDamaged
 from resile.train.data.readers.base import Reader
-from resile.train.data.readers.recent import Recent
+from resile.train.data.readers.files import DecodedCache
 
-__all__ = ["ArrowReader", "ParquetReader"]
+__all__ = [
+    "ArrowReader",
+    "ParquetReader",
+    "load",
+    "pyarrow_errors",
+]
+
+
+def load(module: str, *, what: str) -> Any:
+    """Import a module of pyarrow; raises :class:`ReaderMissing` if it is not installed."""
+    try:
+        return importlib.import_module(module)
+    except ImportError:
+        raise ReaderMissing(
+            f"{what} needs pyarrow, which is not installed: pip install 'resile[parquet]'"
+        ) from None
+
+
+@contextmanager
+def pyarrow_errors(path: Path, where: str = "") -> Iterator[None]:
+    """Translate pyarrow's errors into ours, with the file and the position."""
+    arrow = load("pyarrow", what=str(path))
+    try:
+        yield
+    except arrow.ArrowException as error:
+        place = f"{path}, {where}," if where else str(path)
+        raise RecordDamaged(f"{place} cannot be read: {_first_line(error)}") from None
+    except OSError as error:
+        if error.errno is None:  # how pyarrow reports invalid content
+            raise RecordDamaged(f"{path} cannot be read: {_first_line(error)}") from None
+        raise DataMistake(f"{path} cannot be read: {os.strerror(error.errno)}") from None
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).partition("\n")[0]
+
 
 KEEP = 4
 """Number of decoded row groups in the cache. One is often a hundred MB, and larger when decoded."""
@@ -33,12 +70,12 @@ class ParquetReader(Reader):
     ) -> None:
         self.path = Path(path)
         self._columns = list(columns) if columns is not None else None
-        with problems_named(self.path), _parquet().ParquetFile(self.path) as file:
+        with pyarrow_errors(self.path), _parquet().ParquetFile(self.path) as file:
             names = file.schema_arrow.names
             groups = [file.metadata.row_group(i).num_rows for i in range(file.num_row_groups)]
         _check_columns(self.path, self._columns, names)
         self._ends = list(accumulate(groups))
-        self._groups = Recent(self._unpacked, capacity=max(keep, 1))
+        self._groups = DecodedCache(self._unpacked, capacity=max(keep, 1))
 
     def __len__(self) -> int:
         return self._ends[-1] if self._ends else 0
@@ -57,7 +94,7 @@ class ParquetReader(Reader):
     def _unpacked(self, group: int) -> Any:
         # Open the file for each group, and use no threads: this may be a forked process.
         with (
-            problems_named(self.path, f"row group {group}"),
+            pyarrow_errors(self.path, f"row group {group}"),
             _parquet().ParquetFile(self.path) as file,
         ):
             return file.read_row_group(group, columns=self._columns, use_threads=False)
@@ -91,7 +128,7 @@ class ArrowReader(Reader):
 
     def _mapped(self) -> Any:
         arrow = load("pyarrow", what=str(self.path))
-        with problems_named(self.path):
+        with pyarrow_errors(self.path):
             source = arrow.memory_map(str(self.path))
             try:
                 table = arrow.ipc.open_file(source).read_all()

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from resile.train.data.errors import DataMistake, RecordDamaged
-from resile.train.data.readers.lines import LineReader
+from resile.train.data.readers.lines import LinesReader
 
 __all__ = ["CSVReader", "EmptyFile"]
 
@@ -25,7 +25,7 @@ class EmptyFile(RecordDamaged):
     """The file has no header. Among several files it counts as one without records."""
 
 
-class CSVReader(LineReader):
+class CSVReader(LinesReader):
     """Reads a CSV file. A record maps the header's names to texts; without a header it is a list.
 
     ``columns`` selects columns. Types are not guessed: every field is text. A quote is doubled

@@ -14,15 +14,15 @@ from typing import Any
 from resile.decoding import DecodeError, decode_json
 from resile.train.data.errors import RecordDamaged
 from resile.train.data.readers.base import Reader
-from resile.train.data.readers.compressed import open_plain
+from resile.train.data.readers.files import open_plain
 
-__all__ = ["JSONLinesReader", "LineReader", "TextReader"]
+__all__ = ["JSONLinesReader", "LinesReader", "TextReader"]
 
 RUN = 1 << 20
 """Approximate number of bytes of neighbouring records that are read at once."""
 
 
-class LineReader(Reader):
+class LinesReader(Reader):
     """Base class for records that consist of whole lines."""
 
     def __init__(self, path: str | Path, *, encoding: str) -> None:
@@ -85,7 +85,7 @@ class LineReader(Reader):
         )
 
 
-class TextReader(LineReader):
+class TextReader(LinesReader):
     """Reads text. A record is a line without its line break, also an empty one."""
 
     def __init__(self, path: str | Path, *, encoding: str = "utf-8") -> None:
@@ -99,7 +99,7 @@ class TextReader(LineReader):
         return text
 
 
-class JSONLinesReader(LineReader):
+class JSONLinesReader(LinesReader):
     """Reads JSON lines. A record is a line's JSON value; empty lines are skipped."""
 
     def __init__(self, path: str | Path, *, encoding: str = "utf-8") -> None:

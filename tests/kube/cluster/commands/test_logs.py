@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from resile.platform.kubernetes.client import KubeClient
-from resile.platform.kubernetes.kinds import PODS
+from resile.kube.client import KubeClient
+from resile.kube.resources import PODS
 from tests.kube.cli.console import Console
 from tests.kube.cli.statuses import manifest
 from tests.kube.cluster.commands.line import Line

@@ -21,8 +21,8 @@ from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
 from resile import Auto, Checkpointer
-from resile.checkpoint.shelf import Shelf
-from resile.checkpoint.storage import open_storage
+from resile.checkpoint.catalog import CheckpointCatalog
+from resile.checkpoint.storage.base import open_storage
 from resile.train.checkpoint import checkpointer as module
 from resile.train.checkpoint.errors import NotSaved
 from tests.checkpoints import newest_whole
@@ -90,7 +90,7 @@ def one_disk_is_full(folder: Path) -> None:
         state["own"] = Own()
         for step in (0, 1):
             checkpointer.save(step, state, timeout=60)
-            assert newest_whole(Shelf(open_storage(str(folder)))).step == step + 1
+            assert newest_whole(CheckpointCatalog(open_storage(str(folder)))).step == step + 1
 
 
 def again(folder: Path) -> None:
@@ -111,12 +111,12 @@ def again(folder: Path) -> None:
 def no_room(folder: Path) -> None:
     """Rank 1 has no memory for snapshots, and writes while training waits."""
     if RANK == 1:
-        module.LocalKeeper = functools.partial(module.LocalKeeper, limit=1000)  # type: ignore
+        module.LocalSnapshotClient = functools.partial(module.LocalSnapshotClient, limit=1000)  # type: ignore
     state = new_state()
     with Checkpointer(folder, every=20) as checkpointer:
         train(checkpointer, state)
         checkpointer.save(STEPS, state, timeout=60)
-        assert newest_whole(Shelf(open_storage(str(folder)))).step == STEPS + 1
+        assert newest_whole(CheckpointCatalog(open_storage(str(folder)))).step == STEPS + 1
     dist.barrier()
     again = new_state(seed=1)
     with Checkpointer(folder) as checkpointer:
@@ -127,7 +127,7 @@ def no_room(folder: Path) -> None:
 
 def no_room_and_a_full_disk(folder: Path) -> None:
     """What a rank could not write by itself it says, and training goes on."""
-    module.LocalKeeper = functools.partial(module.LocalKeeper, limit=1000)  # type: ignore
+    module.LocalSnapshotClient = functools.partial(module.LocalSnapshotClient, limit=1000)  # type: ignore
     state = new_state(own=Own(2 * SIZE))
     with Checkpointer(folder, every=20) as checkpointer:
         train(checkpointer, state, steps=30)

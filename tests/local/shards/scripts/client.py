@@ -5,7 +5,7 @@ import sys
 import time
 from pathlib import Path
 
-from resile.train.data.shardclient import ShardClient
+from resile.train.data.sharded.shard_client import ShardClient
 
 log = Path(sys.argv[1])
 client = ShardClient("train", total=1000, shard_size=40, shuffle=True)

@@ -15,7 +15,7 @@ import torch.distributed as dist
 from torch.distributed.algorithms.join import Join
 from torch.nn.parallel import DistributedDataParallel
 
-from resile.train.data.sharded import Pace, ShardedDataset
+from resile.train.data.sharded.dataset import Pace, ShardedDataset
 
 RANK, WORLD = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
 ROUND = int(os.environ.get("RESILE_ROUND", "1"))

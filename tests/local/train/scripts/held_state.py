@@ -19,14 +19,14 @@ import torch.distributed as dist
 from torch.distributed.device_mesh import DeviceMesh
 
 from resile.checkpoint.part import PartKind
-from resile.train.checkpoint.agreement import Agreement, Place
-from resile.train.checkpoint.capture import Capture
-from resile.train.checkpoint.choosing import Source
-from resile.train.checkpoint.resuming import resume
+from resile.train.checkpoint.restore.restore_coordinator import resume
+from resile.train.checkpoint.restore.select_source import RestoreSource
+from resile.train.checkpoint.round_channel import RankInfo, RoundChannel
+from resile.train.checkpoint.save.capture import Capture
 from tests.local.commands import wait_for
 from tests.local.snapshots.parts import copy_to
 from tests.local.train.scripts.sharded_state import build, train, whole_state
-from tests.unit.checkpoint.nodes import Node
+from tests.unit.snapshots.nodes import Node
 
 RANK = int(os.environ["RANK"])
 WORLD = int(os.environ["WORLD_SIZE"])
@@ -62,7 +62,7 @@ def save(node: Node) -> Saved:
 def restore(node: Node, *, world: int, mesh: DeviceMesh | None = None) -> dict[str, Any]:
     """As a rank of a new round, from another state."""
     state = build("fsdp", seed=1, mesh=mesh)
-    place = Place(
+    place = RankInfo(
         rank=RANK,
         world=world,
         local_rank=0,
@@ -74,13 +74,13 @@ def restore(node: Node, *, world: int, mesh: DeviceMesh | None = None) -> dict[s
     store = dist.PrefixStore("restore", dist.distributed_c10d._get_default_store())
     resumed = resume(
         state,
-        channel=Agreement(place, store),
+        channel=RoundChannel(place, store),
         memory=node.memory,
         storage=None,
         strict=True,
         trust=False,
     )
-    assert (resumed.source, resumed.step, resumed.problems) == (Source.MEMORY, STEP, ())
+    assert (resumed.source, resumed.step, resumed.problems) == (RestoreSource.MEMORY, STEP, ())
     return state
 
 

@@ -27,8 +27,8 @@ from torch.distributed.tensor.parallel import (
 )
 from torch.nn.parallel import DistributedDataParallel
 
-from resile.train.checkpoint.capture import Capture
-from resile.train.checkpoint.restore import restore
+from resile.train.checkpoint.restore.apply_state import restore
+from resile.train.checkpoint.save.capture import Capture
 from tests.unit.train.checkpoint.parts import MemoryPart, written
 
 RANK = int(os.environ["RANK"])

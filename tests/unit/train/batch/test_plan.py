@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from resile.train.batch.plan import StepPlan, plan_step
-from resile.train.data.cut import shares_of
+from resile.train.batch.loader_plan import StepPlan, plan_step
+from resile.train.data.samplers.batching import shares_of
 
 
 @st.composite

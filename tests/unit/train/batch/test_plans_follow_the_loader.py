@@ -10,12 +10,12 @@ from hypothesis import strategies as st
 from torch.utils.data import DataLoader
 
 from resile.train.batch import BatchMistake
-from resile.train.batch.ahead import cutter_of, plans
+from resile.train.batch.loader_plan import batch_source_of, plans
 from resile.train.data import ElasticBatchSampler, ElasticSampler, Pace, ShardedDataset
 
 
 def planned_and_given(loader: Any) -> tuple[list[int], list[int]]:
-    ahead = plans(cutter_of(loader), equal_passes=False)
+    ahead = plans(batch_source_of(loader), equal_passes=False)
     got = [len(batch) for batch in loader]
     return [one.samples for plan in ahead for one in plan.passes if not one.filler], got
 
@@ -87,11 +87,13 @@ def test_a_loader_of_leased_data_gives_what_was_planned(
     for rank in range(world):
         dataset = ShardedDataset(range(length), shard_size=7, rank=rank, num_replicas=world)
         loader = dataset.loader(global_batch=world + more, micro_batch=micro_batch)
-        for _ in zip(range(done + left), cutter_of(loader).sizes_ahead(), loader, strict=False):
+        for _ in zip(
+            range(done + left), batch_source_of(loader).sizes_ahead(), loader, strict=False
+        ):
             pass
         for _ in range(done):
             dataset.advance()
-        ahead = list(plans(cutter_of(loader), equal_passes=False))
+        ahead = list(plans(batch_source_of(loader), equal_passes=False))
         got = [len(batch) for batch in loader]
         wanted = [
             size
@@ -104,21 +106,21 @@ def test_a_loader_of_leased_data_gives_what_was_planned(
 def test_ranks_that_run_out_at_different_times_have_no_global_batch() -> None:
     dataset = ShardedDataset(range(8), rank=0, num_replicas=1)
     with pytest.raises(BatchMistake, match=r"pace=Pace\.APART"):
-        cutter_of(dataset.loader(2, pace=Pace.APART))
+        batch_source_of(dataset.loader(2, pace=Pace.APART))
 
 
 def test_a_loader_without_an_elastic_sampler_is_refused() -> None:
     with pytest.raises(BatchMistake, match="ElasticBatchSampler"):
-        cutter_of(DataLoader(range(8), batch_size=2))
+        batch_source_of(DataLoader(range(8), batch_size=2))
 
 
 def test_two_batch_sizes_that_do_not_agree_are_refused() -> None:
     sampler = ElasticSampler(range(8), batch_size=2, rank=0, num_replicas=1)
     with pytest.raises(BatchMistake, match="batch_size=4"):
-        cutter_of(DataLoader(range(8), batch_size=4, sampler=sampler))
+        batch_source_of(DataLoader(range(8), batch_size=4, sampler=sampler))
 
 
 def test_a_loader_that_drops_on_its_own_is_refused() -> None:
     sampler = ElasticSampler(range(8), batch_size=2, rank=0, num_replicas=1)
     with pytest.raises(BatchMistake, match="drop_last"):
-        cutter_of(DataLoader(range(8), batch_size=2, sampler=sampler, drop_last=True))
+        batch_source_of(DataLoader(range(8), batch_size=2, sampler=sampler, drop_last=True))

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from resile.checkpoint.part import PartHeader, read_header
-from resile.checkpoint.slots import PartPlace
-from resile.train.checkpoint.capture import Capture, Portion
+from resile.snapshots.slots import PartPlace
+from resile.train.checkpoint.save.capture import Capture, Portion
 
 
 class MemoryPart:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from resile import Auto
-from resile.train.checkpoint.arguments import check_arguments
+from resile.train.checkpoint.options import check_arguments
 
 
 @pytest.mark.parametrize("name", ["every", "checkpoint_every", "keep"])

@@ -12,10 +12,10 @@ from torch import nn
 from torch.distributed.algorithms._checkpoint.checkpoint_wrapper import checkpoint_wrapper
 from torch.distributed.checkpoint.state_dict import get_model_state_dict
 
-from resile.train.checkpoint.capture import Capture
-from resile.train.checkpoint.modules import ModuleNames
-from resile.train.checkpoint.resharding import PartsReader
-from resile.train.checkpoint.sources import Sources
+from resile.train.checkpoint.restore.part_tensors import Sources
+from resile.train.checkpoint.restore.resharding import PartsReader
+from resile.train.checkpoint.save.capture import Capture
+from resile.train.checkpoint.state.tree import ModuleNames
 from tests.unit.train.checkpoint.parts import save, save_node, written
 from tests.unit.train.checkpoint.training import build, train
 

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from resile.checkpoint.part import PartHeader, PartKind
-from resile.train.checkpoint.completeness import is_complete, missing_parts
+from resile.train.checkpoint.restore.select_source import is_complete, missing_parts
 
 
 def rank(index: int, world: int) -> PartHeader:

@@ -11,16 +11,16 @@ import torch
 from click.testing import CliRunner
 
 from resile import Checkpointer
+from resile.checkpoint.catalog import CheckpointCatalog
 from resile.checkpoint.errors import PartDamaged
 from resile.checkpoint.manifest import decode_manifest, encode_manifest
 from resile.checkpoint.part import PartKind, lay_out, read_header
-from resile.checkpoint.shelf import Shelf
-from resile.checkpoint.slots import Label, PartPlace
-from resile.checkpoint.storage import open_storage
+from resile.checkpoint.storage.base import open_storage
 from resile.cli.main import cli
-from resile.train.checkpoint.capture import Capture
-from resile.train.checkpoint.choosing import Source
-from resile.train.checkpoint.held_parts import DistantPart
+from resile.snapshots.slots import Label, PartPlace
+from resile.train.checkpoint.restore.memory_parts import PeerPart
+from resile.train.checkpoint.restore.select_source import RestoreSource
+from resile.train.checkpoint.save.capture import Capture
 from tests.checkpoints import newest_whole
 
 BEFORE = Path(__file__).parent / "before_groups" / "checkpoints"
@@ -43,11 +43,11 @@ def test_an_old_checkpoint_is_the_main_groups(checkpoints: Path) -> None:
     state = new_state()
     with Checkpointer(checkpoints, quiet=True) as checkpointer:
         assert checkpointer.restore(state) == 2
-        assert checkpointer.resumed.source is Source.STORAGE
+        assert checkpointer.resumed.source is RestoreSource.STORAGE
         assert state["model"].weight.tolist() == WEIGHT
         assert state["optimizer"].param_groups[0]["momentum"] == 0.9
         checkpointer.save(2, state)
-    assert newest_whole(Shelf(open_storage(checkpoints))).step == 3
+    assert newest_whole(CheckpointCatalog(open_storage(checkpoints))).step == 3
 
 
 def test_an_old_checkpoint_is_nothing_to_another_group(
@@ -58,8 +58,8 @@ def test_an_old_checkpoint_is_nothing_to_another_group(
     with Checkpointer(checkpoints, quiet=True) as checkpointer:
         assert checkpointer.restore(state) == 0
         checkpointer.save(0, state)
-    assert newest_whole(Shelf(open_storage(checkpoints))).step == 2
-    own = newest_whole(Shelf(open_storage(checkpoints), "evaluate"))
+    assert newest_whole(CheckpointCatalog(open_storage(checkpoints))).step == 2
+    own = newest_whole(CheckpointCatalog(open_storage(checkpoints), "evaluate"))
     assert (own.step, own.manifest.group, own.manifest.format) == (1, "evaluate", 3)
 
 
@@ -101,4 +101,4 @@ def test_a_part_in_memory_that_is_another_groups_is_not_used() -> None:
     place = PartPlace(kind=PartKind.RANK, index=0, count=1)
     label = Label(place=place, step=4, round=1, world=1)
     with pytest.raises(PartDamaged, match="step 4 of rank-00000-of-00001 of group 'evaluate'"):
-        DistantPart(label, captured.rank.layout.header, attempts=[])
+        PeerPart(label, captured.rank.layout.header, attempts=[])

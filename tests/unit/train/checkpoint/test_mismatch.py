@@ -11,7 +11,7 @@ from torch import nn
 
 from resile.checkpoint.errors import NoCheckpoint, PartDamaged
 from resile.train.checkpoint.errors import StateMismatch, UnsupportedState
-from resile.train.checkpoint.restore import restore
+from resile.train.checkpoint.restore.apply_state import restore
 from tests.unit.train.checkpoint.parts import MemoryPart, save, save_node
 from tests.unit.train.checkpoint.training import build, equal, train
 

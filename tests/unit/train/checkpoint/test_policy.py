@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from resile.train.checkpoint.policy import Auto, Costs, choose_interval
+from resile.train.checkpoint.options import Auto, Costs, choose_interval
 
 seconds = st.floats(1e-4, 1e4)
 

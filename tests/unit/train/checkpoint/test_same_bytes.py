@@ -12,12 +12,12 @@ import torch.distributed as dist
 
 from resile.checkpoint.commit import publish, write_part
 from resile.checkpoint.errors import NoCheckpoint
-from resile.checkpoint.local_storage import LocalStorage
 from resile.checkpoint.names import MANIFEST
-from resile.checkpoint.storage import OpenFile, Storage
-from resile.train.checkpoint.agreement import Agreement, Place
-from resile.train.checkpoint.capture import Capture
-from resile.train.checkpoint.resuming import Resumed, resume
+from resile.checkpoint.storage.base import Storage, StoredFile
+from resile.checkpoint.storage.local import LocalStorage
+from resile.train.checkpoint.restore.restore_coordinator import RestoreResult, resume
+from resile.train.checkpoint.round_channel import RankInfo, RoundChannel
+from resile.train.checkpoint.save.capture import Capture
 
 WORLD = 2
 
@@ -39,26 +39,26 @@ class ChangesOnce(LocalStorage):
 
     changed = False
 
-    def open(self, path: str) -> OpenFile:
+    def open(self, path: str) -> StoredFile:
         if path.endswith(MANIFEST) and not self.changed:
             self.changed = True
             write(LocalStorage(self.root), step=10, value=2.0, attempt="a2")
         return super().open(path)
 
 
-def restore_together(storages: list[Storage]) -> tuple[list[Any], list[Resumed]]:
+def restore_together(storages: list[Storage]) -> tuple[list[Any], list[RestoreResult]]:
     """What each rank has afterwards, and where from."""
     store = dist.HashStore()
     states = [{"w": torch.zeros(5)} for _ in storages]
     resumed: list[Any] = [None] * WORLD
 
     def restore(rank: int) -> None:
-        place = Place(
+        place = RankInfo(
             rank=rank, world=WORLD, local_rank=0, local_world=1, group_rank=rank, nodes=2, round=1
         )
         resumed[rank] = resume(
             states[rank],
-            channel=Agreement(place, store),
+            channel=RoundChannel(place, store),
             memory=None,
             storage=storages[rank],
             strict=True,
@@ -98,11 +98,11 @@ def test_damaged_checkpoints_are_said_and_the_one_before_is_used(tmp_path: Path)
 def test_a_folder_with_damaged_checkpoints_only_is_no_empty_folder(tmp_path: Path) -> None:
     write(LocalStorage(tmp_path), step=15, value=1.5, attempt="a1")
     (tmp_path / "step-000000015" / MANIFEST).write_bytes(b"\xff")
-    alone = Place(rank=0, world=1, local_rank=0, local_world=1, group_rank=0, nodes=1, round=1)
+    alone = RankInfo(rank=0, world=1, local_rank=0, local_world=1, group_rank=0, nodes=1, round=1)
     with pytest.raises(NoCheckpoint, match=r"none can be used.*is not a manifest"):
         resume(
             {"w": torch.zeros(5)},
-            channel=Agreement(alone, None),
+            channel=RoundChannel(alone, None),
             memory=None,
             storage=LocalStorage(tmp_path),
             strict=True,

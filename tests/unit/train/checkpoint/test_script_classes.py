@@ -21,10 +21,10 @@ from torch import nn
 
 from resile.checkpoint.errors import PartDamaged
 from resile.checkpoint.part import lay_out
-from resile.train.checkpoint.capture import Portion
 from resile.train.checkpoint.errors import StateMismatch, UnsupportedState
-from resile.train.checkpoint.restore import restore
-from resile.train.checkpoint.script_classes import ScriptClasses
+from resile.train.checkpoint.restore.apply_state import restore
+from resile.train.checkpoint.save.capture import Portion
+from resile.train.checkpoint.state.script_classes import ScriptClasses
 from tests.unit.train.checkpoint.parts import MemoryPart, save, written
 from tests.unit.train.checkpoint.training import build, equal, train
 

@@ -7,7 +7,7 @@ import random
 from hypothesis import given
 from hypothesis import strategies as st
 
-from resile.train.checkpoint.shares import SMALL, share_out
+from resile.train.checkpoint.save.capture import SMALL, share_out
 
 sizes = st.dictionaries(st.text(), st.integers(0, 64 * SMALL), max_size=60)
 workers = st.integers(1, 9)

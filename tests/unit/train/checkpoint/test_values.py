@@ -24,10 +24,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from resile.checkpoint.errors import NotTrusted, PartDamaged
-from resile.train.checkpoint.encoding import STATELESS, encode
 from resile.train.checkpoint.errors import UnsupportedState
-from resile.train.checkpoint.script_classes import ScriptClasses
-from resile.train.checkpoint.values import decode
+from resile.train.checkpoint.state.encoding import STATELESS, encode
+from resile.train.checkpoint.state.script_classes import ScriptClasses
+from resile.train.checkpoint.state.values import decode
 
 Point = namedtuple("Point", "x y")
 
@@ -60,7 +60,7 @@ class Table:
 
 def there_and_back(value: Any, *, trust: bool = False) -> Any:
     table = Table()
-    encoded = encode(value, keeper=table)
+    encoded = encode(value, collector=table)
     data = msgspec.json.decode(msgspec.json.encode(encoded))
     return decode(data, resolver=table, trust=trust)
 
@@ -165,7 +165,7 @@ def test_arrays_come_back_as_arrays(array: Any) -> None:
 def test_tensors_are_named_by_their_path() -> None:
     table = Table()
     tensor = torch.ones(2)
-    assert encode({"a": [1, {"b": tensor}]}, keeper=table) == {
+    assert encode({"a": [1, {"b": tensor}]}, collector=table) == {
         "a": [1, {"b": {"$tensor": "a.1.b"}}]
     }
     assert table.tensors["a.1.b"] is tensor
@@ -178,7 +178,7 @@ def test_what_torch_reads_safely_needs_no_trust() -> None:
         def tensor(self, _value: Any, _path: Any) -> Any:
             return None
 
-    encoded = encode(sparse, keeper=NoTensors())
+    encoded = encode(sparse, collector=NoTensors())
     assert torch.equal(decode(encoded, resolver=Table()).to_dense(), torch.eye(3))
 
 
@@ -208,10 +208,10 @@ class Settings:
 )
 def test_what_would_run_code_is_refused_when_it_is_saved(value: Any, instead: str) -> None:
     with pytest.raises(UnsupportedState, match=rf"config\.it is a .*\. {instead}.*trust=True"):
-        encode({"config": {"it": value}}, keeper=Table())
+        encode({"config": {"it": value}}, collector=Table())
     trusting = Table()
     trusting.trust = True
-    encoded = encode({"config": {"it": value}}, keeper=trusting)
+    encoded = encode({"config": {"it": value}}, collector=trusting)
     with pytest.raises(NotTrusted, match=r"config\.it is a .*trust=True"):
         decode(encoded, resolver=trusting)
     assert decode(encoded, resolver=trusting, trust=True) == {"config": {"it": value}}
@@ -260,7 +260,7 @@ def test_plain_values_of_the_standard_library_need_no_pickle(value: Any) -> None
 
 def test_tensors_in_them_are_kept_as_tensors() -> None:
     table = Table()
-    encoded = encode({"history": deque([torch.ones(2)])}, keeper=table)
+    encoded = encode({"history": deque([torch.ones(2)])}, collector=table)
     assert encoded == {"history": {"$deque": [[{"$tensor": "history.0"}], None]}}
 
 
@@ -291,19 +291,19 @@ def test_a_tree_that_is_nested_too_deeply_is_damage() -> None:
 
 def test_what_cannot_be_saved_at_all_is_named() -> None:
     with pytest.raises(UnsupportedState, match=r"hooks\.0 is a .*function.*state_dict"):
-        encode({"hooks": [lambda: 1]}, keeper=Table())
+        encode({"hooks": [lambda: 1]}, collector=Table())
 
 
 def test_a_state_that_contains_itself_is_refused() -> None:
     loop: dict[str, Any] = {}
     loop["self"] = loop
     with pytest.raises(UnsupportedState, match="contains itself"):
-        encode(loop, keeper=Table())
+        encode(loop, collector=Table())
 
 
 def test_a_tensor_as_a_key_is_refused() -> None:
     with pytest.raises(UnsupportedState, match="tensor as a key"):
-        encode({torch.ones(1): 1}, keeper=Table())
+        encode({torch.ones(1): 1}, collector=Table())
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch.utils.data import DataLoader
 
-from resile.ledger import LedgerError, Verdict, check, read_ledger
+from resile.ledger import LedgerError, LedgerVerdict, check, read_ledger
 from resile.train.data import DataMistake, ElasticSampler
 from tests.unit.train.data.worlds import Job, RoundPlan, batched, noted, plain, rounds
 
@@ -20,7 +20,7 @@ EPOCHS = 2
 
 def lived(
     folder: Path, plans: list[RoundPlan], *, length: int, size: int, fixed: bool, **settings: object
-) -> Verdict:
+) -> LedgerVerdict:
     make = noted(batched if fixed else plain, folder)(length, size, **settings)
     job = Job(make)
     for plan in plans:

@@ -7,7 +7,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from resile.train.data.order import SHORT, EpochOrder
+from resile.train.data.samplers.order import SHORT, EpochOrder
 
 
 def whole(order: EpochOrder) -> list[int]:

@@ -16,9 +16,9 @@ from typing import Any
 from hypothesis import strategies as st
 
 from resile.train.data import ElasticBatchSampler, ElasticSampler
-from resile.train.data.elastic import ElasticWalk
+from resile.train.data.samplers.base_sampler import BaseElasticSampler
 
-Make = Callable[[int, int], ElasticWalk]
+Make = Callable[[int, int], BaseElasticSampler]
 """A sampler for (rank, world)."""
 
 

@@ -10,13 +10,12 @@ import pytest
 import torch
 from torch import nn
 
-from resile.train.checkpoint.agreement import Agreement, Place
 from resile.train.checkpoint.errors import StateMismatch
+from resile.train.checkpoint.round_channel import RankInfo, RoundChannel
 from resile.train.migrate.errors import MigrationDamaged
-from resile.train.migrate.loading import SavedState
-from resile.train.migrate.saving import clear_remains, gather, write
+from resile.train.migrate.file import SavedState, clear_remains, gather, write
 
-ALONE = Place(rank=0, world=1, local_rank=0, local_world=1, group_rank=0, nodes=1, round=0)
+ALONE = RankInfo(rank=0, world=1, local_rank=0, local_world=1, group_rank=0, nodes=1, round=0)
 
 
 class Tied(nn.Module):  # type: ignore[misc]
@@ -49,7 +48,7 @@ def made(*, steps: int = 0) -> dict[str, Any]:
 
 
 def save(state: dict[str, Any], path: Path, *, step: int = 5) -> None:
-    gathered = gather(state, Agreement(ALONE, None), step=step)
+    gathered = gather(state, RoundChannel(ALONE, None), step=step)
     assert gathered is not None
     write(gathered, path)
 

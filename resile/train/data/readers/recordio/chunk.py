@@ -20,7 +20,7 @@ from enum import IntEnum
 
 from resile.train.data.readers.recordio import snappy
 
-__all__ = ["HEADER_SIZE", "WRITABLE", "Chunk", "Compression", "Header", "pack", "unpack"]
+__all__ = ["HEADER_SIZE", "WRITABLE", "RecordChunk", "Compression", "ChunkHeader", "pack", "unpack"]
 
 MAGIC = 0x01020304
 LARGEST = (1 << 32) - 1
@@ -43,7 +43,7 @@ class Compression(IntEnum):
 
 
 @dataclass(frozen=True)
-class Header:
+class ChunkHeader:
     """The header of a chunk."""
 
     checksum: int
@@ -56,7 +56,7 @@ class Header:
         return _HEADER.pack(MAGIC, self.checksum, self.compression, self.size, self.records)
 
     @classmethod
-    def decoded(cls, data: bytes) -> Header:
+    def decoded(cls, data: bytes) -> ChunkHeader:
         """Decode a header; raises ValueError."""
         magic, checksum, compression, size, records = _HEADER.unpack(data)
         if magic != MAGIC:
@@ -69,7 +69,7 @@ class Header:
 
 
 @dataclass(frozen=True)
-class Chunk:
+class RecordChunk:
     """A chunk's records, accessed by number."""
 
     data: bytes
@@ -86,11 +86,11 @@ def pack(records: Iterable[bytes], *, compression: Compression) -> bytes:
     for record in records:
         pieces += (_LENGTH.pack(len(record)), record)
     data = _COMPRESS[compression](b"".join(pieces))
-    header = Header(zlib.crc32(data), compression, len(data), len(pieces) // 2)
+    header = ChunkHeader(zlib.crc32(data), compression, len(data), len(pieces) // 2)
     return header.encoded() + data
 
 
-def unpack(header: Header, data: bytes) -> Chunk:
+def unpack(header: ChunkHeader, data: bytes) -> RecordChunk:
     """Decode the records after a header; raises ValueError."""
     if zlib.crc32(data) != header.checksum:
         raise ValueError("is damaged: its checksum is wrong")
@@ -101,7 +101,7 @@ def unpack(header: Header, data: bytes) -> Chunk:
     ends = array("q", _ends(plain, header.records))
     if (ends[-1] if ends else 0) != len(plain):
         raise ValueError("has bytes that belong to no record")
-    return Chunk(plain, ends)
+    return RecordChunk(plain, ends)
 
 
 def _ends(data: bytes, records: int) -> Iterator[int]:

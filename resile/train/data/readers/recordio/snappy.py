@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from resile.train.data.readers.arrowlib import load
+from resile.train.data.readers.columnar import load
 
 __all__ = ["decompress"]
 

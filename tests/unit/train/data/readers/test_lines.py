@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from resile.train.data import DataMistake, RecordDamaged, open_dataset
 from resile.train.data.readers import CSVReader, JSONLinesReader, TextReader
-from resile.train.data.readers.compressed import COMPRESSIONS
+from resile.train.data.readers.files import COMPRESSIONS
 
 texts = st.text(st.characters(codec="utf-8", exclude_characters="\r\x00"), max_size=8)
 

@@ -1,0 +1,1 @@
+"""Tables, views, formats and explanations that commands print."""

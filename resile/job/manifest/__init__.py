@@ -1,0 +1,1 @@
+"""Parse and check manifests: text to plain data, data to types, types to a valid job."""

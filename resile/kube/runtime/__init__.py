@@ -1,0 +1,1 @@
+"""The machinery of controllers: reflector, cache, work queue, leader election, events."""

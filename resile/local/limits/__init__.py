@@ -1,0 +1,1 @@
+"""Limits and usage of nodes on this machine."""

@@ -1,0 +1,1 @@
+"""Stores for the records of a master: SQLite by default, or etcd."""

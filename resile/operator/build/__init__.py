@@ -1,0 +1,1 @@
+"""Builders of a job's Kubernetes objects. Pure."""

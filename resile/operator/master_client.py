@@ -1,0 +1,199 @@
+"""The operator's line to one job's master: what it sees, what happens there, what it is told.
+
+One task waits at the master for news and another tells it what was decided, so that looking at a
+job does not wait for a slow network: the operator decides with the latest view there is, and one
+job's master that hangs keeps no other job waiting. Only when nodes have ended is the master asked
+at once, and shortly, because an agent that exits over an outcome does so after its master has kept
+it.
+A master that is away is asked again until it answers; training does not need either of them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Awaitable, Callable
+
+import aiohttp
+
+from resile.job.training import TrainingView
+from resile.operator.build.master import JobSecret
+from resile.wire.bounds import answer_limit
+from resile.wire.client import Access
+from resile.wire.directive import Directive
+from resile.wire.endpoint import Endpoint
+from resile.wire.errors import Unreachable, WireError
+from resile.wire.http_client import MasterHttpClient
+from resile.wire.server import RateLimiter
+from resile.wire.views import EventView
+
+__all__ = ["MasterClient"]
+
+log = logging.getLogger("resile.operator")
+
+ANSWER_TIMEOUT = 5.0
+RETRY = 1.0
+"""Between two attempts at a master that does not answer: it takes about that long to start."""
+
+EVENTS_LIVE = 3600.0
+"""Seconds for which Kubernetes keeps Events: of what happened before that nobody could know whether
+it was told."""
+
+PASSING = (asyncio.TimeoutError, WireError)
+"""What a master does that is away, or is being replaced."""
+
+EVENTS_AT_ONCE = 200
+"""Events of one answer that are told. A job's burst of Kubernetes Events is smaller."""
+
+AHEAD = 60.0
+"""Seconds by which a master's clock may be ahead of ours: what it tells from a more distant future
+must not keep it from being heard in the present."""
+
+ANSWERS_PER_SECOND = 5.0
+ANSWERS_AT_ONCE = 50
+"""An answer comes when something happened, or after seconds. A master that answers at once, again
+and again, must not keep the operator from other jobs."""
+
+
+class MasterClient:
+    """One job's. :meth:`close` it when the job is gone."""
+
+    def __init__(
+        self,
+        session: aiohttp.ClientSession,
+        secret: JobSecret,
+        *,
+        refresh: float,
+        news: Callable[[list[EventView]], None],
+        changed: Callable[[], None],
+    ) -> None:
+        """``news`` hears each event once; ``changed`` when there is a new view."""
+        self.latest: dict[str, TrainingView] | None = None
+        """The training of every group as the master saw it last; None before it ever answered."""
+
+        self.latest_at = 0.0
+        """When that was, in Unix time."""
+
+        self.most_nodes = 0
+        """How many nodes the job may have: its answers may be as long as that takes."""
+
+        self._answers = RateLimiter(
+            time.monotonic(), per_second=ANSWERS_PER_SECOND, burst=ANSWERS_AT_ONCE
+        )
+        self.secret = secret
+        self._tls = secret.client_context()
+        self._session = session
+        self._refresh = refresh
+        self._news = news
+        self._changed = changed
+        self._endpoint: Endpoint | None = None
+        self._client: MasterHttpClient | None = None
+        self._moved = asyncio.Event()
+        self._since = 0
+        self._told_until = time.time() - EVENTS_LIVE
+        self._decided: Directive | None = None
+        self._published: Directive | None = None
+        self._to_tell = asyncio.Event()
+        self._tasks = [
+            asyncio.create_task(self._persist(turn)) for turn in (self._listen, self._inform)
+        ]
+
+    def set_endpoint(self, endpoint: Endpoint | None) -> None:
+        """The master is there now, or nowhere."""
+        if endpoint != self._endpoint:
+            self._endpoint = endpoint
+            access = None if endpoint is None else Access(endpoint, self.secret.token, self._tls)
+            self._client = (
+                None
+                if access is None
+                else MasterHttpClient(self._session, access, timeout=ANSWER_TIMEOUT)
+            )
+            self._since = 0
+            self._published = None
+            self._moved.set()
+            self._to_tell.set()
+
+    async def look(self, patience: float) -> None:
+        """Bring :attr:`latest` up to date, if the master answers within ``patience`` seconds."""
+        try:
+            self._take(await asyncio.wait_for(self._trainings(), patience))
+        except PASSING as error:
+            log.debug("the master at %s does not answer: %s", self._endpoint, error)
+
+    def direct(self, directive: Directive) -> None:
+        """Have the master told what was decided, as soon as it answers."""
+        self._decided = directive
+        self._to_tell.set()
+
+    async def close(self) -> None:
+        """Hang up."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    async def _persist(self, turn: Callable[[], Awaitable[None]]) -> None:
+        """Again and again. A fault of ours must not make a job deaf or dumb for good either."""
+        while True:
+            try:
+                await turn()
+            except PASSING as error:
+                log.debug("the master at %s does not answer: %s", self._endpoint, error)
+                # It may be started again in place, and does not keep everything that it is told.
+                self._published = None
+                self._to_tell.set()
+                await asyncio.sleep(RETRY)
+            except Exception:
+                log.exception("the line to the master at %s has a fault", self._endpoint)
+                await asyncio.sleep(RETRY)
+
+    async def _inform(self) -> None:
+        """Tell what was decided, if it is not known there."""
+        await self._to_tell.wait()
+        endpoint, decided = self._endpoint, self._decided
+        if endpoint is not None and decided is not None and decided != self._published:
+            await self._master().direct(decided)
+            if endpoint == self._endpoint:
+                self._published = decided
+        if (endpoint, decided) == (self._endpoint, self._decided):
+            self._to_tell.clear()
+
+    async def _listen(self) -> None:
+        """Hear from wherever the master is."""
+        if self._endpoint is None:
+            self._moved.clear()
+            await self._moved.wait()
+        else:
+            await self._hear()
+
+    async def _hear(self) -> None:
+        """Wait for something to happen, at most until the view has to be looked at again."""
+        endpoint = self._endpoint
+        events = await self._master().events(since=self._since, wait=self._refresh)
+        trainings = await self._trainings()
+        if endpoint != self._endpoint:
+            return
+        self._take(trainings)
+        if events:
+            self._since = events[-1].seq
+        # A master that was replaced tells its whole story again, or counts anew: go by time.
+        fresh = [event for event in events if event.time > self._told_until]
+        if fresh:
+            self._told_until = min(fresh[-1].time, time.time() + AHEAD)
+            self._news(fresh[-EVENTS_AT_ONCE:])
+        self._changed()
+        if not self._answers.allows(time.monotonic()):
+            await asyncio.sleep(RETRY)
+
+    async def _trainings(self) -> dict[str, TrainingView]:
+        """The training alone: the rest of what is known of a job came from here."""
+        return await self._master().trainings()
+
+    def _take(self, trainings: dict[str, TrainingView]) -> None:
+        self.latest, self.latest_at = trainings, time.time()
+
+    def _master(self) -> MasterHttpClient:
+        if self._client is None:
+            raise Unreachable("there is no master")
+        self._client.limit = answer_limit(self.most_nodes)
+        return self._client

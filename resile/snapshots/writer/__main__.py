@@ -1,0 +1,79 @@
+"""The writer process: ``python -m resile.snapshots.writer DESCRIPTOR die|finish``.
+
+It receives orders on a socket and ends with its owner, whose end of the socket closes however the
+owner dies: at once, or (``finish``) when all its write orders are done. A parent-death signal would
+be simpler, but the kernel sends it at the end of the parent's *thread*. A forked child of the owner
+may keep the socket open, so the parent's pid is checked as well.
+
+Its priority is below that of training. Where the kernel groups processes by session (autogroups,
+the default of desktop kernels), nice values count only within a session, and this process is alone
+in its own: there the group's nice value is set as well. The scheduler's idle class is not used: on
+a node whose cores are all busy it may never run, and no copy of a snapshot would leave the node. At
+nice 19 it gets about a hundredth of a busy core.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import socket
+import sys
+from pathlib import Path
+
+import psutil
+
+from resile.decoding import MsgpackDecoder
+from resile.snapshots import packets
+from resile.snapshots.writer.loop import WriterLoop
+from resile.snapshots.writer.messages import Numbered
+
+
+def lower_priority() -> None:
+    """Set nice 19 for the CPU and the idle class for the disk; threads inherit both."""
+    with contextlib.suppress(OSError):
+        os.nice(19)
+    with contextlib.suppress(OSError):
+        Path("/proc/self/autogroup").write_text("19", encoding="ascii")
+    if hasattr(psutil, "IOPRIO_CLASS_IDLE"):
+        with contextlib.suppress(OSError, psutil.Error):
+            psutil.Process().ionice(psutil.IOPRIO_CLASS_IDLE)
+
+
+PARENT_INTERVAL = 1.0
+"""Seconds between two checks of the parent's pid; the end of the socket is noticed at once."""
+
+
+def main() -> None:
+    """Carry out orders until the owner is gone."""
+    descriptor, end = sys.argv[1:]
+    for number in (signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)
+    lower_priority()
+    line = socket.socket(fileno=int(descriptor))
+    work = WriterLoop(line)
+    _listen(line, work)
+    if end == "finish":
+        work.finish()
+    os._exit(0)  # whatever else still runs has no owner left
+
+
+def _listen(line: socket.socket, work: WriterLoop) -> None:
+    parent = os.getppid()
+    line.settimeout(PARENT_INTERVAL)
+    decoder = MsgpackDecoder[Numbered](Numbered)
+    while os.getppid() == parent:
+        try:
+            received = packets.receive(line, decoder)
+        except TimeoutError:
+            continue
+        except OSError:
+            return
+        if received is None:
+            return
+        message, descriptors = received
+        work.begin(message.number, message.order, descriptors)
+
+
+if __name__ == "__main__":
+    main()

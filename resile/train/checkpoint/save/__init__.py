@@ -1,0 +1,1 @@
+"""Saving a step: capture into parts, snapshots in memory, checkpoints on storage."""

@@ -1,0 +1,1 @@
+"""Conversion of a live training state to JSON values and named tensors, and back."""

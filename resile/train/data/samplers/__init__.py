@@ -1,0 +1,1 @@
+"""Elastic samplers: the order of an epoch, global batches, and the saved position."""

@@ -1,0 +1,1 @@
+"""Data leased shard by shard. Imports nothing: its modules load a network client."""
