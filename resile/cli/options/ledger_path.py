@@ -23,7 +23,7 @@ __all__ = ["find_ledger", "ledger_asked_for"]
 
 
 def ledger_asked_for(flags: dict[str, Any]) -> Path | None:
-    """ClusterOptions `resile run --rdzv-id NAME --ledger` writes; None without the flag."""
+    """The path that `resile run --rdzv-id NAME --ledger` writes to; None without the flag."""
     if not flags["ledger"]:
         return None
     if not flags["rdzv_id"]:

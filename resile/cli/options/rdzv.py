@@ -78,7 +78,7 @@ STATIC_PORT = 29500
 """torchrun's --master-port where none is given."""
 
 C10D_ENDPOINT = "localhost:29400"
-"""ClusterOptions torchrun's c10d backend meets where no endpoint is given."""
+"""The endpoint of torchrun's c10d backend if none is given."""
 
 MASTER_OFFSET = 10_000
 """Between a static --master-port and the master's own port. Neighbouring ports would be those of

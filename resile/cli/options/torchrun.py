@@ -98,7 +98,7 @@ DEFAULT_LOGS_SPECS = "default"
 SHELLS = ("bash", "zsh", "fish")
 
 SIGNALS_VARIABLE = "TORCHELASTIC_SIGNALS_TO_HANDLE"
-"""ClusterOptions torch's own process starters find them."""
+"""The variable that torch's own process starters read."""
 
 DEFAULT_SIGNALS = "SIGTERM,SIGINT,SIGHUP,SIGQUIT"
 
