@@ -70,9 +70,7 @@ class JobView(msgspec.Struct, frozen=True, kw_only=True, rename="camel", dict=Tr
         str, Meta(description="The job in one word; empty before anybody looked after it.")
     ]
     message: Annotated[str, Meta(description="Why it is in that phase, in a sentence.")] = ""
-    platform: Annotated[
-        str, Meta(description="Where it runs: local or kubernetes; empty in a master's answer.")
-    ] = ""
+    platform: Annotated[str, Meta(description="Where it runs: local or kubernetes.")] = ""
     namespace: Annotated[
         str | None, Meta(description="On a cluster, the job's namespace; else null.")
     ] = None

@@ -27,7 +27,7 @@ from typing import Protocol
 from aiohttp import web
 
 from resile.decoding import DecodeError
-from resile.job.view import JobView
+from resile.job.view import JobView, document
 from resile.local.api_socket import listening_socket
 from resile.local.errors import LocalPlatformError
 from resile.local.history import JobHistory
@@ -142,11 +142,11 @@ def _named(route: Route) -> Route:
 
 
 async def _list(request: web.Request) -> web.Response:
-    return json_answer([await request.app[JOB].view()])
+    return json_answer([document(await request.app[JOB].view())])
 
 
 async def _view(request: web.Request) -> web.Response:
-    return json_answer(await request.app[JOB].view())
+    return json_answer(document(await request.app[JOB].view()))
 
 
 async def _events(request: web.Request) -> web.Response:

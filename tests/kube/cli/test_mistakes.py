@@ -193,7 +193,7 @@ async def test_wrong_flags_are_the_command_lines(stage: Stage, console: Console)
     assert "leave --rank and names out" in done.stderr
     done = await console.run("logs", "x", "--master", "--rank", "1")
     assert done.returncode == 2
-    assert "leave --all, --rank and names out" in done.stderr
+    assert "remove --all, --rank and node names" in done.stderr
 
 
 async def test_a_job_without_a_master_has_no_log_of_one(stage: Stage, console: Console) -> None:

@@ -84,7 +84,7 @@ def test_what_its_master_prints_is_shown(machine: Machine) -> None:
     assert "RoundRunning: round 1: running with 2 nodes, 2 workers" in said[1]
     assert not said[1].startswith("["), "one log needs no names"
     assert machine.says("logs", "seen", "--master", "--prefix").startswith("[seen-master] ")
-    assert "leave --all, --rank and names out" in machine.refuses("logs", "seen", "--master", "x")
+    assert "remove --all, --rank and node names" in machine.refuses("logs", "seen", "--master", "x")
 
 
 @pytest.mark.parametrize(
