@@ -261,7 +261,7 @@ async def test_a_dry_run_prints_what_the_operator_then_creates(
         *("ElasticJob", "Secret", "Service", "Service", "Pod", "Pod", "Pod", "Pod")
     ]
     kept = dict.fromkeys(
-        ["token", "ca.crt", "tls.crt", "tls.key"], "(random, made by the operator)"
+        ["token", "read-token", "ca.crt", "tls.crt", "tls.key"], "(random, made by the operator)"
     )
     assert shown[1]["stringData"] == kept
     assert not (await stage.client.list(ELASTIC_JOBS, namespace=stage.client.namespace)).items

@@ -74,7 +74,7 @@ def test_the_read_token_may_change_nothing(master: MasterProcess, path: str, met
             "which has the scope write"
         },
     )
-    assert master.status()["phase"] == "gathering"
+    assert master.status().phase == "gathering"
 
 
 async def test_the_read_token_makes_nobody_a_node(master: MasterProcess) -> None:
