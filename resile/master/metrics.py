@@ -13,9 +13,9 @@ from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
 from resile.job.training import TrainingView
-from resile.master.http import trainings
 from resile.master.records import RoundPhase
 from resile.master.service import MasterService
+from resile.master.training_view import trainings
 from resile.shards.dataset import statistics_of
 
 __all__ = ["metrics_text"]

@@ -11,13 +11,13 @@ import pytest
 
 from resile.job.elasticity import Elasticity
 from resile.master.groups import Groups
-from resile.master.http import training_view, trainings
 from resile.master.membership import Membership
 from resile.master.metrics import metrics_text
 from resile.master.records import JobRecord
 from resile.master.service import MasterService
 from resile.master.shard_handler import ShardRequestHandler
 from resile.master.state import GroupState
+from resile.master.training_view import training_view, trainings
 from resile.shards.protocol import Begun, Introduce, Leased, NotAccepted, NotYet
 from resile.wire.messages import (
     Fence,

@@ -15,7 +15,7 @@ from resile.job.spec.job import JobSpec
 from resile.job.status import JobStatus
 from resile.operator.crd import custom_resource, custom_resource_text, structural_schema
 
-STORED = Path(__file__).parents[4] / "deploy" / "crds" / "elasticjobs.resile.dev.yaml"
+STORED = Path(__file__).parents[3] / "deploy" / "crds" / "elasticjobs.resile.dev.yaml"
 VERSION = custom_resource()["spec"]["versions"][0]
 SCHEMA = VERSION["schema"]["openAPIV3Schema"]
 

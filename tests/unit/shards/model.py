@@ -25,7 +25,7 @@ from resile.shards.protocol import (
 )
 from resile.shards.records import decode_shards
 from resile.train.data.sharded.dataset import Pace, ShardedDataset
-from resile.train.data.sharded.lease_sources import Opening, Promise
+from resile.train.data.sharded.lease_sources import EpochRequest, Promise
 
 
 class Master:
@@ -70,13 +70,13 @@ class BookLeaser:
     round: int
     is_answer_lost: Callable[[], bool] = lambda: False
     number: int = 0
-    opening: Opening | None = None
+    opening: EpochRequest | None = None
 
     @property
     def lessee(self) -> Lessee:
         return Lessee(f"rank-{self.rank}", self.round)
 
-    def begin(self, opening: Opening) -> None:
+    def begin(self, opening: EpochRequest) -> None:
         self.opening = opening
         request = opening.begin_request(rank=self.rank)
         answer = self.master.begin(self.lessee, request)

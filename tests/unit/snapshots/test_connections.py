@@ -86,9 +86,9 @@ def test_after_a_restore_no_connection_is_left(make: MakeNode) -> None:
     first, second = make(0), make(1)
     label = first.save(10)
     second.memory.headers(first.peers.address, [label])
-    wait_for(lambda: len(first.peers._door._callers) == 1, "a connection")
+    wait_for(lambda: len(first.peers._server._callers) == 1, "a connection")
     second.memory.resumed(10)
-    wait_for(lambda: not first.peers._door._callers, "its end")
+    wait_for(lambda: not first.peers._server._callers, "its end")
 
 
 def _ask_and_fail(calls: ConnectionPool, node: Node, label: Label) -> None:

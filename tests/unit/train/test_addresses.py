@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import resile
-from resile.job.addresses import Addresses, NodeAddress, Place, encode_addresses
+from resile.job.addresses import Addresses, NodeAddress, NodeSlot, encode_addresses
 from resile.train.addresses import NoAddresses, NotANode
 
 VARIABLES = (
@@ -65,7 +65,7 @@ def test_it_says_which_node_this_is(monkeypatch: pytest.MonkeyPatch, tmp_path: P
     monkeypatch.setenv("RESILE_ROLE", "ps")
     monkeypatch.setenv("RESILE_NODE_RANK", "1")
     found = resile.addresses()
-    assert found.node == Place(role="ps", rank=1)
+    assert found.node == NodeSlot(role="ps", rank=1)
     assert found.own == found.of("ps")[1]
 
 

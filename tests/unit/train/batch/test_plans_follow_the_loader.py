@@ -10,12 +10,12 @@ from hypothesis import strategies as st
 from torch.utils.data import DataLoader
 
 from resile.train.batch import BatchMistake
-from resile.train.batch.loader_plan import batch_source_of, plans
+from resile.train.batch.loader_plan import batch_source_of, plan_steps
 from resile.train.data import ElasticBatchSampler, ElasticSampler, Pace, ShardedDataset
 
 
 def planned_and_given(loader: Any) -> tuple[list[int], list[int]]:
-    ahead = plans(batch_source_of(loader), equal_passes=False)
+    ahead = plan_steps(batch_source_of(loader), equal_passes=False)
     got = [len(batch) for batch in loader]
     return [one.samples for plan in ahead for one in plan.passes if not one.filler], got
 
@@ -93,7 +93,7 @@ def test_a_loader_of_leased_data_gives_what_was_planned(
             pass
         for _ in range(done):
             dataset.advance()
-        ahead = list(plans(batch_source_of(loader), equal_passes=False))
+        ahead = list(plan_steps(batch_source_of(loader), equal_passes=False))
         got = [len(batch) for batch in loader]
         wanted = [
             size
