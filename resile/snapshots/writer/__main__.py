@@ -59,13 +59,20 @@ def main() -> None:
 
 
 def _listen(line: socket.socket, work: WriterLoop) -> None:
+    """Take orders until the owner is gone, and those that it had sent before it died.
+
+    An owner that dies with answers unread resets the connection: the kernel reports that once, and
+    before the orders that are still queued.
+    """
     parent = os.getppid()
     line.settimeout(PARENT_INTERVAL)
     decoder = MsgpackDecoder[Numbered](Numbered)
-    while os.getppid() == parent:
+    while True:
+        if os.getppid() != parent:
+            line.settimeout(0)
         try:
             received = packets.receive(line, decoder)
-        except TimeoutError:
+        except (TimeoutError, ConnectionResetError):
             continue
         except OSError:
             return

@@ -88,7 +88,7 @@ async def test_nodes_that_run_keep_what_they_were_started_with_and_that_is_said(
     described["spec"]["roles"] = {"worker": {**worker, "image": "train:next"}}
     console.write(described)
     _, note = (await console.says(*submit)).splitlines()
-    assert note.startswith("nodes of worker that run keep what they were started with; ")
+    assert note.startswith("running nodes of worker keep their old settings; ")
     assert (await console.says(*submit)).endswith(": unchanged\n")
 
     await console.says("suspend", "digits", "--wait")

@@ -330,7 +330,7 @@ async def test_a_log_that_is_empty_says_why(stage: Stage, console: Console) -> N
 
     await write_status(stage.client, raw, status("digits", JobPhase.SUCCEEDED))
     said = await silence(console, "digits")
-    assert "the job is over (Succeeded): all nodes of worker have completed; the output" in said
+    assert "the job is over (Succeeded): all nodes of worker have completed; the logs" in said
     assert said.endswith("; see 'resile describe digits'.")
 
 

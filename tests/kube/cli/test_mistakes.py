@@ -190,7 +190,7 @@ async def test_a_kubeconfig_that_cannot_be_looked_at(
 async def test_wrong_flags_are_the_command_lines(stage: Stage, console: Console) -> None:
     done = await console.run("logs", "x", "--all", "--rank", "1")
     assert done.returncode == 2
-    assert "leave --rank and names out" in done.stderr
+    assert "remove --rank and node names" in done.stderr
     done = await console.run("logs", "x", "--master", "--rank", "1")
     assert done.returncode == 2
     assert "remove --all, --rank and node names" in done.stderr

@@ -102,7 +102,7 @@ async def test_problems_are_told_with_their_lines_before_anything_is_sent(
     assert "job.yaml: 2 problems in the manifest" in said
     assert "spec.roles.worker.image" in said
     assert "(line 7)" in said
-    assert "spec.roles.worker.priority: pods have no priority by number" in said
+    assert "spec.roles.worker.priority: pods have no numeric priority (7)" in said
     assert "(line 8)" in said
     assert not (await stage.client.list(ELASTIC_JOBS, namespace=stage.client.namespace)).items
 

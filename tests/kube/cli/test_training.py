@@ -126,14 +126,14 @@ async def test_a_training_is_described_as_on_one_machine(stage: Stage, console: 
     assert "0 of 0 restarts of failing workers, 0 relaunches of failing nodes spent" in said
     heading, row = line(said, "NODE "), line(said, "digits-worker-1").split()
     assert heading.split() == [
-        *("NODE", "ID", "ROLE", "RANK", "PHASE", "ROUND", "STEP", "RESTARTS"),
-        *("CPU", "MEMORY"),
+        *("NODE", "ID", "ROLE", "RANK", "PHASE", "ROUND", "STEP", "LOSS"),
+        *("RESTARTS", "CPU", "MEMORY"),
     ]
     assert row[:5] == ["digits-worker-1", "1", "worker", "1", "Running"]
     assert row[5:7] == [str((await stage.status("digits"))["round"]), "running"]
     assert int(row[7]) > 0
     if ContainerMeter.of_this_process().read(0.0) is not None:
-        assert re.fullmatch(r"[0-9.]+[KMG]i/2Gi", row[10]), "the agent told what it uses"
+        assert re.fullmatch(r"[0-9.]+[KMG]i/2Gi", row[11]), "the agent told what it uses"
 
 
 @pytest.mark.usefixtures("training")

@@ -36,7 +36,7 @@ async def test_a_list_whose_next_page_is_gone_is_read_as_a_whole(
 ) -> None:
     for number in range(5):
         await client.create(CONFIG_MAPS, config_map(f"a{number}"))
-    ask = client._connection.ask
+    ask = client._transport.ask
 
     async def forgetful(*request: object, **options: object) -> object:
         answer = await ask(*request, **options)
@@ -46,7 +46,7 @@ async def test_a_list_whose_next_page_is_gone_is_read_as_a_whole(
             monkeypatch.undo()
         return answer
 
-    monkeypatch.setattr(client._connection, "ask", forgetful)
+    monkeypatch.setattr(client._transport, "ask", forgetful)
     listed = await client.list(CONFIG_MAPS, namespace=client.namespace, page=2)
     names = [item["metadata"]["name"] for item in listed.items]
     assert names == ["a0", "a1", "a2", "a3", "a4", "b"]

@@ -16,7 +16,7 @@ from typing import Any
 from resile.kube.client import KubeClient
 from resile.kube.errors import KubeError, NotFound
 from resile.kube.resources import PODS, SECRETS, KubeObject
-from resile.operator.build.labels import JOB
+from resile.operator.build.labels import COMPONENT, JOB, MASTER
 
 
 class StandIn:
@@ -109,7 +109,7 @@ class StandIn:
         running = {"running": {"startedAt": _now()}}
         states = {main: state, **dict.fromkeys(beside, running)}
         known = (pod.get("status") or {}).get("conditions") or ()
-        ready = {"type": "Ready", "status": "True" if phase == "Running" else "False"}
+        ready = {"type": "Ready", "status": "True" if _is_ready(pod, phase) else "False"}
         status = {
             "phase": phase,
             "podIP": self.address,
@@ -143,6 +143,13 @@ async def standing_in(client: KubeClient, **options: Any) -> AsyncIterator[Stand
         task.cancel()
         standin.close()
         await asyncio.gather(task, return_exceptions=True)
+
+
+def _is_ready(pod: KubeObject, phase: str) -> bool:
+    """Nothing listens in a node's pod: with a readiness probe it is ready when its test says so."""
+    is_master = pod["metadata"]["labels"].get(COMPONENT) == MASTER
+    probed = "readinessProbe" in pod["spec"]["containers"][0]
+    return phase == "Running" and (is_master or not probed)
 
 
 def _now() -> str:

@@ -106,7 +106,7 @@ async def test_a_pod_of_somebody_else_that_has_a_nodes_name_is_left_alone(
     mine = await stage.client.create(PODS, pod)
     await stage.create("digits", {"replicas": {"min": 1, "max": 2}})
     await replaced(stage, 0, id=2)
-    await stage.told("digits", "is taken by a pod that does not belong to this job; asked for")
+    await stage.told("digits", "is taken by a pod that does not belong to this job; requested")
     await stage.client.patch(ELASTIC_JOBS, "digits", {"spec": {"suspend": True}})
     await stage.has_phase("digits", "Suspended")
     await stage.client.delete(ELASTIC_JOBS, "digits")
@@ -284,7 +284,7 @@ async def test_a_master_that_the_api_server_cannot_take_is_an_invalid_spec(
 ) -> None:
     template = {"spec": {"dnsPolicy": "Whatever"}}
     await stage.create("digits", {"replicas": 1}, master={"template": template})
-    refused = await stage.condition("digits", "Created", "spec.master: the API server refuses")
+    refused = await stage.condition("digits", "Created", "spec.master: the API server rejects")
     assert (refused["status"], refused["reason"]) == ("False", "InvalidSpec")
     await stage.client.patch(ELASTIC_JOBS, "digits", {"spec": {"master": None}})
     await stage.condition("digits", "Created", "JobCreated")
