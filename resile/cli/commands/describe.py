@@ -94,7 +94,7 @@ def _heading(console: Console, reader: SyncJob, view: JobView) -> None:
         "Phase": _because(reader.phase(view), view.message),
         "Age": age(view.created),
         "Training": _training(view),
-        "Round because": _round_reason(view),
+        "Round reason": _round_reason(view),
         "Budget": _budget(view),
         "Asked for": ", ".join(f"{role}={n}" for role, n in view.wishes.items()),
         **reader.where(),

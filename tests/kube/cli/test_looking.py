@@ -179,7 +179,7 @@ async def test_a_training_looks_the_same_on_both_platforms(
     if over:
         assert "  last output\n    boom" in there
     else:
-        assert "Round because: first round" in there
+        assert "Round reason:  first round" in there
         (row,) = (line for line in there.splitlines() if line.startswith("digits-worker-2"))
         assert row.split()[5:] == [*("node-b", "2", "running", "(away)", "70", "1", "-", "2Gi/2Gi")]
     assert [row["restarts"] for row in rows] == [3, 3], "replaced nodes and failed rounds"

@@ -122,7 +122,7 @@ async def training(stage: Stage, operator: OperatorProcess, start: Start) -> Kub
 async def test_a_training_is_described_as_on_one_machine(stage: Stage, console: Console) -> None:
     said = await console.says("describe", "digits")
     assert re.match(r"Training: +round \d \(running\), 2 workers, step \d+", line(said, "Training"))
-    assert "Round because: " in said
+    assert "Round reason: " in said
     assert "0 of 0 restarts of failing workers, 0 relaunches of failing nodes spent" in said
     heading, row = line(said, "NODE "), line(said, "digits-worker-1").split()
     assert heading.split() == [
