@@ -21,7 +21,7 @@ __all__ = ["Action", "Decision", "DeleteNode", "Priority", "StartNode", "StopNod
 
 @dataclass(frozen=True)
 class Priority:
-    """How important a node is. A greater value goes first."""
+    """The priority of a node. A greater value goes first."""
 
     value: int = 0
     class_name: str = ""
@@ -82,7 +82,7 @@ class Decision:
     """The decisions of this call; also the last ones in the status."""
 
     requeue_after: timedelta | None = None
-    """When to reconcile again even if nothing is reported; None: not needed."""
+    """The time to reconcile again even if nothing is reported; None: not needed."""
 
     removable: str = ""
-    """Why the job's record may be removed, once nothing of the job is left; empty until then."""
+    """The reason to remove the job's record, once nothing of the job is left; empty until then."""

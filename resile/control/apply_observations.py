@@ -130,7 +130,7 @@ def _absent(draft: StatusDraft, rank: NodeStatus) -> str:
 
 
 def _cannot_be_created(found: ObservedNode) -> bool:
-    """Whether the platform cannot create this particular node, but may create another."""
+    """Return whether the platform cannot create this particular node, but may create another."""
     never = found.exit is not None and classify(found.exit) is ExitCause.NEVER_STARTED
     return never and not found.made
 

@@ -57,8 +57,8 @@ def _failed_training(draft: StatusDraft) -> JobResult | None:
 
 
 def _has_left(draft: StatusDraft, roles: Collection[str], report: GroupReport) -> bool:
-    """Whether the nodes of a finished training have ended. They end by themselves, so that their
-    last output can be read; after ``exit_timeout`` a node that hangs is not waited for."""
+    """Return whether the nodes of a finished training have ended. They end by themselves, so that
+    their last output can be read; after ``exit_timeout`` a node that hangs is not waited for."""
     still_there = any(
         found.phase is NodePhase.RUNNING and found.node.role in roles
         for found in draft.observed.nodes
@@ -82,7 +82,7 @@ def _completed(draft: StatusDraft) -> JobResult | None:
 
 
 def _why_complete(draft: StatusDraft, role: str) -> JobResult | None:
-    """How the role completed; None if it has not."""
+    """Return how the role completed; None if it has not."""
     report = draft.report_on(role)
     if report is not None:
         roles = next(roles for roles in draft.trainings.values() if role in roles)
@@ -97,7 +97,7 @@ def _why_complete(draft: StatusDraft, role: str) -> JobResult | None:
 
 
 def _enough_done(draft: StatusDraft, role: str, done: Collection[NodeStatus]) -> bool:
-    """Whether enough nodes have completed for the role's successPolicy."""
+    """Return whether enough nodes have completed for the role's successPolicy."""
     spec = draft.spec.roles[role]
     if spec.success_policy is SuccessPolicy.ANY:
         return bool(done)

@@ -126,7 +126,7 @@ def _list(draft: StatusDraft, kind: ConditionType, reason: str) -> None:
 
 
 def _has_trained(draft: StatusDraft) -> bool:
-    """Whether the job ever had the nodes it needs."""
+    """Return whether the job ever had the nodes it needs."""
     return any(
         known.type is ConditionType.RUNNING and known.reason != NOT_STARTED
         for known in draft.conditions

@@ -61,10 +61,10 @@ class ObservedNode:
     """PENDING, RUNNING, SUCCEEDED or FAILED."""
 
     exit: NodeExit | None = None
-    """How it ended, once it is SUCCEEDED or FAILED."""
+    """Its exit, once it is SUCCEEDED or FAILED."""
 
     reason: str = ""
-    """Why it is PENDING."""
+    """The reason why it is PENDING."""
 
     message: str = ""
     host: str = ""
@@ -77,19 +77,19 @@ class ObservedNode:
     """It has ended, but part of it still runs, such as a sidecar."""
 
     made: bool = True
-    """Whether it was created; False for a node that the platform has refused so far."""
+    """True if it was created; False for a node that the platform has refused so far."""
 
     ready: bool = False
     """It is running and ready: its pod is Ready; on one machine, its ports accept connections."""
 
     @property
     def live(self) -> bool:
-        """Whether it exists and has not ended."""
+        """Return whether it exists and has not ended."""
         return self.phase in LIVE
 
     @property
     def holds_room(self) -> bool:
-        """Whether it holds resources: it is alive, or part of it lingers."""
+        """Return whether it holds resources: it is alive, or part of it lingers."""
         return self.live or self.lingers
 
 
@@ -107,10 +107,10 @@ class MasterState:
     """The job's master as its platform sees it."""
 
     ready: bool
-    """Whether it is running and responds."""
+    """True if it is running and responds."""
 
     problem: str = ""
-    """Why there is no master, for people; empty if nothing is wrong. Nodes that train continue
+    """The problem with the master, for people; empty if there is none. Nodes that train continue
     without a master; those that have not begun cannot start."""
 
 
@@ -130,7 +130,7 @@ class Observed:
     """Sizes from scale requests, by role; they override the manifest's wanted size."""
 
     deleting: bool = False
-    """Whether the deletion of the job was requested."""
+    """True if the deletion of the job was requested."""
 
     master: MasterState | None = None
     """The job's master; None if the platform does not report it."""

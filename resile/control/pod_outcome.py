@@ -80,14 +80,14 @@ class PodSummary:
     message: str = ""
     conditions: Mapping[str, PodCondition] = field(default_factory=lambda: _NO_CONDITIONS)
     deletion_asked_at: datetime | None = None
-    """When its deletion was requested, if so."""
+    """The time at which its deletion was requested, if it was."""
 
     waiting: str = ""
-    """Why the container waits, such as ImagePullBackOff."""
+    """The reason why the container waits, such as ImagePullBackOff."""
 
     waiting_message: str = ""
     terminated: str = ""
-    """How the container ended, such as OOMKilled; empty while it has not."""
+    """The reason why the container ended, such as OOMKilled; empty while it has not."""
 
     terminated_message: str = ""
     exit_code: int | None = None
@@ -101,12 +101,12 @@ class PodSummary:
 
     @property
     def deleting(self) -> bool:
-        """Whether it is being deleted."""
+        """Return whether it is being deleted."""
         return self.deletion_asked_at is not None
 
     @property
     def ended(self) -> bool:
-        """Whether its main container, or all of it, has ended."""
+        """Return whether its main container, or all of it, has ended."""
         return bool(self.terminated) or self.phase in _ENDED
 
 
@@ -154,7 +154,7 @@ def _is_true(facts: PodSummary, condition: str) -> bool:
 
 
 def pending_reason(facts: PodSummary) -> tuple[str, str]:
-    """Why a pod is pending: a reason, and the rest of a sentence."""
+    """Return why a pod is pending: a reason, and the rest of a sentence."""
     scheduled = facts.conditions.get("PodScheduled")
     if scheduled is not None and scheduled.status == "False":
         reason = scheduled.reason or UNSCHEDULABLE
@@ -195,7 +195,7 @@ def _ended(facts: PodSummary, end: NodeExit) -> ObservedNode:
 
 
 def _lingers(facts: PodSummary) -> bool:
-    """Whether the program has ended and a sidecar has not, on a machine that still exists."""
+    """Return whether the program has ended, but a sidecar has not, on a machine that exists."""
     running = facts.sidecar_running and facts.phase not in _ENDED
     return bool(facts.terminated) and running and facts.machine not in _LOST
 
@@ -231,8 +231,8 @@ _STOPPED_CODES = frozenset({0, 80, 130, 137, 143})
 
 
 def _taken_before_its_end(facts: PodSummary) -> bool:
-    """Whether a program may have exited with 0 only because its pod was taken away: it was evicted
-    by its machine, or its deletion was requested first."""
+    """Return whether a program may have exited with 0 only because its pod was taken away: it was
+    evicted by its machine, or its deletion was requested first."""
     if facts.phase == "Failed" and cause_of_reason(facts.reason) is not None:
         return True
     if facts.deletion_asked_at is None:
@@ -255,7 +255,7 @@ def _taken_away(facts: PodSummary) -> NodeExit:
 
 
 def _disruption(facts: PodSummary) -> PodCondition:
-    """Why the pod was taken away; without a reason if it was not. A reason that is not known still
+    """Return why the pod was taken away; without a reason if it was not. An unknown reason still
     means that it was not the program."""
     target = facts.conditions.get(DISRUPTION_TARGET)
     if target is None or target.status != "True":

@@ -24,14 +24,14 @@ class Policy:
     """
 
     request_again_after: timedelta = timedelta(seconds=10)
-    """When a stop or deletion without visible effect is requested again, for the same reason."""
+    """A stop or deletion without visible effect is repeated after so long, for the same reason."""
 
     decisions_kept: int = 50
-    """How many decisions a status carries. 50 sentences are some 10 KB, far below the 1.5 MB that
+    """The number of decisions in a status. 50 sentences are some 10 KB, far below the 1.5 MB that
     an object in Kubernetes may have, and more than a person reads."""
 
     ended_kept: int = 100
-    """How many ended nodes that were replaced are kept for inspection. A job that is preempted all
+    """The number of replaced nodes that are kept for inspection. A job that is preempted all
     day would leave thousands of pods behind, and every reconcile goes through all of them."""
 
     high_priority: int = 1000
@@ -41,22 +41,22 @@ class Policy:
     """The value of the class ``low``: less than that of a node without a priority."""
 
     host_suspect_for: timedelta = timedelta(hours=1)
-    """How long a machine is avoided after a node ended there of a hardware-like cause. By then it
-    was repaired or removed, or the cause was something else."""
+    """The time for which a machine is avoided after a node ended there of a hardware-like cause. By
+    then it was repaired or removed, or the cause was something else."""
 
     max_avoided_hosts: int = 3
     """The most machines that are avoided: a job must not run out of machines. 0: none."""
 
     avoid_hosts_for: timedelta = timedelta(seconds=60)
-    """How long a node without room avoids such machines. Long enough for nodes that are just ending
-    elsewhere to make room; with more, training would stall because of a mere suspicion."""
+    """The time for which a node without room avoids such machines. Long enough for nodes that are
+    just ending elsewhere to make room; with more, training would stall for a mere suspicion."""
 
     pending_notice_after: timedelta = timedelta(seconds=30)
-    """When the status of a node without room starts to say since when it has waited. A shorter wait
-    is normal while other nodes make room."""
+    """After this time the status of a node without room says since when it has waited. A shorter
+    wait is normal while other nodes make room."""
 
     exit_timeout: timedelta = timedelta(seconds=30)
-    """How long nodes may take to end by themselves once the training has succeeded.
+    """The time that nodes may take to end by themselves once the training has succeeded.
 
     Long enough to write a last checkpoint; then they are stopped, with their own grace period.
     """

@@ -120,7 +120,7 @@ def _ttl_has_passed(draft: StatusDraft) -> str:
 
 
 def _why_removable(draft: StatusDraft) -> str:
-    """Why the job's record may be removed, once nothing of the job is left; empty until then."""
+    """Return why the job's record may be removed, once nothing of the job is left; else empty."""
     if draft.stops_under_way or any(found.holds_room for found in draft.observed.nodes):
         return ""
     if draft.observed.deleting:

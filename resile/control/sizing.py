@@ -117,7 +117,7 @@ UP = frozenset({NodePhase.RUNNING, NodePhase.SUCCEEDED})
 """The phases of nodes that satisfy a dependency on a running role."""
 
 NodeCounts = Mapping[DependencyCondition, Mapping[str, int]]
-"""How many nodes of each role have reached each state."""
+"""The number of nodes of each role that have reached each state."""
 
 
 def count_nodes(ranks: Collection[NodeStatus]) -> NodeCounts:
@@ -174,7 +174,7 @@ def decide_sizes(draft: StatusDraft) -> None:
 
 
 def _over(draft: StatusDraft, role: str) -> bool:
-    """Whether the role gets no more nodes: its training is over, or the job soon is."""
+    """Return whether the role gets no more nodes: its training is over, or the job soon is."""
     return draft.winding_down or draft.report_on(role) is not None
 
 
@@ -302,7 +302,7 @@ def _superfluous(draft: StatusDraft, found: ObservedNode) -> bool:
 
 
 def _left_alone(draft: StatusDraft) -> bool:
-    """Whether the job has finished and its lingering nodes may stay."""
+    """Return whether the job has finished and its lingering nodes may stay."""
     kept = draft.phase in FINISHED and draft.spec.clean_pod_policy is CleanPolicy.NONE
     return kept and not draft.expired and not draft.observed.deleting
 

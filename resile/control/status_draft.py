@@ -103,7 +103,7 @@ class StatusDraft:
         return self._seen.get(rank.id)
 
     def was_there(self, rank: NodeStatus) -> bool:
-        """Whether the rank's current node ever existed: only then can it be gone."""
+        """Return whether the rank's current node ever existed: only then can it be gone."""
         return rank.seen or rank.id in self.observed.gone
 
     def report_on(self, role: str) -> GroupReport | None:
@@ -113,7 +113,7 @@ class StatusDraft:
 
     @property
     def winding_down(self) -> bool:
-        """Whether the job only waits for the nodes of a finished training to leave."""
+        """Return whether the job only waits for the nodes of a finished training to leave."""
         reports = self.observed.reports
         spec = self.spec
         failed = [roles for group, roles in self.trainings.items() if _has_failed(reports, group)]
@@ -128,7 +128,7 @@ class StatusDraft:
         return rank if rank is not None and rank.id == node.id else None
 
     def occupied(self, rank: NodeStatus) -> bool:
-        """Whether an older node of the rank may still be alive; one that only lingers is not."""
+        """Return whether an older node of the rank may still be alive; lingering does not count."""
         slot = (rank.role, rank.rank)
         return slot in self._live_slots or slot in self._slots_being_vacated()
 
@@ -144,12 +144,12 @@ class StatusDraft:
 
     @property
     def stops_under_way(self) -> bool:
-        """Whether a node that was asked to stop may still be alive."""
+        """Return whether a node that was asked to stop may still be alive."""
         return any(verb is AskVerb.STOP for _, verb in self._asks)
 
     @property
     def expires_at(self) -> datetime | None:
-        """When a finished job and everything it left is removed; None if never."""
+        """The time at which a finished job and everything it left is removed; None if never."""
         ttl = self.spec.ttl_seconds_after_finished
         if ttl is None or self.completion_time is None:
             return None
@@ -157,7 +157,7 @@ class StatusDraft:
 
     @property
     def expired(self) -> bool:
-        """Whether ``expires_at`` has passed."""
+        """Return whether ``expires_at`` has passed."""
         return self.expires_at is not None and self.now >= self.expires_at
 
     # --- writing ----------------------------------------------------------------------------

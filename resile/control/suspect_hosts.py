@@ -50,8 +50,8 @@ def hosts_to_avoid(known: Iterable[HostTrouble]) -> tuple[str, ...]:
 
 
 def stop_avoiding_at(rank: NodeStatus, *, policy: Policy) -> datetime | None:
-    """When a pending node has waited long enough for room away from the machines it avoids; None if
-    it is not pending for room, or avoids none."""
+    """Return when a pending node has waited long enough for room away from the machines it avoids;
+    None if it is not pending for room, or avoids none."""
     looking = rank.phase is NodePhase.PENDING and rank.reason == UNSCHEDULABLE
     if not looking or not rank.avoids or rank.asked_at is None:
         return None

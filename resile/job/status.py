@@ -1,10 +1,10 @@
-"""What is known of a job: what a person reads, and all that its controller remembers.
+"""The status of a job: what a person reads, and the whole memory of its controller.
 
-The controller keeps nothing elsewhere. It may be killed after any call and started again with the
+The controller stores nothing elsewhere. It may be killed after any call and restarted with the
 status it last wrote, and decides as if nothing had happened. So a status has to be stored before
-the actions decided with it are carried out; done the other way round, an id could be used twice.
+the actions decided with it are carried out; in the reverse order an id could be used twice.
 
-In JSON the names are camelCase and times are RFC 3339, as Kubernetes has it.
+In JSON the names are camelCase and times are RFC 3339, as in Kubernetes.
 """
 
 from __future__ import annotations
@@ -39,23 +39,23 @@ __all__ = [
 
 
 MASTER_UNAVAILABLE = "MasterUnavailable"
-"""The reason of the condition MasterReady when something keeps the job from having a master."""
+"""The reason of the condition MasterReady when the job cannot have a master."""
 
 
 class _StatusStruct(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
-    """Unknown fields are let through: a newer controller may have written them."""
+    """Base of these structs. Unknown fields, as of a newer controller, are ignored."""
 
 
 class JobPhase(str, Enum):
-    """The job in one word."""
+    """The phase of a job: its state in one word."""
 
     CREATED = "Created"
     PENDING = "Pending"
-    """Fewer nodes than it needs to train, and it has not trained yet."""
+    """The job has fewer nodes than it needs to train, and has not trained yet."""
 
     RUNNING = "Running"
     RESTARTING = "Restarting"
-    """It has trained, and has fewer nodes than it needs at the moment."""
+    """The job has trained, and currently has fewer nodes than it needs."""
 
     SUSPENDED = "Suspended"
     SUCCEEDED = "Succeeded"
@@ -66,14 +66,14 @@ FINISHED = frozenset({JobPhase.SUCCEEDED, JobPhase.FAILED})
 
 
 class ConditionType(str, Enum):
-    """What a condition speaks of. A type is listed from the first time it holds."""
+    """The type of a condition. A type is listed from the first time it holds."""
 
     CREATED = "Created"
     RUNNING = "Running"
     RESTARTING = "Restarting"
     SCALING = "Scaling"
     MASTER_READY = "MasterReady"
-    """Whether the job's master runs and answers. Nodes that train go on without it."""
+    """The job's master runs and answers. Nodes that train continue without it."""
 
     SUSPENDED = "Suspended"
     SUCCEEDED = "Succeeded"
@@ -81,7 +81,7 @@ class ConditionType(str, Enum):
 
 
 class ConditionStatus(str, Enum):
-    """Whether it holds."""
+    """The status of a condition: True if it holds."""
 
     TRUE = "True"
     FALSE = "False"
@@ -104,7 +104,7 @@ class Condition(_StatusStruct, frozen=True, kw_only=True):
 
 
 class RoleStatus(_StatusStruct, frozen=True, kw_only=True):
-    """One role in numbers."""
+    """The counts of one role."""
 
     wanted: Annotated[int, Meta(description="Nodes it is to have.")] = 0
     active: Annotated[int, Meta(description="Running now.")] = 0
@@ -123,7 +123,7 @@ class RoleStatus(_StatusStruct, frozen=True, kw_only=True):
 
 
 class NodeStatus(_StatusStruct, frozen=True, kw_only=True):
-    """One rank of a role: its present or last node, and what the rank has been through."""
+    """One rank of a role: its current or last node, and the history of the rank."""
 
     role: Annotated[str, Meta(description="The role it belongs to.")]
     rank: Annotated[int, Meta(description="Its slot in the role; a replacement takes it over.")]
@@ -169,21 +169,21 @@ class NodeStatus(_StatusStruct, frozen=True, kw_only=True):
 
     @property
     def node(self) -> Node | None:
-        """The identity of its present or last node."""
+        """The identity of its current or last node."""
         if self.id is None:
             return None
         return Node(role=self.role, rank=self.rank, id=self.id, name=self.name)
 
 
 class AskVerb(str, Enum):
-    """What was asked of the platform for a node that is not wanted any more."""
+    """The kind of a request to the platform about a node that is no longer wanted."""
 
     STOP = "Stop"
     DELETE = "Delete"
 
 
 class Ask(_StatusStruct, frozen=True, kw_only=True):
-    """A request to the platform that has not shown its effect yet; kept so as not to repeat it."""
+    """A request to the platform without visible effect yet; stored so that it is not repeated."""
 
     node: Annotated[Node, Meta(description="The node it concerns.")]
     verb: Annotated[AskVerb, Meta(description="What was asked.")]
@@ -195,7 +195,7 @@ class Ask(_StatusStruct, frozen=True, kw_only=True):
 
 
 class DecisionNote(_StatusStruct, frozen=True, kw_only=True):
-    """Something the controller decided, and why."""
+    """A decision of the controller, and its reason."""
 
     time: Annotated[datetime, Meta(description="When it was decided.")]
     reason: Annotated[str, Meta(description="One CamelCase word, for Kubernetes Events.")]
@@ -204,7 +204,7 @@ class DecisionNote(_StatusStruct, frozen=True, kw_only=True):
 
 
 class HostTrouble(_StatusStruct, frozen=True, kw_only=True):
-    """A machine on which a node of this job died of what may be the machine's fault."""
+    """A machine on which a node of this job ended, possibly because of the machine."""
 
     host: Annotated[str, Meta(description="The machine.")]
     cause: Annotated[ExitCause, Meta(description="What the node died of.")]
@@ -212,7 +212,7 @@ class HostTrouble(_StatusStruct, frozen=True, kw_only=True):
 
 
 class JobStatus(_StatusStruct, frozen=True, kw_only=True):
-    """A job's status; ``JobStatus()`` is that of a job nobody has looked at yet."""
+    """The status of a job; ``JobStatus()`` is the status before the first reconcile."""
 
     phase: Annotated[JobPhase, Meta(description="The job in one word.")] = JobPhase.CREATED
     conditions: Annotated[
@@ -272,7 +272,7 @@ class JobStatus(_StatusStruct, frozen=True, kw_only=True):
         int,
         Meta(
             description="Nodes replaced so far in the whole job, for whatever cause.",
-            extra_json_schema={"default": 0},  # for its column, as no zero is written
+            extra_json_schema={"default": 0},  # for its column, because zeros are not written
         ),
     ] = 0
     replicas: Annotated[
@@ -320,15 +320,15 @@ class JobStatus(_StatusStruct, frozen=True, kw_only=True):
 
     @property
     def finished(self) -> bool:
-        """Whether the job has ended, one way or the other."""
+        """Return whether the job has ended, successfully or not."""
         return self.phase in FINISHED
 
     @property
     def master_problem(self) -> str:
-        """Why the job cannot have a master, if something keeps it from that."""
+        """The reason why the job cannot have a master; empty if it can."""
         found = self.condition(ConditionType.MASTER_READY)
         return found.message if found is not None and found.reason == MASTER_UNAVAILABLE else ""
 
     def condition(self, kind: ConditionType) -> Condition | None:
-        """The condition of that type, if it has ever held."""
+        """Return the condition of that type; None if it is not listed."""
         return next((found for found in self.conditions if found.type is kind), None)

@@ -1,12 +1,12 @@
 """The training of one group, as the job's master sees it: structs of the view of a job. Pure.
 
-One struct for each thing. The master answers with :class:`TrainingView`, the operator writes it
+The master answers with :class:`TrainingView`, the operator writes it
 into the job's status, and commands read it from either. In a status it is :func:`trimmed`: the same
-struct with fewer entries and shorter texts, because a status goes to everybody who watches the job
-and has to fit into one object of Kubernetes.
+struct with fewer entries and shorter texts, because a status is sent to every watcher of the job
+and has to fit into one Kubernetes object.
 
 In JSON the names are camelCase, and a field that has its default is left out. Fields are only ever
-added, with defaults: what an older version wrote is read, unknown fields are ignored. The numbers
+added, with defaults: data of older versions can be read, unknown fields are ignored. The numbers
 have bounds, because a master is as trustworthy as the job's own code.
 """
 
@@ -45,21 +45,21 @@ __all__ = [
 ]
 
 LISTED = 250
-"""Nodes of a job that are all listed in a status: some 100 KB, and more than a person reads."""
+"""Up to so many nodes are all listed in a status: some 100 KB, and more than a person reads."""
 
 SHOWN = 100
-"""Nodes of a larger job that are listed because they are not well."""
+"""The most nodes that are listed of a larger job: those with a problem."""
 
 LAST_WORDS = 4096
-"""Characters of a failed worker's last words: the end of a traceback. An object of Kubernetes may
-have 1 MiB."""
+"""Characters of a failed worker's last output: the end of a traceback. A Kubernetes object may have
+1 MiB."""
 
 LEAST_WORDS = 128
 ALL_WORDS = 8 * LAST_WORDS
-"""Characters of last words of each group at least, and of all groups together."""
+"""Characters of last output: the minimum of each group, and the maximum of all groups together."""
 
 GROUPS_ROOM = 160 * 1024
-"""Bytes of all groups beside the main one. 250 groups of one node each, all failed, take 140 KB."""
+"""Bytes of all groups but the main one. 250 groups of one node each, all failed, take 140 KB."""
 
 WORD = 255
 SENTENCE = 1024
@@ -74,7 +74,7 @@ AWAY, OTHER = "away", "other"
 
 _MOST = 2**53
 _ATOMIC = {"x-kubernetes-map-type": "atomic"}
-"""Else an API server keeps a record of who wrote which field of each entry."""
+"""Without it, an API server records which client wrote which field of each entry."""
 
 Count = Annotated[int, Meta(ge=0, le=_MOST)]
 """Never negative, and exact in JSON."""
@@ -99,7 +99,7 @@ ENDED = frozenset({TrainingPhase.SUCCEEDED, TrainingPhase.FAILED, TrainingPhase.
 
 
 class MemberState(str, Enum):
-    """What a node does in the round."""
+    """The state of a node in the round."""
 
     IDLE = "idle"
     READY = "ready"
@@ -107,7 +107,7 @@ class MemberState(str, Enum):
     SUCCEEDED = "succeeded"
     FAILED = "failed"
     SPARE = "spare"
-    """It is connected, and not in the round."""
+    """The node is connected, but not in the round."""
 
 
 _STATES = frozenset(state.value for state in MemberState)
@@ -115,7 +115,7 @@ _WELL = frozenset({MemberState.RUNNING, MemberState.SUCCEEDED, MemberState.SPARE
 
 
 class _ViewStruct(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
-    """Unknown fields are ignored: a newer version may have written them."""
+    """Base of these structs. Unknown fields are ignored: a newer version may have written them."""
 
 
 class Failure(_ViewStruct, frozen=True, kw_only=True):
@@ -140,7 +140,7 @@ class Failure(_ViewStruct, frozen=True, kw_only=True):
 
 
 class RankView(_ViewStruct, frozen=True, kw_only=True):
-    """How far one worker has come in its round, as its agent reported last."""
+    """The progress of one worker in its round, as its agent last reported it."""
 
     rank: Annotated[Count, Meta(description="Its rank among all workers of its group.")]
     local_rank: Annotated[Count, Meta(description="Its rank among those of its node.")]
@@ -152,7 +152,7 @@ class RankView(_ViewStruct, frozen=True, kw_only=True):
 
 
 class NodeView(_ViewStruct, frozen=True, kw_only=True):
-    """One node: what its controller decided, and what its master sees of it."""
+    """One node: the decisions of its controller, and the view of its master."""
 
     name: Annotated[str, Meta(description="Its name; on a cluster, that of its pod.")] = ""
     role: Annotated[str, Meta(description="The role it belongs to.")] = ""
@@ -274,7 +274,7 @@ class TrainingView(_ViewStruct, frozen=True, kw_only=True):
 
     @property
     def over(self) -> bool:
-        """Whether the training has ended, one way or the other."""
+        """Return whether the training has ended, successfully or not."""
         return self.phase in ENDED
 
 
@@ -282,10 +282,10 @@ class TrainingView(_ViewStruct, frozen=True, kw_only=True):
 
 
 def trimmed(seen: TrainingView, *, words: int = LAST_WORDS) -> TrainingView:
-    """The training as a status has room for it. Trimming it again changes nothing.
+    """Return the training, shortened to fit into a status. Trimming it again changes nothing.
 
-    Of a large job only nodes that are not well are listed, and the states of all are counted.
-    ``words``: characters of a failed worker's last words.
+    Of a large job only nodes with a problem are listed, and the states of all are counted.
+    ``words``: characters of a failed worker's last output.
     """
     large = len(seen.nodes) > LISTED
     listed = _unwell(seen.nodes) if large else dict(seen.nodes)
@@ -307,11 +307,11 @@ def trimmed(seen: TrainingView, *, words: int = LAST_WORDS) -> TrainingView:
 
 
 def trimmed_groups(seen: Mapping[str, TrainingView]) -> dict[str, TrainingView]:
-    """The trainings of the groups beside the main one, as a status has room for them.
+    """Return the trainings of all groups but the main one, shortened to fit into a status.
 
     Nodes that work independently have a group each, so there may be as many groups as nodes. Of a
-    large job only groups that are not well are listed; all of them share the room for nodes and for
-    last words. What does not fit is left out.
+    large job only groups with a problem are listed; all of them share the room for nodes and for
+    last output. What does not fit is left out.
     """
     listed = dict(seen)
     if len(listed) > LISTED:
@@ -334,7 +334,7 @@ def trimmed_groups(seen: Mapping[str, TrainingView]) -> dict[str, TrainingView]:
 
 
 def writable(number: int | None) -> int | None:
-    """A number of a script's own, if a Kubernetes object can hold it."""
+    """Return a number that a script reported; None if a Kubernetes object cannot hold it."""
     return number if number is not None and abs(number) < LARGEST else None
 
 
@@ -358,7 +358,7 @@ def _is_well_group(seen: TrainingView) -> bool:
 
 
 def _counts(nodes: Iterable[NodeView]) -> dict[str, int]:
-    """How many nodes are in each of the states there are, and how many are away."""
+    """Return the number of nodes in each state that occurs, and the number of those away."""
     found = list(nodes)
     states = Counter(node.state if node.state in _STATES else OTHER for node in found)
     away = sum(node.away for node in found)
@@ -366,14 +366,14 @@ def _counts(nodes: Iterable[NodeView]) -> dict[str, int]:
 
 
 def _most_failures(failures: Mapping[str, int]) -> dict[str, int]:
-    """Those of the nodes with the most, as many as a status has room for, in the given order."""
+    """Return the nodes with the most failures that a status has room for, in the given order."""
     most = sorted(failures, key=lambda name: -failures[name])[:LISTED]
     kept = set(most)
     return {_cut(name, WORD): count for name, count in failures.items() if name in kept}
 
 
 def _short_node(node: NodeView) -> NodeView:
-    """Only what the controller does not know: the rest is in the status already."""
+    """Return only what the controller does not know: the rest is in the status already."""
     return NodeView(
         state=_cut(node.state, WORD),
         away=node.away,
@@ -401,7 +401,7 @@ def _cut(text: str, length: int) -> str:
 
 
 def _end_of(words: str, length: int) -> str:
-    """Whole lines, as many of the last as there is room for."""
+    """Return as many whole lines from the end as there is room for."""
     if len(words) <= length:
         return words
     end = words[-length:]
@@ -412,19 +412,19 @@ def _end_of(words: str, length: int) -> str:
 
 
 def cpu_text(cores: float | None) -> str:
-    """Cores, rounded to what a person reads: ``1.5``."""
+    """Return an amount of cores, rounded for people: ``1.5``."""
     return "" if cores is None else f"{cores:.1f}"
 
 
 def memory_text(size: int | None) -> str:
-    """Bytes as a quantity of Kubernetes, rounded to what a person reads: ``364Mi``."""
+    """Return an amount of bytes as a Kubernetes quantity, rounded for people: ``364Mi``."""
     if size is None:
         return ""
     return f"{round(size / MEBI)}Mi" if size >= MEBI else f"{round(size / KIBI)}Ki"
 
 
 def amount_in(text: str) -> float | None:
-    """The number that a text of CPU or memory stands for; None if it stands for none."""
+    """Parse an amount of CPU or memory; None if the text is not one."""
     try:
         return float(parse_quantity(text).amount) if text else None
     except QuantityError:

@@ -1,10 +1,10 @@
 """The view of a job: one struct with everything that people and programs see of it. Pure.
 
-:func:`combine` puts it together from its two halves. The job's controller knows the ranks, why they
-are pending and how often they were replaced; its master knows who is in the round and how far it
-has come. Both call a node by its name. On a cluster the operator writes the master's half into the
+:func:`combine` builds it from two halves. The job's controller knows the ranks, why they
+are pending and how often they were replaced; its master knows the members of the round and its
+progress. Both call a node by its name. On a cluster the operator writes the master's half into the
 job's status (``job/training.py`` trims it), and :func:`trainings_in` reads it from there, so that
-a job looks the same whoever was asked.
+the view is the same whichever source it comes from.
 
 The JSON of a view is documented in docs/job-json.md. Fields are only ever added, with defaults;
 unknown fields are ignored.
@@ -51,17 +51,17 @@ __all__ = [
 ]
 
 VIEW_VERSION = "view.resile.dev/v1"
-"""Changes only when a field is removed or gets another meaning."""
+"""Changes only when a field is removed or its meaning changes."""
 
 MAIN = ""
 """The name of a job's main group among its trainings."""
 
 Moment = Annotated[float, Meta(ge=0.0, le=253_402_214_400.0)]
-"""Unix time, up to the last that calendars know."""
+"""Unix time, up to the last that ``datetime`` supports."""
 
 
 class JobView(msgspec.Struct, frozen=True, kw_only=True, rename="camel", dict=True):
-    """Everything there is to see of a job at one moment."""
+    """Everything that is visible of a job at one moment."""
 
     api_version: Annotated[str, Meta(description="The version of this format.")] = VIEW_VERSION
     kind: Annotated[str, Meta(description="Always JobView.")] = "JobView"
@@ -122,7 +122,7 @@ class JobView(msgspec.Struct, frozen=True, kw_only=True, rename="camel", dict=Tr
 
     @cached_property
     def job(self) -> ElasticJob | None:
-        """The job that the manifest describes; None if there is no manifest yet, or another
+        """The job that the manifest describes; None if there is no manifest yet, or if another
         version of Resile wrote it."""
         try:
             return None if self.manifest is None else job_from_data(self.manifest)
@@ -131,7 +131,7 @@ class JobView(msgspec.Struct, frozen=True, kw_only=True, rename="camel", dict=Tr
 
     @property
     def spec(self) -> JobSpec | None:
-        """The specification in the manifest, if it can be understood."""
+        """The specification in the manifest; None if it cannot be parsed."""
         return None if self.job is None else self.job.spec
 
     @property
@@ -166,7 +166,7 @@ def combine(
     created: float = 0.0,
     now: float,
 ) -> JobView:
-    """Put the halves of a job together; either may be missing.
+    """Combine the two halves of a job into a view; either may be missing.
 
     ``trainings``: by group, the main one as :data:`MAIN`. ``usage``: what the nodes' platform
     measured, by their names; it takes precedence over what their agents report.
@@ -195,7 +195,7 @@ def combine(
 
 
 def ended_view(view: JobView, how: str) -> JobView:
-    """The last view of a job whose platform is gone: what ran then has ended."""
+    """Return the last view of a job whose platform is gone: what was running has ended."""
     nodes = tuple(_stopped(node, how) for node in view.nodes)
     stopped = sum(before != now for before, now in zip(view.nodes, nodes, strict=True))
     message = f"{stopped} of {len(nodes)} nodes were ended with it" if stopped else ""
@@ -204,7 +204,7 @@ def ended_view(view: JobView, how: str) -> JobView:
 
 
 def document(view: JobView) -> dict[str, Any]:
-    """The view as plain data with every field in it, as commands print it. A status stays short."""
+    """Return the view as plain data with all fields, as commands print it. A status stays short."""
     plain: dict[str, Any] = _plain(view)
     return plain
 
@@ -224,8 +224,8 @@ def _plain(value: Any) -> Any:
 
 
 def with_trainings(status: JobStatus, trainings: Mapping[str, TrainingView]) -> JobStatus:
-    """The status with the trainings in it, trimmed. The main group's figures are also fields of the
-    status itself, which tables and autoscalers read."""
+    """Return the status with the trimmed trainings in it. The main group's figures are also fields
+    of the status itself, which tables and autoscalers read."""
     others = {group: seen for group, seen in trainings.items() if group != MAIN}
     listed = trimmed_groups(others)
     told = replace(status, groups=listed, unlisted_groups=len(others) - len(listed))
@@ -245,8 +245,8 @@ def with_trainings(status: JobStatus, trainings: Mapping[str, TrainingView]) -> 
 
 
 def trainings_in(status: JobStatus) -> dict[str, TrainingView]:
-    """The trainings that were written into a status, with their nodes' names; an earlier operator
-    wrote the main group's figures into the status only."""
+    """Return the trainings in a status, with their nodes' names; an earlier operator wrote the main
+    group's figures into the status only."""
     found = {} if status.training is None else {MAIN: _main_in(status, status.training)}
     return {name: _named(one) for name, one in {**found, **status.groups}.items()}
 
@@ -284,11 +284,11 @@ _TELLING = {
 }
 
 _WAITING = frozenset({JobPhase.CREATED, JobPhase.PENDING, JobPhase.RESTARTING})
-"""Then Running, which does not hold, says what the job waits for."""
+"""Phases in which the condition Running, which is False, says what the job waits for."""
 
 
 def headline(status: JobStatus) -> str:
-    """Why the job is in its phase, in a sentence."""
+    """Return a sentence that says why the job is in its phase."""
     problem = "" if status.finished else status.master_problem
     told = (_headline(status), f"the job has no master: {problem}" if problem else "")
     return "; ".join(part for part in told if part)
@@ -336,7 +336,7 @@ def _nodes(
     )
     if not status.unlisted:
         return known
-    # Of a large job its controller lists only nodes that are not well.
+    # For a large job the controller lists only nodes with a problem.
     return (
         *known,
         *(_visitor(node, failures) for node in _all_members(trainings) if node.name not in listed),
@@ -344,7 +344,7 @@ def _nodes(
 
 
 def _all_members(trainings: Mapping[str, TrainingView]) -> list[NodeView]:
-    """Every node that a master sees; where no platform gives names, some may share theirs."""
+    """Return every node that a master sees; without a platform, several may have the same name."""
     return [
         _member(replace(node, name=node.name or key), training)
         for training in trainings.values()
@@ -360,7 +360,7 @@ def _member(node: NodeView, training: TrainingView) -> NodeView:
 def _ranked(
     rank: NodeStatus, member: NodeView | None, *, failures: int, usage: Used | None
 ) -> NodeView:
-    """A rank of the controller's, with the master's half of its node while it lives."""
+    """Return the view of a rank in the status, with the master's half while its node is alive."""
     live = rank.phase in LIVE
     view = replace(
         (member if live else None) or NodeView(),
@@ -381,7 +381,8 @@ def _ranked(
 
 
 def _visitor(member: NodeView, failures: Mapping[str, int]) -> NodeView:
-    """A node without a rank in the status: one that came by itself, or that is not listed."""
+    """Return the view of a node without a rank in the status: it joined by itself, or is not
+    listed."""
     return replace(
         member,
         id=member.member,

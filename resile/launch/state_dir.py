@@ -56,7 +56,7 @@ def _home() -> Path:
 
 
 def _can_be_made(folder: Path) -> bool:
-    """Whether this user may write to ``folder``, or to its nearest existing parent."""
+    """Return whether this user may write to ``folder``, or to its nearest existing parent."""
     there = next((one for one in (folder, *folder.parents) if one.exists()), Path("/"))
     return there.is_dir() and os.access(there, os.W_OK | os.X_OK)
 

@@ -1,5 +1,5 @@
-"""The master's HTTP API beside the agents' connections: the training of each group,
-events, metrics, and the directive of the job's controller.
+"""The master's HTTP API, besides the agents' connections: the training of each group, events,
+metrics, and the directive of the job's controller.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ VIEW = web.AppKey("service", MasterService)
 
 
 def add_routes(app: web.Application, service: MasterService) -> None:
-    """Serve all of this on ``app``."""
+    """Add the routes of this API to ``app``."""
     app[VIEW] = service
     app.router.add_get("/healthz", _health)
     app.router.add_get("/v1/status", _status)
@@ -38,7 +38,7 @@ async def _health(_request: web.Request) -> web.Response:
 
 
 def _group(request: web.Request) -> Membership | None:
-    """The group that is asked about; the main one, if none is named."""
+    """Return the group of a request; the main one if none is named."""
     return request.app[VIEW].groups.get(request.query.get("group", MAIN))
 
 
@@ -58,7 +58,7 @@ async def _trainings(request: web.Request) -> web.Response:
 
 
 async def _directive(request: web.Request) -> web.Response:
-    """Answered when it is stored, never before."""
+    """Store the directive, and answer only then."""
     try:
         directive = await read_body(request, Directive)
     except DecodeError as error:

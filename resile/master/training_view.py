@@ -1,4 +1,4 @@
-"""The training of each group as the master sees it: the struct that its HTTP answers with. Pure."""
+"""The training of each group as the master sees it: the struct in its HTTP answers. Pure."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ __all__ = ["training_view", "trainings"]
 
 
 def trainings(service: MasterService) -> dict[str, TrainingView]:
-    """The training of every group by name, the main one first."""
+    """Return the training of every group by name, the main one first."""
     return {
         group.name: training_view(service, group)
         for group in (service.membership, *service.groups.others)
@@ -30,12 +30,12 @@ def trainings(service: MasterService) -> dict[str, TrainingView]:
 
 
 def training_view(service: MasterService, group: Membership | None = None) -> TrainingView:
-    """The training of a group now; of the main one, if none is given."""
+    """Return the current training of a group; of the main one if none is given."""
     membership = group or service.membership
     nodes: dict[str, NodeView] = {}
     for node in membership.nodes:
         shown = _node_view(node, membership)
-        # Names are a platform's; agents that came by themselves may share one.
+        # A platform gives names; agents that joined by themselves may have the same one.
         nodes[shown.name if shown.name not in nodes else f"{shown.name}#{node.id}"] = shown
     reported = service.reported[membership.name]
     steps = [node.step for node in nodes.values() if node.step is not None]

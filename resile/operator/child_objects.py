@@ -1,7 +1,7 @@
 """Create or adopt the objects that a job has besides its nodes: token, services, master.
 
 Level-triggered like everything here: whatever is missing is created. An object that has the name
-but belongs to somebody else is left alone and reported.
+but belongs to another owner is left alone and reported.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from resile.wire.auth import new_token
 __all__ = ["ChildObjects", "Slot", "ChildUnavailable"]
 
 NAMES_TRIED = 10
-"""Names of master pods that are tried when others are taken by pods of somebody else."""
+"""Names of master pods that are tried when others are taken by pods of other owners."""
 
 LARGEST_MAP = 900_000
 """Bytes of addresses. A ConfigMap has at most 1 MiB."""

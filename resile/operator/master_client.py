@@ -1,11 +1,10 @@
-"""The operator's line to one job's master: what it sees, what happens there, what it is told.
+"""The operator's client of one job's master: receives views and events, and sends directives.
 
-One task waits at the master for news and another tells it what was decided, so that looking at a
-job does not wait for a slow network: the operator decides with the latest view there is, and one
-job's master that hangs keeps no other job waiting. Only when nodes have ended is the master asked
-at once, and shortly, because an agent that exits over an outcome does so after its master has kept
-it.
-A master that is away is asked again until it answers; training does not need either of them.
+One task waits for events of the master and another sends it directives, so that a reconcile does
+not wait for a slow network: the operator decides with the latest view, and a job's master that
+hangs delays no other job. Only when nodes have ended is the master asked at once, with a short
+timeout, because an agent that exits with an outcome does so after its master has stored it.
+Requests to a master that is away are retried until it answers; training needs neither of them.
 """
 
 from __future__ import annotations
@@ -34,30 +33,29 @@ log = logging.getLogger("resile.operator")
 
 ANSWER_TIMEOUT = 5.0
 RETRY = 1.0
-"""Between two attempts at a master that does not answer: it takes about that long to start."""
+"""Seconds between two attempts at a master that does not answer: starting takes about as long."""
 
 EVENTS_LIVE = 3600.0
-"""Seconds for which Kubernetes keeps Events: of what happened before that nobody could know whether
-it was told."""
+"""Seconds for which Kubernetes keeps Events: whether an older one was published cannot be known."""
 
 PASSING = (asyncio.TimeoutError, WireError)
-"""What a master does that is away, or is being replaced."""
+"""Errors of a master that is away, or is being replaced."""
 
 EVENTS_AT_ONCE = 200
-"""Events of one answer that are told. A job's burst of Kubernetes Events is smaller."""
+"""The most events published from one answer. A job's burst of Kubernetes Events is smaller."""
 
 AHEAD = 60.0
-"""Seconds by which a master's clock may be ahead of ours: what it tells from a more distant future
-must not keep it from being heard in the present."""
+"""Seconds by which a master's clock may be ahead of ours: an event from a more distant future must
+not suppress those of the present."""
 
 ANSWERS_PER_SECOND = 5.0
 ANSWERS_AT_ONCE = 50
-"""An answer comes when something happened, or after seconds. A master that answers at once, again
-and again, must not keep the operator from other jobs."""
+"""An answer comes when something happened, or after seconds. A master that always answers at once
+must not keep the operator from other jobs."""
 
 
 class MasterClient:
-    """One job's. :meth:`close` it when the job is gone."""
+    """The client of one job's master. :meth:`close` it when the job is gone."""
 
     def __init__(
         self,
@@ -68,15 +66,15 @@ class MasterClient:
         news: Callable[[list[EventView]], None],
         changed: Callable[[], None],
     ) -> None:
-        """``news`` hears each event once; ``changed`` when there is a new view."""
+        """``news`` gets each event once; ``changed`` is called when there is a new view."""
         self.latest: dict[str, TrainingView] | None = None
-        """The training of every group as the master saw it last; None before it ever answered."""
+        """The master's latest view of the training of every group; None before its first answer."""
 
         self.latest_at = 0.0
-        """When that was, in Unix time."""
+        """The Unix time of :attr:`latest`."""
 
         self.most_nodes = 0
-        """How many nodes the job may have: its answers may be as long as that takes."""
+        """The most nodes that the job may have: the limit of an answer depends on it."""
 
         self._answers = RateLimiter(
             time.monotonic(), per_second=ANSWERS_PER_SECOND, burst=ANSWERS_AT_ONCE
@@ -100,7 +98,7 @@ class MasterClient:
         ]
 
     def set_endpoint(self, endpoint: Endpoint | None) -> None:
-        """The master is there now, or nowhere."""
+        """Set the address of the master; None if there is no master."""
         if endpoint != self._endpoint:
             self._endpoint = endpoint
             access = None if endpoint is None else Access(endpoint, self.secret.token, self._tls)
@@ -115,31 +113,31 @@ class MasterClient:
             self._to_tell.set()
 
     async def look(self, patience: float) -> None:
-        """Bring :attr:`latest` up to date, if the master answers within ``patience`` seconds."""
+        """Update :attr:`latest`, if the master answers within ``patience`` seconds."""
         try:
             self._take(await asyncio.wait_for(self._trainings(), patience))
         except PASSING as error:
             log.debug("the master at %s does not answer: %s", self._endpoint, error)
 
     def direct(self, directive: Directive) -> None:
-        """Have the master told what was decided, as soon as it answers."""
+        """Send a directive to the master, as soon as it answers."""
         self._decided = directive
         self._to_tell.set()
 
     async def close(self) -> None:
-        """Hang up."""
+        """Stop both tasks."""
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
     async def _persist(self, turn: Callable[[], Awaitable[None]]) -> None:
-        """Again and again. A fault of ours must not make a job deaf or dumb for good either."""
+        """Repeat a turn forever. A bug of ours must not cut the job off for good either."""
         while True:
             try:
                 await turn()
             except PASSING as error:
                 log.debug("the master at %s does not answer: %s", self._endpoint, error)
-                # It may be started again in place, and does not keep everything that it is told.
+                # It may be restarted in place, and does not store everything that it is sent.
                 self._published = None
                 self._to_tell.set()
                 await asyncio.sleep(RETRY)
@@ -148,7 +146,7 @@ class MasterClient:
                 await asyncio.sleep(RETRY)
 
     async def _inform(self) -> None:
-        """Tell what was decided, if it is not known there."""
+        """Send the latest directive, if the master does not have it."""
         await self._to_tell.wait()
         endpoint, decided = self._endpoint, self._decided
         if endpoint is not None and decided is not None and decided != self._published:
@@ -159,7 +157,7 @@ class MasterClient:
             self._to_tell.clear()
 
     async def _listen(self) -> None:
-        """Hear from wherever the master is."""
+        """Wait for an address of the master, then for its events."""
         if self._endpoint is None:
             self._moved.clear()
             await self._moved.wait()
@@ -167,7 +165,7 @@ class MasterClient:
             await self._hear()
 
     async def _hear(self) -> None:
-        """Wait for something to happen, at most until the view has to be looked at again."""
+        """Wait for events, at most until the view has to be refreshed."""
         endpoint = self._endpoint
         events = await self._master().events(since=self._since, wait=self._refresh)
         trainings = await self._trainings()
@@ -176,7 +174,7 @@ class MasterClient:
         self._take(trainings)
         if events:
             self._since = events[-1].seq
-        # A master that was replaced tells its whole story again, or counts anew: go by time.
+        # A replaced master sends all its events again, or counts from zero: compare times.
         fresh = [event for event in events if event.time > self._told_until]
         if fresh:
             self._told_until = min(fresh[-1].time, time.time() + AHEAD)
@@ -186,7 +184,7 @@ class MasterClient:
             await asyncio.sleep(RETRY)
 
     async def _trainings(self) -> dict[str, TrainingView]:
-        """The training alone: the rest of what is known of a job came from here."""
+        """Return the trainings alone: the rest of a job's view is the operator's own."""
         return await self._master().trainings()
 
     def _take(self, trainings: dict[str, TrainingView]) -> None:

@@ -41,8 +41,8 @@ __all__ = [
 
 
 NOTABLE = {"cpu": (0.1, 0.25), "memory": (16 * 1024**2, 0.05)}
-"""By how much, at least and as a part, an amount in use has to change to be written down for its
-own sake. A node that trains uses about the same all the time."""
+"""The change of a usage, absolute and relative, that is a reason to write it by itself. A node that
+trains uses about the same all the time."""
 
 
 def with_training(
@@ -52,8 +52,8 @@ def with_training(
     seen: Mapping[str, TrainingView] | None,
     generation: int | None,
 ) -> JobStatus:
-    """The status with what the controller cannot know, apart from how far the training is and
-    what each node does. ``seen``: by group, the main one as :data:`MAIN`."""
+    """Return the status with what only the master knows, except the progress of the training and
+    the state of each node. ``seen``: by group, the main one as :data:`MAIN`."""
     role = job.spec.scaled_role()
     told = replace(
         status,
@@ -73,8 +73,8 @@ def with_training(
     return mirrored(
         replace(
             told,
-            # A master that lost its memory knows of none until it has asked; the next one has to
-            # be told how far the job had come.
+            # A master that lost its state has no round until it has asked the agents; the next
+            # one has to get the last round of the job.
             round=main.round or status.round,
             world_size=main.world_size or None,
             training=_with_slow_part(trimmed(main), status.training or TrainingView()),
@@ -83,7 +83,8 @@ def with_training(
 
 
 def with_members(status: JobStatus, seen: Mapping[str, TrainingView]) -> JobStatus:
-    """The status with what each node does and uses; as it was if nothing worth it has changed."""
+    """Return the status with the state and usage of each node; unchanged if nothing notable has
+    changed."""
     told = _with_groups(status, seen, fresh=True)
     if MAIN not in seen:
         return told
@@ -92,8 +93,8 @@ def with_members(status: JobStatus, seen: Mapping[str, TrainingView]) -> JobStat
 
 
 def mirrored(status: JobStatus) -> JobStatus:
-    """The status with the main group's figures in its training as well, where those of other
-    groups are."""
+    """Return the status with the main group's figures in its training as well, where those of
+    other groups are."""
     if status.training is None:
         return status
     training = replace(
@@ -109,7 +110,7 @@ def mirrored(status: JobStatus) -> JobStatus:
 
 
 def _at_rest(status: JobStatus) -> JobStatus:
-    """Of a suspended job no group has a round that runs."""
+    """Return the status of a suspended job: no group has a running round."""
     groups = {name: _stopped(one) for name, one in status.groups.items()}
     training = None if status.training is None else _stopped(status.training)
     return mirrored(replace(status, training=training, groups=groups))
@@ -121,7 +122,7 @@ def _stopped(training: TrainingView) -> TrainingView:
 
 
 def _with_groups(status: JobStatus, seen: Mapping[str, TrainingView], *, fresh: bool) -> JobStatus:
-    """The status with the groups beside the main one; with ``fresh`` also their slow part."""
+    """Return the status with all groups but the main one; with ``fresh`` also their slow part."""
     others = {name: one for name, one in seen.items() if name != MAIN}
     listed = trimmed_groups({name: _ours(status, one) for name, one in others.items()})
     groups = {}
@@ -132,7 +133,7 @@ def _with_groups(status: JobStatus, seen: Mapping[str, TrainingView], *, fresh: 
 
 
 def _ours(status: JobStatus, training: TrainingView) -> TrainingView:
-    """A master lists any node it likes; only the job's own nodes are written down."""
+    """Return the training with the job's own nodes only: a master may list any node."""
     known = {rank.name for rank in status.nodes}
     if not known:
         return training
@@ -181,13 +182,13 @@ def _notable(name: str, before: str, fresh: str) -> bool:
 
 @dataclass(frozen=True)
 class StepAt:
-    """How far the training was at a moment of a clock that only goes forward."""
+    """The step of the training at a time of a monotonic clock."""
 
     step: int
     at: float
 
     def since(self, earlier: StepAt | None) -> str:
-        """The speed between two moments, in words; empty if there is none to tell."""
+        """Return the speed since ``earlier`` as text; empty if there is none."""
         if earlier is None or self.at <= earlier.at or self.step <= earlier.step:
             return ""
         return speed_text((self.step - earlier.step) / (self.at - earlier.at))
@@ -195,11 +196,11 @@ class StepAt:
 
 @dataclass(frozen=True)
 class WrittenProgress:
-    """What was last written for its own sake, and when."""
+    """The progress that was last written, and when."""
 
     pace: StepAt | None = None
     members_at: float = float("-inf")
-    """When what each node does was written, on a clock that only goes forward."""
+    """The time at which the state of each node was written, on a monotonic clock."""
 
 
 def with_progress(
@@ -211,9 +212,9 @@ def with_progress(
     now: float,
     every: float,
 ) -> tuple[JobStatus, WrittenProgress]:
-    """The status with step, speed and what each node does, as far as it is time for them.
+    """Return the status with step, speed and the state of each node, where they are due.
 
-    ``before``: the status as it is written; ``every``: seconds between two writes.
+    ``before``: the status as last written; ``every``: seconds between two writes.
     """
     status, last = _with_pace(status, before, step_of(seen), last=last, now=now, every=every)
     if not seen:
@@ -228,7 +229,7 @@ def with_progress(
 
 
 def step_of(seen: Mapping[str, TrainingView] | None) -> int | None:
-    """How far the main group's training is, if that can be written down."""
+    """Return the step of the main group's training; None if it cannot be written."""
     return writable(seen[MAIN].step) if seen and MAIN in seen else None
 
 

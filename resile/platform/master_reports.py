@@ -24,8 +24,8 @@ _OVER = frozenset({NodePhase.STOPPED, NodePhase.SUCCEEDED, NodePhase.FAILED})
 def group_reports(
     seen: Mapping[str, TrainingView], spec: JobSpec, *, at: float
 ) -> dict[str, GroupReport]:
-    """The master's verdicts on the groups whose training is over. ``at``: when they were seen, in
-    Unix time."""
+    """Return the master's results for groups whose training is over. ``at``: when they were seen,
+    in Unix time."""
     trainings = {name: seen[name] for name in spec.worlds() if name in seen}
     if MAIN in seen:
         trainings[spec.main_group] = seen[MAIN]
@@ -71,7 +71,7 @@ def directive_for(
     holders: int | None = None,
     addresses: Addresses | None = None,
 ) -> Directive:
-    """What the job's master is told: whom to expect, and where nodes are found."""
+    """Return the directive for the job's master: the nodes to expect, and their addresses."""
     return Directive(
         elasticity=job.spec.elasticity(),
         wanted_nodes=expected_nodes(job, status),

@@ -36,7 +36,7 @@ def node_environments(
 
 
 def _timeouts(spec: JobSpec, role: str) -> dict[str, str]:
-    """The rendezvous settings that all nodes of a group share; a plain command has none."""
+    """Return the rendezvous settings that all nodes of a group share; a plain command has none."""
     group = spec.group_of(role)
     if group is None and not (spec.roles[role].script or spec.roles[role].module):
         return {}

@@ -168,7 +168,7 @@ class LeaseManager:
         return ""
 
     def _is_of_the_other_kind(self, lessee: Lessee, dataset: str) -> bool:
-        """Whether a name is used both with rounds and without."""
+        """Return whether a name is used both with rounds and without."""
         same = (one.begun for key, one in self.datasets.items() if key.dataset == dataset)
         return any((begun.round is None) is not (lessee.round is None) for begun in same)
 

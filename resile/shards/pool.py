@@ -30,7 +30,7 @@ __all__ = [
 
 
 ROUNDS = 6
-"""Of the network; four suffice for a random-looking order, two more cost a microsecond."""
+"""Rounds of the network; four suffice for a random-looking order, two more cost a microsecond."""
 
 MULTIPLIER = 0x9E3779B97F4A7C15
 """The golden ratio in 64 bits: mixes low bits into high ones."""
@@ -73,7 +73,7 @@ class Grid:
     """The shards of a bounded dataset, by number."""
 
     def __init__(self, sizes: Sequence[int], shard_size: int) -> None:
-        """``sizes``: how many records each piece has; no shard lies in two pieces."""
+        """``sizes``: the number of records in each piece; no shard lies in two pieces."""
         self._size = shard_size
         self._ends = list(accumulate(sizes))
         self._counts = list(accumulate(-(-size // shard_size) for size in sizes))
@@ -112,7 +112,7 @@ a master that skipped a million of them at once would block for seconds."""
 
 
 class Pool:
-    """Hands out shards. :attr:`exhausted` tells that there are no more."""
+    """Hands out shards until it is :attr:`exhausted`."""
 
     def __init__(
         self,
@@ -142,7 +142,7 @@ class Pool:
 
     @property
     def exhausted(self) -> bool:
-        """Whether nothing is left to take unless something is put back."""
+        """Return whether nothing is left to take unless something is put back."""
         return not self._spare and self._cutter.at_end
 
     def take(self, *, records: int, shards: int) -> list[Shard]:

@@ -56,7 +56,7 @@ class Shard(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Pace(Enum):
-    """How the ranks reach the end of a dataset."""
+    """The way in which ranks reach the end of a dataset."""
 
     TOGETHER = "together"
     """In the same step: every rank takes its exact share."""
@@ -128,7 +128,7 @@ class Begin(ShardMessage, frozen=True, kw_only=True):
     dataset: Name
     epoch: Number = 0
     generation: Number = 0
-    """How often state was restored in this round before: the highest is valid."""
+    """The number of earlier restores in this round: the highest is valid."""
 
     spec: DatasetSpec
     digest: Digest

@@ -109,7 +109,8 @@ def decode_shards(stored: Mapping[str, bytes]) -> list[DatasetRecords]:
 
 
 def _written(dataset: DatasetKey) -> str:
-    """The main group's has the form of when a job had no other; '@' is in no quoted name."""
+    """Return the key as text. The main group's has the form from before there were groups; '@' is
+    in no quoted name."""
     name = _quoted(dataset.dataset)
     return f"{name}@{_quoted(dataset.group)}" if dataset.group else name
 

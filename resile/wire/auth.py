@@ -1,11 +1,11 @@
-"""Access to a job: one secret token, a second one that can only read, and TLS when a certificate is
+"""Access to a job: a secret token, a second one that can only read, and TLS if a certificate is
 given.
 
-The job's token has the scope write, which is everything. The read token is derived from it, so that
-there is nothing more to store or distribute, and the job's token cannot be found from it. Both
-sides prove that they know the token without sending it (``digest.py``). It is never taken from
-the command line, which every user of a machine can read: it comes from a file, from the
-environment, or is made here and kept in a file that only its owner can read.
+The job's token has the scope write, which allows everything. The read token is derived from it, so
+that there is nothing more to store or distribute, and the job's token cannot be computed from it.
+Both sides prove that they know the token without sending it (``digest.py``). It is never taken from
+the command line, which every user of a machine can read: it comes from a file or the environment,
+or is generated here and stored in a file that only its owner can read.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from pathlib import Path
 TOKEN_VARIABLE = "RESILE_TOKEN"
 TOKEN_FILE_VARIABLE = "RESILE_TOKEN_FILE"
 AUTHORITY_VARIABLE = "RESILE_MASTER_CA"
-"""The certificates to trust where the master speaks TLS: a file, or their PEM text."""
+"""The certificates to trust if the master uses TLS: a file, or their PEM text."""
 
 SHORTEST_TOKEN = 16
 
 READ_LABEL = b"resile read token, version 1"
-"""What a read token is derived with. Tokens that were handed out depend on it."""
+"""The label that read tokens are derived with. Tokens that were handed out depend on it."""
 
 
 class AuthError(ValueError):
@@ -35,28 +35,28 @@ class AuthError(ValueError):
 
 
 class Scope(Enum):
-    """What a token allows."""
+    """The scope of a token: the requests that it allows."""
 
     READ = "read"
-    """Look: status, events, logs, metrics."""
+    """Read status, events, logs and metrics."""
 
     WRITE = "write"
     """Everything: change and delete the job, join it as a node."""
 
 
 def read_token_of(token: str) -> str:
-    """The token with the scope read that belongs to a job's token."""
+    """Return the token with the scope read that belongs to a job's token."""
     derived = hmac.digest(token.encode(), READ_LABEL, "sha256")
     return urlsafe_b64encode(derived).decode().rstrip("=")
 
 
 def new_token() -> str:
-    """A token nobody can guess."""
+    """Return a random token that cannot be guessed."""
     return secrets.token_urlsafe(32)
 
 
 def read_token(path: Path) -> str:
-    """The token in a file, without surrounding white space."""
+    """Return the token in a file, without surrounding white space."""
     try:
         token = path.read_text().strip()
     except (OSError, UnicodeDecodeError) as error:
@@ -66,7 +66,7 @@ def read_token(path: Path) -> str:
 
 
 def checked(token: str, *, source: str) -> str:
-    """``token`` itself, if it is long enough and can stand in a header."""
+    """Return ``token`` if it is long enough and valid in a header; raises :class:`AuthError`."""
     if len(token) < SHORTEST_TOKEN:
         raise AuthError(
             f"{source} is shorter than {SHORTEST_TOKEN} characters; that can be guessed"
@@ -77,7 +77,7 @@ def checked(token: str, *, source: str) -> str:
 
 
 def given_token(token_file: str | None) -> str | None:
-    """What the user gave: ``--token-file`` first, then the environment; None for nothing."""
+    """Return the user's token, from ``--token-file`` or else the environment; None without one."""
     if token_file:
         return read_token(Path(token_file))
     if token := os.environ.get(TOKEN_VARIABLE):
@@ -88,7 +88,7 @@ def given_token(token_file: str | None) -> str | None:
 
 
 def shared_token(path: Path) -> str:
-    """The token in ``path``, made on first use; safe when several processes ask at once."""
+    """Return the token in ``path``, created on first use; safe when several processes do so."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         if not path.exists():
@@ -100,7 +100,7 @@ def shared_token(path: Path) -> str:
 
 
 def _make_token(path: Path) -> None:
-    """A complete file is linked into place, so nobody reads one half written; the first wins."""
+    """Link a complete file into place, so that no reader sees half of it; the first wins."""
     draft = path.with_name(f"{path.name}.{secrets.token_hex(8)}")
     try:
         write_private(draft, new_token())
@@ -112,7 +112,7 @@ def _make_token(path: Path) -> None:
 
 
 def _refuse_others(path: Path) -> None:
-    """A token that was put there by somebody else, or that others can read, is no secret."""
+    """Refuse a token file of another user, or one that others can read: it is not a secret."""
     found = path.stat()
     if found.st_uid != os.geteuid():
         raise AuthError(f"the token file {path} belongs to another user; remove it")
@@ -121,7 +121,7 @@ def _refuse_others(path: Path) -> None:
 
 
 def write_private(path: Path, text: str) -> None:
-    """Write a new file that only its owner can read. It must not be there before."""
+    """Write a new file that only its owner can read. The file must not exist before."""
     with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
         file.write(text + "\n")
 
@@ -133,9 +133,9 @@ class Tokens:
         self.by_scope = {Scope.WRITE: token, Scope.READ: read_token_of(token)}
 
     def bearer(self, header: str | None) -> Scope | None:
-        """The scope of a request whose header is a token itself; takes the same time for every
-        wrong one."""
-        # aiohttp hands on bytes that are no UTF-8 as surrogates; they are a wrong token, no fault.
+        """Return the scope of a request with a bearer token; takes the same time for every wrong
+        one."""
+        # aiohttp passes bytes that are not UTF-8 as surrogates: a wrong token, not an error.
         given = (header or "").encode(errors="surrogateescape")
         right = [
             scope
@@ -146,7 +146,7 @@ class Tokens:
 
 
 def server_tls(certificate: str | None, key: str | None) -> ssl.SSLContext | None:
-    """TLS for a master, when the user gave a certificate."""
+    """Return the TLS context of a master; None if the user gave no certificate."""
     if not certificate:
         if key:
             raise AuthError("--tls-key needs --tls-cert beside it")
@@ -165,7 +165,7 @@ def server_tls(certificate: str | None, key: str | None) -> ssl.SSLContext | Non
 
 
 def client_tls(authority: str | None) -> ssl.SSLContext | None:
-    """TLS towards a master, trusting the certificates in ``authority``: a file, or PEM text."""
+    """Return a TLS context that trusts the certificates in ``authority``: a file, or PEM text."""
     if not authority:
         return None
     is_text = authority.lstrip().startswith("-----BEGIN")
@@ -179,7 +179,7 @@ def client_tls(authority: str | None) -> ssl.SSLContext | None:
 
 
 def _tls_complaint(error: OSError | ValueError) -> str:
-    """OpenSSL's errors are OSErrors too, but name a line of its C code rather than a reason."""
+    """Return the reason of an error. OpenSSL's are OSErrors too, but name a line of its C code."""
     if isinstance(error, OSError) and not isinstance(error, ssl.SSLError):
         return error.strerror or str(error)
     if isinstance(error, ssl.SSLError) and error.reason == "KEY_VALUES_MISMATCH":

@@ -1,13 +1,13 @@
-"""Who gets in: proof of the job's token on every request, no room for connections that say nothing.
+"""Authentication of every request, and limits for connections that are not authenticated.
 
-Clients of ours prove that they know the token without sending it (``digest.py``). A bearer token is
-accepted as well, for tools that know nothing else, such as Prometheus. A job's read token may look
-and no more: what changes something, and an agent's connection, needs the job's own token.
+Our clients prove that they know the token without sending it (``digest.py``). A bearer token is
+accepted as well, for tools that support nothing else, such as Prometheus. A job's read token only
+allows reading: a request that changes something, and an agent's connection, need the job's token.
 
-Only a request that has proven it may take its time. Everybody else is a stranger: a
-connection without a complete request, one that is between two requests, one whose token was wrong.
-Strangers are shown out when they have been silent for a while, and the longest silent ones at once
-when there are so many of them that agents might find no descriptor free.
+Only an authenticated request may take long. All other connections are strangers: those without a
+complete request, those between two requests, and those whose token was wrong. A stranger that has
+been silent for a while is closed, and the longest silent ones at once when there are so many that
+agents might find no free descriptor.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from resile.wire.digest import PROOF_PATH, Verifier
 log = logging.getLogger("resile.master")
 
 SILENT_TIMEOUT = 10.0
-"""A TCP connection without a complete request for so long is closed."""
+"""Seconds after which a TCP connection without a complete request is closed."""
 
 SWEEP_INTERVAL = 0.5
 
@@ -36,7 +36,7 @@ STRANGERS_SHARE = 0.5
 """The part of this process's descriptors that connections without a token may hold."""
 
 OPEN_PATHS = frozenset({"/healthz"})
-"""What may be asked without a token: that somebody is alive says nothing about the job."""
+"""Paths that need no token: that the master is alive says nothing about the job."""
 
 READING = frozenset({"GET", "HEAD"})
 """Methods that change nothing."""
@@ -44,17 +44,18 @@ READING = frozenset({"GET", "HEAD"})
 LARGEST_REQUEST = 1024 * 1024
 
 UNREAD_BODY_TIMEOUT = 1.0
-"""How long the rest of a refused request's body is taken in, so that its sender can read why."""
+"""Seconds for which the rest of a refused request's body is read, so that its sender can read the
+reason."""
 
 PROOF = "resile.proof"
-"""Under this key a request carries the header by which the master proves itself in its answer."""
+"""The key under which a request carries the header with which the master proves itself."""
 
 _unheard = logging.getLogger("resile.unheard")
 _unheard.disabled = True
 
 
 class AuthMiddleware:
-    """Guards one application. Make the application and its runner here, and run :meth:`sweep`."""
+    """Guards one application. Create the application and its runner here, and run :meth:`sweep`."""
 
     def __init__(self, token: str) -> None:
         self._tokens = Tokens(token)
@@ -63,7 +64,7 @@ class AuthMiddleware:
         self._silent_since: dict[web.RequestHandler, float] = {}
 
     def application(self) -> web.Application:
-        """An application whose every route but the open ones needs the token."""
+        """Return an application whose routes, except the open ones, need the token."""
 
         @web.middleware
         async def check(request: web.Request, handler: Handler) -> web.StreamResponse:
@@ -85,7 +86,7 @@ class AuthMiddleware:
         return app
 
     def _refusal(self, request: web.Request) -> web.Response | None:
-        """The answer to a request that proves nothing; None if it may pass."""
+        """Return the refusal of a request; None if it is authenticated and allowed."""
         header = request.headers.get("Authorization")
         if header is None:
             return self._challenge()
@@ -108,7 +109,7 @@ class AuthMiddleware:
 
     @staticmethod
     def runner(app: web.Application) -> web.AppRunner:
-        """Serve ``app`` with limits. What strangers send is not worth a line in the log each."""
+        """Return a runner of ``app`` with limits. It does not log the requests of strangers."""
         return web.AppRunner(
             app,
             access_log=None,
@@ -120,7 +121,7 @@ class AuthMiddleware:
         )
 
     async def sweep(self, runner: web.AppRunner) -> None:
-        """Close strangers' connections that have had their time; runs until cancelled."""
+        """Close strangers' connections that exceed the limits; runs until cancelled."""
         most = _most_strangers()
         while True:
             await asyncio.sleep(SWEEP_INTERVAL)
@@ -134,7 +135,7 @@ class AuthMiddleware:
 
 
 def unguarded_application() -> web.Application:
-    """An application without a token, for a socket that is guarded by other means."""
+    """Return an application without a token, for a socket that is protected by other means."""
 
     @web.middleware
     async def answer(request: web.Request, handler: Handler) -> web.StreamResponse:
@@ -146,7 +147,8 @@ def unguarded_application() -> web.Application:
 def outstayed(
     silent_since: Mapping[web.RequestHandler, float], *, now: float, most: int
 ) -> Collection[web.RequestHandler]:
-    """Who has to go: the silent for too long, and the longest silent of more than ``most``."""
+    """Return the connections to close: those silent for too long, and the longest silent of more
+    than ``most``."""
     by_age = sorted(silent_since, key=silent_since.__getitem__)
     surplus = by_age[: max(0, len(by_age) - most)]
     late = [c for c in by_age if now - silent_since[c] > SILENT_TIMEOUT]
@@ -154,7 +156,7 @@ def outstayed(
 
 
 def _beyond(scope: Scope, request: web.Request) -> web.Response | None:
-    """The refusal of a request that the token's scope does not allow; None if it does.
+    """Return the refusal of a request that the token's scope does not allow; None if it does.
 
     A WebSocket begins as a GET, but its agent takes part in the job."""
     reads = request.method in READING and "Upgrade" not in request.headers
@@ -168,19 +170,19 @@ def _beyond(scope: Scope, request: web.Request) -> web.Response | None:
 
 
 async def _prove(request: web.Request, response: web.StreamResponse) -> None:
-    """Answer a client's proof with the master's own, before anything else is said."""
+    """Add the master's own proof to the headers of the answer to a client's."""
     if proof := request.get(PROOF):
         response.headers["Authentication-Info"] = proof
 
 
 def _last(response: web.StreamResponse) -> web.StreamResponse:
-    """A stranger gets one answer a connection."""
+    """Close the connection after this answer: a stranger gets one per connection."""
     response.force_close()
     return response
 
 
 async def _answer(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """The handler's answer. Its mistakes are ours: told in the log in full, to the asker not."""
+    """Return the handler's answer. An unexpected error is logged in full, but not sent."""
     try:
         return await handler(request)
     except (web.HTTPException, asyncio.CancelledError):

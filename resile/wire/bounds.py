@@ -52,12 +52,12 @@ ReportText = Annotated[str, Meta(max_length=64 * 1024)]
 
 
 def is_name(text: str) -> bool:
-    """Whether a text is valid as a name in a message."""
+    """Return whether a text is valid as a name in a message."""
     return _fits(text, Name)
 
 
 def is_host(text: str) -> bool:
-    """Whether a text is valid as a host name or address."""
+    """Return whether a text is valid as a host name or address."""
     return _fits(text, Host)
 
 

@@ -3,7 +3,7 @@
     client -> master    a request without credentials
     master -> client    401 and a nonce
     client -> master    the request again, with a hash over the token, the nonces and the request
-    master -> client    the answer, with a hash that only who knows the token can make
+    master -> client    the answer, with a hash that takes the token to compute
 
 Neither side sends the token, and a client believes nothing before it has checked the master's hash.
 A process that took the master's port, or that reads the network, learns nothing it could use later:
@@ -27,7 +27,7 @@ from resile.wire.auth import Scope, Tokens
 __all__ = ["PROOF_PATH", "Credentials", "Verifier"]
 
 PROOF_PATH = "/v1/proof"
-"""Asking for this makes both sides prove themselves and does nothing else: a client does it first
+"""A request for this path authenticates both sides and does nothing else: a client sends it first
 on a connection over which it is going to send something."""
 
 USER = "resile"
@@ -43,10 +43,10 @@ _STAMP = struct.Struct(">d")
 
 
 class Verifier:
-    """The master's side: makes nonces, checks clients, and proves itself to them.
+    """The master's side: creates nonces, checks clients, and proves itself to them.
 
-    Nonces are signed rather than stored, so that strangers who ask for many cost no memory. Only
-    used ones are remembered, until they expire; making one of those takes the token.
+    Nonces are signed rather than stored, so that strangers who request many cost no memory. Only
+    used ones are stored, until they expire; using one takes the token.
     """
 
     def __init__(self, token: str, *, clock: Callable[[], float] = time.monotonic) -> None:
@@ -57,7 +57,7 @@ class Verifier:
         self._used: dict[str, float] = {}
 
     def challenge(self, *, stale: bool = False) -> str:
-        """The ``WWW-Authenticate`` header of a refusal; ``stale`` if only the nonce was wrong."""
+        """Return a refusal's ``WWW-Authenticate`` header. ``stale``: only the nonce was wrong."""
         again = ", stale=true" if stale else ""
         return (
             f'Digest realm="{REALM}", qop="auth", algorithm=SHA-256, '
@@ -65,8 +65,8 @@ class Verifier:
         )
 
     def verify(self, header: str, *, method: str, uri: str) -> Scope | None:
-        """The scope of the token that an ``Authorization`` header was made with, for this very
-        request; None if it was made with no token of this job."""
+        """Return the scope of the token that an ``Authorization`` header was computed with, for
+        this request; None if it is not a token of this job."""
         said = _parameters(header)
         if said.get("username") != USER or said.get("uri") != uri:
             return None
@@ -88,7 +88,7 @@ class Verifier:
         return True
 
     def proof(self, header: str, scope: Scope = Scope.WRITE) -> str:
-        """The ``Authentication-Info`` header that answers one verified to be of that scope."""
+        """Return the ``Authentication-Info`` header for a verified header of that scope."""
         said = _parameters(header)
         code = _response(self._tokens[scope], said, f":{said['uri']}")
         return f'qop=auth, rspauth="{code}", nextnonce="{self._new_nonce()}"'
@@ -98,7 +98,7 @@ class Verifier:
         return urlsafe_b64encode(random + self._signature(random)).decode()
 
     def _expiry(self, nonce: str) -> float | None:
-        """When a nonce made here expires; None for any other."""
+        """Return when a nonce of this verifier expires; None for any other."""
         try:
             data = urlsafe_b64decode(nonce.encode("ascii"))
         except ValueError:
@@ -122,7 +122,7 @@ class Credentials:
         self._said: dict[str, str] = {}
 
     def challenged(self, header: str | None) -> bool:
-        """Take the nonce of a ``WWW-Authenticate`` header; False if it is no challenge of ours."""
+        """Take the nonce of a ``WWW-Authenticate`` header; False if it is not ours."""
         said = _parameters(header or "")
         if said.get("realm") != REALM or said.get("algorithm") != "SHA-256":
             return False
@@ -131,11 +131,12 @@ class Credentials:
 
     @staticmethod
     def is_stale(header: str | None) -> bool:
-        """Whether a refusal only means that the nonce was too old: ask again with the new one."""
+        """Return whether a request was refused only because its nonce was too old: retry with the
+        new one."""
         return _parameters(header or "").get("stale") == "true"
 
     def authorization(self, method: str, uri: str) -> dict[str, str]:
-        """The header for a request, as far as there is a nonce; each is used once."""
+        """Return the header for a request; empty without a nonce, as each is used once."""
         if self._nonce is None:
             return {}
         self._said = {
@@ -154,7 +155,7 @@ class Credentials:
         }
 
     def proven_by(self, header: str | None) -> bool:
-        """Whether an answer's ``Authentication-Info`` shows that the master knows the token."""
+        """Return whether ``Authentication-Info`` proves that the master knows the token."""
         said = _parameters(f"Digest {header or ''}")
         if not self._said:
             return False
@@ -166,7 +167,8 @@ class Credentials:
 
 
 def _response(token: str, said: dict[str, str], request: str) -> str:
-    """RFC 7616, 3.4.1 with qop=auth. ``request`` is A2: for the master's proof without a method."""
+    """Compute the hash of RFC 7616, 3.4.1 with qop=auth. ``request`` is A2: without a method for
+    the master's proof."""
     secret = _hash(f"{USER}:{REALM}:{token}")
     parts = (said.get("nonce", ""), said.get("nc", COUNT), said.get("cnonce", ""), "auth")
     return _hash(":".join((secret, *parts, _hash(request))))
@@ -181,7 +183,7 @@ def _same(one: str, other: str) -> bool:
 
 
 def _parameters(header: str) -> dict[str, str]:
-    """The parameters of a Digest header; empty for anything else."""
+    """Return the parameters of a Digest header; empty for anything else."""
     scheme, _, rest = header.partition(" ")
     if scheme.lower() != "digest":
         return {}

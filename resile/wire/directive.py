@@ -1,8 +1,8 @@
 """A controller's instructions to a job's master: ``PUT /v1/directive``.
 
-The master gets no more than it decides with: sizes and timeouts, how many nodes to expect, whether
-the job rests, and where its nodes are found. What the job is otherwise, and what users ask of it,
-is the control plane's: `resile up` or the operator.
+The master gets only what its decisions need: sizes and timeouts, how many nodes to expect, whether
+the job is suspended, and the addresses of its nodes. The rest of the manifest, and the requests of
+users, belong to the control plane: `resile up` or the operator.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ __all__ = ["Directive", "GroupDirective"]
 
 
 class GroupDirective(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """What a controller wants of one group."""
+    """The instructions for one group."""
 
     elasticity: Elasticity
     wanted_nodes: Number | None = None
-    """How many nodes of it are on their way to the rendezvous or there; None: not known."""
+    """The number of its nodes that are at the rendezvous or being started; None: not known."""
 
 
 class Directive(GroupDirective, frozen=True, kw_only=True, rename="camel"):
-    """What a controller wants of the main group, of the others, and of the job as a whole."""
+    """The instructions for the main group, for the others, and for the job as a whole."""
 
     groups: Annotated[dict[Name, GroupDirective], msgspec.Meta(max_length=MAX_NODES)] = (
         msgspec.field(default_factory=dict)
@@ -36,11 +36,11 @@ class Directive(GroupDirective, frozen=True, kw_only=True, rename="camel"):
     """By name, for every group but the main one."""
 
     resting: bool = False
-    """Whether the job is suspended: nobody need wait for its nodes."""
+    """True if the job is suspended: its nodes are not waited for."""
 
     holders: Number | None = None
-    """How many nodes run that were there before this master: they may hold what it does not know.
-    None: not counted."""
+    """The number of running nodes that are older than this master: they may hold state that it does
+    not know. None: not counted."""
 
     addresses: Addresses | None = None
-    """Where the job's nodes are found; None if no role has ports."""
+    """The addresses of the job's nodes; None if no role has ports."""

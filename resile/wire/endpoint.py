@@ -57,7 +57,7 @@ def parse_endpoint(text: str) -> Endpoint:
 
 
 def is_this_machine(host: str) -> bool:
-    """Whether ``host`` resolves to an address that one of this machine's interfaces has."""
+    """Return whether ``host`` resolves to an address that one of this machine's interfaces has."""
     try:
         found = {str(info[4][0]) for info in socket.getaddrinfo(host, None)}
     except (socket.gaierror, UnicodeError) as error:
@@ -69,7 +69,7 @@ def is_this_machine(host: str) -> bool:
 
 
 def is_loopback(host: str) -> bool:
-    """Whether only processes of this machine can reach ``host``."""
+    """Return whether only processes of this machine can reach ``host``."""
     if host == "localhost":
         return True
     try:

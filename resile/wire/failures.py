@@ -11,7 +11,7 @@ __all__ = ["failure_view"]
 
 
 def failure_view(report: FailureReport, *, group: str = "") -> Failure:
-    """The first failure of a group's training, as the view of a job shows it."""
+    """Return the first failure of a group's training, as the view of a job shows it."""
     failed = report.failure
     return Failure(
         node=report.name,

@@ -1,4 +1,4 @@
-"""HTTP answers and queries of our servers: JSON, and refusals with a sentence."""
+"""HTTP answers and queries of Resile's servers: JSON, and refusals with a sentence."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from resile.wire.views import Refusal
 __all__ = ["BadQuery", "EventQuery", "byte_offset", "json_answer", "read_body", "refusal"]
 
 LONGEST_WAIT = 60.0
-"""Seconds. A client that waits longer has to ask again: one that is gone costs no more than
-that."""
+"""Seconds. A client that waits longer has to repeat its request: one that is gone costs no more
+than that."""
 
 T = TypeVar("T")
 
@@ -25,27 +25,27 @@ class BadQuery(ValueError):
 
 
 def json_answer(value: object, *, status: int = 200) -> web.Response:
-    """Any value as JSON."""
+    """Return an answer with a value as JSON."""
     body = msgspec.json.encode(value)
     return web.Response(body=body, content_type="application/json", status=status)
 
 
 def refusal(status: int, sentence: str) -> web.Response:
-    """Why it was not done."""
+    """Return a refusal with the reason as a sentence."""
     return json_answer(Refusal(error=sentence), status=status)
 
 
 async def read_body(request: web.Request, kind: type[T]) -> T:
-    """A request's JSON as ``kind``; raises DecodeError with what is wrong."""
+    """Decode a request's JSON as ``kind``; raises DecodeError with what is wrong."""
     return decode_json(await request.read(), kind)
 
 
 class EventQuery(msgspec.Struct, frozen=True):
-    """Which events are asked for."""
+    """The events that a request asks for."""
 
     since: int
     wait: float
-    """Seconds to wait for the first."""
+    """Seconds to wait for the first event."""
 
     @classmethod
     def of(cls, request: web.Request) -> EventQuery:

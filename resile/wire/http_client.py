@@ -2,7 +2,7 @@
 
 A proof costs two more requests, so the nonce that comes with each answer is kept for the next
 request. A request with a body is never sent on the strength of an old proof: the master may have
-died, and another program may listen there by now.
+died, and another program may have its port by now.
 
 Every refusal carries a sentence. Raises :class:`Unreachable` where nothing answers and
 :class:`RefusedByPeer` where the master refused, or what answers is not a master.
@@ -43,16 +43,16 @@ ANSWER_TIMEOUT = 10.0
 """Seconds. A master answers in milliseconds; one on a machine that swaps may take seconds."""
 
 SHORT = 64 * 1024
-"""Bytes that an answer may have which says nothing but who answers."""
+"""Bytes: the limit of an answer that only identifies its sender."""
 
 
 T = TypeVar("T")
 
 
 def master_session() -> aiohttp.ClientSession:
-    """A session for any number of masters. Each is listened to on a connection of its own; nothing
-    is decompressed and no cookie is kept, because a master is as trustworthy as the job's own
-    code."""
+    """Return a session for any number of masters. Each has a connection of its own for events; it
+    decompresses nothing and keeps no cookies, because a master is only as trustworthy as the
+    job's own code."""
     return aiohttp.ClientSession(
         connector=aiohttp.TCPConnector(limit=0),
         auto_decompress=False,
@@ -62,7 +62,7 @@ def master_session() -> aiohttp.ClientSession:
 
 
 class MasterHttpClient:
-    """Asks one master. The session is the caller's, and may serve others too."""
+    """A client of one master. The session is the caller's, and may serve others too."""
 
     def __init__(
         self,
@@ -75,12 +75,12 @@ class MasterHttpClient:
         self._access = access
         self._timeout = timeout
         self.limit = LARGEST_ANSWER
-        """Bytes that an answer may have."""
+        """The limit of an answer in bytes."""
         self._proven: list[Credentials] = []
-        """Those with a nonce left; as many as questions were under way at once."""
+        """Credentials with an unused nonce: as many as there were concurrent requests."""
 
     async def trainings(self) -> dict[str, TrainingView]:
-        """Return the training of every group, by name; the main one's is empty."""
+        """Return the training of every group, by name; the main group's name is empty."""
         return await self._ask("GET", "/v1/trainings", dict[str, TrainingView])
 
     async def status(self) -> TrainingView:
@@ -88,16 +88,16 @@ class MasterHttpClient:
         return await self._ask("GET", "/v1/status", TrainingView)
 
     async def direct(self, directive: Directive) -> None:
-        """Tell the master what the controller wants. Returns when that is stored."""
+        """Send the controller's directive. Returns when the master has stored it."""
         await self._ask("PUT", "/v1/directive", dict[str, Any], body=directive)
 
     async def events(self, *, since: int = 0, wait: float = 0.0) -> list[EventView]:
-        """Return what happened after event ``since``; wait up to ``wait`` seconds for the first."""
+        """Return the events after ``since``; wait up to ``wait`` seconds for the first."""
         query = {"since": str(since), "wait": f"{wait:g}"}
         return await self._ask("GET", "/v1/events", list[EventView], query=query, wait=wait)
 
     async def addresses(self) -> Addresses:
-        """Return where the job's nodes are found; refused while no addresses are known."""
+        """Return the addresses of the job's nodes; refused while none are known."""
         return await self._ask("GET", "/v1/addresses", Addresses)
 
     async def _ask(
@@ -173,7 +173,7 @@ class MasterHttpClient:
         timeout: float,
         limit: int | None = None,
     ) -> bytes | None:
-        """The content of a proven answer; None if the nonce or the token was not accepted."""
+        """Return the content of a proven answer; None if the nonce or token was not accepted."""
         async with self._session.request(
             method,
             url,
@@ -198,7 +198,7 @@ class MasterHttpClient:
 
 
 async def _read(answer: aiohttp.ClientResponse, *, limit: int) -> bytes:
-    """The whole answer. Not decompressed, and no more of it than there may be."""
+    """Read the whole answer up to the limit, without decompression."""
     if answer.headers.get("Content-Encoding", "identity") != "identity":
         raise TooLong("it is compressed, which nobody asked for")
     pieces: list[bytes] = []
@@ -216,7 +216,7 @@ def _within(seconds: float) -> aiohttp.ClientTimeout:
 
 
 async def ask_addresses(access: Access) -> Addresses:
-    """Return where the nodes of a job are found, asked of its master once."""
+    """Ask a job's master once for the addresses of its nodes."""
     async with master_session() as session:
         return await MasterHttpClient(session, access).addresses()
 
@@ -235,7 +235,7 @@ async def is_master(endpoint: Endpoint, *, timeout: float = 2.0) -> bool:
 
 
 def refusal_reason(content: bytes, status: int) -> str:
-    """The sentence of a refusal."""
+    """Return the sentence of a refusal."""
     try:
         return decode_json(content, Refusal).error
     except DecodeError:
@@ -243,7 +243,7 @@ def refusal_reason(content: bytes, status: int) -> str:
 
 
 def why_unreachable(error: Exception) -> str:
-    """Why there was no answer, in a few words."""
+    """Return a few words that say why there was no answer."""
     if isinstance(error, (asyncio.TimeoutError, TimeoutError)):
         return "it took too long"
     if isinstance(error, OSError) and error.errno:

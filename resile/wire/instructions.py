@@ -27,7 +27,7 @@ class Joined:
 
     node: int
     new: bool
-    """Whether the id is new: workers that were started under an earlier one have to stop."""
+    """True if the id is new: workers that were started under an earlier one have to stop."""
 
     note: str = ""
     """A note for the user."""

@@ -102,10 +102,10 @@ class Link:
         self._connection: AgentConnection | None = None
         self._clock = RunningClock()
         self.answers = 0
-        """Increases whenever the master is heard."""
+        """Increases with every sign of life of the master."""
 
         self._welcomed = False
-        """Whether the master was ever reached: then another program at its port ends nothing."""
+        """True if the master was ever reached: then another program at its port is not fatal."""
 
         self._interval = 0.0
         """Seconds between two heartbeats."""
@@ -116,7 +116,7 @@ class Link:
 
     @property
     def connected(self) -> bool:
-        """Whether there is a connection on which a master has answered."""
+        """Return whether there is a connection on which a master has answered."""
         return self._connection is not None
 
     def send(self, message: FromAgent) -> None:

@@ -106,7 +106,7 @@ class Hello(Message, frozen=True, kw_only=True):
     elasticity: Elasticity
     held: Fence | None = None
     warm: bool = True
-    """Whether it can start workers at once; see :class:`Warmed`."""
+    """True if it can start workers at once; see :class:`Warmed`."""
 
     state: LocalState = LocalState.IDLE
     store: StoreAddress | None = None
@@ -118,10 +118,10 @@ class Hello(Message, frozen=True, kw_only=True):
     """The newest round it ever was in, under any id: later rounds have higher numbers."""
 
     leaving: Line = ""
-    """Why it is about to leave, while it waits for all members to save; see :class:`Leaving`."""
+    """The reason to leave, while it waits for all members to save; see :class:`Leaving`."""
 
     handover: Number = 0
-    """The newest handover it was told of: later ones have higher numbers."""
+    """The newest handover that it knows: later ones have higher numbers."""
 
     group: GroupName = ""
     """The group that the node joins; empty for the job's main group."""
@@ -273,7 +273,7 @@ class Start(Message, frozen=True, kw_only=True):
 
 
 class Handover(Message, frozen=True, kw_only=True):
-    """PREPARE: a change is planned; tell the workers that they will save and hold.
+    """PREPARE: a change is planned; announce to the workers that they will save and hold.
 
     ``handover`` is its number. A restarted master does not know earlier handovers; messages about
     one of them are recognised by the number and ignored.
@@ -332,7 +332,7 @@ class JobDone(Message, frozen=True, kw_only=True):
     reason: str
     report: FailureReport | None = None
     others_go_on: bool = False
-    """Whether it has ended for this node only."""
+    """True if it has ended for this node only."""
 
 
 class Refused(Message, frozen=True, kw_only=True):

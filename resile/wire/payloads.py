@@ -40,7 +40,7 @@ class StoreAddress(msgspec.Struct, frozen=True):
     host: Host
     port: Port
     hosted: bool = True
-    """Whether an agent serves it; for a script without torch nothing listens there."""
+    """True if an agent serves it; for a script without torch nothing listens there."""
 
 
 class WorkerFailure(msgspec.Struct, frozen=True, kw_only=True):

@@ -84,7 +84,7 @@ class SessionState(msgspec.Struct, frozen=True, kw_only=True):
     fence: Fence
     state: LocalState = LocalState.IDLE
     preparing: bool = False
-    """Whether the owner is getting ready for the round."""
+    """True if the owner is getting ready for the round."""
 
     store: StoreAddress | None = None
     """Of the round the node is ready for or runs, if the node hosts it."""
@@ -94,7 +94,7 @@ class SessionState(msgspec.Struct, frozen=True, kw_only=True):
 
     failures: tuple[WorkerFailure, ...] = ()
     failed_at: float = 0.0
-    """When they were reported, on the owner's clock."""
+    """The time of the report, on the owner's clock."""
 
 
 class NodeSession:
@@ -128,7 +128,7 @@ class NodeSession:
 
         self.warm = warm
         self.ever_joined = False
-        """Whether a master has ever welcomed this node."""
+        """True if a master has ever welcomed this node."""
 
         self.newest_round = 0
         """The newest round ever, under any id: later rounds have higher numbers."""
@@ -137,7 +137,7 @@ class NodeSession:
         """The number of rounds in which this node reported a failure."""
 
         self.done: JobDone | None = None
-        """How the job ended, once it has."""
+        """The outcome of the job, once it has ended."""
 
     # --- its state --------------------------------------------------------------------------
 
@@ -162,7 +162,7 @@ class NodeSession:
 
     @property
     def runs(self) -> bool:
-        """Whether workers of the held round run."""
+        """Return whether workers of the held round run."""
         return self.state is LocalState.RUNNING and self.done is None
 
     @property
@@ -277,7 +277,7 @@ class NodeSession:
         return None if self.held is None else Warmed(fence=self.fence)
 
     def ready(self, round: int, store: StoreAddress | None = None) -> Ready | None:
-        """The node is ready for the round it was told to prepare; None if another one came.
+        """The node is ready for the round it was asked to prepare; None if another one came.
 
         ``store``: the address of the round's store, from the node that was asked to host it.
         """

@@ -1,4 +1,4 @@
-"""What masters and `resile up` answer over HTTP beside the view of a job (``job/view.py``).
+"""HTTP answers of masters and `resile up`, besides the view of a job (``job/view.py``).
 
 Fields are only ever added, with defaults, so that an older reader understands a newer server and
 a history written last year can still be shown.
@@ -14,7 +14,7 @@ __all__ = ["EventView", "LogFile", "Refusal"]
 
 
 class EventView(msgspec.Struct, frozen=True, kw_only=True):
-    """One thing that happened, and why: ``GET /v1/events``."""
+    """One event, with its reason: ``GET /v1/events``."""
 
     seq: Number
     time: Moment
@@ -28,13 +28,13 @@ class EventView(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class LogFile(msgspec.Struct, frozen=True, kw_only=True):
-    """One node's output."""
+    """The log of one node."""
 
     node: str
     size: int
 
 
 class Refusal(msgspec.Struct, frozen=True, kw_only=True):
-    """Why a request was not carried out."""
+    """The answer to a request that was not carried out, with the reason."""
 
     error: str
