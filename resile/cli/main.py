@@ -1,4 +1,4 @@
-"""The ``resile`` command. A subcommand is imported when called: ``run`` waits for no other."""
+"""The ``resile`` command. Subcommands are imported when called, so ``run`` imports no other."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ class ShortUsageError(click.ClickException):
         self._command = error.ctx.command_path if error.ctx else "resile"
 
     def format_message(self) -> str:
-        """Two lines."""
+        """Return the problem and the hint, as two lines."""
         return f"{self.message}\nTry '{self._command} --help' for help."
 
 
@@ -93,7 +93,7 @@ def _short_errors() -> Iterator[None]:
     except (click.ClickException, click.exceptions.Exit, click.Abort):
         raise
     except KeyboardInterrupt:
-        # As a shell counts it; click would say 1.
+        # The shell's convention; click would exit with 1.
         raise click.exceptions.Exit(INTERRUPTED) from None
     except Exception as error:
         from resile.cli.output.explain import user_message
@@ -116,7 +116,7 @@ def _no_such_flag(error: click.NoSuchOption) -> str:
 
 
 def _flags(ctx: click.Context | None) -> list[str]:
-    """All flags of a command, in the spelling that its help shows."""
+    """Return all flags of a command, in the spelling that its help shows."""
     options = [p for p in ctx.command.params if isinstance(p, click.Option)] if ctx else []
     return [option.opts[0] for option in options if not option.hidden]
 
@@ -135,11 +135,11 @@ class LazyGroup(click.Group):
             return super().invoke(ctx)
 
     def list_commands(self, _ctx: click.Context) -> list[str]:
-        """All names, in the order a newcomer needs them."""
+        """Return all names, in the order in which a new user needs them."""
         return list(COMMANDS)
 
     def get_command(self, _ctx: click.Context, name: str) -> click.Command | None:
-        """Import a command now that it is needed."""
+        """Import and return a command."""
         if name not in COMMANDS:
             return None
         command = getattr(importlib.import_module(COMMANDS[name][0]), name)
@@ -148,7 +148,7 @@ class LazyGroup(click.Group):
         return command
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
-        """Commands and flags that begin so, without importing any command."""
+        """Return commands and flags that begin with ``incomplete``, without importing a command."""
         items = [
             CompletionItem(name, help=text)
             for name, (_, text) in COMMANDS.items()
@@ -164,7 +164,7 @@ class LazyGroup(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Name a close match for a mistyped command."""
+        """Suggest a close match for a mistyped command."""
         if args and args[0] not in COMMANDS and not args[0].startswith("-"):
             close = closest(args[0], COMMANDS)
             hint = f" Did you mean '{close}'?" if close else ""

@@ -33,7 +33,7 @@ def submit(
     """Submit a job to the cluster that kubectl would talk to, and return at once.
 
     ``manifest`` is a file, a text (a str with more than one line), data or an ElasticJob. A job of
-    that name is changed to be like it. Raises ManifestError with all problems of a manifest, and
+    that name is changed to match it. Raises ManifestError with all problems of a manifest, and
     KubeError for what the cluster refuses.
     """
     source = _read(manifest)
@@ -55,13 +55,13 @@ def wait(
     context: str | None = None,
     kubeconfig: str | os.PathLike[str] | None = None,
 ) -> JobView:
-    """Wait until a job trains, or until it is over, and return how it looks then.
+    """Wait until a job trains, or until it is over, and return its view at that time.
 
-    ``job``: what :func:`submit` or :func:`find_job` returned, or a name, which is looked for as
-    :func:`find_job` does. ``finished``: ``view.phase`` says whether it succeeded or failed. A
+    ``job``: the result of :func:`submit` or :func:`find_job`, or a name, which is looked up as by
+    :func:`find_job`. ``finished``: ``view.phase`` says whether it succeeded or failed. A
     job that succeeded has trained. A job that was changed trains when the operator has seen the
     change. Raises JobEnded if it was deleted, or failed before it trained, and WaitTimeout, a
-    TimeoutError, after ``timeout`` seconds, also if the API server is away then.
+    TimeoutError, after ``timeout`` seconds, also if the API server is unavailable then.
     """
     waiting = Wait(until, timeout)
     if not isinstance(job, str):

@@ -1,12 +1,12 @@
-"""The errors of the client, beside what an API server refuses (``KubeError``) and what is wrong
-with a manifest (``ManifestError``).
+"""The errors of the client, besides those of an API server (``KubeError``) and of a manifest
+(``ManifestError``).
 
 ClientError
 ├── InvalidName     no job or namespace can have this name
 ├── NoSuchJob       there is no job of that name
 ├── InvalidState    the job is over or being deleted, or cannot have that size
 ├── JobUnreachable  the job runs on this machine, but its `resile up` does not answer
-├── JobEnded        the job failed, ended or was deleted before it came to what was waited for
+├── JobEnded        the job failed, ended or was deleted before it reached the awaited state
 └── WaitTimeout     the time given to a wait is over (a TimeoutError, too)
 """
 
@@ -32,11 +32,11 @@ class ClientError(Exception):
 
 
 class InvalidName(ClientError):
-    """The name cannot be one of a job, or of a namespace."""
+    """The name is not a valid name of a job, or of a namespace."""
 
 
 class NoSuchJob(ClientError):
-    """There is no such job, or it was deleted. ``others`` are at that ``place`` instead."""
+    """There is no such job, or it was deleted. ``others``: the names of the jobs at ``place``."""
 
     def __init__(self, message: str, *, place: str = "", others: tuple[str, ...] = ()) -> None:
         super().__init__(message)
@@ -53,7 +53,7 @@ class JobUnreachable(ClientError):
 
 
 class JobEnded(ClientError):
-    """The job failed, ended or was deleted before it came to what was waited for."""
+    """The job failed, ended or was deleted before it reached the awaited state."""
 
 
 class WaitTimeout(ClientError, TimeoutError):
@@ -61,7 +61,7 @@ class WaitTimeout(ClientError, TimeoutError):
 
 
 def no_such_local_job(name: str, others: Collection[str]) -> NoSuchJob:
-    """The error for a job that this machine does not have; it names those that it has."""
+    """Return the error for a job that this machine does not have; it names the existing ones."""
     if not others:
         return NoSuchJob(
             f"there is no job '{name}', nor any other on this machine; "

@@ -1,4 +1,4 @@
-"""Finding a job by its name.
+"""Find a job by its name.
 
 As with kubectl, options choose the cluster; without them a job on this machine comes first.
 """

@@ -1,9 +1,8 @@
-"""The interface of a job, wherever it runs: look at it, read its logs, steer it.
+"""The interface of a job on any platform: view it, read its logs, control it.
 
 :class:`~resile.client.local.LocalJob` asks the `resile up` of a job on this machine, or reads the
-folder it left; :class:`~resile.client.cluster.job.ClusterJob` asks the API server. Looking retries
-while the other side is away for a moment. Asking for a change does not: whether it was received is
-not known.
+folder it left; :class:`~resile.client.cluster.job.ClusterJob` asks the API server. Reads are
+retried while the other side is unavailable. Changes are not: they may have been received.
 """
 
 from __future__ import annotations
@@ -32,18 +31,18 @@ __all__ = [
 
 STARTING, DELETING = "Starting", "Deleting"
 DELETED, CRASHED, INTERRUPTED = "Deleted", "Crashed", "Interrupted"
-"""What :meth:`Job.phase` returns beside the phases of a job's status. Crashed: the job's `resile
-up` was killed; Interrupted: it was ended by a signal."""
+"""Results of :meth:`Job.phase` besides the phases of a job's status. Crashed: the job's `resile up`
+was killed; Interrupted: it was ended by a signal."""
 
 Batch: TypeAlias = list[tuple[str, str]]
-"""Lines of output in order: a node's name and a line it printed."""
+"""Lines of output in order, as pairs of a node's name and a line it printed."""
 
 NodeFilter: TypeAlias = Callable[[NodeView], bool]
 Warn: TypeAlias = Callable[[str], None]
 
 
 def all_nodes(_node: NodeView) -> bool:
-    """Choose every node."""
+    """Select every node."""
     return True
 
 
@@ -60,7 +59,7 @@ class Job(Protocol):
 
     @property
     def platform(self) -> str:
-        """Where it runs: local or kubernetes."""
+        """The platform it runs on: local or kubernetes."""
 
     @property
     def namespace(self) -> str:
@@ -68,54 +67,54 @@ class Job(Protocol):
 
     @property
     def unseen(self) -> bool:
-        """Whether the controller had not yet seen the present manifest when last asked."""
+        """True if the controller had not yet seen the current manifest when last asked."""
 
     @property
     def poll_interval(self) -> float:
-        """Seconds to wait between two looks at something that is waited for."""
+        """Seconds between two polls while waiting."""
 
-    # --- looking ----------------------------------------------------------------------------
+    # --- reading ----------------------------------------------------------------------------
 
     async def running(self) -> bool:
-        """Return whether a controller still looks after it."""
+        """Return whether a controller still manages it."""
 
     async def view(self, *, within: float | None = None) -> JobView:
-        """Return everything there is to see; of a job that is gone, what there was last.
+        """Return the full view of the job; the last one if it is gone.
 
-        ``within``: seconds for which to retry while the other side is away."""
+        ``within``: seconds for which to retry while the other side is unavailable."""
 
     async def phase(self, view: JobView | None = None) -> str:
         """Return the job's state in one word, also when it is gone."""
 
     def where(self) -> dict[str, str]:
-        """Where the job is, as named facts for a person."""
+        """Return where the job is, as named facts for a person."""
 
     async def events(self, *, since: int = 0, wait: float = 0.0) -> list[EventView]:
         """Return what happened after event ``since``; wait up to ``wait`` seconds for the first."""
 
     async def has_nodes(self) -> bool:
-        """Return whether any node of it is there."""
+        """Return whether it has any node."""
 
     # --- logs -------------------------------------------------------------------------------
 
     async def log_nodes(self) -> list[NodeView]:
-        """Return the nodes whose output there is."""
+        """Return the nodes that have output."""
 
     def lines(
         self, wanted: NodeFilter, *, tail: int | None, follow: bool, warn: Warn
     ) -> AsyncGenerator[Batch, None]:
-        """Yield what nodes print. With ``follow`` until the job is over; ``tail``: only so many
-        lines of what is there at first."""
+        """Yield the output of nodes. With ``follow`` until the job is over; ``tail``: only so many
+        lines of the output that exists at first."""
 
     def master_lines(
         self, *, tail: int | None, follow: bool, warn: Warn
     ) -> AsyncGenerator[Batch, None]:
-        """Yield what its master prints."""
+        """Yield the output of its master."""
 
     async def master_trouble(self) -> str:
         """Return why its master prints nothing, in a sentence; empty if nothing is wrong."""
 
-    # --- steering ---------------------------------------------------------------------------
+    # --- changing ---------------------------------------------------------------------------
 
     async def scale(self, sizes: Mapping[str, int]) -> None:
         """Ask for other sizes, by role; raises InvalidState for one that the job cannot have."""
@@ -127,12 +126,12 @@ class Job(Protocol):
         """Continue a suspended job; False if it is not suspended."""
 
     async def delete(self) -> None:
-        """Ask for its end."""
+        """Request its deletion."""
 
     async def gone(self, *, wait: bool, warn: Warn) -> bool:
-        """After :meth:`delete`: return whether nothing of it is left; ``wait`` until it is so.
+        """After :meth:`delete`: return whether nothing of it is left; ``wait``: wait for that.
 
-        ``warn`` is called once with what holds it up, should that take long."""
+        ``warn`` is called once with what delays it, if it takes long."""
 
     async def token(self, scope: Scope) -> str:
         """Return the job's token of that scope, for its HTTP API."""

@@ -1,7 +1,7 @@
-"""A job on this machine: asked of its `resile up`, or read from what it left.
+"""A job on this machine: reached through its `resile up`, or read from its folder.
 
-While the job's `up` lives it is asked, with retries while it starts; afterwards the folder tells
-the same. A caller need not know which.
+While the job's `up` runs it is asked, with retries while it starts; afterwards its folder has the
+same information. A caller need not know which.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ TIMEOUT = 5.0
 
 RETRY = 0.05
 POLL = 0.2
-"""How often a followed log is looked at: fast for a person, slow for a machine."""
+"""Seconds between two reads of a followed log: short for a person, long for a machine."""
 
 OVER = frozenset({JobPhase.SUCCEEDED.value, JobPhase.FAILED.value})
 
@@ -61,21 +61,21 @@ class LocalJob:
     platform = "local"
     namespace = ""
     unseen = False
-    """Its `up` looks after it, or there is no controller."""
+    """Its `up` manages it, or there is no controller."""
     poll_interval = RETRY
 
     def __init__(self, folder: JobDir) -> None:
         self.folder = folder
         self.name = folder.name
 
-    # --- looking ----------------------------------------------------------------------------
+    # --- reading ----------------------------------------------------------------------------
 
     async def running(self) -> bool:
-        """Return whether its `up` lives."""
+        """Return whether its `up` is running."""
         return self.folder.running()
 
     async def view(self, *, within: float | None = None) -> JobView:
-        """Return everything there is to see; all but empty before it really began."""
+        """Return the full view of the job; almost empty before it has begun."""
         return await self._ask(UpClient.view, self._last_view, within=within)
 
     async def phase(self, view: JobView | None = None) -> str:
@@ -88,25 +88,25 @@ class LocalJob:
         return seen.ended or CRASHED
 
     def where(self) -> dict[str, str]:
-        """Where the job is, as named facts for a person."""
+        """Return where the job is, as named facts for a person."""
         return {"Folder": str(self.folder.path)}
 
     async def events(self, *, since: int = 0, wait: float = 0.0) -> list[EventView]:
-        """Return what happened after event ``since``; a running job may be waited for."""
+        """Return what happened after event ``since``; wait up to ``wait`` seconds if it runs."""
         return await self._ask(
             lambda up: up.events(since=since, wait=wait),
             lambda: self.folder.events(since=since),
         )
 
     async def has_nodes(self) -> bool:
-        """Return whether a node of it runs."""
+        """Return whether any of its nodes runs."""
         status = (await self.view()).status
         return status is not None and any(role.active for role in status.roles.values())
 
     # --- logs -------------------------------------------------------------------------------
 
     async def log_nodes(self) -> list[NodeView]:
-        """Return the nodes whose output there is; the ranks of replaced ones are not known."""
+        """Return the nodes that have output; the ranks of replaced ones are not known."""
         view = await self.view()
         present = {node.name: node for node in view.nodes}
         past = partial(_past_node, _job_of(view))
@@ -120,7 +120,7 @@ class LocalJob:
         follow: bool = False,
         warn: Warn = no_warning,  # noqa: ARG002  files can always be read
     ) -> AsyncGenerator[Batch, None]:
-        """Yield what nodes print. With ``follow`` until the job is over."""
+        """Yield the output of nodes. With ``follow`` until the job is over."""
         return self._lines(_NodeLogs(self, wanted), tail=tail, follow=follow)
 
     def master_lines(
@@ -130,11 +130,11 @@ class LocalJob:
         follow: bool = False,
         warn: Warn = no_warning,  # noqa: ARG002  files can always be read
     ) -> AsyncGenerator[Batch, None]:
-        """Yield what its masters print, one after the other into one log."""
+        """Yield the output of its masters, which write one after another into one log."""
         return self._lines(_MasterLog(self.folder), tail=tail, follow=follow)
 
     async def master_trouble(self) -> str:
-        """Return an empty text: it keeps its log."""
+        """Return an empty text: the master's log is always kept."""
         return ""
 
     async def _lines(
@@ -156,7 +156,7 @@ class LocalJob:
         yield lines.rests()
 
     async def log_files(self) -> list[LogFile]:
-        """Return the nodes that have output, and how much."""
+        """Return the nodes that have output, with its size."""
         return await self._ask(UpClient.log_files, self.folder.log_files)
 
     async def log(self, node: str, *, offset: int = 0) -> bytes:
@@ -166,7 +166,7 @@ class LocalJob:
             lambda: self.folder.log(node, offset=offset),
         )
 
-    # --- steering ---------------------------------------------------------------------------
+    # --- changing ---------------------------------------------------------------------------
 
     async def scale(self, sizes: Mapping[str, int]) -> None:
         """Ask for other sizes, by role."""
@@ -181,7 +181,7 @@ class LocalJob:
         return await self._set_suspend("resumed", False)
 
     async def delete(self) -> None:
-        """Ask for its end, if it runs."""
+        """Request its end, if it runs."""
         if self.folder.running():
             await self._steer("deleted", lambda up: up.delete())
 
@@ -191,7 +191,7 @@ class LocalJob:
         wait: bool,
         warn: Warn = no_warning,  # noqa: ARG002  nodes here end within their grace period
     ) -> bool:
-        """After :meth:`delete`: return whether nothing of it is left; ``wait`` until it is so."""
+        """After :meth:`delete`: return whether nothing of it is left; ``wait``: wait for that."""
         if self.folder.running() and not wait:
             return False
         await self._forget()
@@ -221,7 +221,7 @@ class LocalJob:
         return bool((view.manifest or {}).get("spec", {}).get("suspend"))
 
     async def _forget(self) -> None:
-        """Remove what is left once its `up` is gone; that removes the folder itself if it can."""
+        """Remove what is left once its `up` has ended, which removes the folder if it can."""
         while self.folder.exists():
             if self.folder.running():
                 await asyncio.sleep(RETRY)
@@ -233,17 +233,17 @@ class LocalJob:
                 continue
 
     async def _steer(self, what: str, request: Callable[[UpClient], Awaitable[None]]) -> None:
-        """Ask something of a running job."""
+        """Send a request to a running job."""
         await self._await_beginning(what)
         await self._ask(request, self._unreachable)
 
     async def _await_beginning(self, what: str) -> None:
-        """Wait until there is a controller that can be asked for the job to be ``what``."""
+        """Wait until there is a controller; raises InvalidState if the job cannot be ``what``."""
         if not self.folder.running():
             raise InvalidState(await self._refusal(what))
         deadline = time.monotonic() + TIMEOUT
         while (await self.view()).manifest is None and time.monotonic() < deadline:
-            await asyncio.sleep(RETRY)  # its `up` has only just begun
+            await asyncio.sleep(RETRY)  # its `up` has only just started
 
     async def _refusal(self, what: str) -> str:
         phase = await self.phase()
@@ -254,10 +254,10 @@ class LocalJob:
             "its last checkpoint"
         )
 
-    # --- asking -----------------------------------------------------------------------------
+    # --- requests ---------------------------------------------------------------------------
 
     def _last_view(self) -> JobView:
-        """What was written down last; of a killed `up` that is what ran at the time."""
+        """Return the last written view; after a killed `up` it has what ran at the time."""
         view = self.folder.view() or JobView(name=self.name, phase="")
         crashed = not self.folder.running() and not view.ended and view.phase not in OVER
         return ended_view(view, CRASHED) if crashed else view
@@ -272,7 +272,7 @@ class LocalJob:
         *,
         within: float | None = None,
     ) -> T:
-        """What the job's `up` answers, retried while it starts; else what its folder tells."""
+        """Return the answer of the job's `up`, retried while it starts; else that of its folder."""
         deadline = time.monotonic() + (TIMEOUT if within is None else within)
         while self.folder.running() and time.monotonic() < deadline:
             try:
@@ -285,7 +285,7 @@ class LocalJob:
 
 
 def find_local_job(name: str) -> LocalJob:
-    """The job of that name on this machine; raises NoSuchJob, which names the others."""
+    """Return the job of that name on this machine; raises NoSuchJob, which names the others."""
     folders = {folder.name: folder for folder in all_jobs()}
     if name not in folders:
         raise no_such_local_job(name, folders)
@@ -296,7 +296,7 @@ def _job_of(view: JobView) -> ElasticJob | None:
     try:
         return job_from_data(view.manifest)
     except ManifestError:
-        return None  # not there yet, or written by another version of Resile
+        return None  # no manifest yet, or written by another version of Resile
 
 
 def _past_node(job: ElasticJob | None, name: str) -> NodeView:
@@ -305,7 +305,7 @@ def _past_node(job: ElasticJob | None, name: str) -> NodeView:
 
 
 class _LogSource(Protocol):
-    """Somewhere output can be read."""
+    """A source of output."""
 
     def log_files(self) -> Awaitable[list[LogFile]]: ...
 
@@ -313,7 +313,7 @@ class _LogSource(Protocol):
 
 
 class _NodeLogs:
-    """The logs of the chosen nodes. The choice may change: another node takes a rank over."""
+    """The logs of the selected nodes. The selection may change: another node takes a rank over."""
 
     def __init__(self, job: LocalJob, wanted: NodeFilter) -> None:
         self._job = job
@@ -325,7 +325,7 @@ class _NodeLogs:
         if any(file.node not in self._chosen for file in files):
             for node in await self._job.log_nodes():
                 chosen = self._wanted(node)
-                if chosen or node.rank is not None:  # else its rank may only not be known yet
+                if chosen or node.rank is not None:  # else its rank may not be known yet
                     self._chosen.setdefault(node.name, chosen)
         return [file for file in files if self._chosen.get(file.node)]
 
@@ -357,20 +357,20 @@ def _read_at(path: Path, offset: int) -> bytes:
 
 
 async def _read(source: _LogSource, lines: LogLines) -> AsyncGenerator[Batch, None]:
-    """What was written since the last call, a log at a time."""
+    """Yield what was written since the last call, one log after another."""
     for file in await source.log_files():
         while (offset := lines.offset(file)) is not None:
             try:
                 piece = await source.log(file.node, offset=offset)
             except FileNotFoundError:
-                break  # the job was deleted meanwhile
+                break  # the job has been deleted
             if not piece:
                 break
             yield lines.take(file.node, piece)
 
 
 async def _last(batches: AsyncGenerator[Batch, None], number: int) -> Batch:
-    """The last lines of each log."""
+    """Return the last lines of each log."""
     kept: dict[str, deque[tuple[str, str]]] = {}
     async for batch in batches:
         for node, line in batch:

@@ -1,6 +1,6 @@
 """The blocking facade of the client, for commands and scripts that do not use asyncio.
 
-Everything runs in an event loop in a thread of its own, so a caller may have a running loop.
+Everything runs in an event loop in a separate thread, so a caller may have a running loop.
 """
 
 from __future__ import annotations
@@ -59,20 +59,20 @@ class SyncJob:
         """Return the result of ``work``, run where the job's requests run."""
         return self._loop.call(work)
 
-    # --- looking ----------------------------------------------------------------------------
+    # --- reading ----------------------------------------------------------------------------
 
     @property
     def running(self) -> bool:
-        """Whether a controller still looks after it."""
+        """True if a controller still manages it."""
         return self.call(self.job.running())
 
     @property
     def unseen(self) -> bool:
-        """Whether the controller had not yet seen the present manifest when last asked."""
+        """True if the controller had not yet seen the current manifest when last asked."""
         return self.job.unseen
 
     def view(self) -> JobView:
-        """Return everything there is to see; of a job that is gone, what there was last."""
+        """Return the full view of the job; the last one if it is gone."""
         return self.call(self.job.view())
 
     def phase(self, view: JobView | None = None) -> str:
@@ -80,7 +80,7 @@ class SyncJob:
         return self.call(self.job.phase(view))
 
     def where(self) -> dict[str, str]:
-        """Where the job is, as named facts for a person."""
+        """Return where the job is, as named facts for a person."""
         return self.job.where()
 
     def events(self, *, since: int = 0, wait: float = 0.0) -> list[EventView]:
@@ -88,17 +88,17 @@ class SyncJob:
         return self.call(self.job.events(since=since, wait=wait))
 
     def has_nodes(self) -> bool:
-        """Return whether any node of it is there."""
+        """Return whether it has any node."""
         return self.call(self.job.has_nodes())
 
     def pause(self) -> None:
-        """Wait a little before looking again."""
+        """Wait for one poll interval."""
         time.sleep(self.job.poll_interval)
 
     # --- logs -------------------------------------------------------------------------------
 
     def log_nodes(self) -> list[NodeView]:
-        """Return the nodes whose output there is."""
+        """Return the nodes that have output."""
         return self.call(self.job.log_nodes())
 
     def lines(
@@ -109,14 +109,14 @@ class SyncJob:
         follow: bool = False,
         warn: Warn = no_warning,
     ) -> Generator[tuple[str, str], None, None]:
-        """Yield what nodes print: name and line. With ``follow`` until the job is over; ``tail``:
-        only so many lines of what is there at first."""
+        """Yield the output of nodes: name and line. With ``follow`` until the job is over;
+        ``tail``: only so many lines of the output that exists at first."""
         return self._iterate(lambda: self.job.lines(wanted, tail=tail, follow=follow, warn=warn))
 
     def master_lines(
         self, *, tail: int | None = None, follow: bool = False, warn: Warn = no_warning
     ) -> Generator[tuple[str, str], None, None]:
-        """Yield what its master prints: name and line."""
+        """Yield the output of its master: name and line."""
         return self._iterate(lambda: self.job.master_lines(tail=tail, follow=follow, warn=warn))
 
     def master_trouble(self) -> str:
@@ -133,7 +133,7 @@ class SyncJob:
         finally:
             self.call(_end(batches))
 
-    # --- steering ---------------------------------------------------------------------------
+    # --- changing ---------------------------------------------------------------------------
 
     def scale(self, sizes: Mapping[str, int]) -> None:
         """Ask for other sizes, by role; raises InvalidState for one that the job cannot have."""
@@ -148,11 +148,11 @@ class SyncJob:
         return self.call(self.job.resume())
 
     def delete(self) -> None:
-        """Ask for its end."""
+        """Request its deletion."""
         self.call(self.job.delete())
 
     def gone(self, *, wait: bool, warn: Warn = no_warning) -> bool:
-        """After :meth:`delete`: return whether nothing of it is left; ``wait`` until it is so."""
+        """After :meth:`delete`: return whether nothing of it is left; ``wait``: wait for that."""
         return self.call(self.job.gone(wait=wait, warn=warn))
 
     def token(self, scope: Scope) -> str:
@@ -166,12 +166,12 @@ class SyncClusterJob(SyncJob):
     job: ClusterJob
 
     def startup_progress(self) -> StartupProgress:
-        """Return how far the job is on its way to training."""
+        """Return the progress of the job's start."""
         return self.call(self.job.startup_progress())
 
 
 class SyncCluster:
-    """A cluster, its requests carried out in a thread of their own."""
+    """A cluster whose requests run in a separate thread."""
 
     def __init__(self, cluster: Cluster, loop: LoopThread) -> None:
         self.cluster = cluster
@@ -229,7 +229,7 @@ def find_job(
 
 
 async def _begun(begin: Callable[[], AsyncGenerator[Batch, None]]) -> AsyncGenerator[Batch, None]:
-    """The generator, made in the loop's thread: on Python 3.10 a queue belongs to its loop."""
+    """Return the generator, created in the loop: on Python 3.10 a queue belongs to its loop."""
     return begin()
 
 

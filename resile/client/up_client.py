@@ -27,14 +27,14 @@ T = TypeVar("T")
 
 
 class UpClient:
-    """Asks the `up` of one job. Raises Unreachable, or RefusedByPeer with its reason."""
+    """A client of the `up` of one job. Raises Unreachable, or RefusedByPeer with its reason."""
 
     def __init__(self, folder: JobDir) -> None:
         self._folder = folder
         self._path = f"/v1/jobs/{quote(folder.name, safe='')}"
 
     async def view(self) -> JobView:
-        """Return everything there is to see now."""
+        """Return the current view of the job."""
         return await self._ask("GET", "", JobView)
 
     async def events(self, *, since: int = 0, wait: float = 0.0) -> list[EventView]:
@@ -43,11 +43,11 @@ class UpClient:
         return await self._ask("GET", "/events", list[EventView], query=query, wait=wait)
 
     async def log_files(self) -> list[LogFile]:
-        """Return the nodes that have output, and how much."""
+        """Return the nodes that have output, with its size."""
         return await self._ask("GET", "/logs", list[LogFile])
 
     async def log(self, node: str, *, offset: int = 0) -> bytes:
-        """Return a piece of a node's output from ``offset`` on; empty at its end."""
+        """Return a chunk of a node's output from ``offset`` on; empty at its end."""
         return await self._send(
             "GET", f"/logs/{quote(node, safe='')}", query={"offset": str(offset)}
         )
@@ -57,15 +57,15 @@ class UpClient:
         await self._ask("POST", "/scale", dict[str, Any], body=dict(sizes))
 
     async def suspend(self) -> None:
-        """Ask for the job to be without nodes for a while. Returns when that is stored."""
+        """Ask for the job to be suspended. Returns when the request is stored."""
         await self._ask("POST", "/suspend", dict[str, Any])
 
     async def resume(self) -> None:
-        """Ask for a suspended job to continue. Returns when that is stored."""
+        """Ask for a suspended job to continue. Returns when the request is stored."""
         await self._ask("POST", "/resume", dict[str, Any])
 
     async def delete(self) -> None:
-        """Ask for the job's end. Returns when that is stored."""
+        """Ask for the job to be deleted. Returns when the request is stored."""
         await self._ask("DELETE", "", dict[str, Any])
 
     async def _ask(

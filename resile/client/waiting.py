@@ -1,4 +1,4 @@
-"""Waiting for a job: until it trains, or until it is over."""
+"""Wait for a job: until it trains, or until it is over."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ __all__ = ["Until", "Wait"]
 Until: TypeAlias = Literal["running", "finished"]
 
 LEAST = 1.0
-"""Seconds that a look may take however little time is left: one is always taken."""
+"""Minimum timeout of a request in seconds, however little time is left: one is always sent."""
 
 T = TypeVar("T")
 
 
 class Wait:
-    """One wait: what for, and for how long."""
+    """One wait for a state of a job, with its timeout."""
 
     def __init__(self, until: Until, timeout: float | None) -> None:
         if until not in ("running", "finished"):
@@ -39,7 +39,7 @@ class Wait:
         self._deadline = math.inf if timeout is None else time.monotonic() + timeout
 
     async def find(self, name: str, look: Callable[[], Awaitable[Job]]) -> Job:
-        """Return what ``look`` finds, retried while the API server is away."""
+        """Return what ``look`` finds, retried while the API server is unavailable."""
 
         async def search(within: float) -> Job:
             return await retry_unavailable(lambda: _hurried(look(), within), within=within)
@@ -47,7 +47,7 @@ class Wait:
         return await self._in_time(name, search)
 
     async def wait(self, job: Job) -> JobView:
-        """Return how the job looks when it has come to that."""
+        """Return the view of the job when it has reached the state."""
         while True:
             view = await self._in_time(job.name, lambda within: job.view(within=within))
             if await self._has_come(job, view):
@@ -73,7 +73,7 @@ class Wait:
         return False
 
     async def _in_time(self, name: str, look: Callable[[float], Awaitable[T]]) -> T:
-        """What ``look`` sees, given the seconds for which it may retry."""
+        """Return the result of ``look``, called with the seconds for which it may retry."""
         left = self._deadline - time.monotonic()
         try:
             return await look(min(TIMEOUT, max(LEAST, left)))
@@ -89,7 +89,7 @@ class Wait:
 
 
 async def _hurried(look: Awaitable[Job], within: float) -> Job:
-    """What ``look`` finds; a cluster that is away is Unreachable, and may be asked again."""
+    """Return what ``look`` finds; a cluster that is down raises a KubeError that can be retried."""
     try:
         return await asyncio.wait_for(look, within)
     except asyncio.TimeoutError:
@@ -101,5 +101,5 @@ async def _hurried(look: Awaitable[Job], within: float) -> Job:
 
 
 def _is_stale(job: Job, view: JobView) -> bool:
-    """Whether the status is that of an earlier manifest."""
+    """Return whether the status is that of an earlier manifest."""
     return job.unseen and view.status is not None

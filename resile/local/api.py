@@ -1,18 +1,18 @@
-"""The job API of `resile up`, over HTTP: look at the job, read its logs, steer it.
+"""The job API of `resile up`, over HTTP: view the job, read its logs, control it.
 
     GET    /v1/jobs                        all jobs of this `up`: one
     GET    /v1/jobs/NAME                   the job
     DELETE /v1/jobs/NAME                   end it
     GET    /v1/jobs/NAME/events            what happened; ?since=SEQ&wait=SECONDS
-    GET    /v1/jobs/NAME/logs              the nodes that have output, and how much
-    GET    /v1/jobs/NAME/logs/NODE         a piece of a node's output; ?offset=BYTES
+    GET    /v1/jobs/NAME/logs              the nodes that have output, with its size
+    GET    /v1/jobs/NAME/logs/NODE         a chunk of a node's output; ?offset=BYTES
     POST   /v1/jobs/NAME/scale             {"ROLE": N}
     POST   /v1/jobs/NAME/suspend, /resume
 
-A change is answered when it is stored, never before. Refusals are JSON with a sentence: 400 for
-what cannot be read, 404 for what is not there, 409 for what cannot be now, 422 for what the job
-cannot be. The Unix socket is guarded by the permissions of its file; the loopback port, which other
-users of the machine can reach, needs the job's token.
+A change is answered when it is stored, never before. Refusals are JSON with a sentence: 400 for a
+request that cannot be read, 404 for what does not exist, 409 for what the job's state does not
+allow, 422 for what the job cannot be. The Unix socket is guarded by the permissions of its file;
+the loopback port, which other users of the machine can reach, needs the job's token.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class ApiPortUnusable(LocalPlatformError):
 
 
 class ServedJob(Protocol):
-    """What the API needs of a job."""
+    """The part of a job that the API needs."""
 
     name: str
     logs: Path
@@ -63,10 +63,10 @@ class ServedJob(Protocol):
 
     @property
     def requests(self) -> RequestBook:
-        """What users ask of it."""
+        """The users' requests."""
 
     async def view(self) -> JobView:
-        """Return everything there is to see."""
+        """Return the full view of the job."""
 
 
 JOB: web.AppKey[ServedJob] = web.AppKey("job", ServedJob)
@@ -120,7 +120,7 @@ def _with_routes(app: web.Application, job: ServedJob) -> web.Application:
 
 
 def _named(route: Route) -> Route:
-    """A route of the job that the path names; what it raises becomes a refusal."""
+    """Wrap a route: check that the path names the job, and turn errors into refusals."""
 
     @wraps(route)
     async def served(request: web.Request) -> web.Response:

@@ -19,7 +19,7 @@ SOCKET = "api.sock"
 
 @contextmanager
 def socket_address(folder: Path) -> Iterator[str]:
-    """The address of the socket in ``folder``, to be used within the block; raises OSError."""
+    """Yield the address of the socket in ``folder``, valid within the block; raises OSError."""
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         yield f"/proc/self/fd/{descriptor}/{SOCKET}"
@@ -28,13 +28,13 @@ def socket_address(folder: Path) -> Iterator[str]:
 
 
 def listening_socket(folder: Path) -> socket.socket:
-    """A new socket in ``folder`` that only its owner can connect to; raises OSError."""
+    """Return a new socket in ``folder`` that only its owner can connect to; raises OSError."""
     (folder / SOCKET).unlink(missing_ok=True)
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
         with socket_address(folder) as address:
             listener.bind(address)
-        (folder / SOCKET).chmod(0o600)  # before listen(), so that nobody gets in meanwhile
+        (folder / SOCKET).chmod(0o600)  # before listen(), so that no other user can connect
     except OSError:
         listener.close()
         raise

@@ -5,8 +5,8 @@ events, a timer) and never what exactly changed, so nothing is lost with a messa
 are made by ``control/``. The order matters three times. Nodes are observed before the master is
 asked: an agent exits because of an outcome only after its master has stored it, so for a node
 seen ended the master has the reason. The status is on disk before it is acted on, so no id is
-used twice. And so are ports and addresses before a node that needs them is started. A master
-that is unavailable blocks nothing for long: its last view is used, and the status is published
+used twice. Ports and addresses are on disk before a node that needs them is started. An
+unavailable master blocks nothing for long: its last view is used, and the status is published
 when it is back.
 """
 
@@ -107,7 +107,7 @@ MASTER_PATIENCE = 10.0
 """Seconds. A killed master is back within one; after this, nodes are reconciled without it."""
 
 ONE_MACHINE = Policy(max_avoided_hosts=0)
-"""There is no other machine to go to."""
+"""The policy without avoided hosts: there is no other machine."""
 
 ASK_AGAIN = 0.05
 UNPUBLISHED = timedelta(seconds=0.5)
@@ -126,7 +126,7 @@ class Ending(Enum):
     FAILED = "Failed"
     DELETED = "Deleted"
     INTERRUPTED = "Interrupted"
-    """By a signal to `up`."""
+    """Ended by a signal to `up`."""
 
 
 class Platform(Protocol):
@@ -170,12 +170,12 @@ class LocalController:
         self._status = JobStatus()
         self._published: JobStatus | None = None
         self._trainings: dict[str, TrainingView] = {}
-        """Of every group by name, as the master showed them last."""
+        """The training of every group by name, as last received from the master."""
         self._reports: dict[str, GroupReport] = {}
         self._master = MasterState(ready=False)
         self._created = time.time()
         self.usage: dict[str, Usage] = {}
-        """What each node, by name, uses at the moment."""
+        """The current usage of each node, by name."""
 
     async def follow_master(self) -> None:
         """Take the master's events into the history as they happen, until cancelled."""
@@ -187,7 +187,7 @@ class LocalController:
             await self._master_events.catch_up()
 
     async def live_view(self) -> JobView:
-        """The job as it is now, its training asked of the master; as last seen if that is away."""
+        """Return the current view; the training is asked of the master, or the last one known."""
         with contextlib.suppress(WireError):
             self._trainings = await self._master_client.trainings()
         return self.view()
@@ -267,7 +267,7 @@ class LocalController:
         self._history.append(self._event(note) for note in notes if not self._is_known(note))
 
     def _is_known(self, note: DecisionNote) -> bool:
-        """Whether the master told of the job's end itself."""
+        """Return whether the master has reported the job's end itself."""
         return note.reason in _ENDINGS and self._job.spec.main_group in self._reports
 
     def _event(self, note: DecisionNote) -> EventView:
@@ -277,7 +277,7 @@ class LocalController:
         return self._status.finished or self._job.spec.main_group in self._reports
 
     def _requested(self, kind: EventKind, text: str) -> None:
-        """A user's request was stored."""
+        """Record a user's stored request as an event, and reconcile."""
         self._history.append([self._new_event(kind.value, text, at=time.time())])
         self.look()
 
@@ -293,7 +293,7 @@ class LocalController:
             self._addresses = self._addressing.update(self._job, self._status, starting=starting)
 
     def view(self) -> JobView:
-        """The job as this controller knows it."""
+        """Return the job as this controller knows it."""
         seen = combine(
             self._job.metadata.name,
             status=self._status,
@@ -319,7 +319,7 @@ class LocalController:
         return dataclasses.replace(action, env=env, ports=ports)
 
     async def _publish(self) -> None:
-        """Publish the status to the master if it has changed; retried if the master is away."""
+        """Publish the status to the master if it has changed; retried if that is unavailable."""
         if self._published == self._status:
             return
         status = self._status

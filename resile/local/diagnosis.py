@@ -1,4 +1,4 @@
-"""Checks of this machine for `resile doctor`: what works, and what jobs on it will lack.
+"""Checks of this machine for `resile doctor`: what works, and what jobs on it will miss.
 
 Every check really tries the feature where that is cheap and leaves no trace: a cgroup is created
 and removed, a port bound and closed. Nothing is installed or changed.
@@ -36,10 +36,10 @@ OLDEST_PYTHON = (3, 10)
 OLDEST_TORCH = (2, 4)
 
 LEAST_MEMORY = 1 << 30
-"""A worker that has imported torch takes about 300 MiB, and a snapshot two copies of the state."""
+"""Bytes. A worker with torch imported takes about 300 MiB, a snapshot two copies of the state."""
 
 LEAST_SHARED_MEMORY = 256 << 20
-"""Containers have 64 MiB by default, which a few batches of a DataLoader fill."""
+"""Bytes. Containers have 64 MiB by default, which a few batches of a DataLoader fill."""
 
 LEAST_DISK = 1 << 30
 
@@ -100,7 +100,7 @@ def _python() -> Finding:
 
 
 def _torch() -> Finding:
-    """Without importing it, which takes a second."""
+    """Check torch's version without importing it, which takes a second."""
     try:
         version = metadata.version("torch")
     except metadata.PackageNotFoundError:
@@ -139,7 +139,7 @@ def _memory() -> Finding:
 
 
 def _snapshot_memory() -> Finding:
-    """Snapshots are in memfds, which outlive the worker that filled them."""
+    """Check for memfds: snapshots are kept in them, as they outlive the worker that filled them."""
     try:
         os.close(os.memfd_create("resile-doctor"))
     except (AttributeError, OSError) as error:
@@ -232,7 +232,7 @@ def _port(endpoint: Endpoint) -> Finding:
 
 
 def _host_name() -> Finding:
-    """gloo listens on the address that the host's name resolves to."""
+    """Check the host's name: gloo listens on the address that it resolves to."""
     name = socket.gethostname()
     if is_this_machine(name):
         return _finding("host name", f"{name} is an address of this machine")
@@ -245,7 +245,7 @@ def _host_name() -> Finding:
 
 
 def _namespaces() -> Finding:
-    """Tried in another process, whose namespace goes away with it."""
+    """Check network namespaces by creating one in another process, with which it disappears."""
     newnet = 0x40000000
     probe = f"import ctypes,sys; sys.exit(ctypes.CDLL(None).unshare({newnet}) != 0)"
     tried = subprocess.run(

@@ -1,9 +1,9 @@
 """A job's history on this machine: the controller's decisions and the master's events, in one
 order.
 
-Each event gets its number here, in the order in which `resile up` learnt of it, and is written to
-the job's folder before it is shown. The master numbers its own events; that number only says from
-where to ask it again. The controller takes what the master has to say before it notes a decision,
+Each event gets its number here, in the order in which `resile up` received it, and is written to
+the job's folder before it is shown. The master numbers its own events; that number only says where
+the next request continues. The controller takes the master's events before it records a decision,
 so a decision follows the events that led to it.
 """
 
@@ -26,10 +26,10 @@ from resile.wire.views import EventView
 __all__ = ["JobHistory", "MasterEvents"]
 
 KEPT = 20_000
-"""Events in memory, to be asked for; the file has them all."""
+"""Maximum number of events in memory, for requests; the file has them all."""
 
 WAIT = 20.0
-"""Seconds that one request waits for news; the end of it costs one empty answer."""
+"""Seconds that one request waits for new events; a timeout costs one empty answer."""
 
 RETRY = 0.1
 
@@ -45,7 +45,7 @@ class JobHistory:
         self._news = asyncio.Event()
 
     def append(self, events: Iterable[EventView]) -> None:
-        """Number events, write them down and show them."""
+        """Number events, write them to the file and show them."""
         last = self._events[-1].seq if self._events else 0
         numbered = [
             msgspec.structs.replace(event, seq=seq) for seq, event in enumerate(events, last + 1)
@@ -77,14 +77,14 @@ class MasterEvents:
     def __init__(
         self, master: MasterHttpClient, history: JobHistory, *, changed: Callable[[], None]
     ) -> None:
-        """``changed`` is called when something was taken."""
+        """``changed`` is called when events were taken."""
         self._master = master
         self._history = history
         self._changed = changed
         self._last = 0
 
     async def follow(self) -> None:
-        """Take events as they happen, until cancelled; a master that is away is asked again."""
+        """Take events as they happen, until cancelled; retried while the master is unavailable."""
         while True:
             try:
                 self._take(await self._master.events(since=self._last, wait=WAIT))
@@ -92,7 +92,7 @@ class MasterEvents:
                 await asyncio.sleep(RETRY)
 
     async def catch_up(self) -> None:
-        """Take everything that there is now; raises WireError if the master does not answer."""
+        """Take all events so far; raises WireError if the master does not answer."""
         self._take(await self._master.events(since=self._last))
 
     def _take(self, events: list[EventView]) -> None:

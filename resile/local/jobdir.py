@@ -2,7 +2,7 @@
 
 ``<state_home>/jobs/<name>`` holds the token, the socket of the job's API (``api.sock``), the
 master's endpoint, store and log, the nodes' logs, the last view of the job (``job.json``,
-written before anything in it is acted on), what users asked for (``requests.json``) and its events
+written before anything in it is acted on), the users' requests (``requests.json``) and its events
 (``events.jsonl``). It stays when the job is over, until `resile delete` or the next `up` of that
 name. ``ledger`` and ``ports.json`` survive the next `up`, which may continue the training of the
 last one and whose nodes get the same ports. ``addresses.json`` holds the addresses of all nodes.
@@ -51,7 +51,7 @@ OWN_FILES = (
 
 PORT_FILES = ("ports.json", "ports.json.new")
 PORTS_LOCK = "ports.lock"
-"""Beside the jobs' folders: held while ports are chosen."""
+"""The lock beside the jobs' folders that is held while ports are chosen."""
 
 LARGEST_REQUESTS = 1 << 20
 LARGEST_VIEW = 64 << 20
@@ -78,13 +78,13 @@ class FolderUnusable(JobDirError):
 
 
 class Requests(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """What users asked of a job: ``requests.json``."""
+    """The users' requests to a job: ``requests.json``."""
 
     sizes: dict[str, int] = msgspec.field(default_factory=dict)
-    """By role."""
+    """The requested sizes by role."""
 
     suspend: bool | None = None
-    """Whether it is to be suspended, once somebody asked; until then its manifest counts."""
+    """True to suspend the job, False to resume it; None without a request: the manifest counts."""
 
     deleting: bool = False
 
@@ -133,14 +133,14 @@ class JobDir:
         return [event for line in lines if (event := _event(line)) and event.seq > since]
 
     def requests(self) -> Requests:
-        """What users asked of the job; nothing if that cannot be read."""
+        """Return the users' requests; none if they cannot be read."""
         try:
             return decode_json(read_regular_file(self._requests, limit=LARGEST_REQUESTS), Requests)
         except (OSError, DecodeError):
             return Requests()
 
     def requests_of_a_killed_up(self) -> Requests:
-        """What users asked of the last `up` of this job if it was killed; nothing if it ended."""
+        """Return the users' requests to the last `up` of this job if it was killed; else none."""
         view = self.view()
         ended = view is None or view.ended or (view.status and view.status.finished)
         return Requests() if ended else self.requests()
@@ -150,7 +150,7 @@ class JobDir:
         return list_logs(self.logs)
 
     def log(self, node: str, *, offset: int = 0) -> bytes:
-        """Return a piece of a node's output; raises FileNotFoundError if there is none."""
+        """Return a chunk of a node's output; raises FileNotFoundError if there is none."""
         return read_piece(self.logs, node, offset=offset)
 
     def ports_of_others(self) -> set[int]:
@@ -189,7 +189,7 @@ class JobDir:
         self._replace(self._view, msgspec.json.encode(view))
 
     def write_requests(self, requests: Requests) -> None:
-        """Replace what users asked for; it is on the disk when this returns."""
+        """Replace the users' requests; they are on disk when this returns."""
         self._replace(self._requests, msgspec.json.encode(requests), sync=True)
 
     def write_addresses(self, text: bytes) -> None:
@@ -292,7 +292,7 @@ def all_jobs() -> list[JobDir]:
 
 
 def _clear(folder: Path, pattern: str) -> None:
-    """Remove our files in a folder, and the folder if it is empty then."""
+    """Remove our files in a folder, and then the folder if it is empty."""
     for file in folder.glob(pattern):
         file.unlink()
     with contextlib.suppress(OSError):

@@ -49,7 +49,7 @@ def read_piece(folder: Path, node: str, *, offset: int) -> bytes:
 
 
 def _natural(name: str) -> list[tuple[int, str]]:
-    """A sort key that compares numbers as numbers: worker-9 comes before worker-10."""
+    """Return a sort key that compares numbers as numbers: worker-9 comes before worker-10."""
     return [
         (int(part), "") if part.isdecimal() else (-1, part) for part in re.split(r"(\d+)", name)
     ]

@@ -30,7 +30,7 @@ __all__ = [
 
 @dataclass(frozen=True)
 class Leaving:
-    """A node was told to stop."""
+    """The stop of a node that the platform has ordered."""
 
     cause: ExitCause
     """PREEMPTED or DELETED."""
@@ -87,7 +87,7 @@ class NodeRecord:
     since: int
     state: State = State.WAITING
     waits_for: str = ""
-    """Why it cannot start yet."""
+    """The reason why it cannot start yet."""
 
     leaving: Leaving | None = None
     delete_at_end: bool = False

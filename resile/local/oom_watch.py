@@ -41,7 +41,7 @@ class OomWatch:
             await asyncio.wait([self._task])
 
     def _limited(self) -> list[NodeRecord]:
-        """The nodes with a limit that have not exceeded it so far."""
+        """Return the nodes with a limit that have not exceeded it so far."""
         return [
             record
             for record in self._running()

@@ -53,7 +53,7 @@ class Placement:
     starts: tuple[Claim, ...]
     preemptions: tuple[Preemption, ...]
     waits: Mapping[int, str]
-    """By node id: why each node that is not started waits."""
+    """The reason why each node that is not started waits, by node id."""
 
 
 def place(
@@ -63,7 +63,7 @@ def place(
     leaving: Sequence[Claim],
     pending: Sequence[Claim],
 ) -> Placement:
-    """Decide on all ``pending`` nodes. ``leaving`` ones were told to stop but still run."""
+    """Decide on all ``pending`` nodes. ``leaving`` ones are being stopped but still run."""
     free = capacity - _total(running) - _total(leaving)
     later = free + _total(leaving)
     victims = sorted(running, key=lambda claim: (claim.priority, -claim.since))

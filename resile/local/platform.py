@@ -243,8 +243,8 @@ class LocalPlatform:
         return True
 
     def _limits_name(self, record: NodeRecord) -> str:
-        """The node's name; with its id if it has taken over the name of another, whose cgroup may
-        still exist."""
+        """Return the node's name; with its id if it has taken over the name of another, whose
+        cgroup may still exist."""
         node = record.order.node
         shared = [one for one in self._records.values() if one.order.node.name == node.name]
         return node.name if len(shared) == 1 else f"{node.name}.{node.id}"

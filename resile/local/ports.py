@@ -33,7 +33,7 @@ Slot = tuple[str, int]
 """A role and a rank."""
 
 LOWEST = 10_000
-"""Below it are the ports of well-known services."""
+"""The lowest port to choose: below it are the ports of well-known services."""
 
 HIGHEST = 65_535
 

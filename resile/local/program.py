@@ -51,14 +51,14 @@ def program_of(
 
 
 def _argv(command: tuple[str, ...]) -> list[str]:
-    """``resile`` means this installation, whatever is on the PATH."""
+    """Return the command line; ``resile`` means this installation, whatever is on the PATH."""
     if command[0] == _OURS:
         return [sys.executable, "-m", _OURS, *command[1:]]
     return list(command)
 
 
 def _inherited() -> dict[str, str]:
-    """Our own environment, without the variables of a job that we ourselves may be part of."""
+    """Return our own environment, without the variables of a job that we may be part of."""
     return {
         name: value
         for name, value in os.environ.items()

@@ -1,7 +1,7 @@
-"""What users asked of a job that runs on this machine: sizes, suspension, deletion.
+"""The users' requests to a job that runs on this machine: sizes, suspension, deletion.
 
 A request is written to the job's folder before it is answered, so that a `resile up` that is killed
-and started again still knows it. Deletion is not carried over: who starts a job again wants it.
+and restarted still knows it. Deletion is not carried over: a user who restarts a job wants it.
 
 RequestRefused
 ├── InvalidRequest   a role that does not exist, or a size it cannot have
@@ -30,7 +30,7 @@ class InvalidRequest(RequestRefused):
 
 
 class NotNow(RequestRefused):
-    """The job is in no state for it."""
+    """The job's state does not allow the request."""
 
 
 class RequestBook:
@@ -44,8 +44,8 @@ class RequestBook:
         over: Callable[[], bool],
         changed: Callable[[EventKind, str], None],
     ) -> None:
-        """``over``: whether the job is. ``changed`` is called after each request was stored, with
-        what there is to say of it."""
+        """``over``: whether the job is over. ``changed`` is called after each request was stored,
+        with the event to record."""
         self._spec = job.spec
         self._folder = folder
         self._over = over
@@ -80,7 +80,7 @@ class RequestBook:
         self._changed(EventKind.SCALE_REQUESTED, f"a user asked for {_listed(sizes)}")
 
     def suspend(self, suspend: bool) -> None:
-        """Ask for the job to be without nodes for a while, or to continue."""
+        """Ask for the job to be suspended, or to continue."""
         what, kind = _suspension(suspend)
         self._check(what)
         if self.current.suspend is not suspend:
@@ -88,7 +88,7 @@ class RequestBook:
             self._changed(kind, f"a user asked for the job to be {what}")
 
     def delete(self) -> None:
-        """Ask for the job's end. Asking twice is asking once."""
+        """Ask for the job to be deleted. Idempotent."""
         if not self.current.deleting:
             self._store(msgspec.structs.replace(self.current, deleting=True))
             text = "a user asked for the job to be deleted"

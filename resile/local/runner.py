@@ -1,7 +1,7 @@
 """A whole job on this machine, from its folder to its end: what `resile up` runs.
 
 It consists of a master as a child process, a platform that runs the nodes, the controller, and the
-job API for everybody else. However the job ends (by itself, deleted from another terminal, or
+job API for other processes. However the job ends (by itself, deleted from another terminal, or
 interrupted), the nodes are stopped first, then the last state is written, then the master is
 stopped. If this process is killed, the kernel and the nodes' supervisors end everything else.
 """
@@ -85,11 +85,11 @@ class JobRunner:
 
     @property
     def requests(self) -> RequestBook:
-        """What users ask of it."""
+        """The users' requests."""
         return self._running_controller().requests
 
     async def view(self) -> JobView:
-        """The job as it is now; all but empty before it begins."""
+        """Return the current view of the job; almost empty before it begins."""
         if self._controller is None:
             return JobView(name=self.name, phase="")
         return await self._controller.live_view()

@@ -256,7 +256,7 @@ def export(
 
 @contextmanager
 def _explained() -> Iterator[None]:
-    """Show what went wrong with a checkpoint as one line, with exit code 1."""
+    """Report an error of a checkpoint as one line, with exit code 1."""
     try:
         yield
     except CheckpointError as error:
@@ -264,7 +264,7 @@ def _explained() -> Iterator[None]:
 
 
 def _shelves(folder: str, group: str | None) -> list[CheckpointCatalog]:
-    """Those of all groups that have something in the folder, or the one that was asked for."""
+    """Return the catalogs of all groups in the folder, or only that of ``group``."""
     storage = open_storage(folder)
     if group is not None:
         return [CheckpointCatalog(storage, group)]
@@ -283,7 +283,7 @@ def _groups(storage: Storage) -> list[str]:
 def _at_step(
     shelves: list[CheckpointCatalog], step: int
 ) -> list[tuple[CheckpointCatalog, Checkpoint]]:
-    """The checkpoints of a step, of those groups that have one; raises NoCheckpoint if none has."""
+    """Return each group's checkpoint of a step, if it has one; raises NoCheckpoint if none has."""
     found, absent = [], None
     for catalog in shelves:
         try:
@@ -296,7 +296,7 @@ def _at_step(
 
 
 def _whose(group: str) -> str:
-    """What follows a step that is not the main group's."""
+    """Return the text that follows a step of another group than the main one."""
     return f" of {describe_group(group)}" if group else ""
 
 
@@ -307,7 +307,7 @@ def _warn(text: str) -> None:
 def _checkpoints(
     catalog: CheckpointCatalog, unreadable: list[str] | None = None
 ) -> list[Checkpoint]:
-    """All there are; those whose manifest cannot be read are warned of."""
+    """Return all checkpoints; warn of those whose manifest cannot be read."""
     told: list[str] = []
     try:
         found = list(catalog.checkpoints(tell=told.append))
@@ -323,7 +323,7 @@ def _checkpoints(
 
 
 def _nothing(catalog: CheckpointCatalog, said: str) -> str:
-    """That a group has no checkpoint, and which ones have."""
+    """Return the message that a group has no checkpoint, with the groups that have one."""
     try:
         others = [one for one in groups_on(catalog.storage) if one != catalog.group]
     except NotOnStorage:

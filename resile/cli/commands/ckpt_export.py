@@ -1,4 +1,4 @@
-"""``resile ckpt export``: which writer a file's ending asks for, and a check before it is used.
+"""``resile ckpt export``: choose the writer by the file's extension, and verify before writing.
 
 Every byte is compared with its checksum first: a file made of damaged weights looks like any other.
 """
@@ -25,7 +25,7 @@ __all__ = ["export_checkpoint"]
 def export_checkpoint(
     catalog: CheckpointCatalog, checkpoint: Checkpoint, *, output: Path, only: str | None
 ) -> None:
-    """Write one file; raises CheckpointError, and then there is no file."""
+    """Write one file; raises CheckpointError, and leaves no file then."""
     with progress_bar("Checking", checkpoint.manifest.size) as progress:
         damages = catalog.damages(checkpoint, progress=progress)
     if damages:

@@ -8,7 +8,7 @@ from click.shell_completion import get_completion_class
 __all__ = ["completion"]
 
 VARIABLE = "_RESILE_COMPLETE"
-"""By this click's script asks the command for completions."""
+"""The variable by which click's script asks the command for completions."""
 
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from resile.ledger.check import EpochVerdict, IndexPlaces, LedgerVerdict, StreamVerdict
 
 SHOWN = 10
-"""Faults of a kind that are printed for a person; json has more of them."""
+"""Maximum number of faults of each kind in the text; the JSON output has more."""
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})

@@ -1,4 +1,4 @@
-"""``resile delete``: end a job, if it runs, and forget it with its logs."""
+"""``resile delete``: end a job, if it runs, and remove it with its logs."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def delete(jobs: tuple[str, ...], no_wait: bool, where: ClusterOptions) -> None:
 
 
 def _end(reader: SyncJob, *, wait: bool) -> str:
-    """How far it has come, in words."""
+    """Return how far the deletion has come, in words."""
 
     def warn(text: str) -> None:
         hint = "Ctrl-C ends the waiting alone"

@@ -1,4 +1,4 @@
-"""``resile describe``: everything a person asks about a job."""
+"""``resile describe``: show a job in full."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 TOLD = 15
-"""Events shown: what a person reads; `resile events` has them all."""
+"""Number of events shown; `resile events` has them all."""
 
 GROUPS = 20
-"""Groups shown: nodes that work independently have one each, and a line in the table of nodes."""
+"""Number of groups shown: independent nodes have one each, and a line in the table of nodes."""
 
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
@@ -60,7 +60,7 @@ def describe(job: str, told: int, output: str, where: ClusterOptions) -> None:
 
 
 def _as_json(reader: SyncJob, told: int) -> bytes:
-    """Everything that the text is made from, and no column's width is lost on it."""
+    """Return everything that the text is made from, with nothing cut to a column's width."""
     view = reader.view()
     document = {
         **as_document(reader, view),
@@ -137,7 +137,7 @@ def _budget(view: JobView) -> str:
 
 
 def _groups(console: Console, view: JobView) -> None:
-    """The trainings beside that of the main group, which the heading shows."""
+    """Print the trainings of all groups but the main one, which the heading shows."""
     from resile.cli.output.tables import groups_table
 
     if view.groups:

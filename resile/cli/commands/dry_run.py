@@ -1,4 +1,4 @@
-"""``resile submit --dry-run``: the objects as a stream of YAML, and what a cluster says of them."""
+"""``resile submit --dry-run``: a YAML stream of the objects, and their validation by a cluster."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ NO_CLUSTER_NAMESPACE = "default"
 
 
 def dry_run(written: ManifestSource, where: ClusterOptions) -> None:
-    """Print first and judge afterwards: what is refused can be looked at."""
+    """Print the objects, then validate them: the user can read what is refused."""
     cluster, why_not = _cluster(where)
     usual = NO_CLUSTER_NAMESPACE if cluster is None else cluster.namespace
     job = placed(written, where, usual=usual)
@@ -48,7 +48,7 @@ def dry_run(written: ManifestSource, where: ClusterOptions) -> None:
 
 
 def _cluster(where: ClusterOptions) -> tuple[SyncCluster | None, str]:
-    """The cluster to ask; or None, and why."""
+    """Return the cluster to ask; or None, and the reason."""
     if not where.given and not is_configured():
         return None, "no cluster is configured"
     try:
@@ -60,7 +60,7 @@ def _cluster(where: ClusterOptions) -> tuple[SyncCluster | None, str]:
 
 
 class _Dumper(yaml.SafeDumper):
-    """Writes everything out, each object for itself."""
+    """Writes each object as a document of its own, without YAML aliases."""
 
     def __init__(self, *args: Any, **settings: Any) -> None:
         super().__init__(*args, **{**settings, "explicit_start": True})

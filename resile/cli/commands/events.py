@@ -1,4 +1,4 @@
-"""``resile events``: a job's story, the controller's decisions and the master's in one."""
+"""``resile events``: a job's events, those of the controller and of the master in one list."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from resile.client.sync import SyncJob
 from resile.wire.views import EventView
 
 WAIT = 10.0
-"""How long one question waits for news; then it is looked whether the job still runs."""
+"""Seconds that one request waits for new events, before checking whether the job still runs."""
 
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
@@ -44,7 +44,7 @@ def _follow(reader: SyncJob, last: int, output: str) -> None:
     while True:
         over = not reader.running
         if over:
-            reader.pause()  # the last words may come a moment after the end
+            reader.pause()  # the last events may arrive a moment after the end
         fresh = reader.events(since=last, wait=0.0 if over else WAIT)
         _print(fresh, output)
         last = fresh[-1].seq if fresh else last

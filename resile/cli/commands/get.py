@@ -1,5 +1,5 @@
-"""``resile get``: a job as an object. As YAML its manifest with its status, which can be submitted
-again; as JSON the view of the job, which programs read."""
+"""``resile get``: print a job as an object. YAML: its manifest with its status, which can be
+submitted again; JSON: the view of the job, for programs."""
 
 from __future__ import annotations
 
@@ -45,8 +45,8 @@ def get(job: str, output: str, where: ClusterOptions) -> None:
 
 
 def as_document(reader: SyncJob, view: JobView) -> dict[str, Any]:
-    """The view as programs get it: with where the job is, and with the trainings in its status,
-    wherever that is."""
+    """Return the view for programs: with the location of the job, and with the trainings in its
+    status on every platform."""
     whole = msgspec.structs.replace(
         view,
         name=reader.name,
@@ -59,7 +59,7 @@ def as_document(reader: SyncJob, view: JobView) -> dict[str, Any]:
 
 
 def _status(view: JobView) -> JobStatus | None:
-    """On one machine status and trainings are kept apart; on a cluster the status has both."""
+    """Return the status with its trainings, which on one machine are kept apart from it."""
     status = view.status
     if status is None or status.training is not None or not view.trainings:
         return status

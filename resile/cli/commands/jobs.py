@@ -21,7 +21,7 @@ from resile.local.jobdir import all_jobs
 from resile.system.loop_thread import run_in_thread
 
 UNASKED_PATIENCE = 2.0
-"""Seconds that a cluster may cost somebody who did not ask for it."""
+"""Timeout in seconds for a cluster that the user did not ask for."""
 
 LOCAL, KUBERNETES = "local", "kubernetes"
 
@@ -61,7 +61,7 @@ def _hint(where: ClusterOptions, everywhere: bool) -> str:
 
 
 def _of_cluster_if_any() -> list[dict[str, Any]]:
-    """A cluster that nobody asked for must not stand in the way."""
+    """Return the jobs of the configured cluster, if any. Not asked for, so a failure only warns."""
     if not is_configured():
         return []
     try:
@@ -114,20 +114,20 @@ def _summary(view: JobView, *, phase: str, running: bool) -> dict[str, Any]:
 
 
 def restarts(view: JobView) -> int:
-    """Nodes that were replaced, and rounds that failing workers cost."""
+    """Return the number of replaced nodes plus that of rounds lost to failing workers."""
     replaced = sum(r.restarts for r in view.status.roles.values()) if view.status else 0
     return replaced + sum(training.restarts for training in view.trainings.values())
 
 
 def _step(view: JobView) -> int | None:
-    """Asked of its master, or what its operator wrote down last."""
+    """Return the step that the master reports, or the last one that the operator wrote."""
     if view.training is not None:
         return view.training.step
     return view.status.step if view.status else None
 
 
 def _print(rows: list[dict[str, Any]], *, namespaces: bool) -> None:
-    """The columns for platform and namespace, shown only where jobs differ in them."""
+    """Print the jobs; platform and namespace are columns only where jobs differ in them."""
     from resile.cli.output.tables import new_console, new_table, phase_text
 
     places = {

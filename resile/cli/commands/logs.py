@@ -77,19 +77,19 @@ def logs(
 
 @dataclass(frozen=True, kw_only=True)
 class LogQuery:
-    """What to print, and what to say where there is nothing to print."""
+    """The lines to print, and the explanation if there are none."""
 
     lines: Generator[tuple[str, str], None, None]
-    """A node's name and a line that it printed."""
+    """Pairs of a node's name and a line that it printed."""
 
     several: bool
-    """Whether there is more than one log."""
+    """True if there is more than one log."""
 
     silent: bool
-    """Whether nobody can print anything for now."""
+    """True if no node, or no master, can print anything for now."""
 
     why: Callable[[], str]
-    """Why nothing was printed: asked at the moment when that is to be said."""
+    """Returns why nothing was printed; called when the explanation is shown."""
 
 
 def _master_log(reader: SyncJob, *, tail: int | None, follow: bool) -> LogQuery:
@@ -123,7 +123,7 @@ def _node_log(
 
 
 def _print(lines: Iterable[tuple[str, str]], *, named: bool) -> bool:
-    """Print the lines; whether there was one."""
+    """Print the lines; return whether there was one."""
     printed = False
     for node, line in lines:
         printed = True
@@ -148,7 +148,7 @@ def _warn(text: str) -> None:
 def _chosen(
     reader: SyncJob, names: tuple[str, ...], *, present: list[NodeView], rank: int | None
 ) -> Callable[[NodeView], bool]:
-    """Which nodes the names stand for; one that stands for nothing is the user's mistake."""
+    """Return a filter for the named nodes; raises ClickException for a name that matches none."""
     job = reader.name
     if names:
         manifest = reader.view().manifest or {}
@@ -175,7 +175,7 @@ def _check_rank(
     present: list[NodeView],
     follow: bool,
 ) -> None:
-    """A rank that nobody has is the user's mistake; who follows may wait for one that can come."""
+    """Refuse a rank that no node has, unless logs are followed and a node may still get it."""
     view = reader.view()
     there = [node for node in (*present, *view.nodes) if _is_named(node, names, reader.name)]
     ranks = {node.rank for node in there if node.rank is not None}
@@ -188,7 +188,7 @@ def _check_rank(
 
 
 def _most_nodes(view: JobView) -> float:
-    """How many nodes a role of the job can have at most."""
+    """Return the maximum number of nodes of a role of the job."""
     if view.spec is None:
         return math.inf  # not there yet, or written by another version of Resile
     return max((role.size.max for role in view.spec.roles.values()), default=0)

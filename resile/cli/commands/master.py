@@ -164,10 +164,10 @@ def _serve(
 
 
 def open_store(text: str | None, folder: Path) -> Store:
-    """The store a user named, or the default beside the token.
+    """Return the store that the user named, or the default beside the token.
 
     A named store is remembered in ``folder``: an agent that starts this master again after its
-    death knows the folder only, and must come to the same store.
+    death knows only the folder, and must open the same store.
     """
     note = folder / "store"
     if text is None and note.exists():

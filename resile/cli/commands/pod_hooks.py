@@ -27,10 +27,10 @@ files_option = click.option(
 
 
 class HookLog:
-    """One hook's, open for its time."""
+    """The log file of one hook, open while the hook runs."""
 
     def __init__(self, path: Path) -> None:
-        """Raises ClickException if it cannot be written."""
+        """Open the file; raises ClickException if it cannot be written."""
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             self._file = path.open("a")
@@ -43,11 +43,11 @@ class HookLog:
             fcntl.flock(self._file, fcntl.LOCK_SH)
 
     def stamp(self, what: str) -> None:
-        """What happens, and the date as the command of that name writes it."""
+        """Write ``what`` with the date, in the format of the ``date`` command."""
         self._write(f"{what}: {time.strftime('%a %b %d %H:%M:%S UTC %Y', time.gmtime())}")
 
     def note(self, text: str) -> None:
-        """A line with its time."""
+        """Write a line with its time."""
         self._write(f"{time.strftime('%Y-%m-%d %H:%M:%S', time.gmtime())} {text}")
 
     def _write(self, line: str) -> None:
@@ -105,7 +105,7 @@ def prestop(signal_path: str | None, timeout: float) -> None:
 
 
 def _wait(files: MigrationFiles, timeout: float) -> MigrationSignal:
-    """What the file says when it no longer says 'save', or in the end."""
+    """Return the word in the file once it is no longer 'save', or at the timeout."""
     deadline = time.monotonic() + timeout
     while (
         found := read_signal(files.signal)
@@ -126,7 +126,7 @@ def _conclude(
             "(its own output says which); an earlier save is as it was"
         )
     else:
-        # Taken back, or training that comes to it late would stop when nobody expects it.
+        # Withdrawn: otherwise a training that reads it late would stop unexpectedly.
         write_word(files.signal, MigrationSignal.INIT.value)
         log.note(f"gave up after {timeout:g} s")
         raise click.ClickException(

@@ -12,7 +12,7 @@ from resile.agent.nursery import CheckFailed, WorkerCommand, check_preload
 from resile.wire.endpoint import free_port
 
 DIFFERENT = 1
-"""The exit code that tells of differences."""
+"""The exit code if there are differences."""
 
 
 async def preload_check(command: WorkerCommand, *, env: Mapping[str, str]) -> int:

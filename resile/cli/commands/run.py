@@ -1,4 +1,4 @@
-"""``resile run``: the launcher, one per node, with torchrun's flags and meaning."""
+"""``resile run``: the launcher, one per node, with torchrun's flags and their meaning."""
 
 from __future__ import annotations
 
@@ -248,7 +248,7 @@ def run(script: str, script_args: tuple[str, ...], **flags: Any) -> None:
         code = asyncio.run(_run(script, script_args, flags, output))
         for loss in output.losses:
             log.error("%s", loss)
-            # A platform that manages the node decides by the code what becomes of the job.
+            # A platform that manages the node decides by the exit code how the job continues.
             code = code or (0 if "RESILE_NODE_ID" in os.environ else NodeExitCode.OUTPUT_LOST)
     except (EndpointError, AuthError, StreamsError, PreloadSyntaxError) as error:
         raise click.UsageError(str(error)) from None
@@ -340,7 +340,7 @@ def _master(
 
 
 def _about_this_node(flags: dict[str, Any]) -> dict[str, Any]:
-    """Settings of this node from flags and environment, checked before anything starts."""
+    """Return this node's settings from flags and environment, checked before anything starts."""
     if warning := check_logs_specs(flags["logs_specs"]):
         log.warning("%s", warning)
     error_file = os.environ.get("TORCHELASTIC_ERROR_FILE")
@@ -367,14 +367,14 @@ def _about_this_node(flags: dict[str, Any]) -> dict[str, Any]:
 
 
 def _meter() -> dict[str, Any]:
-    """In a pod the agent itself reports its resource usage."""
+    """Return the usage meter of an agent in a pod, which reports its own usage; else nothing."""
     from resile.agent.container_usage import IN_A_POD, ContainerMeter
 
     return {"usage": ContainerMeter.of_this_process().read} if IN_A_POD in os.environ else {}
 
 
 def _for_workers(flags: dict[str, Any]) -> dict[str, str]:
-    """Environment variables that pass this node's flags on to its workers."""
+    """Return the environment variables that pass this node's flags on to its workers."""
     given = {
         TOKEN_FILE_VARIABLE: flags["token_file"],
         AUTHORITY_VARIABLE: flags["tls_ca"],
@@ -395,7 +395,7 @@ def _local_address(given: str | None) -> str | None:
 
 
 def _group() -> str:
-    """The group of this node, as set by the platform."""
+    """Return the group of this node, as set by the platform."""
     try:
         return group_from_environment(os.environ)
     except ValueError as error:
@@ -403,7 +403,7 @@ def _group() -> str:
 
 
 def _number_in(variable: str) -> int | None:
-    """A number that the platform set in the environment."""
+    """Return a number that the platform set in the environment."""
     text = os.environ.get(variable)
     if not text:
         return None

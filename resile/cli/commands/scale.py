@@ -15,7 +15,7 @@ from resile.job.view import JobView
 _MOST_DIGITS = 9
 
 TAKEN_WITHIN = 20.0
-"""The controller looks at once; a machine that swaps may take seconds."""
+"""Seconds. The controller reacts at once; on a machine that swaps it may take seconds."""
 
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
@@ -67,10 +67,10 @@ def _parse(sizes: tuple[str, ...]) -> dict[str, int]:
 
 
 def _check(view: JobView, asked: dict[str, int]) -> None:
-    """Refuse what the job cannot be, before anybody is asked."""
+    """Refuse sizes that the job cannot have, before a request is sent."""
 
     if view.spec is None:
-        return  # not there yet, or written by another version of Resile: whoever is asked knows
+        return  # no spec yet, or by another version of Resile: the receiver checks
     if problem := view.spec.why_not_sizes(asked):
         raise click.ClickException(problem)
 

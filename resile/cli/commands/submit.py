@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 INTERRUPTED = 130
 NO_OPERATOR_AFTER = 10.0
-"""Seconds: longer than for a change, as one that was installed with the job has to start."""
+"""Seconds: longer than for a change, because an operator installed with the job has to start."""
 
 KEPT = (
     "running nodes of {roles} keep their old settings; the change applies to nodes created from "
@@ -70,7 +70,7 @@ def submit(
     if submission.roles_needing_restart and job.has_nodes():
         click.echo(KEPT.format(roles=" and ".join(submission.roles_needing_restart)))
     if job.namespace != cluster.namespace:
-        where = replace(where, namespace=job.namespace)  # so that hints lead there
+        where = replace(where, namespace=job.namespace)  # so that hints name it
     if wait:
         try:
             _watch(job, where)
@@ -81,7 +81,7 @@ def submit(
 
 
 def placed(written: ManifestSource, where: ClusterOptions, *, usual: str) -> ElasticJob:
-    """The job in its namespace; two that differ are the user's mistake."""
+    """Return the job in its namespace; a usage error if manifest and option name different ones."""
     from resile.client.cluster.manifest_source import resolve_namespace
 
     try:
@@ -91,7 +91,7 @@ def placed(written: ManifestSource, where: ClusterOptions, *, usual: str) -> Ela
 
 
 def _watch(job: SyncClusterJob, where: ClusterOptions) -> None:
-    """Print how far it is whenever that changes, until it trains or never will."""
+    """Print the progress whenever it changes, until the job trains or cannot train."""
     from resile.client.cluster.startup_progress import StartupOutcome
 
     said: tuple[str, ...] = ()

@@ -53,7 +53,7 @@ def resume(job: str, wait: bool, where: ClusterOptions) -> None:
     reader = find_job(job, where)
     if not reader.resume():
         click.echo(f"job '{job}' is not suspended")
-        wait = wait and reader.view().phase == JobPhase.SUSPENDED  # somebody else resumed it
+        wait = wait and reader.view().phase == JobPhase.SUSPENDED  # another user resumed it
     else:
         click.echo(f"job '{job}' is being resumed")
     if wait:

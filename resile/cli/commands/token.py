@@ -1,4 +1,4 @@
-"""``resile token``: a job's token, for tools that ask its HTTP API."""
+"""``resile token``: print a job's token, for tools that use its HTTP API."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``resile up``: a whole job, all its nodes, on this machine, until it is over."""
+"""``resile up``: run a whole job, with all its nodes, on this machine until it is over."""
 
 from __future__ import annotations
 
@@ -36,13 +36,13 @@ _CODES = {Ending.SUCCEEDED: 0, Ending.FAILED: 1, Ending.DELETED: 1}
 
 
 class View(Protocol):
-    """How a person sees the job while it runs."""
+    """The display of a running job."""
 
     def tell(self, events: list[EventView]) -> None:
-        """Something happened."""
+        """Show new events."""
 
     async def run(self, job: JobRunner) -> None:
-        """Show it until cancelled."""
+        """Show the job until cancelled."""
 
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
@@ -153,7 +153,7 @@ def _interruption(name: signal.Signals) -> EventView:
 
 
 def _conclude(end: Ending, folder: JobDir) -> None:
-    """The last lines: how it ended, and where to read more."""
+    """Print the last lines: how the job ended, and where to read more."""
     name, view = folder.name, folder.view()
     if end is Ending.FAILED and view is not None:
         click.echo(failure_report(view, folder), err=True)

@@ -36,19 +36,19 @@ class ClusterOptions:
 
     @property
     def given(self) -> bool:
-        """Whether a cluster was asked for."""
+        """True if any option was given."""
         return any((self.namespace, self.context, self.kubeconfig))
 
     @property
     def flags(self) -> str:
-        """To follow a job's name in a hint at another command."""
+        """The flags that follow a job's name in a hint at another command."""
         from resile.client.cluster.cluster import flags_for
 
         return flags_for(namespace=self.namespace, context=self.context, kubeconfig=self.kubeconfig)
 
 
 def cluster_options(function: F) -> F:
-    """Adds the options; the command gets them as ``where``."""
+    """Add the options; the command gets them as ``where``."""
 
     @click.option("--namespace", "-n", metavar="NS", help="Namespace on the cluster.")
     @click.option("--context", metavar="NAME", help="Context of the kubeconfig.")
@@ -67,7 +67,7 @@ def cluster_options(function: F) -> F:
 
 
 def connect(where: ClusterOptions) -> SyncCluster:
-    """The cluster; disconnected when the command ends."""
+    """Return the cluster; disconnected when the command ends."""
     from resile.client.sync import SyncCluster
 
     cluster = SyncCluster.connect(
@@ -80,7 +80,7 @@ def connect(where: ClusterOptions) -> SyncCluster:
 
 
 def find_job(name: str, where: ClusterOptions) -> SyncJob:
-    """The job of that name; disconnected when the command ends."""
+    """Return the job of that name; disconnected when the command ends."""
     job = find_job_anywhere(
         name, namespace=where.namespace, context=where.context, kubeconfig=where.kubeconfig
     )

@@ -1,4 +1,4 @@
-"""The token that a job keeps in its folder, where the user gives none."""
+"""The token in a job's folder, used if the user gives none."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ __all__ = ["kept_token"]
 
 
 def kept_token(folder: Path) -> str:
-    """The token in a job's folder, made on first use.
+    """Return the token in a job's folder, created on first use.
 
-    Raises StateDirError for one that cannot be used: it is no mistake on the command line.
+    Raises StateDirError for one that cannot be used, not a usage error: the flags are right.
     """
     try:
         return shared_token(private_folder(folder) / "token")

@@ -1,7 +1,7 @@
 """The location of a job's ledger, found by the job's name.
 
-A job of `resile up` has a folder of its own, and its ledger lies there unless its manifest names
-another place. A job of `resile run` has none that outlives it: with ``--ledger`` it writes to
+A job of `resile up` has a folder of its own, with its ledger unless its manifest names another
+place. A job of `resile run` has no folder that outlives it: with ``--ledger`` it writes to
 ``<state_home>/ledgers/<name>``, on each machine what that machine's workers trained.
 """
 
@@ -23,7 +23,7 @@ __all__ = ["find_ledger", "ledger_asked_for"]
 
 
 def ledger_asked_for(flags: dict[str, Any]) -> Path | None:
-    """The path that `resile run --rdzv-id NAME --ledger` writes to; None without the flag."""
+    """Return the path for `resile run --rdzv-id NAME --ledger`; None without the flag."""
     if not flags["ledger"]:
         return None
     if not flags["rdzv_id"]:
@@ -32,7 +32,7 @@ def ledger_asked_for(flags: dict[str, Any]) -> Path | None:
 
 
 def find_ledger(name: str) -> Path:
-    """A folder as it is, or that of the job of this name; raises ClickException."""
+    """Return the folder ``name``, or else the ledger of that job; raises ClickException."""
     if Path(name).is_dir():
         return Path(name)
     if "/" in name:
@@ -43,7 +43,7 @@ def find_ledger(name: str) -> Path:
 
 def _ledger_of_run(name: str) -> Path:
     quoted = quote(name, safe="")
-    hidden = quoted.startswith(".")  # nor may it be the folder above
+    hidden = quoted.startswith(".")  # this includes the parent folder, ..
     return state_home() / "ledgers" / (f"%2E{quoted[1:]}" if hidden else quoted)
 
 
@@ -64,7 +64,7 @@ def _ledger_of_up(name: str, *, otherwise: Path | None) -> Path:
 
 
 def _in_manifest(job: LocalJob) -> Path | None:
-    """The folder that the env of a role names, if one does."""
+    """Return the folder that the env of a role names; None if none does."""
     from resile.job.manifest.parse import job_from_data
     from resile.system.loop_thread import run_in_thread
 

@@ -21,7 +21,7 @@ __all__ = ["load_job", "load_written"]
 
 
 def load_job(source: str, *, name: str | None) -> ElasticJob:
-    """The job in a file, or on stdin for ``-``, to run on this machine; under another name if one
+    """Return the job in a file, or on stdin for ``-``, to run on this machine; renamed if ``name``
     is given."""
     try:
         job = parse_manifest(_text(source))
@@ -35,7 +35,7 @@ def load_job(source: str, *, name: str | None) -> ElasticJob:
 
 
 def load_written(source: str, *, name: str | None) -> ManifestSource:
-    """The same, to run on a cluster."""
+    """Return the same, to run on a cluster."""
     from resile.client.cluster.manifest_source import read_manifest, renamed
 
     try:
@@ -71,7 +71,7 @@ def _renamed(job: ElasticJob, name: str) -> ElasticJob:
 
 
 def _check_program(role: str, spec: RoleSpec) -> None:
-    """Check now what would otherwise only fail on each node."""
+    """Check the program now; otherwise it would fail only later, on each node."""
     folder = Path(spec.working_dir or ".").absolute()
     if not folder.is_dir():
         raise click.ClickException(f"spec.roles.{role}.workingDir: there is no folder {folder}")

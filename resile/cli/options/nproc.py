@@ -1,7 +1,7 @@
-"""How many workers ``--nproc-per-node`` means, without importing torch into the agent.
+"""The number of workers of ``--nproc-per-node``, without importing torch into the agent.
 
-NVIDIA's devices are counted by the kernel's list of them. Others only torch can count: it is asked
-in a process of its own, and only where the user names them or the machine has the devices' files.
+NVIDIA's devices are counted in the kernel's list of them. Only torch can count others: it runs in a
+process of its own, and only if the user names them or the machine has the devices' files.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ ACCELERATOR_FILES = ("/dev/kfd", "/dev/accel", "/dev/dri")
 """Device directories of the drivers of AMD, Intel and others."""
 
 OUT_OF_TREE = ("npu", "mlu", "musa")
-"""Devices that torch knows by a package beside it."""
+"""Devices that torch supports through a separate package."""
 
 DEVICES = ("gpu", "xpu", *OUT_OF_TREE)
 
@@ -33,15 +33,15 @@ else:
     module = torch.get_device_module(name)
     print(module.device_count() if module.is_available() else 0)
 """
-"""Prints how many devices torch sees, as torchrun counts them."""
+"""A script that prints how many devices torch sees, as torchrun counts them."""
 
 ASKING_TIMEOUT = 120.0
-"""Importing torch from a cold disk takes its time."""
+"""Seconds. Importing torch from a cold disk is slow."""
 
 
 def count_processes(text: str) -> int:
-    """A number, ``cpu``, ``gpu``, ``xpu`` or another device of torch's, or ``auto``: a device each
-    where there are some, else a CPU each."""
+    """Return the number of workers for a number, ``cpu``, ``gpu``, ``xpu`` or another device of
+    torch's, or ``auto``: one per device if there are any, else one per CPU."""
     if re.fullmatch("[0-9]{1,9}", text) and int(text) > 0:
         return _few_enough(int(text))
     if text == "cpu":
@@ -76,7 +76,7 @@ def _others(device: str) -> int:
 
 
 def _seen_by_torch(device: str) -> int:
-    """How many devices of a kind torch sees; 0 where it does not know the kind or is not here."""
+    """Return how many devices of a kind torch sees; 0 if the kind is unknown or torch missing."""
     asked = [os.environ.get("PYTHON_EXEC", sys.executable), "-c", COUNT_SCRIPT, device]
     try:
         done = subprocess.run(asked, capture_output=True, text=True, timeout=ASKING_TIMEOUT)
@@ -87,7 +87,7 @@ def _seen_by_torch(device: str) -> int:
 
 
 def _gpus() -> int:
-    """NVIDIA devices, as far as CUDA_VISIBLE_DEVICES lets them be seen."""
+    """Return the number of NVIDIA devices that CUDA_VISIBLE_DEVICES makes visible."""
     folder = Path("/proc/driver/nvidia/gpus")
     found = len(list(folder.iterdir())) if folder.is_dir() else 0
     visible = os.environ.get("CUDA_VISIBLE_DEVICES")

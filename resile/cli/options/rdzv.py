@@ -26,7 +26,7 @@ from resile.wire.endpoint import Endpoint, free_port, parse_endpoint
 
 
 def parse_nnodes(text: str) -> tuple[int, int]:
-    """``N`` or ``MIN:MAX``."""
+    """Parse ``N`` or ``MIN:MAX``."""
     parts = text.split(":")
     if len(parts) > 2 or not all(re.fullmatch("[0-9]{1,9}", part) for part in parts):
         raise click.UsageError(f"--nnodes {text}: write N, or MIN:MAX such as 1:4")
@@ -41,8 +41,8 @@ def parse_nnodes(text: str) -> tuple[int, int]:
 
 
 def parse_conf(text: str) -> RendezvousConf:
-    """``key=value,key=value``, also in quotes: a launcher's list of arguments has no shell that
-    would take them away."""
+    """Parse ``key=value,key=value``, also in quotes: a launcher's list of arguments has no shell
+    that would remove them."""
     pieces = filter(None, (piece.strip() for piece in _unquoted(text).split(",")))
     pairs = {key: value for key, _, value in (piece.partition("=") for piece in pieces)}
     try:
@@ -62,7 +62,7 @@ def _unquoted(text: str) -> str:
 def build_elasticity(
     nnodes: str, conf: RendezvousConf, *, max_restarts: int, node_unit: int | None = None
 ) -> Elasticity:
-    """All flags together, or a usage error that names what does not fit."""
+    """Return all flags combined, or raise a usage error that names what does not fit."""
     sizes = parse_nnodes(nnodes)
     try:
         return elasticity_of(conf, sizes, max_restarts=max_restarts, node_unit=node_unit)
@@ -75,31 +75,31 @@ log = logging.getLogger("resile.agent")
 BACKENDS = ("resile", "c10d", "static")
 
 STATIC_PORT = 29500
-"""torchrun's --master-port where none is given."""
+"""torchrun's --master-port if none is given."""
 
 C10D_ENDPOINT = "localhost:29400"
 """The endpoint of torchrun's c10d backend if none is given."""
 
 MASTER_OFFSET = 10_000
-"""Between a static --master-port and the master's own port. Neighbouring ports would be those of
-the next job on the same machine, and for 29500 the result lies below the ports that the kernel
-gives to outgoing connections."""
+"""The offset from a static --master-port to the master's own port. Neighbouring ports would be
+those of the next job on the same machine, and for 29500 the result is below the ports that the
+kernel gives to outgoing connections."""
 
 FIRST_USER_PORT = 1024
 
 
 @dataclass(frozen=True)
 class Place:
-    """Which job, where its master is or should be, and where its store has to be."""
+    """The job, the address of its master (running or not), and that of its store, if required."""
 
     endpoint: Endpoint
     run_id: str
     store: Endpoint | None = None
-    """MASTER_ADDR and MASTER_PORT of every round, where the user chose them."""
+    """MASTER_ADDR and MASTER_PORT of every round, if the user chose them."""
 
 
 def find_place(flags: Mapping[str, Any], *, max_nodes: int) -> Place:
-    """Return where this node meets the others; a usage error for flags that name no place."""
+    """Return where this node meets the others; a usage error if the flags do not name a place."""
     _check_backend(flags["rdzv_backend"])
     if flags["rdzv_id"]:
         one_line("--rdzv-id", flags["rdzv_id"])
@@ -120,19 +120,19 @@ def find_place(flags: Mapping[str, Any], *, max_nodes: int) -> Place:
             log.info("no --rdzv-endpoint is given; others on this machine join with %s", where)
         return place
     given = parse_endpoint(endpoint)
-    # Port 0 is torchrun's way to say: a port of this machine, whichever is free.
+    # Port 0 means, as for torchrun: any free port of this machine.
     port = given.port or free_port(given.host)
     return Place(Endpoint(given.host, port), flags["rdzv_id"] or "none")
 
 
 def master_port_beside(port: int) -> int:
-    """The port of the master of a job whose script has ``port``: the same rule on every node."""
+    """Return the master's port for a job whose script has ``port``; the same on every node."""
     below = port - MASTER_OFFSET
     return below if below >= FIRST_USER_PORT else port + MASTER_OFFSET
 
 
 def one_line(source: str, name: str) -> str:
-    """A name as messages can carry it, or a usage error that says where it came from."""
+    """Return a name that fits into messages, or raise a usage error that names its source."""
     if not is_name(name):
         raise click.UsageError(f"{source}: must be one line of 1 to 255 characters")
     return name
@@ -151,7 +151,7 @@ def _check_backend(backend: str | None) -> None:
 
 
 def _static_address(flags: Mapping[str, Any], *, max_nodes: int) -> Endpoint | None:
-    """The address that belongs to the script, if the flags ask for a static rendezvous."""
+    """Return the script's own address, if the flags ask for a static rendezvous."""
     named = flags["master_addr"] is not None or flags["master_port"] is not None
     if flags["rdzv_endpoint"]:
         if named:

@@ -1,6 +1,6 @@
 """torchrun's flags as click options: both spellings, PET_* variables, and abbreviations.
 
-Each flag means something here, or is accepted and reported as ignored, with the reason.
+Each flag has a meaning here, or is accepted and reported as ignored, with the reason.
 docs/torchrun.md has the same table for users.
 """
 
@@ -22,7 +22,7 @@ class TorchrunOption(click.Option):
 
 
 class AbbreviatingCommand(click.Command):
-    """A command whose long flags may be shortened as long as only one flag begins so."""
+    """A command whose long flags may be abbreviated to any unambiguous prefix."""
 
     def make_context(
         self,
@@ -43,7 +43,7 @@ class AbbreviatingCommand(click.Command):
 
 
 def full_names(abbreviated: str, params: Iterable[click.Parameter]) -> list[str]:
-    """The flags that an abbreviation may stand for, in the spelling that the help shows."""
+    """Return the flags that an abbreviation may stand for, in the spelling that the help shows."""
     beginning = abbreviated.lstrip("-").replace("_", "-")
     theirs: list[str] = []
     ours: list[str] = []
@@ -58,7 +58,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 def torchrun_option(name: str, *short: str, **settings: Any) -> Callable[[F], F]:
-    """``--a-b`` and ``--a_b`` and ``$PET_A_B`` for one option."""
+    """Return an option that is ``--a-b``, ``--a_b`` and ``$PET_A_B``."""
     underscored = name.replace("-", "_")
     spellings = [f"--{name}", *([f"--{underscored}"] if underscored != name else []), *short]
     settings.setdefault("envvar", f"PET_{underscored.upper()}")
@@ -90,7 +90,7 @@ _TYPES: dict[str, Any] = {
 """Types of the ignored flags, so that values torchrun refuses are refused here, too."""
 
 EVENT_HANDLERS = ("null", "console", "dynamic_rendezvous")
-"""torch's registered handlers of events; the last is one that drops them, as ``null`` does."""
+"""torch's registered event handlers; the last one drops events, as ``null`` does."""
 
 LOGS_SPECS_GROUP = "torchrun.logs_specs"
 DEFAULT_LOGS_SPECS = "default"
@@ -104,7 +104,7 @@ DEFAULT_SIGNALS = "SIGTERM,SIGINT,SIGHUP,SIGQUIT"
 
 
 def print_completion(ctx: click.Context, _option: click.Parameter, shell: str | None) -> None:
-    """Print the completion of the whole command line for ``shell`` and end."""
+    """Print the completion script of the whole command line for ``shell``, and exit."""
     if shell is None:
         return
     from resile.cli.commands.completion import completion
@@ -121,7 +121,7 @@ def ignored_options(function: F) -> F:
 
 
 def given_but_ignored(values: dict[str, object], environment: Mapping[str, str]) -> list[str]:
-    """A line for each ignored flag or variable that was given."""
+    """Return a line for each ignored flag or variable that was given."""
     flags = [
         f"--{name} is ignored: {why}"
         for name, why in IGNORED.items()
@@ -136,7 +136,7 @@ def given_but_ignored(values: dict[str, object], environment: Mapping[str, str])
 
 
 def read_signals(text: str) -> tuple[signal.Signals, ...]:
-    """``SIGTERM,SIGUSR1`` as signals that a process can handle."""
+    """Parse ``SIGTERM,SIGUSR1`` into signals that a process can handle."""
     return tuple(_read_signal(name.strip(), text) for name in text.split(",") if name.strip())
 
 
@@ -153,7 +153,7 @@ def _read_signal(name: str, text: str) -> signal.Signals:
 
 
 def check_logs_specs(name: str | None) -> str:
-    """Refuse a name that nobody registered; returns a warning for one that is not torch's own."""
+    """Refuse a name that is not registered; return a warning for one that is not torch's own."""
     if name is None or name == DEFAULT_LOGS_SPECS:
         return ""
     from importlib import metadata
@@ -169,7 +169,7 @@ def check_logs_specs(name: str | None) -> str:
 
 
 def prefix_template(flag: str | None) -> str:
-    """What console lines begin with: the flag's text, which may be empty, or the variable's."""
+    """Return the prefix of console lines: the flag's, which may be empty, or the variable's."""
     if flag is not None:
         return flag
     return os.environ.get("TORCHELASTIC_LOG_LINE_PREFIX_TEMPLATE") or DEFAULT_PREFIX

@@ -1,6 +1,6 @@
 """Options that several commands share, and option types with the limits of manifests.
 
-``--verbose`` and ``--quiet`` set how much of our own log is shown; they may be given after
+``--verbose`` and ``--quiet`` set how much of Resile's own log is shown; they may be given after
 ``resile`` or after the command.
 """
 
@@ -45,7 +45,7 @@ class Seconds(click.FloatRange):
     def convert(
         self, value: Any, param: click.Parameter | None, ctx: click.Context | None
     ) -> float:
-        """The number of seconds."""
+        """Return the number of seconds."""
         seconds: float = super().convert(value, param, ctx)
         if math.isnan(seconds):
             self.fail(f"{value} is not a number of seconds.", param, ctx)
@@ -58,7 +58,7 @@ class GroupName(click.types.StringParamType):
     name = "group"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        """The name."""
+        """Return the name."""
         group = str(super().convert(value, param, ctx))
         if group and not is_group(group):
             self.fail(f"'{group}' is not a group's name, such as evaluate or ps/0.", param, ctx)
@@ -76,7 +76,7 @@ ROUND = COUNT = click.IntRange(0, 2**53)
 
 
 def output_option(*forms: str, help: str | None = None) -> Callable[[F], F]:
-    """``--output``, ``-o``: one of ``forms``, the first unless another is asked for."""
+    """Return the option ``--output``, ``-o``: one of ``forms``, by default the first."""
     return click.option(
         "--output",
         "-o",
@@ -93,7 +93,7 @@ LEVELS = {"verbose": "debug", "quiet": "warning"}
 
 
 def verbosity_options(function: F) -> F:
-    """Adds the two options to a command or group."""
+    """Add the two options to a command or group."""
     verbose = click.option(
         "--verbose",
         "-v",

@@ -1,4 +1,4 @@
-"""How ``resile ckpt`` shows checkpoints, and how far it has come with one."""
+"""The output of ``resile ckpt``: checkpoints, and a progress bar."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from resile.cli.output.tables import new_console, new_table
 __all__ = ["print_checkpoint", "print_checkpoints", "progress_bar"]
 
 MAIN = "(main)"
-"""How the main group is shown beside others: on storage it has no name."""
+"""The name shown for the main group beside others: on storage it has none."""
 
 
 def print_checkpoints(rows: list[dict[str, Any]]) -> None:
-    """One line each; with its group, if there is more than the main one."""
+    """Print one line per checkpoint; with its group, if there are others than the main one."""
     grouped = any(row["group"] for row in rows)
     numbers = ("STEP", "SIZE", "WORLD", "PARTS", "ROUND")
     group = ("GROUP",) if grouped else ()
@@ -42,7 +42,7 @@ def print_checkpoints(rows: list[dict[str, Any]]) -> None:
 
 
 def print_checkpoint(row: dict[str, Any]) -> None:
-    """One in full."""
+    """Print one checkpoint in full."""
     console = new_console()
     created = datetime.fromtimestamp(row["created"]).astimezone().isoformat(" ", "seconds")
     lines: dict[str, str | Text] = {
@@ -86,7 +86,7 @@ def _state(row: dict[str, Any]) -> Text:
 
 @contextmanager
 def progress_bar(doing: str, total: int) -> Iterator[Callable[[int], None]]:
-    """Yields what to call with the bytes done since the last call. Shown on a terminal only."""
+    """Yield a function to call with the bytes done since its last call. Terminals only."""
     console = Console(stderr=True)
     bar = Progress(
         TextColumn(doing),

@@ -36,8 +36,8 @@ ENDED = frozenset({NodePhase.SUCCEEDED.value, NodePhase.FAILED.value})
 def explain_no_output(
     view: JobView, *, wanted: Callable[[NodeView], bool], kept: bool, phase: str
 ) -> str:
-    """``kept``: whether there is a log of any node that is ``wanted``. ``phase``: the job in one
-    word, as its reader has it."""
+    """Return why there is no output. ``kept``: whether any node that is ``wanted`` has a log.
+    ``phase``: the job's state in one word, from its reader."""
     status = view.status
     if status is None or _refused(status):
         return _with(f"the job is {phase}", view.message)
@@ -66,8 +66,7 @@ def _with(what: str, why: str) -> str:
 
 
 STEERED = 5.0
-"""Seconds. A running operator acts on a change within one; a rescheduled one,
-within a few."""
+"""Seconds. A running operator acts on a change within one; a rescheduled one, within a few."""
 
 
 class _Unseen(Protocol):

@@ -13,11 +13,11 @@ __all__ = ["failure_report", "training_report"]
 
 LAST_LINES = 15
 TAIL = 16 * 1024
-"""Bytes read from a log's end: more than so many lines of any traceback."""
+"""Bytes read from a log's end: more than the shown lines of any traceback need."""
 
 
 def training_report(view: JobView) -> str:
-    """The master's report of every group whose training failed; empty if none did."""
+    """Return the master's report of every group whose training failed; empty if none did."""
     return "\n\n".join(
         report_text(_what(group), seen.reason, seen.failure)
         for group, seen in view.trainings.items()
@@ -30,7 +30,7 @@ def _what(group: str) -> str:
 
 
 def failure_report(view: JobView, folder: JobDir) -> str:
-    """Why the job failed: the training's own report, or the end of the log of the last node."""
+    """Return why the job failed: the training's own report, or the end of the last node's log."""
     report = training_report(view)
     if report:
         return report

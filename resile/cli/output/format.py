@@ -24,7 +24,7 @@ _UNITS = (("Gi", 1024**3), ("Mi", 1024**2), ("Ki", 1024))
 
 
 def age(since: float, now: float | None = None) -> str:
-    """A duration in its two greatest units: ``3m12s``, ``2d4h``. Times are Unix times."""
+    """Format a duration in its two greatest units: ``3m12s``, ``2d4h``. Times are Unix times."""
     if not since:
         return "-"
     seconds = max(0, int((time.time() if now is None else now) - since))
@@ -35,23 +35,23 @@ def age(since: float, now: float | None = None) -> str:
 
 
 def clock(when: float) -> str:
-    """The time of day of a Unix time."""
+    """Format the time of day of a Unix time."""
     return datetime.fromtimestamp(when).strftime("%H:%M:%S")
 
 
 def count(number: int | None) -> str:
-    """A number, or a dash where there is none."""
+    """Format a number; a dash for None."""
     return "-" if number is None else str(number)
 
 
 def used_memory(quantity: str) -> str:
-    """Memory in use, of a node's view; a dash where it is not known."""
+    """Format the memory in use of a node's view; a dash if it is not known."""
     size = amount_in(quantity)
     return "-" if size is None else memory(round(size))
 
 
 def memory(size: int) -> str:
-    """Bytes in the greatest unit that fits, with at most one decimal."""
+    """Format bytes in the greatest unit that fits, with at most one decimal."""
     for unit, scale in _UNITS:
         if size >= scale:
             return f"{size / scale:.1f}".removesuffix(".0") + unit
@@ -59,10 +59,10 @@ def memory(size: int) -> str:
 
 
 def progress_facts(view: JobView, *, rate: float | None = None) -> list[str]:
-    """As far as they are known, each a few words: ``step 30 of 100 (30%)``, ``2 steps/s``,
+    """Return the known facts, a few words each: ``step 30 of 100 (30%)``, ``2 steps/s``,
     ``35s left``, ``loss 0.25``.
 
-    ``rate``: steps a second, if it was measured here; else what the master or operator told.
+    ``rate``: steps per second, if measured here; else the value of the master or operator is used.
     """
     seen, status = view.training, view.status
     if seen is not None:
@@ -81,7 +81,7 @@ def progress_facts(view: JobView, *, rate: float | None = None) -> list[str]:
 
 
 def nothing_left(view: JobView) -> str:
-    """What to say of a training that was complete when it was started; empty if it was not."""
+    """Return a sentence for a training that was complete when it was started; else empty."""
     seen = view.training
     if seen is None or seen.resumed is None or (seen.step or 0) >= seen.resumed:
         return ""

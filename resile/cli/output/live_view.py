@@ -1,9 +1,9 @@
-"""The live view of `resile up` on a terminal: the job, its nodes, and what happened and why.
+"""The live view of `resile up` on a terminal: the job, its nodes, and its events with reasons.
 
-Drawn anew a few times a second from the job's view, for the terminal as it is at that moment: in
-a small one nodes and events share what room there is. Node output goes to the logs, not here, so
-nothing garbles it. What a terminal does with drawn lines when its size changes nobody knows, so
-then the screen is cleared.
+Redrawn a few times a second from the job's view, for the terminal's current size: in a small
+terminal nodes and events share the available lines. Node output goes to the logs, not here, so
+nothing garbles the view. Terminals differ in what they do with drawn lines when resized, so the
+screen is cleared then.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ __all__ = ["LiveView"]
 
 INTERVAL = 0.25
 EVENTS = 10
-"""What happened last: as much as fits below the nodes on a usual terminal."""
+"""Number of latest events shown: as many as fit below the nodes on a usual terminal."""
 
 FRAME = 5
 """Lines besides progress, nodes and events: the heading, the names of columns, two empty lines, and
@@ -38,7 +38,7 @@ the cursor's own."""
 
 
 class LiveView:
-    """Draws until it is cancelled; the last frame stays on the screen."""
+    """Draws the job until cancelled; the last frame stays on the screen."""
 
     def __init__(self, name: str, *, console: Console | None = None) -> None:
         self._name = name
@@ -47,11 +47,11 @@ class LiveView:
         self._rate = Throughput()
 
     def tell(self, events: list[EventView]) -> None:
-        """Something happened."""
+        """Add new events."""
         self._events.extend(events)
 
     async def run(self, job: JobRunner) -> None:
-        """Draw the job again and again."""
+        """Draw the job repeatedly."""
         logging.getLogger("resile").handlers[:] = [_ToEvents(self._events)]
         self._measure()
         live, size = self._begun(), self._console.size
@@ -70,8 +70,8 @@ class LiveView:
             live.stop()
 
     def _measure(self) -> None:
-        """Ask the terminal for its size: $COLUMNS and $LINES, where a parent process has exported
-        them, are what it once was."""
+        """Ask the terminal for its size: $COLUMNS and $LINES, if exported by a parent process, may
+        be outdated."""
         with suppress(OSError, ValueError):
             columns, lines = os.get_terminal_size(self._console.file.fileno())
             if columns and lines:
@@ -83,7 +83,7 @@ class LiveView:
         return live
 
     def draw(self, view: JobView | None) -> Group:
-        """One frame, no larger than the terminal."""
+        """Return one frame, no larger than the terminal."""
         if view is None or not view.phase:
             return Group(Text(f"job {self._name}: starting"))
         progress = self._progress(view)
@@ -120,7 +120,7 @@ class LiveView:
 
 
 def _folded(parts: list[str], width: int) -> list[str]:
-    """As few lines as will do; no part is broken."""
+    """Join the parts into as few lines as possible, without breaking a part."""
     lines = [parts[0]]
     for part in parts[1:]:
         longer = f"{lines[-1]}  {part}"
@@ -132,7 +132,7 @@ def _folded(parts: list[str], width: int) -> list[str]:
 
 
 class _ToEvents(logging.Handler):
-    """Our own log lines appear among the events: nothing else may write to the screen."""
+    """Shows Resile's own log lines among the events: nothing else may write to the screen."""
 
     def __init__(self, events: deque[EventView]) -> None:
         super().__init__()

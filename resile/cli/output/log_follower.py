@@ -15,7 +15,7 @@ INTERRUPTED = 130
 
 @contextlib.contextmanager
 def until_interrupted() -> Iterator[None]:
-    """Ctrl-C is how one stops following: no complaint, and the usual exit code."""
+    """Treat Ctrl-C as the normal way to stop following: no error, and the usual exit code."""
     try:
         yield
     except KeyboardInterrupt:
@@ -30,17 +30,17 @@ class LogFollower:
         self._lines = LogLines()
 
     def lines(self) -> Iterator[tuple[str, str]]:
-        """What was written since the last call: the node's name and a line, a log at a time."""
+        """Yield the lines written since the last call, each with its node's name, log by log."""
         for file in self._folder.log_files():
             while (offset := self._lines.offset(file)) is not None:
                 try:
                     piece = self._folder.log(file.node, offset=offset)
                 except FileNotFoundError:
-                    break  # the job was deleted meanwhile
+                    break  # the job has been deleted
                 if not piece:
                     break
                 yield from self._lines.take(file.node, piece)
 
     def rests(self) -> Iterator[tuple[str, str]]:
-        """Last lines that were never ended."""
+        """Yield last lines that have no newline."""
         yield from self._lines.rests()

@@ -1,4 +1,4 @@
-"""How our own log lines look: short, timed, on stderr, apart from the workers' lines."""
+"""The format of Resile's own log lines: short, timed, on stderr, distinct from workers' lines."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from resile.cli.options.types import LEVEL_VARIABLE
 
 
 class _Format(logging.Formatter):
-    """``resile 12:03:04.567 message``, with the level's name when it matters."""
+    """Formats as ``resile 12:03:04.567 message``, with the level's name when it matters."""
 
     def format(self, record: logging.LogRecord) -> str:
         stamp = f"{self.formatTime(record, '%H:%M:%S')}.{int(record.msecs):03d}"
@@ -24,7 +24,7 @@ class _Format(logging.Formatter):
 
 
 class _Json(logging.Formatter):
-    """One object a line."""
+    """Formats as one JSON object per line."""
 
     def format(self, record: logging.LogRecord) -> str:
         line = {
@@ -39,7 +39,7 @@ class _Json(logging.Formatter):
 
 
 def set_up_logging(*, json: bool = False, handler: logging.Handler | None = None) -> None:
-    """INFO and above to stderr, or to ``handler``; RESILE_LOG=debug shows more, =warning less."""
+    """Log INFO and above to stderr or ``handler``; RESILE_LOG=debug shows more, =warning less."""
     handler = handler or logging.StreamHandler(sys.stderr)
     handler.setFormatter(_Json() if json else _Format())
     logger = logging.getLogger("resile")

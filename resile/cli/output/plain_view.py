@@ -19,13 +19,13 @@ POLL = 0.1
 
 
 class PlainView:
-    """Prints until it is cancelled, and then what is left."""
+    """Prints until cancelled, and then what is left."""
 
     def __init__(self, folder: JobDir) -> None:
         self._follower = LogFollower(folder)
 
     def tell(self, events: list[EventView]) -> None:
-        """Something happened."""
+        """Print new events."""
         self._output()
         for event in events:
             _print(f"{clock(event.time)}  {event.kind:<18} {event.text}")
@@ -47,6 +47,6 @@ class PlainView:
 
 
 def _print(line: str) -> None:
-    """The console may be gone (a closed pipe); that is no reason to end a job."""
+    """Print a line; ignore a console that is gone (a closed pipe), which must not end the job."""
     with contextlib.suppress(OSError, ValueError):
         click.echo(line)

@@ -7,14 +7,14 @@ from collections.abc import Iterable
 from itertools import takewhile
 
 LEAST_LIKENESS = 0.6
-"""difflib's own measure of two words that look alike."""
+"""difflib's default threshold for two similar words."""
 
 LEAST_BEGINNING = 3
-"""Letters in common at the beginning, for names that are told apart late: --nproc-per-node."""
+"""Common letters at the beginning, for names that differ only late: --nproc-per-node."""
 
 
 def closest(given: str, known: Iterable[str]) -> str | None:
-    """The known name that is most like the given one, its beginning counting most; or None."""
+    """Return the known name most similar to the given one, its beginning counting most; or None."""
     return max(
         (name for name in known if _is_like(given, name)),
         key=lambda name: (_beginning(given, name), _likeness(given, name)),

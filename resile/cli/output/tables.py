@@ -1,4 +1,4 @@
-"""What the commands' tables have in common: how they look, and the table of a job's nodes."""
+"""The tables of the commands: their common style, and the tables of nodes, groups and events."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from resile.wire.views import EventView
 __all__ = ["event_line", "groups_table", "new_console", "new_table", "nodes_table", "phase_text"]
 
 WIDE = 240
-"""Columns where there is no terminal: what is read by programs is not folded."""
+"""Width without a terminal: output that programs read is not folded."""
 
 GAP = 2
 """Columns between two columns of a table."""
 
 REASON = 32
-"""Columns for why a node is not well, if all of it does not fit."""
+"""Width for the reason why a node is not well, if the whole text does not fit."""
 
 _WELL = ("Running", "Succeeded")
 
@@ -52,7 +52,7 @@ def new_console() -> Console:
 
 
 def new_table(*columns: str, numbers: Iterable[str] = ()) -> Table:
-    """A table without lines; ``numbers`` are set to the right."""
+    """Return a table without lines; the columns ``numbers`` are right-aligned."""
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
     for name in columns:
         table.add_column(name, justify="right" if name in numbers else "left", no_wrap=True)
@@ -61,12 +61,12 @@ def new_table(*columns: str, numbers: Iterable[str] = ()) -> Table:
 
 
 def phase_text(phase: str) -> Text:
-    """A phase in its colour."""
+    """Return a phase in its colour."""
     return Text(phase, style=_COLOURS.get(phase, ""))
 
 
 def nodes_table(view: JobView, *, width: int, most: int | None = None) -> Table:
-    """All nodes, one line each; at most ``most`` lines, and less of each if it is narrow.
+    """Return all nodes, one line each; at most ``most`` lines, and fewer columns if it is narrow.
 
     The host of a node is shown if the nodes run on more than one.
     """
@@ -80,14 +80,14 @@ def nodes_table(view: JobView, *, width: int, most: int | None = None) -> Table:
     for node in shown:
         table.add_row(*(_COLUMNS[name](node) for name in columns))
     if most is not None:
-        table.columns[-1].no_wrap = True  # a line each, and no more
+        table.columns[-1].no_wrap = True  # exactly one line each
     if len(shown) < len(view.nodes):
         table.add_row(f"… and {len(view.nodes) - len(shown)} more")
     return table
 
 
 def groups_table(view: JobView, *, most: int) -> Table:
-    """The training of every group but the main one; at most ``most`` of them, failed ones first."""
+    """Return the trainings of all groups but the main one; at most ``most``, failed ones first."""
     names = sorted(view.groups, key=lambda name: view.groups[name].phase != TrainingPhase.FAILED)
     numbers = ("ROUND", "WORKERS", "STEP", "RESTARTS")
     table = new_table("GROUP", "TRAINING", *numbers, "THROUGHPUT", "WHY", numbers=numbers)
@@ -106,8 +106,8 @@ def groups_table(view: JobView, *, most: int) -> Table:
 
 
 def _most_telling(nodes: tuple[NodeView, ...], most: int) -> tuple[NodeView, ...]:
-    """At most so many lines, one of which says how many nodes were left out: the last of those
-    that run as they should."""
+    """Return the nodes for at most ``most`` lines, one of which says how many nodes were left out;
+    those are the last of the nodes that run well."""
     if len(nodes) <= most:
         return nodes
     troubled = [node for node in nodes if node.phase not in _WELL]
@@ -117,7 +117,7 @@ def _most_telling(nodes: tuple[NodeView, ...], most: int) -> tuple[NodeView, ...
 
 
 def _without_news(nodes: tuple[NodeView, ...]) -> set[str]:
-    """Columns that would tell nothing."""
+    """Return the columns without information."""
     silent = set()
     if len({node.host for node in nodes if node.host}) < 2:
         silent.add("HOST")
@@ -131,8 +131,8 @@ def _without_news(nodes: tuple[NodeView, ...]) -> set[str]:
 
 
 def _that_fit(widths: dict[str, int], hidden: set[str], *, width: int) -> list[str]:
-    """The names of the columns for which there is room. A reason may be cut, but is not left out
-    for another column's sake."""
+    """Return the names of the columns that fit. A reason may be cut, but is not left out in favour
+    of another column."""
     needed = {**widths, "WHY": min(widths["WHY"], REASON)}
     for name in _DISPENSABLE:
         if sum(size for column, size in needed.items() if column not in hidden) <= width:
@@ -147,7 +147,7 @@ def _memory(node: NodeView) -> str:
 
 
 def _in_the_round(node: NodeView) -> str:
-    """What the node does in the round: ``2 running``, ``spare``, ``3 ready (away)``."""
+    """Return the node's state in the round: ``2 running``, ``spare``, ``3 ready (away)``."""
     if not node.state:
         return "-"
     where = f"{node.round} {node.state}" if node.round else node.state
@@ -160,7 +160,7 @@ def _why(node: NodeView) -> Text:
 
 
 def event_line(event: EventView, *, when: str) -> Text:
-    """One event: when, what, why."""
+    """Format one event: when, what, why."""
     line = Text().append(f"{when}  ", style="dim")
     line.append(f"{event.kind:<18}", style=_SEVERITY_COLOURS[severity_of(event.kind)])
     return line.append(f" {event.text}")
@@ -191,4 +191,4 @@ _COLUMNS: dict[str, Callable[[NodeView], Text | str]] = {
 }
 _NUMBERS = frozenset({"ID", "RANK", "STEP", "LOSS", "RESTARTS", "CPU", "MEMORY"})
 _DISPENSABLE = ("PIDS", "HOST", "LOSS", "CPU", "MEMORY", "ROLE", "ID", "RANK", "RESTARTS", "WHY")
-"""Left out one after the other, the first ones first, until a table is narrow enough."""
+"""Columns left out one after another, in this order, until a table is narrow enough."""

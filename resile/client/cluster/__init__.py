@@ -1,1 +1,1 @@
-"""Jobs of a cluster seen from outside it: through its API server alone, as from a laptop."""
+"""Jobs of a cluster, accessed from outside (a laptop, say): only through its API server."""

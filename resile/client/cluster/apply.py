@@ -1,10 +1,11 @@
-"""Giving a job to a cluster, as `kubectl apply` does: it is made, or made to be like the manifest.
+"""Apply a job to a cluster, as `kubectl apply` does: create it, or change it to match the manifest.
 
-Server-side apply with an owner of our own for what a person wrote: what `resile scale`, an
-autoscaler or `resile suspend` set meanwhile stays, unless the manifest speaks of it. A change is
-tried without effect first, so that a job that is over stays as it was; a new job is simply applied.
+Server-side apply with a field owner of our own for what a person wrote: what `resile scale`, an
+autoscaler or `resile suspend` set meanwhile stays, unless the manifest contains it. A change is
+tried in a dry run first, so that a job that is over stays as it was; a new job is simply applied.
 
-What `kubectl apply` wrote becomes ours before that (``handover``), or it could never be removed.
+Fields that `kubectl apply` wrote are taken over first (``managed_fields``); otherwise they could
+never be removed.
 """
 
 from __future__ import annotations
@@ -27,10 +28,10 @@ from resile.kube.resources import ELASTIC_JOBS, PODS, KubeObject
 __all__ = ["OWNER", "Outcome", "Submission", "submit_job", "validate"]
 
 OWNER = "resile-cli"
-"""In whose name the fields of a manifest are applied."""
+"""The field owner as which manifests are applied."""
 
 ATTEMPTS = 5
-"""At taking fields over from kubectl while others write, as kubectl itself has it."""
+"""Attempts to take fields over from kubectl while others write; the same number as kubectl's."""
 
 OF_THE_CONTROLLER = frozenset(
     {
@@ -38,12 +39,12 @@ OF_THE_CONTROLLER = frozenset(
         *("memoryGrowth", "dependsOn", "required"),
     }
 )
-"""Fields of a role that the controller decides by, so that a change counts at once. All others
-are part of the nodes' pods."""
+"""Fields of a role that only the controller reads, so that a change takes effect at once. All
+others are part of the nodes' pods."""
 
 
 class Outcome(str, Enum):
-    """What came of it."""
+    """The outcome of a submission."""
 
     CREATED = "created"
     CONFIGURED = "configured"
@@ -52,13 +53,13 @@ class Outcome(str, Enum):
 
 @dataclass(frozen=True)
 class Submission:
-    """A job that the cluster has, and what that took."""
+    """A submitted job, and what was done to it."""
 
     job: ClusterJob
     outcome: Outcome
     roles_needing_restart: tuple[str, ...] = ()
-    """Roles whose next nodes will be others than those that were there: what makes up a node of
-    theirs was changed."""
+    """Roles whose next nodes will differ from the existing ones, because a field that makes up
+    their nodes was changed."""
 
 
 async def submit_job(cluster: Cluster, job: ElasticJob) -> Submission:
@@ -87,7 +88,7 @@ async def submit_job(cluster: Cluster, job: ElasticJob) -> Submission:
 
 
 async def _ours(cluster: Cluster, name: str, namespace: str) -> KubeObject:
-    """The job that is there, its fields handed over from kubectl: nothing else of it changes."""
+    """Return the existing job, with its fields taken over from kubectl and otherwise unchanged."""
     client = cluster.client
     for left in reversed(range(ATTEMPTS)):
         found = await client.get(ELASTIC_JOBS, name, namespace)
@@ -105,7 +106,7 @@ async def _ours(cluster: Cluster, name: str, namespace: str) -> KubeObject:
 
 
 def object_of(job: ElasticJob) -> KubeObject:
-    """The object to create. Its namespace is said even if it is the usual one."""
+    """Return the object to create, with its namespace even if it is the default one."""
     data: KubeObject = msgspec.to_builtins(job)
     data["metadata"] = {**data["metadata"], "namespace": job.metadata.namespace}
     return data
@@ -127,7 +128,7 @@ def _differs(one: KubeObject, other: KubeObject) -> bool:
 
 
 def _roles_needing_restart(before: KubeObject, after: KubeObject) -> tuple[str, ...]:
-    """Roles of both whose nodes differ; new roles have no nodes yet."""
+    """Return the roles in both whose nodes differ; new roles have no nodes yet."""
     old, new = (raw["spec"].get("roles") or {} for raw in (before, after))
     return tuple(name for name in new if name in old and _node(old[name]) != _node(new[name]))
 
@@ -165,6 +166,6 @@ async def validate(cluster: Cluster, objects: list[KubeObject]) -> list[str]:
 
 
 def _may_not_create_pods(error: Forbidden) -> bool:
-    """Whether the account lacks the permission. Permissions are checked before the pod is read, so
-    the answer speaks of pods and names none; an admission check names the pod that it refuses."""
+    """Return whether the account lacks the permission. Permissions are checked before the pod is
+    read, so the answer is about pods and names none; an admission check names the refused pod."""
     return error.details.get("kind") == PODS.plural and not error.details.get("name")

@@ -1,4 +1,4 @@
-"""A cluster as its users reach it: the one kubectl would talk to, and its ElasticJobs."""
+"""A cluster, by default the one kubectl would talk to, and its ElasticJobs."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 __all__ = ["HOW_TO_INSTALL", "Cluster", "flags_for", "is_configured", "unknown_kind"]
 
 SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount/token")
-"""Where a pod finds who it is."""
+"""The token of a pod's service account."""
 
 LABEL = "[a-z0-9]([-a-z0-9]*[a-z0-9])?"
 SUBDOMAIN = rf"{LABEL}(\.{LABEL})*"
@@ -38,9 +38,9 @@ T = TypeVar("T")
 
 
 def is_configured() -> bool:
-    """Whether kubectl would find a cluster. Nothing is read, only looked whether it is there.
+    """Return whether kubectl would find a cluster: whether the files exist; they are not read.
 
-    Where that cannot be told, something is configured: connecting says what is wrong with it.
+    True as well if that cannot be determined: connecting then says what is wrong.
     """
     try:
         return bool(existing_files(default_files())) or SERVICE_ACCOUNT.is_file()
@@ -51,13 +51,13 @@ def is_configured() -> bool:
 def flags_for(
     *, namespace: str | None = None, context: str | None = None, kubeconfig: str | None = None
 ) -> str:
-    """What has to follow a job's name in a hint at another command, for it to be found."""
+    """Return the flags after a job's name in a hint at another command, for it to be found."""
     told = {"-n": namespace, "--context": context, "--kubeconfig": kubeconfig}
     return "".join(f" {flag} {shlex.quote(text)}" for flag, text in told.items() if text)
 
 
 class Cluster:
-    """One API server, as one user, in one namespace unless another is asked for."""
+    """One API server, as one user, in one namespace unless another is requested."""
 
     def __init__(
         self,
@@ -66,8 +66,8 @@ class Cluster:
         name: str = "",
         asked: Mapping[str, str | None] | None = None,
     ) -> None:
-        """``name``: what a person calls it. ``asked``: namespace, context and kubeconfig, as far
-        as its user named them."""
+        """``name``: the name shown to users. ``asked``: namespace, context and kubeconfig, as far
+        as the user named them."""
         self.client = client
         self.namespace = client.namespace
         self._asked = dict(asked or {})
@@ -81,8 +81,8 @@ class Cluster:
         context: str | None = None,
         kubeconfig: str | os.PathLike[str] | None = None,
     ) -> Cluster:
-        """The cluster that kubectl would talk to, given the same. Nothing is sent yet."""
-        # Late, because aiohttp takes longer to import than a local command to run.
+        """Return the cluster that kubectl would talk to, given the same. Nothing is sent yet."""
+        # Not at the top: importing aiohttp takes longer than a local command runs.
         from resile.kube.client import KubeClient
 
         file = None if kubeconfig is None else os.fspath(kubeconfig)
@@ -96,9 +96,9 @@ class Cluster:
     async def jobs(
         self, *, everywhere: bool = False, within: float | None = None
     ) -> list[KubeObject]:
-        """All jobs of the namespace or of all, as the API server has them, by name.
+        """Return all jobs of the namespace, or of all, as the API server's objects, sorted by name.
 
-        ``within``: Unreachable if there is no answer after so many seconds.
+        ``within``: raises Unreachable if there is no answer after so many seconds.
         """
         listing = self.client.list(ELASTIC_JOBS, namespace=None if everywhere else self.namespace)
         try:
@@ -111,7 +111,7 @@ class Cluster:
         )
 
     async def job(self, name: str) -> KubeObject:
-        """One job; raises NoSuchJob, which names the others, or InvalidName."""
+        """Return one job; raises NoSuchJob, which names the others, or InvalidName."""
         _check_name(name)
         try:
             return await self.client.get(ELASTIC_JOBS, name, self.namespace)
@@ -121,12 +121,12 @@ class Cluster:
         raise await self._no_such_job(name)
 
     def flags(self, namespace: str) -> str:
-        """What has to follow the name of a job of that namespace in a hint at a command."""
+        """Return the flags after the name of a job of that namespace in a hint at a command."""
         named = {"namespace": namespace} if namespace != self.namespace else {}
         return flags_for(**{**self._asked, **named})
 
     async def hurried(self, work: Awaitable[T], *, within: float | None) -> T:
-        """The answer to a request; Unreachable if there is none after ``within`` seconds."""
+        """Return the answer to a request; raises Unreachable if none comes ``within`` seconds."""
         if within is None:
             return await work
         asking = asyncio.ensure_future(work)
@@ -159,7 +159,8 @@ class Cluster:
 
 
 def unknown_kind(error: NotFound) -> NotFound:
-    """A 404 that names no object is about the kind, unless a namespace is missing."""
+    """Return the error to raise: a 404 names the missing object or namespace, else the kind is
+    unknown."""
     if error.details.get("name"):
         return error
     return NotFound(
@@ -171,7 +172,7 @@ def unknown_kind(error: NotFound) -> NotFound:
 
 
 def _check_namespace(name: str) -> None:
-    """What is none would become part of another path, and its answer be misread."""
+    """Refuse an invalid name: it would be part of another path, whose answer would be misread."""
     if len(name) > LABEL_LENGTH or not re.fullmatch(LABEL, name):
         raise InvalidName(
             f"'{name}' cannot be a namespace: its name has at most {LABEL_LENGTH} characters, "

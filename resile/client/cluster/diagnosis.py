@@ -1,7 +1,7 @@
 """Checks of a cluster for `resile doctor`: whether jobs can be submitted to it and would run.
 
-Nothing is created. What the user may not look at is a note rather than an error: many users of a
-cluster may submit jobs and see nothing else.
+Nothing is created. A missing permission to read something is a note rather than an error: many
+users of a cluster may submit jobs and see nothing else.
 """
 
 from __future__ import annotations
@@ -38,11 +38,11 @@ RIGHTS = (
     ("list", "", "events", "see what happened"),
     ("get", "", "pods/log", "read logs"),
 )
-"""What the commands need, by verb, group and resource, and what for."""
+"""The permissions that commands need, by verb, group and resource, and their purpose."""
 
 
 async def diagnose_cluster(client: KubeClient, *, now: datetime | None = None) -> list[Finding]:
-    """All checks, as the user of ``client`` and in its namespace."""
+    """Run all checks, as the user of ``client`` and in its namespace."""
     try:
         version = await client.version()
     except Unreachable as error:
@@ -63,7 +63,7 @@ def _finding(check: str, found: str, *, level: Level = Level.OK, advice: str = "
 
 
 async def _definition(client: KubeClient) -> Finding:
-    """The CustomResourceDefinition: whether it is there, and whether it is this version's."""
+    """Check that the CustomResourceDefinition exists and is this version's."""
     check = "ElasticJob"
     try:
         await client.list(ELASTIC_JOBS, namespace=client.namespace)
@@ -87,7 +87,7 @@ async def _definition(client: KubeClient) -> Finding:
 
 
 def _fields(definition: KubeObject) -> set[str]:
-    """The paths of all fields that a definition's schema knows."""
+    """Return the paths of all fields in a definition's schema."""
 
     def below(schema: KubeObject, path: str) -> set[str]:
         found: set[str] = set()
@@ -104,7 +104,7 @@ def _fields(definition: KubeObject) -> set[str]:
 
 
 async def _operator(client: KubeClient, now: datetime) -> Finding:
-    """Whether an operator holds the Lease, in whichever namespace it lies."""
+    """Check that an operator holds the Lease, in whichever namespace it is."""
     try:
         listed = await client.list(LEASES, namespace=None, fields=f"metadata.name={OPERATOR_LEASE}")
     except Forbidden:

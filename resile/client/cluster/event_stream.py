@@ -1,10 +1,10 @@
-"""A job's events out of Kubernetes' Events, of the job itself and of its pods: read once, then
-followed.
+"""A job's events from Kubernetes' Events of the job itself and of its pods: listed once, then
+watched.
 
-What the operator decides it tells on the job and on the pod; the pod's copy is left out. What
-scheduler and kubelets tell of its pods is part of the story: that is where one reads why an image
-cannot be pulled. An event that is told again is counted by the API server, not repeated; each time
-the count is seen to have grown it becomes one more event here.
+The operator records its decisions on the job and on the pod; the pod's copy is left out. Events of
+the scheduler and the kubelets about its pods are included: they say why an image cannot be pulled,
+for example. An event that recurs is counted by the API server, not repeated; each time its count is
+seen to have grown, it becomes one more event here.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 __all__ = ["EventHistory", "EventStream"]
 
 OPERATOR = "resile-operator"
-"""The component as which the operator tells events."""
+"""The component name in the operator's events."""
 
 
 class EventStream:
@@ -42,7 +42,7 @@ class EventStream:
         self._namespace, _ = key_of(raw)
         self._history = EventHistory(raw)
         self._version = ""
-        """How far the cluster's history has been read."""
+        """The resource version up to which events were read."""
 
     async def events(self, *, since: int = 0, wait: float = 0.0) -> list[EventView]:
         """Return what happened after event ``since``; wait up to ``wait`` seconds for the first."""
@@ -64,7 +64,7 @@ class EventStream:
         self._version = listed.resource_version
 
     async def _await(self, seconds: float) -> None:
-        """Return with something new, or when the time is over."""
+        """Wait for new events; return when there are some or the time is over."""
         try:
             await self._watch(max(1, int(seconds)))
         except Gone:
@@ -102,7 +102,7 @@ class EventHistory:
         self.told: list[EventView] = []
 
     def take(self, events: Iterable[KubeObject]) -> list[EventView]:
-        """What is new in a list of events, oldest first."""
+        """Return what is new in a list of events, oldest first."""
         fresh: list[EventView] = []
         for event in sorted(filter(self._concerns, events), key=_order):
             count = _count(event)
@@ -120,7 +120,7 @@ class EventHistory:
         if about.get("kind") != "Pod" or (event.get("source") or {}).get("component") == OPERATOR:
             return False
         named = self._pods.fullmatch(about.get("name") or "") is not None
-        return named and _time(event) >= self._since  # else of an earlier job of this name
+        return named and _time(event) >= self._since  # else: of an earlier job of this name
 
     def _view(self, event: KubeObject, *, seq: int) -> EventView:
         about = event["involvedObject"]
@@ -134,7 +134,7 @@ class EventHistory:
 
 
 def _pod_names(name: str, raw: KubeObject) -> re.Pattern[str]:
-    """Which pods are the job's. By name, because the events of a pod outlive it by an hour."""
+    """Return a pattern for the job's pods: names, as a pod's events outlive it by an hour."""
     job = parse_job(raw)
     if job is None:  # written by another version of Resile
         return re.compile(f"{re.escape(name)}-(?:master|coordinator)-[0-9]+")
@@ -147,7 +147,7 @@ def _count(event: KubeObject) -> int:
 
 
 def _time(event: KubeObject) -> float:
-    """When it was told last. What tells it decides which of the fields there are."""
+    """Return the time of its last occurrence. Which fields it has depends on its reporter."""
     series = event.get("series") or {}
     told = (series.get("lastObservedTime"), event.get("lastTimestamp"), event.get("eventTime"))
     rest = (event.get("firstTimestamp"), event["metadata"].get("creationTimestamp"))
@@ -160,6 +160,6 @@ def _moment(text: str | None) -> float:
 
 
 def _order(event: KubeObject) -> tuple[float, int]:
-    """By time, which has whole seconds only, then as the API server wrote them."""
+    """Return the sort key: the time, in whole seconds, then the order in the API server."""
     version = event["metadata"].get("resourceVersion") or ""
     return _time(event), int(version) if version.isdigit() else 0

@@ -36,8 +36,7 @@ from resile.wire.views import EventView
 __all__ = ["ClusterJob"]
 
 POLL = 0.5
-"""Seconds between two looks at something that is waited for: soon for a person, seldom for a
-server."""
+"""Seconds between two polls while waiting: short for a person, long for a server."""
 
 WARN_AFTER = 10.0
 """Seconds that the end of a job may take before a warning: most nodes save and stop within
@@ -45,7 +44,7 @@ them."""
 
 
 class ClusterJob:
-    """A job, running or not. ``raw``: its object, as the API server had it last."""
+    """A job, running or not. ``raw``: its object, as last read from the API server."""
 
     platform = "kubernetes"
     poll_interval = POLL
@@ -61,40 +60,40 @@ class ClusterJob:
     def __repr__(self) -> str:
         return f"<job {self.name} in namespace {self.namespace} of {self._cluster.name}>"
 
-    # --- looking ----------------------------------------------------------------------------
+    # --- reading ----------------------------------------------------------------------------
 
     async def running(self) -> bool:
-        """Return whether it is still there and not over."""
+        """Return whether it still exists and is not over."""
         await self._look()
         return not self._gone and not is_over(self._raw)
 
     @property
     def status_is_stale(self) -> bool:
-        """Whether the operator had not seen the present manifest when last asked."""
+        """True if the operator had not seen the current manifest when last read."""
         return status_is_stale(self._raw)
 
     @property
     def unseen(self) -> bool:
-        """Whether no operator had seen the job at all, or not its present manifest."""
+        """True if no operator had seen the job at all, or not its current manifest."""
         return not self._gone and (parse_status(self._raw) is None or self.status_is_stale)
 
     async def view(self, *, within: float | None = None) -> JobView:
-        """Return everything there is to see; of a deleted job, what there was last.
+        """Return the full view of the job; the last one if it was deleted.
 
-        ``within``: seconds for which to retry while the API server is away.
+        ``within``: seconds for which to retry while the API server is unavailable.
         """
         await self._look(within=TIMEOUT if within is None else within)
         drawn = view_of(self._raw, now=time.time())
         return ended_view(drawn, DELETED) if self._gone else drawn
 
     async def phase(self, _view: JobView | None = None) -> str:
-        """The job in one word."""
+        """Return the job's state in one word."""
         if self._gone:
             return DELETED
         return phase_of(self._raw)
 
     def where(self) -> dict[str, str]:
-        """What else a person may want to know."""
+        """Return where the job is, as named facts for a person."""
         return {"Namespace": self.namespace, "Cluster": self._cluster.name}
 
     async def events(self, *, since: int = 0, wait: float = 0.0) -> list[EventView]:
@@ -102,7 +101,7 @@ class ClusterJob:
         return await self._events.events(since=since, wait=wait)
 
     async def log_nodes(self) -> list[NodeView]:
-        """Return the nodes whose output there is, or may come to be."""
+        """Return the nodes that have output, or may have some later."""
         return [node for _, node in node_views(await self._pods(NODE))]
 
     def lines(
@@ -113,13 +112,13 @@ class ClusterJob:
         follow: bool = False,
         warn: Warn = no_warning,
     ) -> AsyncGenerator[Batch, None]:
-        """Yield what nodes print. With ``follow`` until the job is over."""
+        """Yield the output of nodes. With ``follow`` until the job is over."""
         return self._lines(NODE, wanted, tail=tail, follow=follow, warn=warn)
 
     def master_lines(
         self, *, tail: int | None = None, follow: bool = False, warn: Warn = no_warning
     ) -> AsyncGenerator[Batch, None]:
-        """Yield what its master prints; its log goes with its pod."""
+        """Yield the output of its master; the log is removed with its pod."""
         return self._lines(MASTER, all_nodes, tail=tail, follow=follow, warn=warn)
 
     def _lines(
@@ -153,7 +152,7 @@ class ClusterJob:
         return f"{told}: {why}" if why else f"{told} ({await self.phase()})"
 
     async def startup_progress(self) -> StartupProgress:
-        """Return how far the job is on its way to training."""
+        """Return the progress of the job's start."""
         view = await self.view()
         if self._gone:
             raise NoSuchJob(f"the job '{self.name}' was deleted")
@@ -164,15 +163,14 @@ class ClusterJob:
         return startup_progress(view, masters=masters, stale=self.status_is_stale)
 
     async def has_nodes(self) -> bool:
-        """Return whether any pod of a node is there; without the right to list pods, what the
-        status says."""
+        """Return whether any pod of a node exists; if pods may not be listed, by the status."""
         try:
             return bool(await self._pods(NODE))
         except Forbidden:
             status = parse_status(self._raw)
             return status is None or any(role.active for role in status.roles.values())
 
-    # --- steering ---------------------------------------------------------------------------
+    # --- changing ---------------------------------------------------------------------------
 
     async def scale(self, sizes: Mapping[str, int]) -> None:
         """Ask for other sizes, by role; raises InvalidState for one that the job cannot have."""
@@ -186,7 +184,7 @@ class ClusterJob:
             if role != scaled and not isinstance(job.spec.roles[role].replicas, int)
         }
         replicas = {} if scaled is None or scaled not in sizes else {"replicas": sizes[scaled]}
-        if roles:  # all in one request: together or not at all
+        if roles:  # all in one request: all of them or none
             await self._patch({"spec": {"roles": roles, **replicas}})
         elif replicas:
             await self._patch({"spec": replicas}, subresource="scale")
@@ -200,7 +198,7 @@ class ClusterJob:
         return await self._set_suspend(False)
 
     async def delete(self) -> None:
-        """Ask for its end. Its pods have their grace period and go with it."""
+        """Request its deletion. Its pods are deleted with it, after their grace period."""
         client = self._cluster.client
         try:
             await client.delete(ELASTIC_JOBS, self.name, self.namespace, uid=self._uid)
@@ -208,9 +206,9 @@ class ClusterJob:
             self._gone = True
 
     async def gone(self, *, wait: bool, warn: Warn = no_warning) -> bool:
-        """After :meth:`delete`: return whether nothing of it is left; ``wait`` until it is so.
+        """After :meth:`delete`: return whether nothing of it is left; ``wait``: wait for that.
 
-        ``warn`` is called once with what holds it up. Raises Forbidden if the job is gone and its
+        ``warn`` is called once with what delays it. Raises Forbidden if the job is gone and its
         pods may not be listed.
         """
         since, warned = time.monotonic(), False
@@ -222,7 +220,7 @@ class ClusterJob:
         return wait
 
     async def token(self, scope: Scope) -> str:
-        """Return the job's token of that scope; takes the right to read its Secret."""
+        """Return the job's token of that scope; needs permission to read its Secret."""
         job = await self._steerable("asked for its token")
         name = token_secret_name(job)
         found = await self._cluster.client.get(SECRETS, name, self.namespace)
@@ -236,7 +234,7 @@ class ClusterJob:
         await self._cluster.aclose()
 
     async def _left(self) -> str:
-        """What is still there of a deleted job, in words."""
+        """Return what still exists of a deleted job, in words."""
         await self._look()
         if not self._gone:
             return "its object is still there: a finalizer holds it"
@@ -271,7 +269,7 @@ class ClusterJob:
             ELASTIC_JOBS, self.name, body, namespace=self.namespace, subresource=subresource
         )
 
-    # --- asking -----------------------------------------------------------------------------
+    # --- requests ---------------------------------------------------------------------------
 
     async def _look(self, *, within: float = TIMEOUT) -> None:
         if self._gone:

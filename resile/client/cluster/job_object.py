@@ -1,7 +1,7 @@
-"""A job as its object in the API server shows it: the same view as on one machine. Pure.
+"""The view of a job from its object in the API server: the same view as on one machine. Pure.
 
 The operator writes into the status what it decided and what the job's master saw: the round at
-once, how far nodes are and what they use every few seconds.
+once, the nodes' progress and usage every few seconds.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ STATUS_STALE = "the operator has not looked at the change yet"
 
 
 def view_of(raw: KubeObject, *, now: float) -> JobView:
-    """Everything there is to see of a job."""
+    """Return the full view of a job."""
     metadata, job, status = raw["metadata"], parse_job(raw), parse_status(raw)
     created = parse_time(metadata.get("creationTimestamp"))
     drawn = combine(
@@ -60,28 +60,28 @@ def view_of(raw: KubeObject, *, now: float) -> JobView:
 
 
 def phase_of(raw: KubeObject) -> str:
-    """The job in one word."""
+    """Return the job's state in one word."""
     if "deletionTimestamp" in raw["metadata"]:
         return DELETING
     return (parse_status(raw) or JobStatus()).phase.value
 
 
 def is_over(raw: KubeObject) -> bool:
-    """Whether the job has succeeded or failed."""
+    """Return whether the job has succeeded or failed."""
     status = parse_status(raw)
     return status is not None and status.finished
 
 
 def status_is_stale(raw: KubeObject) -> bool:
-    """Whether the status speaks of an earlier manifest than the one that is there now."""
+    """Return whether the status is that of an earlier manifest than the current one."""
     status = parse_status(raw)
     if status is None or status.observed_generation is None or status.finished:
-        return False  # nothing was said, or nothing more will be
+        return False  # there is no status yet, or it is final
     return status.observed_generation < int(raw["metadata"].get("generation") or 0)
 
 
 def parse_job(raw: KubeObject) -> ElasticJob | None:
-    """The job that an object describes; None if it cannot be understood."""
+    """Return the job that an object describes; None if it cannot be decoded."""
     try:
         return job_from_data(_tidy(raw))
     except ManifestError:
@@ -89,7 +89,7 @@ def parse_job(raw: KubeObject) -> ElasticJob | None:
 
 
 def parse_status(raw: KubeObject) -> JobStatus | None:
-    """What the operator wrote; None if it has not looked yet, or another version wrote it."""
+    """Return the operator's status; None if there is none yet, or another version wrote it."""
     if not raw.get("status"):
         return None
     try:
@@ -99,7 +99,7 @@ def parse_status(raw: KubeObject) -> JobStatus | None:
 
 
 def _manifest(raw: KubeObject, job: ElasticJob | None) -> dict[str, Any]:
-    """As its author wrote it, as far as that can be told."""
+    """Return the manifest as its author wrote it, as far as that is known."""
     if job is not None:
         data: dict[str, Any] = msgspec.to_builtins(job)
         return data
@@ -118,7 +118,7 @@ def _tidy(raw: KubeObject) -> KubeObject:
 
 
 def _wishes(job: ElasticJob | None) -> dict[str, int]:
-    """What `kubectl scale`, an autoscaler or `resile scale` asked for."""
+    """Return the size that `kubectl scale`, an autoscaler or `resile scale` requested, by role."""
     role = None if job is None else job.spec.scaled_role()
     if job is None or role is None or job.spec.replicas is None:
         return {}
@@ -126,7 +126,7 @@ def _wishes(job: ElasticJob | None) -> dict[str, int]:
 
 
 def _trouble(status: JobStatus | None, job: ElasticJob | None) -> str:
-    """Why nothing happens, where the phase alone does not say it."""
+    """Return why the job makes no progress, if the phase alone does not say it."""
     if job is not None and job.spec.managed_elsewhere:
         return f"{job.spec.managed_by} looks after it, not Resile's operator"
     if status is None:

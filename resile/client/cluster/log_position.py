@@ -1,10 +1,10 @@
-"""How far a log has been read, so that a reader whose connection broke goes on exactly there. Pure.
+"""The position up to which a log was read, so that a broken connection resumes exactly there. Pure.
 
-Every line is asked for with its timestamp, and a reader that comes again asks for what was written
-since the last one. That includes lines which it has had: an API server hands on whole seconds only.
-They are known by their timestamps, of which those of the last second are remembered.
+Every line is requested with its timestamp, and a reader that reconnects requests what was written
+since the last one. That includes lines it has read: an API server passes on whole seconds only.
+They are recognised by their timestamps, of which those of the last second are kept.
 
-Kubelets before 1.26 put timestamps also into the middle of lines of many kilobytes.
+Kubelets before 1.26 write timestamps also into the middle of lines of many kilobytes.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ STAMP = re.compile(rb"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(?:\.\d+)?(Z|[+-]\d\d:\d\d
 
 
 class LogPosition:
-    """The place in one container's log up to which it was read."""
+    """The position up to which one container's log was read."""
 
     def __init__(self) -> None:
         self._second: datetime | None = None
@@ -29,17 +29,17 @@ class LogPosition:
 
     @property
     def since(self) -> str | None:
-        """The time to ask from; None: from the beginning."""
+        """The time from which to request the log; None: from the beginning."""
         return None if self._second is None else f"{self._second:%Y-%m-%dT%H:%M:%SZ}"
 
     def rewind(self) -> None:
-        """What comes now was asked for from ``since`` on."""
+        """Prepare for lines that were requested from ``since`` on, some of them read before."""
         self._again = self._read.copy()
 
     def fresh(self, line: bytes) -> bytes | None:
-        """The text of a line with its timestamp; None if it was read before.
+        """Return the text of a line with a timestamp; None if it was read before.
 
-        A line without one is not the program's but the kubelet's, and always new.
+        A line without a timestamp is the kubelet's, not the program's, and always new.
         """
         stamp, _, text = line.partition(b" ")
         second = _second_of(stamp)

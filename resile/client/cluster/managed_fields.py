@@ -1,10 +1,10 @@
-"""Fields that `kubectl apply` wrote, handed over to another owner. Pure.
+"""Transfer fields written by `kubectl apply` to another owner. Pure.
 
-Without ``--server-side``, kubectl writes fields as an ordinary update and remembers the manifest in
-an annotation. To server-side apply these fields are somebody else's, and what a later manifest
-leaves out would stay forever. So what kubectl wrote is made to look as if the new owner had applied
-it, which is what kubectl does when it changes over itself (client-go's ``csaupgrade``). The
-annotation is among these fields and goes with the first apply.
+Without ``--server-side``, kubectl writes fields as an ordinary update and stores the manifest in
+an annotation. For server-side apply these fields belong to another owner, and what a later manifest
+leaves out would stay forever. So kubectl's entries are rewritten as if the new owner had applied
+them, as kubectl itself does when it migrates (client-go's ``csaupgrade``). The annotation is among
+these fields and is removed by the first apply.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 KUBECTL = "kubectl-client-side-apply"
 
 Entry: TypeAlias = dict[str, Any]
-"""Of an object's ``metadata.managedFields``."""
+"""An entry of an object's ``metadata.managedFields``."""
 
 
 def migrate_from_kubectl(entries: list[Entry], *, to: str) -> list[Entry] | None:
-    """The entries after the handover; None if there is nothing to hand over.
+    """Return the entries after the migration; None if there is nothing to migrate.
 
-    Of entries in different API versions only those of the new owner's are merged: paths of one
-    version mean nothing in another.
+    Of entries in different API versions only those of the new owner's version are merged: paths of
+    one version mean nothing in another.
     """
     given = [entry for entry in entries if _is_kubectls(entry)]
     if not given:
@@ -40,7 +40,7 @@ def migrate_from_kubectl(entries: list[Entry], *, to: str) -> list[Entry] | None
 
 
 def _is_kubectls(entry: Entry) -> bool:
-    """Written by `kubectl apply`, under whatever name it was told to use."""
+    """Return whether `kubectl apply` wrote it, under whatever field manager's name."""
     if entry.get("operation") != "Update" or entry.get("subresource"):
         return False
     metadata = (entry.get("fieldsV1") or {}).get("f:metadata") or {}
@@ -54,7 +54,7 @@ def _is_applied(entry: Entry, *, by: str) -> bool:
 
 
 def _union(one: Entry, other: Entry) -> Entry:
-    """A set of fields is a tree of names, so its union is that of the trees."""
+    """Return the union of two sets of fields, each a tree of names."""
     merged = dict(one)
     for name, below in other.items():
         merged[name] = _union(merged.get(name) or {}, below or {})

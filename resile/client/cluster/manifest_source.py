@@ -1,6 +1,6 @@
-"""A manifest meant for a cluster: read, checked as pods need it, and given a namespace. Pure.
+"""A manifest for a cluster: read, checked for what pods need, and given a namespace. Pure.
 
-Problems that only pods have are found after reading, by path; the line is put back here.
+Problems that only pods have are found after reading, by path; the line is looked up here.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ __all__ = [
 
 @dataclass(frozen=True)
 class ManifestSource:
-    """A job that can be run as pods, and the namespace its author wrote, if one."""
+    """A job that can be run as pods, and the namespace in its manifest, if any."""
 
     job: ElasticJob
     namespace: str | None
 
 
 def read_manifest(text: str) -> ManifestSource:
-    """Raises ManifestError with every problem, each with its line."""
+    """Read a text; raises ManifestError with every problem, each with its line."""
     job = parse_manifest(text)
     source = read_text(text)
     _check(job, source.lines)
@@ -43,21 +43,21 @@ def read_manifest(text: str) -> ManifestSource:
 
 
 def read_data(data: dict[str, Any]) -> ManifestSource:
-    """The same for plain data, which has no lines."""
+    """Read plain data, which has no lines; raises ManifestError."""
     job = job_from_data(data)
     _check(job, {})
     return ManifestSource(job, _namespace(data))
 
 
 def read_job(job: ElasticJob) -> ManifestSource:
-    """The same for a job; one in ``default`` may as well have said nothing of a namespace."""
+    """Check a job; the namespace ``default`` counts as none; raises ManifestError."""
     _check(job, {})
     namespace = job.metadata.namespace
     return ManifestSource(job, None if namespace == "default" else namespace)
 
 
 def resolve_namespace(written: ManifestSource, *, asked: str | None, usual: str) -> ElasticJob:
-    """The job in its namespace: the one asked for, or written, or the context's, as kubectl does.
+    """Return the job in its namespace: requested, else written, else the context's, as in kubectl.
 
     Raises ManifestError where two of them differ."""
     if asked is not None and written.namespace not in (None, asked):
@@ -67,7 +67,7 @@ def resolve_namespace(written: ManifestSource, *, asked: str | None, usual: str)
 
 
 def renamed(written: ManifestSource, name: str) -> ManifestSource:
-    """The same job under another name; raises ManifestError if that is no name."""
+    """Return the job under another name; raises ManifestError if the name is invalid."""
     return ManifestSource(_changed(written.job, "name", name), written.namespace)
 
 
@@ -92,7 +92,7 @@ def _check(job: ElasticJob, lines: dict[str, int]) -> None:
 
 
 def _line(path: str, lines: dict[str, int]) -> int | None:
-    """Of the field, or of the nearest that it would stand in."""
+    """Return the line of the field, or of the nearest field that would contain it."""
     while path and path not in lines:
         path = path[: max(path.rfind("."), path.rfind("["), 0)]
     return lines.get(path)

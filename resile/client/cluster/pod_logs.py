@@ -1,8 +1,8 @@
-"""What a job's nodes print, read from their pods: all of it, or on and on.
+"""The output of a job's nodes, read from their pods once or followed.
 
-Following looks for new pods every second, so a pod that replaces another is picked up from its
-first line. A stream that breaks (an API server that is restarted, a kubelet that is away) is taken
-up again where it broke off; only a pod that has ended or is gone ends it.
+Following looks for new pods every second, so a pod that replaces another is read from its first
+line. A stream that breaks (an API server that is restarted, an unavailable kubelet) is resumed
+where it broke off; only a pod that has ended or is gone ends it.
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ if TYPE_CHECKING:
 __all__ = ["PodLogs", "has_begun", "job_pods", "node_views"]
 
 LOOK = 1.0
-"""How often it is looked for new pods: what they print meanwhile is not lost, only late."""
+"""Seconds between two checks for new pods: what they print meanwhile is only late, not lost."""
 
 LAST_WORDS = 5.0
-"""When the job is over: how long to wait for streams of pods that are being ended."""
+"""Seconds to wait, once the job is over, for streams of pods that are being terminated."""
 
 WAITING = 64
-"""Batches that may wait to be printed; then reading waits."""
+"""Maximum number of batches waiting to be printed; then reading pauses."""
 
 ENDED = frozenset({"Succeeded", "Failed"})
 
@@ -49,19 +49,19 @@ NO_LOG = (
     b"unable to retrieve container logs for ",
     b"rpc error: code = NotFound desc = an error occurred when try to find container ",
 )
-"""How a kubelet says, in place of a log or at its end, that the container is gone already."""
+"""A kubelet's messages, in place of a log or at its end, that the container is gone already."""
 
 
 class _OutputGone(Exception):
-    """There is nothing to read of a container that was removed."""
+    """The container was removed, and its output with it."""
 
 
 class _NameTakenOver(Exception):
-    """Another pod has the name by now: the output of the one before it is gone."""
+    """Another pod has the name now: the output of the earlier one is gone."""
 
 
 class PodLogs:
-    """The output of those nodes of a job that ``wanted`` chooses, or of its master."""
+    """The output of the nodes of a job that ``wanted`` selects, or of its master."""
 
     def __init__(
         self,
@@ -74,7 +74,7 @@ class PodLogs:
         tail: int | None,
         warn: Warn,
     ) -> None:
-        """``tail``: only so many lines of what is there at first."""
+        """``tail``: only so many lines of the output that exists at first."""
         self._client = client
         self._namespace, self._job = key
         self._uid = uid
@@ -84,11 +84,11 @@ class PodLogs:
         self._warn = warn
         self._batches: asyncio.Queue[Batch | None] = asyncio.Queue(WAITING)
         self._readers: dict[str, asyncio.Task[None]] = {}
-        """By the pods' uids: a replacement may have its predecessor's name."""
+        """Reader tasks by pod uid: a replacement may have its predecessor's name."""
         self._mourned: set[str] = set()
 
     async def so_far(self) -> AsyncGenerator[Batch, None]:
-        """What there is, a pod after the other."""
+        """Yield the output so far, one pod after another."""
         for pod in await self._pods():
             if has_begun(pod):
                 try:
@@ -100,7 +100,7 @@ class PodLogs:
                     self._complain(pod, error)
 
     async def follow(self) -> AsyncGenerator[Batch, None]:
-        """What there is and what comes, until the job is over."""
+        """Yield the output so far and what follows, until the job is over."""
         looking = asyncio.create_task(self._look())
         try:
             while (batch := await self._batches.get()) is not None:
@@ -111,7 +111,7 @@ class PodLogs:
                 task.cancel()
             await asyncio.gather(looking, *self._readers.values(), return_exceptions=True)
 
-    # --- whose ------------------------------------------------------------------------------
+    # --- finding pods -----------------------------------------------------------------------
 
     async def _pods(self) -> list[KubeObject]:
         pods = await job_pods(
@@ -133,14 +133,14 @@ class PodLogs:
             await self._batches.put(None)
 
     async def _begin_with_new(self, tail: int | None) -> bool:
-        """Read pods that were not there before; whether the job is over."""
+        """Start to read pods that are new; return whether the job is over."""
         try:
             over = await self._is_over()
             pods = await self._pods()
         except (Forbidden, NotFound):
             raise
         except KubeError:
-            return False  # it is looked again in a second
+            return False  # retried in a second
         for pod in pods:
             uid = pod["metadata"]["uid"]
             if uid not in self._readers and has_begun(pod):
@@ -188,7 +188,7 @@ class PodLogs:
     async def _stream(
         self, pod: KubeObject, position: LogPosition, *, tail: int | None, ended: bool
     ) -> None:
-        """Have what is new printed as it comes; ``ended``: nothing is written any more."""
+        """Queue new lines as they arrive; ``ended``: the pod writes no more."""
         name = pod["metadata"]["name"]
         position.rewind()
         pieces = self._client.logs(
@@ -210,7 +210,7 @@ class PodLogs:
                 self._mourn(name)
 
     async def _has_ended(self, pod: KubeObject) -> bool:
-        """Before it is read: what is read then is all there is."""
+        """Return whether the pod has ended; if so, a log that is read after this is complete."""
         try:
             found = await self._client.get(PODS, pod["metadata"]["name"], self._namespace)
         except NotFound:
@@ -233,14 +233,14 @@ class PodLogs:
 async def job_pods(
     client: KubeClient, namespace: str, job: str, *, uid: str, component: str = NODE
 ) -> list[KubeObject]:
-    """A job's pods, not those of an earlier job of its name."""
+    """Return a job's pods, without those of an earlier job of its name."""
     labels = f"{JOB}={job},{COMPONENT}={component}"
     found = await client.list(PODS, namespace=namespace, labels=labels)
     return [pod for pod in found.items if owned_by(uid, pod)]
 
 
 def node_views(pods: list[KubeObject]) -> list[tuple[KubeObject, NodeView]]:
-    """The pods of nodes and masters in the order of their names, and who each is."""
+    """Return the pods of nodes and masters, each with its view, sorted by name."""
     seen = [(pod, known) for pod in pods if (known := _who(pod)) is not None]
     return sorted(seen, key=lambda one: _natural(one[1].name))
 
@@ -256,12 +256,12 @@ def _who(pod: KubeObject) -> NodeView | None:
 
 
 def _natural(name: str) -> list[tuple[int, str]]:
-    """Numbers in a name compare as numbers: worker-9 comes before worker-10."""
+    """Return a sort key that compares numbers as numbers: worker-9 comes before worker-10."""
     return [(int(part), "") if part.isdigit() else (-1, part) for part in re.split(r"(\d+)", name)]
 
 
 def has_begun(pod: KubeObject) -> bool:
-    """Whether its main container ever ran; until then there is no log to ask for."""
+    """Return whether its main container ever ran; until then it has no log."""
     status, main = pod.get("status") or {}, main_container_of(pod)
     for one in status.get("containerStatuses") or ():
         if one.get("name") == main:
@@ -273,17 +273,17 @@ def has_begun(pod: KubeObject) -> bool:
 async def _whole_lines(
     pieces: AsyncGenerator[bytes, None], *, ended: bool
 ) -> AsyncGenerator[list[bytes], None]:
-    """The lines of a log without a kubelet's own; raises _OutputGone if there are no others.
+    """Yield the lines of a log without a kubelet's own; raises _OutputGone if there are no others.
 
-    A kubelet's is the whole log, or stands at its end without a newline: a program may print the
-    same. ``ended``: a last line without its newline is complete; else the rest of it is to come.
+    A kubelet's line is the whole log, or is at its end without a newline: a program may print the
+    same text. ``ended``: a last line without newline is complete; else its rest is still to come.
     """
     rest, first = b"", True
     async with aclosing(pieces):
         async for piece in pieces:
             rest += piece
             if first and rest.startswith(NO_LOG) and rest.find(b"\n") in (-1, len(rest) - 1):
-                continue  # it may be all there is
+                continue  # it may be the whole log
             *lines, rest = rest.split(b"\n")
             if lines:
                 first = False

@@ -1,7 +1,7 @@
-"""What would be made of a job on a cluster: the very objects, by the very functions. Pure.
+"""The objects that a cluster would have for a job, made by the operator's own functions. Pure.
 
-The controller decides on a cluster where every pod that is made is ready at once, so that nodes
-which wait for other roles are shown, too.
+The controller decides on a simulated cluster where every pod is ready at once, so that nodes which
+wait for other roles are shown, too.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ from resile.operator.build.pods import build_node_pod
 __all__ = ["OPERATORS_IMAGE", "preview"]
 
 OPERATORS_IMAGE = "the-operators-own-image"
-"""Stands for what only the operator knows: the image of a master whose manifest names none."""
+"""A placeholder for the image of a master whose manifest names none: only the operator knows it."""
 
 UNKNOWN_UID = "00000000-0000-0000-0000-000000000000"
 REDACTED = "(random, made by the operator)"
 
 
 def preview(job: ElasticJob) -> list[KubeObject]:
-    """The job and all that the operator would create for it, in that order."""
+    """Return the job and all objects that the operator would create for it, in that order."""
     objects = [object_of(job)]
     if job.spec.suspend or job.spec.managed_elsewhere:
         return objects
@@ -74,7 +74,7 @@ def _rank_service(job: ElasticJob, order: StartNode) -> list[KubeObject]:
 
 
 def _secret(job: ElasticJob) -> KubeObject:
-    """The Secret, without what is secret."""
+    """Return the Secret, without its secret values."""
     made = (REDACTED,) * 3 if job.spec.master.tls else ()
     secret = attendants.build_token_secret(job, uid=UNKNOWN_UID, secret=JobSecret(REDACTED, *made))
     return {**secret, "stringData": dict.fromkeys(secret["stringData"], REDACTED)}
@@ -89,7 +89,7 @@ def _group(job: ElasticJob) -> list[KubeObject]:
 def _orders(job: ElasticJob) -> list[StartNode]:
     now = datetime.now(timezone.utc)
     status, orders = JobStatus(), list[StartNode]()
-    for _ in range(1 + len(job.spec.roles)):  # each look starts at least one more role
+    for _ in range(1 + len(job.spec.roles)):  # each pass starts at least one more role
         nodes = tuple(
             ObservedNode(node=one.node, phase=NodePhase.RUNNING, ready=True) for one in orders
         )

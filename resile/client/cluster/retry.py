@@ -1,4 +1,4 @@
-"""Retrying requests while an API server is away."""
+"""Retries of requests while an API server is unavailable."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ T = TypeVar("T")
 
 
 async def retry_unavailable(work: Callable[[], Awaitable[T]], *, within: float = TIMEOUT) -> T:
-    """Return the result of ``work``, retried for so many seconds while the API server is away."""
+    """Return the result of ``work``, retried for so many seconds if the server is unavailable."""
     deadline = time.monotonic() + within
     while True:
         try:
@@ -32,7 +32,7 @@ async def retry_unavailable(work: Callable[[], Awaitable[T]], *, within: float =
 
 
 def is_transient(error: KubeError) -> bool:
-    """Return whether the same request may succeed in a while."""
+    """Return whether the same request may succeed later."""
     if isinstance(error, ApiError):
         return error.status >= 500 or error.status == 429
     return isinstance(error, Unreachable)

@@ -1,4 +1,4 @@
-"""How far a job has come on its way to training, in words, and whether it is there. Pure."""
+"""The progress of a job's start, in words, and whether it trains. Pure."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ SUSPENDED = "the job is suspended (spec.suspend)"
 
 
 class StartupOutcome(Enum):
-    """How the way to training ended."""
+    """The outcome of a job's start."""
 
     TRAINS = "it trains"
     SUCCEEDED = "it has succeeded"
@@ -33,7 +33,7 @@ class StartupOutcome(Enum):
 
 @dataclass(frozen=True)
 class StartupProgress:
-    """Where a job is: a line of each thing that a person waits for, and how it ended if it did."""
+    """The progress of a start: a line for each thing that it waits for, and the outcome, if any."""
 
     lines: tuple[str, ...]
     outcome: StartupOutcome | None = None
@@ -45,8 +45,9 @@ def startup_progress(
     masters: Sequence[Mapping[str, Any]] | None = (),
     stale: bool = False,
 ) -> StartupProgress:
-    """``masters``: the pods of its master, None if nobody may see them. ``stale``: the status
-    speaks of an earlier manifest, so that it says nothing of this one unless the job is over."""
+    """Return the progress of a job. ``masters``: the pods of its master, None if they may not be
+    listed. ``stale``: the status is that of an earlier manifest, so it only counts if the job is
+    over."""
     status, spec = view.status, view.spec
     if spec is not None and spec.managed_elsewhere:
         return StartupProgress((view.message,), StartupOutcome.ELSEWHERE)
@@ -70,9 +71,9 @@ def startup_progress(
 
 
 def is_training(view: JobView) -> bool:
-    """Whether it does what it is for: its round runs, or there is none to form.
+    """Return whether the job trains: its round runs, or it has no roles that form rounds.
 
-    A round that only forms does not count: its workers may fail before they have begun."""
+    A round that is still forming does not count: its workers may fail before they have begun."""
     status = view.status
     if status is None or status.phase is not JobPhase.RUNNING:
         return False
@@ -81,7 +82,7 @@ def is_training(view: JobView) -> bool:
     if status.training is not None:
         return status.training.phase == TrainingPhase.RUNNING
     if status.step is not None or status.world_size:
-        return True  # written by a version that tells no phase
+        return True  # written by a version without a training phase
     return view.training is not None and view.training.phase == TrainingPhase.RUNNING
 
 
@@ -102,9 +103,9 @@ def _training(status: JobStatus) -> str:
 
 
 def master_line(pods: Sequence[Mapping[str, Any]] | None, why: str = "") -> str:
-    """How far the job's master is. Empty once it answers: then the nodes are what matters.
+    """Return the progress of the job's master. Empty once it is ready: then the nodes matter.
 
-    ``why``: what the operator says about a master that it cannot have."""
+    ``why``: the operator's reason why it cannot have a master."""
     if pods is None:
         return _with("there is no master", why) if why else ""
     if not pods:
@@ -120,7 +121,7 @@ def master_line(pods: Sequence[Mapping[str, Any]] | None, why: str = "") -> str:
 
 
 def _nodes(view: JobView, status: JobStatus) -> str:
-    """How many nodes run, and what the first of the others waits for."""
+    """Return how many nodes run, and what the first of the others waits for."""
     waiting = [
         rank
         for rank in status.nodes
@@ -132,12 +133,12 @@ def _nodes(view: JobView, status: JobStatus) -> str:
         return f"{said}; {rank.name or rank.role} is {rank.phase.value.lower()}: {rank.message}"
     running = status.condition(ConditionType.RUNNING)
     if running is not None and running.message:
-        return running.message  # it has the count, or says more than that
+        return running.message  # it contains the count, or something more important
     return _with(said, view.message)
 
 
 def _round(status: JobStatus) -> str:
-    """Of one that has its members and does not run yet."""
+    """Return the line about a round that has its members and does not run yet."""
     if (
         status.training is None
         or status.training.phase != TrainingPhase.FORMING

@@ -42,7 +42,7 @@ __all__ = [
 
 _PERIOD = 100_000
 _LEAST_QUOTA = 1_000
-"""In microseconds; the kernel accepts no less."""
+"""The minimum quota in microseconds that the kernel accepts."""
 
 
 @dataclass(frozen=True)
@@ -209,7 +209,7 @@ def _home_name(job: str) -> str:
 
 
 def _pid_namespace() -> int:
-    """The namespace in which our pids are valid: containers may share cgroups but not pids."""
+    """Return the namespace where our pids are valid: containers may share cgroups but not pids."""
     try:
         return Path("/proc/self/ns/pid").stat().st_ino
     except OSError:
@@ -217,8 +217,8 @@ def _pid_namespace() -> int:
 
 
 def _stale(job: str, parent: Path) -> Iterator[Path]:
-    """The folders of this job whose creator is gone; its pid may have been reused. Whether a
-    creator in another pid namespace is alive cannot be seen from here."""
+    """Yield the folders of this job whose creator is gone; its pid may have been reused. Whether
+    a creator in another pid namespace is alive cannot be seen from here."""
     shape = re.compile(rf"resile\.{re.escape(job)}\.{_pid_namespace()}\.([0-9]+)\.([0-9]+)")
     for folder in parent.iterdir():
         match = shape.fullmatch(folder.name)

@@ -53,7 +53,7 @@ def uses_more_than(limit: int, tree: list[ProcessInfo]) -> bool:
 
 
 def _share(seen: ProcessInfo) -> int:
-    """The proportional share (PSS) of one process, or its resident size if that is unreadable."""
+    """Return the proportional share (PSS) of a process, or its resident size if unreadable."""
     with suppress(OSError), open(f"/proc/{seen.pid}/smaps_rollup", "rb") as file:
         for line in file:
             if line.startswith(b"Pss:"):

@@ -66,7 +66,7 @@ class Ended(NamedTuple):
     """The exit code of the node's own process; negative for a signal."""
 
     told: bool
-    """True if it was told to stop before it ended."""
+    """True if a stop was ordered before it ended."""
 
 
 Message: TypeAlias = SpawnNode | Stop | Kill | Started | Refused | Ended

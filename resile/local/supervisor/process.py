@@ -1,5 +1,4 @@
-"""The platform's handle to one node's supervisor: start it, send it messages, wait
-for its end."""
+"""The platform's handle to one node's supervisor: start it, send it messages, wait for its end."""
 
 from __future__ import annotations
 
@@ -58,10 +57,10 @@ class End:
     """Negative for a signal; None if the program never ran, or its end was not seen."""
 
     told: bool = True
-    """True if it was told to stop before it ended; it may have been about to end by itself."""
+    """True if a stop was ordered before it ended; it may have been about to end by itself."""
 
     refused: str = ""
-    """Why the program could not be started."""
+    """The reason why the program could not be started."""
 
 
 class NodeProcess(asyncio.Protocol):
@@ -145,14 +144,14 @@ class NodeProcess(asyncio.Protocol):
                     self._end = End(code=code, told=told)
 
     def connection_lost(self, _: Exception | None) -> None:
-        """The supervisor has ended: it closes the connection last, so this does not block."""
+        """Reap the supervisor: it closes the connection last, so this does not block."""
         self._process.wait()
         if self._end == End():
             self._end_without_supervisor()
         self._on_end(self._end)
 
     def _end_without_supervisor(self) -> None:
-        """The supervisor was killed, and so was the node: kill the rest of its session."""
+        """Kill the rest of the node's session: the supervisor was killed, and the node with it."""
         if self.pid is None:
             self._end = End(refused="its supervisor was killed before the node had started")
             return

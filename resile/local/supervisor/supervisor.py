@@ -226,7 +226,7 @@ class NodeSupervisor:
             self._say(Started(self._node))
 
     def _stop(self, grace: float) -> None:
-        """Send SIGTERM now, and SIGKILL after ``grace``, or sooner if an earlier stop said so."""
+        """Send SIGTERM now, and SIGKILL after ``grace``, or sooner if an earlier stop set that."""
         if self._code is not None or not self._node:
             return
         self._told = True
