@@ -43,7 +43,7 @@ def test_a_master_listens_on_loopback_by_default(tmp_path: Path) -> None:
 def test_a_master_on_the_network_without_tls_warns(tmp_path: Path) -> None:
     """The address is nobody's, so that this test, too, listens nowhere."""
     done = resile(tmp_path, "master", "--endpoint", "203.0.113.7:1")
-    assert "warning: without --tls-cert" in done.stderr
+    assert "warning: messages are not encrypted; use --tls-cert" in done.stderr
 
 
 def test_a_master_that_is_told_to_listens_at_every_address_of_both_families(tmp_path: Path) -> None:
