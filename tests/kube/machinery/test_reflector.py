@@ -14,7 +14,7 @@ from resile.kube.resources import CONFIG_MAPS, Key, KubeObject, Resource
 from resile.kube.runtime.backoff import Backoff
 from resile.kube.runtime.reflector import Reflector
 from tests.kube.apiserver import ApiServer
-from tests.kube.machinery.objects import PATIENCE, WIDGETS, config_map, eventually, labelled
+from tests.kube.machinery.objects import PATIENCE, config_map, eventually, labelled
 
 pytestmark = pytest.mark.timeout(120)
 
@@ -161,11 +161,12 @@ async def test_a_server_that_falls_silent_is_left_and_found_again(
 async def test_a_kind_that_is_not_there_is_waited_for(
     client: KubeClient, caplog: pytest.LogCaptureFixture
 ) -> None:
+    undefined = Resource("nobody.dev", "v1", "Thing", "things")
     reflector = Reflector(
-        client, WIDGETS, changed=lambda *_: None, retry=Backoff(first=0.01, most=0.01)
+        client, undefined, changed=lambda *_: None, retry=Backoff(first=0.01, most=0.01)
     )
     task = asyncio.ensure_future(reflector.run())
-    await eventually(lambda: caplog.text.count("relisting widgets") > 3, "some tries")
+    await eventually(lambda: caplog.text.count("relisting things") > 3, "some tries")
     assert not task.done()
     assert not reflector.synced.is_set()
     task.cancel()

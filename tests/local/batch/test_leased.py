@@ -14,8 +14,8 @@ import torch.distributed as dist
 from torch.nn.functional import cross_entropy
 
 from resile.train.batch import ElasticTrainer
-from resile.train.batch.grad_sync import Alone
-from resile.train.batch.loader_plan import cutter_of, plans
+from resile.train.batch.grad_sync import NoGradSync
+from resile.train.batch.loader_plan import batch_source_of, plan_steps
 from resile.train.batch.trainer import GlobalBatch
 from resile.train.data import ShardedDataset
 from tests.local.batch.training import LENGTH, WRAPPERS, Recipe, make_data, make_model
@@ -59,8 +59,8 @@ def test_a_stream_fills_up_with_a_record_that_it_still_has() -> None:
         Log(), shard_size=4, shuffle=False, offsets=[50, 60], rank=1, num_replicas=2
     )
     loader = dataset.loader(global_batch=9, micro_batch=4, collate_fn=list)
-    plan = next(plans(cutter_of(loader), equal_passes=True))
-    batches = GlobalBatch(plan, Alone(), loader=loader, batches=iter(loader))
+    plan = next(plan_steps(batch_source_of(loader), equal_passes=True))
+    batches = GlobalBatch(plan, NoGradSync(), loader=loader, batches=iter(loader))
     given = []
     for batch in batches:
         batches.begin_backward()

@@ -16,7 +16,7 @@ from resile.agent.nursery import (
     PreloadSyntaxError,
     WorkerCommand,
 )
-from resile.agent.nursery.environment import differences, is_per_worker, mentioned, shared_variables
+from resile.agent.nursery.environment import differences, mentioned, shared_variables
 from resile.agent.nursery.inside.protocol import (
     Exited,
     Importing,
@@ -27,6 +27,7 @@ from resile.agent.nursery.inside.protocol import (
     Spawn,
     pack,
 )
+from resile.agent.nursery.inside.variables import is_per_worker
 from resile.agent.nursery.learned_imports import ImportFacts, PreloadCache
 from resile.agent.nursery.preload_list import PreloadList
 from resile.agent.nursery.scan import Scan

@@ -36,6 +36,7 @@ from resile.wire.messages import (
     WorkerFailure,
 )
 from resile.wire.session import NodeSession
+from tests.kube.machinery.objects import eventually
 from tests.local.wire.masters import running_master
 
 PATIENCE = 60.0
@@ -59,7 +60,6 @@ class Sleeper:
             revive=None,
             patience=lambda: self.session.patience(to_join=PATIENCE, working=self.session.runs),
         )
-        self._changed = asyncio.Event()
         self._watching: asyncio.Task[None] | None = None
         self._tasks = [
             asyncio.create_task(self._link.run()),
@@ -68,24 +68,21 @@ class Sleeper:
 
     async def runs(self, *, round: int) -> Start:
         """Wait until this round's worker runs."""
-        async with asyncio.timeout(PATIENCE):
-            while not self.session.runs or self.worker is None or self.session.fence.round < round:
-                self._changed.clear()
-                await self._changed.wait()
+        await eventually(lambda: self._runs(round), f"the worker of round {round}")
         assert self.session.start is not None
         return self.session.start
 
+    def _runs(self, round: int) -> bool:
+        session = self.session
+        return session.runs and self.worker is not None and session.fence.round >= round
+
     async def reached(self) -> None:
         """Wait until a master has answered again."""
-        async with asyncio.timeout(PATIENCE):
-            while not self._link.connected:
-                await asyncio.sleep(0.01)
+        await eventually(lambda: self._link.connected, "a connection")
 
     async def drops(self) -> None:
         """Wait until the connection is gone."""
-        async with asyncio.timeout(PATIENCE):
-            while self._link.connected:
-                await asyncio.sleep(0.01)
+        await eventually(lambda: not self._link.connected, "the end of the connection")
 
     async def _work(self) -> None:
         while True:
@@ -94,7 +91,6 @@ class Sleeper:
                 self._failed(item)
             else:
                 await self._obey(item)
-            self._changed.set()
 
     async def _obey(self, message: FromMaster) -> None:
         match self.session.obey(message):

@@ -156,8 +156,8 @@ async def test_handshakes_that_say_nothing_keep_no_agent_out(
         host, port = master.endpoint.host, master.endpoint.port
         for _ in range(300):
             silent.enter_context(socket.create_connection((host, port), timeout=30))
-        async with asyncio.timeout(20), honest_agent(trusting(master, certificate)) as agent:
-            await agent.trains()
+        async with honest_agent(trusting(master, certificate)) as agent:
+            await asyncio.wait_for(agent.trains(), 20)
 
 
 async def test_a_handshake_that_does_not_end_is_ended(

@@ -45,13 +45,11 @@ async def test_it_does_not_wait_for_a_node_that_is_gone_for_ever(make: MakeNode)
     other.peers.close()
     save(memory, WORKER, step=10)
     memory.close()
-    async with asyncio.timeout(30):
-        await snapshots.secured(patience=0.3)
+    await asyncio.wait_for(snapshots.secured(patience=0.3), 30)
     snapshots.close()
 
 
 async def test_a_node_that_holds_nothing_leaves_at_once() -> None:
     snapshots = SnapshotService("127.0.0.1", token=TOKEN)
-    async with asyncio.timeout(30):
-        await snapshots.secured(patience=1000)
+    await asyncio.wait_for(snapshots.secured(patience=1000), 30)
     snapshots.close()

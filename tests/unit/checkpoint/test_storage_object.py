@@ -78,7 +78,10 @@ def test_an_object_that_is_shorter_than_it_was_is_trouble(storage: Storage) -> N
     ids=lambda one: getattr(one, "__name__", type(one).__name__),
 )
 def test_whatever_a_driver_raises_names_the_object(
-    storage: Storage, monkeypatch: pytest.MonkeyPatch, raised: Exception, expected: type
+    storage: object_storage.ObjectStorage,
+    monkeypatch: pytest.MonkeyPatch,
+    raised: Exception,
+    expected: type,
 ) -> None:
     def refuse(*_: object) -> None:
         raise raised

@@ -15,7 +15,7 @@ from resile.kube.resources import PODS
 from tests.kube.cli.console import Console
 from tests.kube.cli.statuses import manifest
 from tests.kube.cluster.commands.line import Line
-from tests.kube.cluster.conftest import MASTER_IMAGE
+from tests.kube.cluster.target import MASTER_IMAGE
 from tests.kube.operator.operators import OperatorProcess
 
 COUNTING = 'i=0; while true; do echo "line $i of $RESILE_NODE_NAME"; i=$((i+1)); sleep 0.2; done'
