@@ -1,6 +1,7 @@
 """One trial: so many jobs are created at once, then a pod of each is deleted."""
 
 import asyncio
+import sys
 import tempfile
 import time
 from collections.abc import Awaitable, Callable
@@ -45,7 +46,9 @@ def load_trial(*, jobs: int, nodes: int) -> LoadTrial:
     with tempfile.TemporaryDirectory() as folder, running(Path(folder)) as server:
         kubeconfig = server.kubeconfig()
         asyncio.run(_install(kubeconfig))
-        with operating(kubeconfig, Path(folder), "--no-elect") as operator:
+        # A process of its own: its memory and CPU are measured.
+        command = (sys.executable, "-m", "resile")
+        with operating(kubeconfig, Path(folder), "--no-elect", command=command) as operator:
             return asyncio.run(_measured(kubeconfig, operator, jobs=jobs, nodes=nodes))
 
 

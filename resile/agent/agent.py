@@ -77,7 +77,7 @@ class Agent:
         )
         self._session = NodeSession(
             config.run_id,
-            config.node_info(door=self._snapshots.door),
+            config.node_info(peer_address=self._snapshots.peer_address),
             elasticity=config.elasticity,
             group=config.group,
             warm=False,
@@ -123,7 +123,7 @@ class Agent:
             renewal=self._renewal,
             deliver=self._inbox.put_nowait,
             revive=launcher.start_if_absent if launcher else None,
-            patience=self._patience,
+            give_up_after=self._give_up_after,
         )
         self._handover = HandoverParticipant(
             self._snapshots,
@@ -391,8 +391,8 @@ class Agent:
             ranks=self._workers.rank_progress,
         )
 
-    def _patience(self) -> float:
-        return self._session.patience(
+    def _give_up_after(self) -> float:
+        return self._session.give_up_after(
             to_join=self._config.connect_timeout, working=self._workers.alive
         )
 

@@ -95,9 +95,9 @@ class AgentConfig:
         node has to be ready for the next round well before it counts as hung."""
         return min(self.shutdown_timeout, self.elasticity.forming_timeout / 2)
 
-    def node_info(self, *, door: str) -> NodeInfo:
-        """The node as the master and the other nodes see it. ``door``: the address at which their
-        agents reach this one's."""
+    def node_info(self, *, peer_address: str) -> NodeInfo:
+        """The node as the master and the other nodes see it. ``peer_address``: the address at which
+        other nodes' agents reach this one's."""
         return NodeInfo(
             name=self.name,
             host=socket.gethostname(),
@@ -107,5 +107,5 @@ class AgentConfig:
             rank=self.node_rank,
             generation=self.generation,
             pid=os.getpid(),
-            door=door,
+            peer_address=peer_address,
         )

@@ -88,7 +88,7 @@ class HandoverParticipant:
         """PREPARE: ask the workers to save, and report to the master whether they can."""
         fence, number = self._session.fence, ask.handover
         timeout = self._session.elasticity.longest_hold
-        able = self._snapshots.ask_handover(number, round=fence.round, patience=timeout)
+        able = self._snapshots.ask_handover(number, round=fence.round, timeout=timeout)
         self._say(HandoverTold(fence=fence, able=able, handover=number))
         self.forget()
         if able:
@@ -142,7 +142,7 @@ class HandoverParticipant:
         """
         if not self._snapshots.can_hand_over:
             # Between two rounds workers cannot save, but this node may hold the only copy.
-            await self._snapshots.secured(patience=self._session.elasticity.handover_timeout)
+            await self._snapshots.secured(timeout=self._session.elasticity.handover_timeout)
         if self._snapshots.can_hand_over and self._session.runs:
             await self._offer(reason, unless=unless)
 
@@ -166,7 +166,7 @@ class HandoverParticipant:
     async def _tell(self, fence: Fence, number: int) -> None:
         """SAVED: report the step that all workers hold, and again when it is copied."""
         step = await self._snapshots.handed_over()
-        await self._snapshots.copied(step, patience=COPY_TIMEOUT)
+        await self._snapshots.copied(step, timeout=COPY_TIMEOUT)
         copied = self._snapshots.newest_copied
         self._say(HandedOver(fence=fence, step=step, copied=copied, handover=number))
         if copied is None or copied < step:

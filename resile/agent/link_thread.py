@@ -36,10 +36,10 @@ class LinkThread:
         renewal: Callable[[], FromAgent | None],
         deliver: Callable[[FromMaster], None],
         revive: Callable[[], Awaitable[str]] | None,
-        patience: Callable[[], float],
+        give_up_after: Callable[[], float],
     ) -> None:
-        """The arguments are those of a Link. ``renewal`` and ``patience`` are called in the thread,
-        the others on the loop that runs :meth:`run`."""
+        """The arguments are those of a Link. ``renewal`` and ``give_up_after`` are called in the
+        thread, the others on the loop that runs :meth:`run`."""
         self._hello = hello
         self._deliver = deliver
         self._revive = revive
@@ -49,7 +49,7 @@ class LinkThread:
             renewal=renewal,
             deliver=self._pass_on,
             revive=self._ask_to_revive if revive else None,
-            patience=patience,
+            give_up_after=give_up_after,
         )
         self._outside: asyncio.AbstractEventLoop | None = None
         self._inside: asyncio.AbstractEventLoop | None = None

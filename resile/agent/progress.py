@@ -199,7 +199,7 @@ class ProgressSocket:
         self._socket.close()
 
     def _read(self) -> None:
-        strangers = False
+        foreign = False
         with contextlib.suppress(BlockingIOError):
             for _ in range(BATCH):
                 data, ancillary, _, _ = self._socket.recvmsg(
@@ -209,9 +209,9 @@ class ProgressSocket:
                 if user in (os.getuid(), 0):
                     self._take(pid, data)
                 else:
-                    strangers = True
+                    foreign = True
                     self._refuse(pid, user)
-        if strangers:
+        if foreign:
             self._pause()
 
     def _refuse(self, pid: int, user: int) -> None:

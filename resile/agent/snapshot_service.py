@@ -40,11 +40,11 @@ class SnapshotService:
     """Holds the node's snapshots. ``address``: where other nodes' agents reach this one."""
 
     def __init__(self, address: str, *, token: str, limit: int | None = None) -> None:
-        holdings, self._carrier = SlotTable(limit=limit), WriterProcess()
+        slots, self._writer = SlotTable(limit=limit), WriterProcess()
         self._keeper = SnapshotServer(
-            holdings,
-            self._carrier,
-            peers=_open_peers(address, token=token, holdings=holdings, carrier=self._carrier),
+            slots,
+            self._writer,
+            peers=_open_peers(address, token=token, slots=slots, writer=self._writer),
             news=log.log,
         )
         self._server = SnapshotListener(self._keeper)
@@ -55,7 +55,7 @@ class SnapshotService:
         return self._server.name
 
     @property
-    def door(self) -> str:
+    def peer_address(self) -> str:
         """Where other nodes' agents reach this one; empty if they cannot."""
         return self._keeper.peers.address
 
@@ -68,9 +68,9 @@ class SnapshotService:
         """Whether all workers can save before a planned change."""
         return self._keeper.can_hand_over
 
-    def ask_handover(self, number: int, *, round: int, patience: float) -> bool:
+    def ask_handover(self, number: int, *, round: int, timeout: float) -> bool:
         """Ask the workers to save before a planned change; return whether all of them can."""
-        return self._keeper.ask_handover(number, round=round, patience=patience)
+        return self._keeper.ask_handover(number, round=round, timeout=timeout)
 
     def let_choose(self, number: int, *, round: int) -> None:
         """Let the worker of rank 0 choose the step: the workers of all nodes were asked."""
@@ -86,10 +86,10 @@ class SnapshotService:
             await asyncio.sleep(_HELD_LOOK)
         return step
 
-    async def copied(self, step: int, *, patience: float = math.inf) -> None:
+    async def copied(self, step: int, *, timeout: float = math.inf) -> None:
         """Wait until the next node has copies of all parts of a step, if there is a node that takes
-        them, at most ``patience`` seconds."""
-        give_up = time.monotonic() + patience
+        them, at most ``timeout`` seconds."""
+        give_up = time.monotonic() + timeout
         while not self._keeper.is_copied(step) and time.monotonic() < give_up:
             await asyncio.sleep(_HELD_LOOK)
 
@@ -104,14 +104,14 @@ class SnapshotService:
         the newest complete checkpoint."""
         return self._keeper.newest_stored
 
-    async def secured(self, *, patience: float) -> None:
+    async def secured(self, *, timeout: float) -> None:
         """Wait until what this node holds is copied to the next, or else is in storage, at most
-        ``patience`` seconds for each of the two."""
-        give_up = time.monotonic() + patience
+        ``timeout`` seconds for each of the two."""
+        give_up = time.monotonic() + timeout
         while self._keeper.copies_pending and time.monotonic() < give_up:
             await asyncio.sleep(_LOOK)
         if self._keeper.copies_pending:
-            await self.flush(patience, grace=patience)
+            await self.flush(timeout, grace=timeout)
 
     async def flush(self, timeout: float, *, grace: float) -> None:
         """Wait until all requested checkpoints are written, at most ``timeout`` seconds.
@@ -120,9 +120,9 @@ class SnapshotService:
         """
         started = written = time.monotonic()
         said = False
-        while self._carrier.publishes:
+        while self._writer.publishes:
             now = time.monotonic()
-            if self._carrier.writes:
+            if self._writer.writes:
                 written = now
             if now - started > timeout or now - written > grace:
                 log.error("the last checkpoint was not complete after %.0f s", now - started)
@@ -138,11 +138,9 @@ class SnapshotService:
         self._keeper.close()
 
 
-def _open_peers(
-    address: str, *, token: str, holdings: SlotTable, carrier: WriterProcess
-) -> PeerApi:
+def _open_peers(address: str, *, token: str, slots: SlotTable, writer: WriterProcess) -> PeerApi:
     try:
-        return Peers(address, token=token, holdings=holdings, carrier=carrier, news=log.log)
+        return Peers(address, token=token, slots=slots, writer=writer, news=log.log)
     except OSError as error:
         log.warning(
             "snapshots are not copied between nodes: cannot listen on %s (%s); "

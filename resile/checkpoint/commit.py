@@ -72,7 +72,7 @@ def write_part(
     part: memoryview,
     *,
     attempt: str,
-    patience: RetryPolicy | None = None,
+    policy: RetryPolicy | None = None,
     tell: Callable[[str], None] = log.warning,
 ) -> PartEntry:
     """Write one part and then the entry that marks it as complete; both are durable on return.
@@ -81,7 +81,7 @@ def write_part(
     it ends, and which group's folder it goes to. Raises :class:`StorageError` when storage did
     not recover before the timeout, and at once if it is full or access is denied.
     """
-    patience = patience or RetryPolicy()
+    policy = policy or RetryPolicy()
     _check_attempt(attempt)
     header, layout = read_header(part, source="the snapshot in memory")
     if len(part) < layout.size:
@@ -93,7 +93,7 @@ def write_part(
     path = f"{step_folder(header.step, header.group)}/{name}"
     with part[: layout.size] as exact:
         checksum = retry(
-            lambda: _write_hashed(storage, path + PART_ENDING, exact), patience, tell=tell
+            lambda: _write_hashed(storage, path + PART_ENDING, exact), policy, tell=tell
         )
     entry = PartEntry(
         name=name,
@@ -104,7 +104,7 @@ def write_part(
         checksum=checksum,
     )
     text = memoryview(msgspec.json.encode(entry))
-    retry(lambda: storage.write(path + ENTRY_ENDING, [text]), patience, tell=tell)
+    retry(lambda: storage.write(path + ENTRY_ENDING, [text]), policy, tell=tell)
     return entry
 
 
@@ -136,7 +136,7 @@ def publish(
     job: str = "",
     round: int = 0,
     claim: RoundClaim | None = None,
-    patience: RetryPolicy | None = None,
+    policy: RetryPolicy | None = None,
     tell: Callable[[str], None] = log.warning,
     now: Callable[[], float] = time.time,
 ) -> Manifest:
@@ -147,7 +147,7 @@ def publish(
     which is written unless it already was. Raises :class:`PartsMissing` on timeout,
     :class:`Superseded` if another round of the group continued from an earlier step.
     """
-    patience = patience or RetryPolicy()
+    policy = policy or RetryPolicy()
     _check_attempt(attempt)
 
     fence = StorageFence()
@@ -158,12 +158,12 @@ def publish(
         check(fence, attempt=attempt, step=step, storage=storage)
 
     if claim is not None:
-        fence = retry(lambda: make_claim(storage, claim, tell=tell), patience, tell=tell)
-    retry(look, patience, tell=tell)  # before waiting for parts in vain
+        fence = retry(lambda: make_claim(storage, claim, tell=tell), policy, tell=tell)
+    retry(look, policy, tell=tell)  # before waiting for parts in vain
     wanted = [f"{part_name(PartKind.RANK, k, world)}.{attempt}" for k in range(world)]
     wanted += [f"{part_name(PartKind.REPLICA, k, replicas)}.{attempt}" for k in range(replicas)]
     folder = step_folder(step, group)
-    entries = _gather(storage, folder, wanted, patience=patience, tell=tell)
+    entries = _gather(storage, folder, wanted, policy=policy, tell=tell)
     manifest = Manifest(
         format=format_for(group),
         step=step,
@@ -176,7 +176,7 @@ def publish(
     )
     text = memoryview(encode_manifest(manifest))
     path = f"{folder}/{MANIFEST}"
-    retry(lambda: storage.write(path, [text], just_before=look), patience, tell=tell)
+    retry(lambda: storage.write(path, [text], just_before=look), policy, tell=tell)
     with suppress(StorageError):
         look()  # a claim made meanwhile: restores will skip this checkpoint
     return manifest
@@ -187,13 +187,13 @@ def _gather(
     folder: str,
     wanted: list[str],
     *,
-    patience: RetryPolicy,
+    policy: RetryPolicy,
     tell: Callable[[str], None],
 ) -> dict[str, PartEntry]:
     """Wait for the entries of all parts, and return them by name."""
     entries: dict[str, PartEntry] = {}
     trouble: StorageError | None = None
-    for _ in patience.tries():
+    for _ in policy.tries():
         missing = [name for name in wanted if name not in entries]
         try:
             for name, size in _complete(storage, folder, missing).items():

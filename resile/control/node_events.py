@@ -23,9 +23,9 @@ def events_between(
     known = {(rank.role, rank.rank): rank for rank in before.nodes}
     notes = []
     for rank in after.nodes:
-        told = _change(known.get((rank.role, rank.rank)), rank)
-        if told is not None:
-            kind, sentence = told
+        change = _change(known.get((rank.role, rank.rank)), rank)
+        if change is not None:
+            kind, sentence = change
             notes.append(
                 DecisionNote(time=now, reason=kind.value, sentence=sentence, node=rank.name)
             )

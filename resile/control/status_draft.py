@@ -22,7 +22,14 @@ from resile.job.naming import node_name, serial_of
 from resile.job.node import LIVE, Node, NodePhase
 from resile.job.spec.job import ElasticJob, JobSpec
 from resile.job.spec.role import NodeResources, RoleSpec
-from resile.job.status import Ask, AskVerb, DecisionNote, JobStatus, NodeStatus, RoleStatus
+from resile.job.status import (
+    DecisionNote,
+    JobStatus,
+    NodeRequest,
+    NodeStatus,
+    RequestVerb,
+    RoleStatus,
+)
 
 __all__ = ["ACTIVE_PHASES", "SUSPENDED", "StatusDraft"]
 
@@ -67,7 +74,9 @@ class StatusDraft:
         self.actions: list[Action] = []
         self.notes: list[DecisionNote] = []
         self._ranks = {(r.role, r.rank): r for r in status.nodes if r.role in job.spec.roles}
-        self._asks = {(ask.node.id, ask.verb): ask for ask in status.asks}
+        self._pending_requests = {
+            (request.node.id, request.verb): request for request in status.pending_requests
+        }
         self._left: set[tuple[str, int]] | None = None
         self._commands: dict[str, tuple[str, ...]] = {}
         self._given: dict[tuple[str, str | None], NodeResources] = {}
@@ -80,7 +89,7 @@ class StatusDraft:
         self._groups = {role: group for group, roles in self.trainings.items() for role in roles}
         for found in observed.nodes:
             self._reserve_identity(found.node)
-        self._forget_answered_asks()
+        self._forget_answered_requests()
 
     # --- reading ----------------------------------------------------------------------------
 
@@ -136,16 +145,16 @@ class StatusDraft:
         """Slots of nodes that were asked to stop and are not reported; cached until a request."""
         if self._left is None:
             self._left = {
-                (ask.node.role, ask.node.rank)
-                for ask in self._asks.values()
-                if ask.verb is AskVerb.STOP and ask.node.id not in self._seen
+                (request.node.role, request.node.rank)
+                for request in self._pending_requests.values()
+                if request.verb is RequestVerb.STOP and request.node.id not in self._seen
             }
         return self._left
 
     @property
     def stops_under_way(self) -> bool:
         """Return whether a node that was asked to stop may still be alive."""
-        return any(verb is AskVerb.STOP for _, verb in self._asks)
+        return any(verb is RequestVerb.STOP for _, verb in self._pending_requests)
 
     @property
     def expires_at(self) -> datetime | None:
@@ -236,13 +245,13 @@ class StatusDraft:
 
     def stop(self, node: Node, reason: str) -> None:
         """Request that a node is stopped, unless that was done just now."""
-        if self._may_request(node, AskVerb.STOP):
+        if self._may_request(node, RequestVerb.STOP):
             grace = self.spec.roles.get(node.role, RoleSpec()).termination_grace_period_seconds
             self.actions.append(StopNode(node=node, grace_seconds=grace, reason=reason))
 
     def delete(self, node: Node, reason: str) -> None:
         """Request that an ended node's record is removed, unless that was done just now."""
-        if self._may_request(node, AskVerb.DELETE):
+        if self._may_request(node, RequestVerb.DELETE):
             self.actions.append(DeleteNode(node=node, reason=reason))
 
     def close(self) -> JobStatus:
@@ -258,7 +267,7 @@ class StatusDraft:
             roles={name: self._counted(name) for name in self.roles},
             nodes=tuple(self.ranks),
             decisions=decisions,
-            asks=tuple(self._asks.values()),
+            pending_requests=tuple(self._pending_requests.values()),
             next_id=self._next_id,
             spent=self.spent,
             troubled_hosts=still_suspect(self.troubled_hosts, now=self.now, policy=self.policy),
@@ -317,30 +326,32 @@ class StatusDraft:
             known = self.roles[node.role]
             self.roles[node.role] = replace(known, next_serial=max(known.next_serial, serial + 1))
 
-    def _may_request(self, node: Node, verb: AskVerb) -> bool:
-        asked = self._asks.get((node.id, verb))
+    def _may_request(self, node: Node, verb: RequestVerb) -> bool:
+        asked = self._pending_requests.get((node.id, verb))
         if asked is not None and self.now < asked.at + self.policy.request_again_after:
             self.wake_at(asked.at + self.policy.request_again_after)
             return False
         seen = node.id in self._seen
-        self._asks[node.id, verb] = Ask(node=node, verb=verb, at=self.now, seen=seen)
+        self._pending_requests[node.id, verb] = NodeRequest(
+            node=node, verb=verb, at=self.now, seen=seen
+        )
         self._left = None
         self.wake_at(self.now + self.policy.request_again_after)
         return True
 
-    def _forget_answered_asks(self) -> None:
-        for (node_id, verb), ask in list(self._asks.items()):
+    def _forget_answered_requests(self) -> None:
+        for (node_id, verb), request in list(self._pending_requests.items()):
             found = self._seen.get(node_id)
             if found is not None:
-                answered = verb is AskVerb.STOP and not found.holds_room
-                self._asks[node_id, verb] = replace(ask, seen=True)
+                answered = verb is RequestVerb.STOP and not found.holds_room
+                self._pending_requests[node_id, verb] = replace(request, seen=True)
             else:
-                late_until = ask.at + self.policy.unseen_timeout
-                answered = ask.seen or self.now >= late_until
+                late_until = request.at + self.policy.unseen_timeout
+                answered = request.seen or self.now >= late_until
                 if not answered:
                     self.wake_at(late_until)
             if answered:
-                del self._asks[node_id, verb]
+                del self._pending_requests[node_id, verb]
 
 
 def _trainings(spec: JobSpec) -> dict[str, tuple[str, ...]]:

@@ -24,11 +24,11 @@ from resile.job.limits import MAX_NODES
 from resile.job.node import LIVE, NodePhase
 from resile.job.spec.role import NodeResources
 from resile.job.status import (
-    Ask,
     Condition,
     ConditionType,
     DecisionNote,
     JobStatus,
+    NodeRequest,
     NodeStatus,
 )
 from resile.job.training import LISTED, SHOWN
@@ -56,7 +56,7 @@ class _Memory(msgspec.Struct, frozen=True, kw_only=True):
     """The controller's memory of every node."""
 
     nodes: tuple[NodeStatus, ...]
-    asks: tuple[Ask, ...]
+    pending_requests: tuple[NodeRequest, ...] = ()
 
 
 def compact(status: JobStatus) -> JobStatus:
@@ -81,12 +81,14 @@ def packed(status: JobStatus) -> JobStatus:
     """The status as it is stored."""
     if not _large(status):
         return status
-    memory = msgspec.json.encode(_Memory(nodes=status.nodes, asks=status.asks))
+    memory = msgspec.json.encode(
+        _Memory(nodes=status.nodes, pending_requests=status.pending_requests)
+    )
     shown = _shown(status)
     return replace(
         status,
         nodes=shown,
-        asks=(),
+        pending_requests=(),
         unlisted=len(status.nodes) - len(shown),
         packed=base64.b64encode(zlib.compress(memory, level=6)).decode(),
     )
@@ -104,11 +106,13 @@ def unpacked(status: JobStatus) -> JobStatus:
     if not reader.eof:
         raise DecodeError("the packed part of the status is truncated or too large")
     memory = decode_json(data, _Memory)
-    return replace(status, nodes=memory.nodes, asks=memory.asks, unlisted=0, packed="")
+    return replace(
+        status, nodes=memory.nodes, pending_requests=memory.pending_requests, unlisted=0, packed=""
+    )
 
 
 def _large(status: JobStatus) -> bool:
-    return len(status.nodes) > LISTED or len(status.asks) > LISTED
+    return len(status.nodes) > LISTED or len(status.pending_requests) > LISTED
 
 
 def _shown(status: JobStatus) -> tuple[NodeStatus, ...]:

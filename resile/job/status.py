@@ -24,8 +24,8 @@ from resile.job.training import TrainingView
 __all__ = [
     "FINISHED",
     "MASTER_UNAVAILABLE",
-    "Ask",
-    "AskVerb",
+    "NodeRequest",
+    "RequestVerb",
     "Condition",
     "ConditionStatus",
     "ConditionType",
@@ -175,18 +175,18 @@ class NodeStatus(_StatusStruct, frozen=True, kw_only=True):
         return Node(role=self.role, rank=self.rank, id=self.id, name=self.name)
 
 
-class AskVerb(str, Enum):
+class RequestVerb(str, Enum):
     """The kind of a request to the platform about a node that is no longer wanted."""
 
     STOP = "Stop"
     DELETE = "Delete"
 
 
-class Ask(_StatusStruct, frozen=True, kw_only=True):
+class NodeRequest(_StatusStruct, frozen=True, kw_only=True):
     """A request to the platform without visible effect yet; stored so that it is not repeated."""
 
     node: Annotated[Node, Meta(description="The node it concerns.")]
-    verb: Annotated[AskVerb, Meta(description="What was asked.")]
+    verb: Annotated[RequestVerb, Meta(description="What was asked.")]
     at: Annotated[datetime, Meta(description="When.")]
     seen: Annotated[
         bool,
@@ -252,8 +252,8 @@ class JobStatus(_StatusStruct, frozen=True, kw_only=True):
     decisions: Annotated[
         tuple[DecisionNote, ...], Meta(description="The most recent decisions, oldest first.")
     ] = ()
-    asks: Annotated[
-        tuple[Ask, ...], Meta(description="Requests whose effect has not shown yet.")
+    pending_requests: Annotated[
+        tuple[NodeRequest, ...], Meta(description="Requests whose effect has not shown yet.")
     ] = ()
     troubled_hosts: Annotated[
         tuple[HostTrouble, ...],

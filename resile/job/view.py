@@ -97,7 +97,7 @@ class JobView(msgspec.Struct, frozen=True, kw_only=True, rename="camel", dict=Tr
         tuple[Failure, ...],
         Meta(description="Of each group whose training failed, the worker that failed first."),
     ] = ()
-    wishes: Annotated[
+    requested_sizes: Annotated[
         dict[str, int], Meta(description="Sizes that scale requests asked for, by role.")
     ] = msgspec.field(name="requestedSizes", default_factory=dict)
     suspend: Annotated[
@@ -160,7 +160,7 @@ def combine(
     trainings: Mapping[str, TrainingView],
     usage: Mapping[str, Used] | None = None,
     manifest: dict[str, Any] | None = None,
-    wishes: Mapping[str, int] | None = None,
+    requested_sizes: Mapping[str, int] | None = None,
     suspend: bool | None = None,
     deleting: bool = False,
     created: float = 0.0,
@@ -186,7 +186,7 @@ def combine(
         groups={group: one for group, one in trainings.items() if group != MAIN},
         nodes=_nodes(status, trainings, usage or {}),
         failures=tuple(one.failure for one in trainings.values() if one.failure is not None),
-        wishes=dict(wishes or {}),
+        requested_sizes=dict(requested_sizes or {}),
         suspend=suspend,
         deleting=deleting,
         created=created,
@@ -228,12 +228,12 @@ def with_trainings(status: JobStatus, trainings: Mapping[str, TrainingView]) -> 
     of the status itself, which tables and autoscalers read."""
     others = {group: seen for group, seen in trainings.items() if group != MAIN}
     listed = trimmed_groups(others)
-    told = replace(status, groups=listed, unlisted_groups=len(others) - len(listed))
+    updated = replace(status, groups=listed, unlisted_groups=len(others) - len(listed))
     main = trainings.get(MAIN)
     if main is None:
-        return told
+        return updated
     return replace(
-        told,
+        updated,
         round=main.round or None,
         world_size=main.world_size or None,
         step=status.step if main.step is None else writable(main.step),
@@ -290,8 +290,8 @@ _WAITING = frozenset({JobPhase.CREATED, JobPhase.PENDING, JobPhase.RESTARTING})
 def headline(status: JobStatus) -> str:
     """Return a sentence that says why the job is in its phase."""
     problem = "" if status.finished else status.master_problem
-    told = (_headline(status), f"the job has no master: {problem}" if problem else "")
-    return "; ".join(part for part in told if part)
+    parts = (_headline(status), f"the job has no master: {problem}" if problem else "")
+    return "; ".join(part for part in parts if part)
 
 
 def _headline(status: JobStatus) -> str:

@@ -176,9 +176,9 @@ class PluginAuth:
             "kind": "ExecCredential",
             "spec": {"interactive": interactive},
         }
-        told = {variable.name: variable.value for variable in plugin.env or ()}
-        told["KUBERNETES_EXEC_INFO"] = msgspec.json.encode(info).decode()
-        environment = {**os.environ, **told}
+        variables = {variable.name: variable.value for variable in plugin.env or ()}
+        variables["KUBERNETES_EXEC_INFO"] = msgspec.json.encode(info).decode()
+        environment = {**os.environ, **variables}
         try:
             # A file, not a pipe: processes that the plugin leaves behind could keep a pipe open.
             with tempfile.TemporaryFile() as printed:

@@ -115,16 +115,16 @@ _BY_STATUS: Mapping[int, type[ApiError]] = {
 def error_from_response(status: int, body: bytes) -> ApiError:
     """Return the error for a response. A proxy in between may answer with something but JSON."""
     try:
-        told = decode_json(body, dict[str, Any])
+        fields = decode_json(body, dict[str, Any])
     except DecodeError:
-        told = {"message": body.decode(errors="replace").strip()[:500]}
-    return error_from_status({**told, "code": status})
+        fields = {"message": body.decode(errors="replace").strip()[:500]}
+    return error_from_status({**fields, "code": status})
 
 
-def error_from_status(told: Mapping[str, Any]) -> ApiError:
+def error_from_status(fields: Mapping[str, Any]) -> ApiError:
     """Return the error that a ``Status`` object stands for."""
-    status = int(told.get("code") or 500)
-    reason = str(told.get("reason") or "")
+    status = int(fields.get("code") or 500)
+    reason = str(fields.get("reason") or "")
     kind = AlreadyExists if reason == "AlreadyExists" else _BY_STATUS.get(status, ApiError)
-    message = str(told.get("message") or reason or f"HTTP {status}")
-    return kind(status, reason, message=message, details=told.get("details"))
+    message = str(fields.get("message") or reason or f"HTTP {status}")
+    return kind(status, reason, message=message, details=fields.get("details"))

@@ -167,8 +167,8 @@ def _disagreements(kept: list[LineageRound]) -> Iterator[str]:
     for one in kept:
         begins = {rank: turn.begin for rank, turn in one.round.turns.items()}
         if len({(begin.step, begin.of) for begin in begins.values()}) > 1:
-            told = ", ".join(f"rank {rank}: step {begins[rank].step}" for rank in sorted(begins))
-            yield f"the ranks of round {one.round.name} resumed from different steps ({told})"
+            listed = ", ".join(f"rank {rank}: step {begins[rank].step}" for rank in sorted(begins))
+            yield f"the ranks of round {one.round.name} resumed from different steps ({listed})"
 
 
 def _holes(steps: list[int], resumed: int | None) -> Iterator[str]:
@@ -198,10 +198,10 @@ def _shortfalls(step: int, entries: list[LineageEntry]) -> Iterator[str]:
         found = sum(len(entry.line) for entry in shares)
         if totals in ({None}, {found}):
             continue
-        told = " or ".join(sorted(map(str, totals)))
+        listed = " or ".join(sorted(map(str, totals)))
         ranks = ", ".join(map(str, sorted(entry.place.rank for entry in shares)))
         yield (
-            f"step {step} trained {told} samples of epoch {epoch}, "
+            f"step {step} trained {listed} samples of epoch {epoch}, "
             f"but {found} are recorded (by ranks {ranks})"
         )
 

@@ -88,10 +88,10 @@ async def serving_socket(job: ServedJob, folder: Path) -> AsyncIterator[None]:
 @asynccontextmanager
 async def serving_port(job: ServedJob, port: int, *, token: str) -> AsyncIterator[int]:
     """Serve the API at a loopback port, 0 for any free one; raises ApiPortUnusable."""
-    door = AuthMiddleware(token)
-    runner = door.runner(_with_routes(door.application(), job))
+    auth = AuthMiddleware(token)
+    runner = auth.runner(_with_routes(auth.application(), job))
     await runner.setup()
-    sweeper = asyncio.create_task(door.sweep(runner))
+    sweeper = asyncio.create_task(auth.sweep(runner))
     try:
         try:
             await web.TCPSite(runner, LOOPBACK, port).start()

@@ -103,7 +103,7 @@ class LocalAddresses:
 
 log = logging.getLogger("resile.up")
 
-MASTER_PATIENCE = 10.0
+MASTER_TIMEOUT = 10.0
 """Seconds. A killed master is back within one; after this, nodes are reconciled without it."""
 
 ONE_MACHINE = Policy(max_avoided_hosts=0)
@@ -196,7 +196,7 @@ class LocalController:
         """Trigger a reconcile: something may have changed."""
         self._news.set()
 
-    def tell_again(self) -> None:
+    def publish_again(self) -> None:
         """Publish everything again: the master was restarted and does not store all of it."""
         self._published = None
         self._news.set()
@@ -219,8 +219,8 @@ class LocalController:
             await self._something(decision.requeue_after)
 
     async def _ask_master(self) -> None:
-        """Get the master's current view; retry for ``MASTER_PATIENCE`` seconds."""
-        deadline = time.monotonic() + MASTER_PATIENCE
+        """Get the master's current view; retry for ``MASTER_TIMEOUT`` seconds."""
+        deadline = time.monotonic() + MASTER_TIMEOUT
         while True:
             try:
                 self._trainings = await self._master_client.trainings()
@@ -300,7 +300,7 @@ class LocalController:
             trainings=self._trainings,
             manifest=self._manifest,
             usage=self.usage,
-            wishes=self.requests.current.sizes,
+            requested_sizes=self.requests.current.sizes,
             suspend=self.requests.current.suspend,
             deleting=self.requests.current.deleting,
             created=self._created,
@@ -336,7 +336,7 @@ class LocalController:
     def _ending(self, decision: Decision) -> Ending | None:
         if self.requests.current.deleting:
             return Ending.DELETED if decision.removable else None
-        busy = self._status.asks or any(node.live for node in self._platform.observe())
+        busy = self._status.pending_requests or any(node.live for node in self._platform.observe())
         if not self._status.finished or busy:
             return None
         succeeded = self._status.phase is JobPhase.SUCCEEDED

@@ -48,7 +48,7 @@ def node_exit(end: End, *, leaving: Leaving | None, out_of_memory: str) -> NodeE
     killed = end.code is not None and end.code < 0
     code, number = (None, -(end.code or 0)) if killed else (end.code, None)
     oom = bool(out_of_memory) and code != 0
-    if leaving is not None and end.told:
+    if leaving is not None and end.stop_ordered:
         reason, message = leaving.cause.value, leaving.why
     elif end.refused:
         reason, message = ExitCause.NEVER_STARTED.value, end.refused

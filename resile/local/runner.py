@@ -116,7 +116,7 @@ class JobRunner:
         )
         controller.requests.restore(self._earlier)
         async with self._serving():
-            keeping = asyncio.create_task(self._master.keep(restarted=controller.tell_again))
+            keeping = asyncio.create_task(self._master.keep(restarted=controller.publish_again))
             beside = [
                 asyncio.create_task(controller.follow_master()),
                 asyncio.create_task(self._measure(controller)),

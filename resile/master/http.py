@@ -79,7 +79,7 @@ async def _events(request: web.Request) -> web.Response:
         asked = EventQuery.of(request)
     except BadQuery as error:
         return refusal(400, str(error))
-    return json_answer(await request.app[VIEW].events_after(asked.since, patience=asked.wait))
+    return json_answer(await request.app[VIEW].events_after(asked.since, timeout=asked.wait))
 
 
 async def _stop(request: web.Request) -> web.Response:

@@ -184,12 +184,12 @@ def _other_job(memory: StoredState, config: MasterConfig, store: Store) -> str:
 async def _listen(
     config: MasterConfig, service: MasterService, listening: Callable[[Endpoint], None]
 ) -> tuple[web.AppRunner, asyncio.Task[None]]:
-    door = AuthMiddleware(config.token)
-    app = door.application()
+    auth = AuthMiddleware(config.token)
+    app = auth.application()
     app.router.add_get(AGENT_PATH, AgentEndpoint(service).serve)
     app.router.add_get(SHARDS_PATH, ShardEndpoint(ShardRequestHandler(service)).serve)
     add_routes(app, service)
-    runner = door.runner(app)
+    runner = auth.runner(app)
     await runner.setup()
     host, port = config.endpoint.listening_host, config.endpoint.port
     if config.tls is None:
@@ -204,7 +204,7 @@ async def _listen(
             raise PortTaken(f"{config.endpoint} is in use by another program") from None
         why = getattr(error, "strerror", "") or "not a valid host name"
         raise ListenError(f"cannot listen on {config.endpoint}: {why}") from None
-    sweeper = asyncio.create_task(door.sweep(runner))
+    sweeper = asyncio.create_task(auth.sweep(runner))
     bound = Endpoint(config.endpoint.host, runner.addresses[0][1])
     log.info("master of %s listening on %s", config.job or "the first job that connects", bound)
     listening(bound)

@@ -134,13 +134,13 @@ class MasterService:
         """As :meth:`promise`, and wait for it."""
         return await self.promise(action)
 
-    async def events_after(self, seq: int, *, patience: float) -> list[EventRecord]:
-        """Return the stored events after ``seq``; wait for the first up to ``patience`` seconds.
+    async def events_after(self, seq: int, *, timeout: float) -> list[EventRecord]:
+        """Return the stored events after ``seq``; wait for the first up to ``timeout`` seconds.
 
         A client that knows later events than there are has them from a master whose state is lost:
         it gets all events.
         """
-        deadline = time.monotonic() + patience
+        deadline = time.monotonic() + timeout
         while True:
             effects = self.groups.effects
             known = seq if seq <= effects.last_seq else 0

@@ -186,7 +186,7 @@ class GroupState:
             run=self.job.run,
             restarts=self.job.restarts,
             max_restarts=self.elasticity.max_restarts,
-            neighbour=follower.record.info.door if follower and follower.id != node else "",
+            neighbour=follower.record.info.peer_address if follower and follower.id != node else "",
         )
         self.send(node, start)
 

@@ -88,11 +88,11 @@ def _node_view(node: NodeEntry, membership: Membership) -> NodeView:
     )
 
 
-def _rank_view(told: RankProgress) -> RankView:
+def _rank_view(progress: RankProgress) -> RankView:
     return RankView(
-        rank=told.rank,
-        local_rank=told.local_rank,
-        step=told.step,
-        age=told.age,
-        step_time=told.step_time,
+        rank=progress.rank,
+        local_rank=progress.local_rank,
+        step=progress.step,
+        age=progress.age,
+        step_time=progress.step_time,
     )

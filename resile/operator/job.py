@@ -32,7 +32,7 @@ from resile.job.compact_status import compact
 from resile.job.events import EventKind
 from resile.job.node import LIVE
 from resile.job.spec.job import ElasticJob
-from resile.job.status import AskVerb, Condition, ConditionStatus, ConditionType, JobStatus
+from resile.job.status import Condition, ConditionStatus, ConditionType, JobStatus, RequestVerb
 from resile.kube.client import KubeClient
 from resile.kube.errors import NotFound
 from resile.kube.resources import ELASTIC_JOBS, EVENTS, KubeObject
@@ -81,8 +81,8 @@ def invalid_spec_status(
         observed_generation=generation,
     )
     others = [one for one in status.conditions if one.type is not ConditionType.CREATED]
-    told = replace(status, conditions=(refused, *others), observed_generation=generation)
-    return compact(told)
+    updated = replace(status, conditions=(refused, *others), observed_generation=generation)
+    return compact(updated)
 
 
 WAITS = (0.0, 0.2)
@@ -92,8 +92,8 @@ WAITS = (0.0, 0.2)
 def may_be_preempted(pod: Mapping[str, Any]) -> bool:
     """Return whether the pod is being deleted and has no condition that says why."""
     conditions = (pod.get("status") or {}).get("conditions") or ()
-    told = any(one["type"] == DISRUPTION_TARGET for one in conditions)
-    return "deletionTimestamp" in pod["metadata"] and not told
+    announced = any(one["type"] == DISRUPTION_TARGET for one in conditions)
+    return "deletionTimestamp" in pod["metadata"] and not announced
 
 
 async def preemption_of(client: KubeClient, pod: Mapping[str, Any]) -> str:
@@ -173,11 +173,15 @@ class JobReconcile:
     async def _learn_of_preemptions(self) -> None:
         """Look up once, for each pod deleted by others, whether it was preempted."""
         memory = self._memory
-        told = {ask.node.id for ask in self._before.asks if ask.verb is AskVerb.STOP}
+        stopping = {
+            request.node.id
+            for request in self._before.pending_requests
+            if request.verb is RequestVerb.STOP
+        }
         pods = {
             pod["metadata"]["uid"]: pod
             for pod in self._context.world.nodes_of(self._key, self._uid)
-            if may_be_preempted(pod) and (node := node_of(pod)) and node.id not in told
+            if may_be_preempted(pod) and (node := node_of(pod)) and node.id not in stopping
         }
         known = {uid: memory.preempted[uid] for uid in pods if uid in memory.preempted}
         unknown = [uid for uid in pods if uid not in known]
@@ -203,7 +207,7 @@ class JobReconcile:
         )
 
     def _has_heard_master(self, nodes: tuple[ObservedNode, ...]) -> bool:
-        """If a node has ended, ask the master at once why: it was told first. The answer is not
+        """If a node has ended, request the master at once why: it was told first. The answer is not
         awaited here, because a slow master must not delay other jobs."""
         memory = self._memory
         live = {rank.id for rank in self._before.nodes if rank.phase in LIVE}

@@ -112,10 +112,10 @@ class MasterClient:
             self._moved.set()
             self._to_tell.set()
 
-    async def look(self, patience: float) -> None:
-        """Update :attr:`latest`, if the master answers within ``patience`` seconds."""
+    async def look(self, timeout: float) -> None:
+        """Update :attr:`latest`, if the master answers within ``timeout`` seconds."""
         try:
-            self._take(await asyncio.wait_for(self._trainings(), patience))
+            self._take(await asyncio.wait_for(self._trainings(), timeout))
         except PASSING as error:
             log.debug("the master at %s does not answer: %s", self._endpoint, error)
 

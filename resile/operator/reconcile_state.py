@@ -130,9 +130,9 @@ class ReconcileState:
             return f"spec.master: the API server rejects its pod: {one_line(self.master_refused)}"
         return ""
 
-    def has_asked_about(self, ended: Set[int], patience: float, again: Callable[[], None]) -> bool:
+    def has_asked_about(self, ended: Set[int], timeout: float, again: Callable[[], None]) -> bool:
         """Return whether the master was asked since these nodes have ended, and has answered or
-        timed out after ``patience`` seconds. If not, ask it; ``again`` is called when done."""
+        timed out after ``timeout`` seconds. If not, ask it; ``again`` is called when done."""
         self._heard_of &= ended
         if self._question is not None and self._question.done():
             self._heard_of |= self._asked_of & ended
@@ -141,7 +141,7 @@ class ReconcileState:
             return True
         if self._question is None:
             self._asked_of = frozenset(ended)
-            self._question = asyncio.ensure_future(self.line.look(patience))
+            self._question = asyncio.ensure_future(self.line.look(timeout))
             self._question.add_done_callback(lambda _: again())
         return False
 

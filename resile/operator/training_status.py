@@ -55,7 +55,7 @@ def with_training(
     """Return the status with what only the master knows, except the progress of the training and
     the state of each node. ``seen``: by group, the main one as :data:`MAIN`."""
     role = job.spec.scaled_role()
-    told = replace(
+    updated = replace(
         status,
         selector="" if role is None else role_selector(job.metadata.name, role),
         observed_generation=generation,
@@ -65,14 +65,14 @@ def with_training(
         throughput="" if status.finished or job.spec.suspend else status.throughput,
     )
     if seen is None:
-        return _at_rest(told) if job.spec.suspend and not status.finished else mirrored(told)
-    told = _with_groups(told, seen, fresh=False)
+        return _at_rest(updated) if job.spec.suspend and not status.finished else mirrored(updated)
+    updated = _with_groups(updated, seen, fresh=False)
     main = seen.get(MAIN)
     if main is None:
-        return mirrored(told)
+        return mirrored(updated)
     return mirrored(
         replace(
-            told,
+            updated,
             # A master that lost its state has no round until it has asked the agents; the next
             # one has to get the last round of the job.
             round=main.round or status.round,
@@ -85,11 +85,13 @@ def with_training(
 def with_members(status: JobStatus, seen: Mapping[str, TrainingView]) -> JobStatus:
     """Return the status with the state and usage of each node; unchanged if nothing notable has
     changed."""
-    told = _with_groups(status, seen, fresh=True)
+    updated = _with_groups(status, seen, fresh=True)
     if MAIN not in seen:
-        return told
+        return updated
     ours = _ours(status, trimmed(seen[MAIN]))
-    return mirrored(replace(told, training=_with_notable(ours, status.training or TrainingView())))
+    return mirrored(
+        replace(updated, training=_with_notable(ours, status.training or TrainingView()))
+    )
 
 
 def mirrored(status: JobStatus) -> JobStatus:
@@ -224,8 +226,8 @@ def with_progress(
         status = mirrored(msgspec.structs.replace(status, total_steps=total, loss=loss))
     if now < last.members_at + every and status == before:
         return status, last
-    told = with_members(status, seen)
-    return told, dataclasses.replace(last, members_at=now) if told != before else last
+    updated = with_members(status, seen)
+    return updated, dataclasses.replace(last, members_at=now) if updated != before else last
 
 
 def step_of(seen: Mapping[str, TrainingView] | None) -> int | None:
@@ -250,5 +252,5 @@ def _with_pace(
         return (msgspec.structs.replace(status, step=step) if along else status), last
     pace = StepAt(step, now)
     throughput = "" if status.finished else pace.since(last.pace)
-    told = msgspec.structs.replace(status, step=step, throughput=throughput)
-    return told, dataclasses.replace(last, pace=pace)
+    updated = msgspec.structs.replace(status, step=step, throughput=throughput)
+    return updated, dataclasses.replace(last, pace=pace)

@@ -228,8 +228,8 @@ def decode_answer(data: bytes) -> ShardAnswer:
 
 def digest_of(spec: DatasetSpec, *, epoch: int, done: Sequence[Spans]) -> str:
     """Return a digest that is the same for ranks with the same dataset in the same state."""
-    told = _encoder.encode((spec, epoch, [spans.encode() for spans in done]))
-    return hashlib.blake2b(told, digest_size=16).hexdigest()
+    encoded = _encoder.encode((spec, epoch, [spans.encode() for spans in done]))
+    return hashlib.blake2b(encoded, digest_size=16).hexdigest()
 
 
 def why_invalid(spec: DatasetSpec) -> str | None:

@@ -255,7 +255,7 @@ class SnapshotClient(ABC):
         attempt: str,
         publication: CheckpointPublication | None = None,
         options: Mapping[str, Any] | None = None,
-        patience: float = 300.0,
+        retry_seconds: float = 300.0,
     ) -> Accepted | Busy:
         """Write this worker's parts of ``step`` to storage, in the background.
 
@@ -269,7 +269,7 @@ class SnapshotClient(ABC):
             step=step,
             attempt=attempt,
             options=dict(options or {}),
-            patience=patience,
+            retry_seconds=retry_seconds,
         )
         answer = self._answer(Persist(target=target, kinds=tuple(kinds), publication=publication))[
             0

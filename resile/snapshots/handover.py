@@ -39,11 +39,11 @@ class HandoverPage:
         self._page = map_memory(descriptor, writable=False)
         os.close(descriptor)
 
-    def ask(self, number: int, *, round: int, patience: float) -> None:
-        """Ask the workers of a round to save for handover ``number``, for ``patience`` seconds."""
+    def ask(self, number: int, *, round: int, timeout: float) -> None:
+        """Ask the workers of a round to save for handover ``number``, for ``timeout`` seconds."""
         self._write(_ROUND, round)
         # The monotonic clock is the same in all processes of a machine.
-        self._write(_UNTIL, time.monotonic_ns() + int(patience * 1e9))
+        self._write(_UNTIL, time.monotonic_ns() + int(timeout * 1e9))
         self._write(_ASKED, number)
 
     def let_choose(self, number: int) -> None:
@@ -104,13 +104,13 @@ class HandoverTracker:
         self._watching.add(local_rank)
         self._nproc = nproc
 
-    def ask(self, number: int, *, patience: float) -> None:
+    def ask(self, number: int, *, timeout: float) -> None:
         """Ask the workers to save for a handover; repeating a request does not make them save
         twice."""
         if number != self._number:
             self.call_off()
             self._number = number
-        self.page.ask(number, round=self._round, patience=patience)
+        self.page.ask(number, round=self._round, timeout=timeout)
 
     def call_off(self) -> None:
         """Cancel the handover: holding workers continue."""

@@ -30,16 +30,16 @@ _CREDENTIALS = struct.Struct("3i")
 class SnapshotListener:
     """Accepts workers' connections and passes their requests to a snapshot server."""
 
-    def __init__(self, keeper: SnapshotServer) -> None:
+    def __init__(self, server: SnapshotServer) -> None:
         self.name = f"@resile-{secrets.token_hex(8)}"
         """The socket's name, for RESILE_SNAPSHOTS."""
-        self._server = keeper
+        self._server = server
         self._door = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._door.bind("\0" + self.name[1:])
         self._door.listen(128)
         self._lines: set[socket.socket] = set()
         self._lock = threading.Lock()
-        threading.Thread(target=self._accept, name="resile-keeper", daemon=True).start()
+        threading.Thread(target=self._accept, name="resile-snapshots", daemon=True).start()
 
     def close(self) -> None:
         """Close the socket and all connections."""
@@ -57,7 +57,7 @@ class SnapshotListener:
                 with self._lock:
                     self._lines.add(line)
                 threading.Thread(
-                    target=self._serve, args=(line,), name="resile-keeper-line", daemon=True
+                    target=self._serve, args=(line,), name="resile-snapshots-conn", daemon=True
                 ).start()
 
     def _serve(self, line: socket.socket) -> None:

@@ -73,8 +73,8 @@ Reply = tuple[Answer, list[int]]
 class SnapshotServer:
     """Holds a node's snapshots, and answers its workers."""
 
-    holdings: SlotTable
-    carrier: WriterProcess
+    slots: SlotTable
+    writer: WriterProcess
     peers: PeerApi = field(default_factory=NoPeers)
     news: News = field(default=logging.getLogger("resile.checkpoint").log)
 
@@ -107,7 +107,7 @@ class SnapshotServer:
             case Reserve():
                 return self._reserve(worker, request)
             case List():
-                held = self.holdings.inventory()
+                held = self.slots.inventory()
                 own = tuple(one for one in held if one.label.place.group == worker.group)
                 return Inventory(parts=own), []
             case Open(labels=labels):
@@ -153,15 +153,15 @@ class SnapshotServer:
         with self._lock:
             return self._handover.able
 
-    def ask_handover(self, number: int, *, round: int, patience: float) -> bool:
+    def ask_handover(self, number: int, *, round: int, timeout: float) -> bool:
         """Ask the workers to save for a handover (phase PREPARE); returns whether all of them can.
 
-        Workers hold until at most ``patience`` seconds from now, whatever happens.
+        Workers hold until at most ``timeout`` seconds from now, whatever happens.
         """
         with self._lock:
             if round != self._round or not self._handover.able:
                 return False
-            self._handover.ask(number, patience=patience)
+            self._handover.ask(number, timeout=timeout)
         self.peers.workers_hold(True)
         return True
 
@@ -209,7 +209,7 @@ class SnapshotServer:
     def _resumed(self, worker: WorkerHello, request: TrainingResumed) -> Reply:
         self.peers.settle()
         self.peers.forget_after(request.step)
-        self.holdings.discard_after(request.step)
+        self.slots.discard_after(request.step)
         if request.next is not None:
             self.peers.set_endpoint(request.next)
         with self._lock:
@@ -219,8 +219,8 @@ class SnapshotServer:
     def close(self) -> None:
         """Release all memory."""
         self.peers.close()
-        self.carrier.close()
-        self.holdings.close()
+        self.writer.close()
+        self.slots.close()
         self._handover.page.close()
 
     def _reserve(self, worker: WorkerHello, request: Reserve) -> Reply:
@@ -228,7 +228,7 @@ class SnapshotServer:
         with self._lock:
             self._current.add(place)
         try:
-            reservation = self.holdings.reserve(place, request.size)
+            reservation = self.slots.reserve(place, request.size)
         except NoMemoryForSnapshot as error:
             with self._lock:
                 self._current.discard(place)
@@ -240,13 +240,13 @@ class SnapshotServer:
     def _gather(self, slots: list[int]) -> None:
         """Collapse new memory into large pages, in the background after it was handed out in small
         ones: workers that restore from it then map it at almost no cost."""
-        self.carrier.submit(CollapsePages(), [os.dup(slot) for slot in slots], lambda _: None)
+        self.writer.submit(CollapsePages(), [os.dup(slot) for slot in slots], lambda _: None)
 
     def _open(self, labels: tuple[Label, ...]) -> Reply:
         if len(labels) > AT_ONCE:
             return _refused(f"cannot open {len(labels)} parts at once; at most {AT_ONCE}"), []
         try:
-            holds = self.holdings.hold_all(labels)
+            holds = self.slots.hold_all(labels)
         except SnapshotRequestRefused as error:
             return _refused(str(error)), []
         return Opened(sizes=tuple(size for _, size in holds)), [held for held, _ in holds]
@@ -262,7 +262,7 @@ class SnapshotServer:
         self.peers.workers_hold(holding)
         for label in labels:
             self.peers.send(label, parts=worker.nproc)
-        self.holdings.forget(current, round=number)
+        self.slots.forget(current, round=number)
 
     def _persist(self, worker: WorkerHello, request: Persist) -> Answer:
         step = request.target.step
@@ -275,7 +275,7 @@ class SnapshotServer:
         if busy is not None:
             return Busy(step=busy)
         try:
-            holds = self.holdings.hold_all(labels)
+            holds = self.slots.hold_all(labels)
         except SnapshotRequestRefused as error:
             self._write_tracker.give_up(places, step)
             return _refused(str(error))
@@ -285,7 +285,7 @@ class SnapshotServer:
             publication=request.publication,
         )
         hear = self._write_tracker.hear(places, order)
-        self.carrier.submit(order, [descriptor for descriptor, _ in holds], hear)
+        self.writer.submit(order, [descriptor for descriptor, _ in holds], hear)
         return Accepted()
 
     def _fetch(self, address: str, label: Label) -> Reply:

@@ -26,7 +26,7 @@ class PendingConnection(NamedTuple):
     since: float
 
 
-def connection_to_evict(strangers: Mapping[K, PendingConnection]) -> K:
+def connection_to_evict(pending: Mapping[K, PendingConnection]) -> K:
     """The connection to close; there must be at least one."""
-    counts = Counter(one.address for one in strangers.values())
-    return min(strangers, key=lambda key: (-counts[strangers[key].address], strangers[key].since))
+    counts = Counter(one.address for one in pending.values())
+    return min(pending, key=lambda key: (-counts[pending[key].address], pending[key].since))

@@ -4,10 +4,10 @@ Our clients prove that they know the token without sending it (``digest.py``). A
 accepted as well, for tools that support nothing else, such as Prometheus. A job's read token only
 allows reading: a request that changes something, and an agent's connection, need the job's token.
 
-Only an authenticated request may take long. All other connections are strangers: those without a
-complete request, those between two requests, and those whose token was wrong. A stranger that has
-been silent for a while is closed, and the longest silent ones at once when there are so many that
-agents might find no free descriptor.
+Only an authenticated request may take long. All other connections count as unauthenticated: those
+without a complete request, those between two requests, and those whose token was wrong. An
+unauthenticated connection that has been idle for a while is closed; when there are so many that
+agents might find no free descriptor, the longest idle ones are closed at once.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ SILENT_TIMEOUT = 10.0
 
 SWEEP_INTERVAL = 0.5
 
-STRANGERS_SHARE = 0.5
+UNAUTHENTICATED_SHARE = 0.5
 """The part of this process's descriptors that connections without a token may hold."""
 
 OPEN_PATHS = frozenset({"/healthz"})
@@ -109,7 +109,7 @@ class AuthMiddleware:
 
     @staticmethod
     def runner(app: web.Application) -> web.AppRunner:
-        """Return a runner of ``app`` with limits. It does not log the requests of strangers."""
+        """Return a runner of ``app`` with limits. It does not log unauthenticated requests."""
         return web.AppRunner(
             app,
             access_log=None,
@@ -121,15 +121,15 @@ class AuthMiddleware:
         )
 
     async def sweep(self, runner: web.AppRunner) -> None:
-        """Close strangers' connections that exceed the limits; runs until cancelled."""
-        most = _most_strangers()
+        """Close unauthenticated connections that exceed the limits; runs until cancelled."""
+        most = _most_unauthenticated()
         while True:
             await asyncio.sleep(SWEEP_INTERVAL)
             now = time.monotonic()
             connections = runner.server.connections if runner.server else []
-            strangers = set(connections) - self._served
-            self._silent_since = {c: self._silent_since.get(c, now) for c in strangers}
-            for connection in outstayed(self._silent_since, now=now, most=most):
+            idle = set(connections) - self._served
+            self._silent_since = {c: self._silent_since.get(c, now) for c in idle}
+            for connection in connections_to_close(self._silent_since, now=now, most=most):
                 if connection.transport is not None:
                     connection.transport.abort()
 
@@ -144,7 +144,7 @@ def unguarded_application() -> web.Application:
     return web.Application(middlewares=[answer], client_max_size=LARGEST_REQUEST)
 
 
-def outstayed(
+def connections_to_close(
     silent_since: Mapping[web.RequestHandler, float], *, now: float, most: int
 ) -> Collection[web.RequestHandler]:
     """Return the connections to close: those silent for too long, and the longest silent of more
@@ -176,7 +176,7 @@ async def _prove(request: web.Request, response: web.StreamResponse) -> None:
 
 
 def _last(response: web.StreamResponse) -> web.StreamResponse:
-    """Close the connection after this answer: a stranger gets one per connection."""
+    """Close the connection after this answer: an unauthenticated client gets one per connection."""
     response.force_close()
     return response
 
@@ -192,8 +192,8 @@ async def _answer(request: web.Request, handler: Handler) -> web.StreamResponse:
         return web.json_response({"error": "internal error; see the log of the server"}, status=500)
 
 
-def _most_strangers() -> int:
+def _most_unauthenticated() -> int:
     descriptors, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     if descriptors == resource.RLIM_INFINITY:
         return sys.maxsize
-    return int(descriptors * STRANGERS_SHARE)
+    return int(descriptors * UNAUTHENTICATED_SHARE)

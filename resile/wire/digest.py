@@ -45,8 +45,8 @@ _STAMP = struct.Struct(">d")
 class Verifier:
     """The master's side: creates nonces, checks clients, and proves itself to them.
 
-    Nonces are signed rather than stored, so that strangers who request many cost no memory. Only
-    used ones are stored, until they expire; using one takes the token.
+    Nonces are signed rather than stored, so that unauthenticated clients who request many cost no
+    memory. Only used ones are stored, until they expire; using one takes the token.
     """
 
     def __init__(self, token: str, *, clock: Callable[[], float] = time.monotonic) -> None:

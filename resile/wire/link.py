@@ -65,7 +65,7 @@ class AddressTaken:
 
     def __init__(self) -> None:
         self._first: float | None = None
-        self.told = False
+        self.logged = False
 
     def since(self, now: float) -> float:
         """Note that it has; return for how many seconds."""
@@ -89,16 +89,16 @@ class Link:
         renewal: Callable[[], FromAgent | None],
         deliver: Callable[[FromMaster], None],
         revive: Callable[[], Awaitable[str]] | None,
-        patience: Callable[[], float],
+        give_up_after: Callable[[], float],
     ) -> None:
         """``hello`` returns what the node holds; ``revive`` may start a master where there is none
-        and returns why it could not; ``patience`` returns for how many seconds to retry."""
+        and returns why it could not; ``give_up_after`` returns for how many seconds to retry."""
         self._access = access
         self._hello = hello
         self._renewal = renewal
         self._deliver = deliver
         self._revive = revive
-        self._patience = patience
+        self._give_up_after = give_up_after
         self._connection: AgentConnection | None = None
         self._clock = RunningClock()
         self.answers = 0
@@ -155,7 +155,7 @@ class Link:
 
     async def _reach(self) -> tuple[AgentConnection, Welcome | Fenced | JobDone]:
         """Connect and greet, with retries until the timeout."""
-        since, retry, told = time.monotonic(), FIRST_RETRY, False
+        since, retry, logged = time.monotonic(), FIRST_RETRY, False
         taken = AddressTaken()
         while True:
             try:
@@ -169,11 +169,11 @@ class Link:
                     raise
                 why = str(refusal)
             away = time.monotonic() - since
-            if away > self._patience():
+            if away > self._give_up_after():
                 raise MasterUnreachable(f"{why} (tried for {away:.0f} s)")
-            if away > LOG_AFTER and not told and not taken.told:
+            if away > LOG_AFTER and not logged and not taken.logged:
                 log.warning("the master is unreachable (%s); retrying", why)
-                told = True
+                logged = True
             await asyncio.sleep(retry * random.uniform(0.5, 1.0))
             retry = min(retry * 2, LAST_RETRY)
 
@@ -190,9 +190,9 @@ class Link:
         except AddressInUse as reason:
             for_how_long = taken.since(time.monotonic())
             if isinstance(error, NoAnswer):
-                if not taken.told:
+                if not taken.logged:
                     log.warning("%s, and it does not answer; retrying", reason)
-                taken.told = True
+                taken.logged = True
             elif for_how_long > ADDRESS_TAKEN_TIMEOUT and not self._welcomed:
                 raise MasterUnreachable(f"{reason} (a Resile master would have answered)") from None
             return str(reason)
@@ -240,18 +240,18 @@ class Link:
 
     async def _watch(self, connection: AgentConnection, welcome: Welcome) -> None:
         """Log when the master does not answer; close the connection when that takes too long."""
-        answers, told, heard_at = -1, False, self._clock.now()
+        answers, logged, heard_at = -1, False, self._clock.now()
         while True:
             now = self._clock.now()
             if connection.answers != answers:
                 answers, heard_at = connection.answers, now
                 self.answers += 1
-                if told:
+                if logged:
                     log.warning("the master is responding again")
-                told = False
+                logged = False
             silent = now - heard_at
-            if silent > max(LOG_AFTER, 2 * self._interval) and not told:
-                told = True
+            if silent > max(LOG_AFTER, 2 * self._interval) and not logged:
+                logged = True
                 log.warning("%s", self._complaint(silent, welcome.master_pid))
             if silent > max(NO_ANSWER_TIMEOUT, 2 * welcome.lease):
                 await connection.close()

@@ -157,8 +157,9 @@ class NodeInfo(msgspec.Struct, frozen=True, kw_only=True):
     """The platform's own id of the node: a higher one replaces a lower one of the same slot."""
 
     pid: Number = 0
-    door: Line = ""
-    """HOST:PORT at which agents of other nodes reach this agent; empty if it does not listen."""
+    peer_address: Line = msgspec.field(default="", name="door")
+    """HOST:PORT at which agents of other nodes reach this agent; empty if it does not listen. Its
+    name on the wire is of an earlier version."""
 
 
 class RolePlace(msgspec.Struct, frozen=True):

@@ -195,7 +195,7 @@ class NodeSession:
             group=self._group,
         )
 
-    def patience(self, *, to_join: float, working: bool) -> float:
+    def give_up_after(self, *, to_join: float, working: bool) -> float:
         """Return for how many seconds to look for a master: forever while workers train."""
         if self.held is None:
             return to_join

@@ -13,6 +13,7 @@ import json
 import os
 import runpy
 import selectors
+import shutil
 import signal
 import socket
 import sys
@@ -142,9 +143,12 @@ def main() -> None:
     for module in IMPORTED_BY_COMMANDS:
         importlib.import_module(module)
     gc.freeze()
-    request = Server(Path(sys.argv[1])).serve()
+    address = Path(sys.argv[1])
+    request = Server(address).serve()
     if request is not None:
         become(request)
+    else:
+        shutil.rmtree(address.parent, ignore_errors=True)
 
 
 if __name__ == "__main__":

@@ -248,7 +248,7 @@ class PreloadList:
         """Return the packages that may depend on a variable that the script sets before, and those
         that the text imports after an untrusted package, which may set any."""
         awaited, doubtful = set(), set()
-        after_strangers = self._imported_after_strangers()
+        after_untrusted = self._imported_after_untrusted()
         for package in dict.fromkeys(name.partition(".")[0] for name in self._modules):
             if package in sys.stdlib_module_names:
                 # Python code, which is observed, or compiled code without settings.
@@ -256,7 +256,7 @@ class PreloadList:
             changed = self._changed.get(package)
             if changed is None:
                 settings = self._settings
-                if package in after_strangers:
+                if package in after_untrusted:
                     doubtful.add(package)
             else:
                 settings = changed | self._unresolved()
@@ -264,7 +264,7 @@ class PreloadList:
                 awaited.add(package)
         return awaited, doubtful
 
-    def _imported_after_strangers(self) -> set[str]:
+    def _imported_after_untrusted(self) -> set[str]:
         """Return the packages that the text imports after an untrusted one."""
         packages = list(dict.fromkeys(name.partition(".")[0] for name in self._text))
         for at, package in enumerate(packages):

@@ -51,21 +51,21 @@ class RetryPolicy:
 
 
 def retry(
-    action: Callable[[], T], patience: RetryPolicy, *, tell: Callable[[str], None] = log.warning
+    action: Callable[[], T], policy: RetryPolicy, *, tell: Callable[[str], None] = log.warning
 ) -> T:
     """Call ``action`` until it succeeds; returns its result. The first error is reported to
     ``tell``."""
     last: StorageError | None = None
-    for _ in patience.tries():
+    for _ in policy.tries():
         try:
             return action()
         except StorageRefused:
             raise
         except StorageError as trouble:
-            if last is None and patience.seconds:
-                tell(f"{trouble}; retrying for {patience.seconds:g} s")
+            if last is None and policy.seconds:
+                tell(f"{trouble}; retrying for {policy.seconds:g} s")
             last = trouble
     assert last is not None
-    if not patience.seconds:
+    if not policy.seconds:
         raise last
-    raise StorageError(f"{last} (retried for {patience.seconds:g} s)") from last
+    raise StorageError(f"{last} (retried for {policy.seconds:g} s)") from last

@@ -308,16 +308,16 @@ def _checkpoints(
     catalog: CheckpointCatalog, unreadable: list[str] | None = None
 ) -> list[Checkpoint]:
     """Return all checkpoints; warn of those whose manifest cannot be read."""
-    told: list[str] = []
+    messages: list[str] = []
     try:
-        found = list(catalog.checkpoints(tell=told.append))
+        found = list(catalog.checkpoints(tell=messages.append))
     except NotOnStorage:
         raise NoCheckpoint(_nothing(catalog, f"there is no folder {catalog.address}")) from None
-    for text in told:
+    for text in messages:
         _warn(text)
     if unreadable is not None:
-        unreadable.extend(told)
-    if not found and not told:
+        unreadable.extend(messages)
+    if not found and not messages:
         raise NoCheckpoint(_nothing(catalog, f"there is no checkpoint in {catalog.address}"))
     return found
 

@@ -61,8 +61,8 @@ def check(ledger: str, epochs: int | None, output: str) -> None:
 def _print_json(verdict: LedgerVerdict) -> None:
     import msgspec
 
-    told = {"sound": verdict.sound, **msgspec.to_builtins(verdict)}
-    click.echo(msgspec.json.format(msgspec.json.encode(told)).decode())
+    answer = {"sound": verdict.sound, **msgspec.to_builtins(verdict)}
+    click.echo(msgspec.json.format(msgspec.json.encode(answer)).decode())
 
 
 def _print_stream(stream: StreamVerdict) -> None:
@@ -108,5 +108,5 @@ def _print_found(what: str, found: list[IndexPlaces], count: int) -> None:
 
 
 def _ranges(gaps: list[tuple[int, int]]) -> str:
-    told = [str(a) if b - a == 1 else f"{a} to {b - 1}" for a, b in gaps[:SHOWN]]
-    return ", ".join(told) + (" and more" if len(gaps) > SHOWN else "")
+    listed = [str(a) if b - a == 1 else f"{a} to {b - 1}" for a, b in gaps[:SHOWN]]
+    return ", ".join(listed) + (" and more" if len(gaps) > SHOWN else "")

@@ -33,7 +33,7 @@ GROUPS = 20
 @click.argument("job")
 @click.option(
     "--events",
-    "told",
+    "limit",
     type=COUNT,
     metavar="N",
     default=TOLD,
@@ -42,7 +42,7 @@ GROUPS = 20
 )
 @output_option("text", "json", help="Output format.")
 @cluster_options
-def describe(job: str, told: int, output: str, where: ClusterOptions) -> None:
+def describe(job: str, limit: int, output: str, where: ClusterOptions) -> None:
     """Show the details of a job: state and reason, roles, nodes, budgets, conditions, events.
 
     \b
@@ -54,22 +54,22 @@ def describe(job: str, told: int, output: str, where: ClusterOptions) -> None:
     """
     reader = find_job(job, where)
     if output == "json":
-        click.echo(_as_json(reader, told))
+        click.echo(_as_json(reader, limit))
     else:
-        _print(reader, told)
+        _print(reader, limit)
 
 
-def _as_json(reader: SyncJob, told: int) -> bytes:
+def _as_json(reader: SyncJob, limit: int) -> bytes:
     """Return everything that the text is made from, with nothing cut to a column's width."""
     view = reader.view()
     document = {
         **as_document(reader, view),
-        "events": msgspec.to_builtins(_last(reader.events(), told)),
+        "events": msgspec.to_builtins(_last(reader.events(), limit)),
     }
     return msgspec.json.format(msgspec.json.encode(document), indent=2)
 
 
-def _print(reader: SyncJob, told: int) -> None:
+def _print(reader: SyncJob, limit: int) -> None:
     from resile.cli.output.tables import new_console
 
     view = reader.view()
@@ -83,7 +83,7 @@ def _print(reader: SyncJob, told: int) -> None:
         _conditions(console, view.status)
     _report(console, view)
     try:
-        _events(console, reader.events(), told)
+        _events(console, reader.events(), limit)
     except Forbidden as error:
         console.print(f"\nEvents cannot be seen: {error}", soft_wrap=True, markup=False)
 
@@ -96,7 +96,7 @@ def _heading(console: Console, reader: SyncJob, view: JobView) -> None:
         "Training": _training(view),
         "Round reason": _round_reason(view),
         "Budget": _budget(view),
-        "Asked for": ", ".join(f"{role}={n}" for role, n in view.wishes.items()),
+        "Asked for": ", ".join(f"{role}={n}" for role, n in view.requested_sizes.items()),
         **reader.where(),
     }
     for name, text in facts.items():
@@ -199,18 +199,18 @@ def _report(console: Console, view: JobView) -> None:
         console.print(report, soft_wrap=True)
 
 
-def _events(console: Console, events: list[EventView], told: int) -> None:
+def _events(console: Console, events: list[EventView], limit: int) -> None:
     from resile.cli.output.tables import event_line
 
-    shown = _last(events, told)
+    shown = _last(events, limit)
     if shown:
         _section(console, f"Events (the last {len(shown)} of {len(events)})")
         for event in shown:
             console.print(event_line(event, when=clock(event.time)), soft_wrap=True)
 
 
-def _last(events: list[EventView], told: int) -> list[EventView]:
-    return events[len(events) - min(told, len(events)) :]
+def _last(events: list[EventView], limit: int) -> list[EventView]:
+    return events[len(events) - min(limit, len(events)) :]
 
 
 def _section(console: Console, title: str) -> None:

@@ -33,11 +33,11 @@ def events(job: str, follow: bool, tail: int | None, output: str, where: Cluster
       resile events digits -n team -f
     """
     reader = find_job(job, where)
-    told = reader.events()
-    _print(told if tail is None else told[len(told) - min(tail, len(told)) :], output)
+    events = reader.events()
+    _print(events if tail is None else events[len(events) - min(tail, len(events)) :], output)
     if follow:
         with until_interrupted():
-            _follow(reader, told[-1].seq if told else 0, output)
+            _follow(reader, events[-1].seq if events else 0, output)
 
 
 def _follow(reader: SyncJob, last: int, output: str) -> None:
@@ -52,8 +52,8 @@ def _follow(reader: SyncJob, last: int, output: str) -> None:
             return
 
 
-def _print(told: list[EventView], output: str) -> None:
-    for event in told:
+def _print(events: list[EventView], output: str) -> None:
+    for event in events:
         if output == "json":
             click.echo(msgspec.json.encode(event).decode())
         else:

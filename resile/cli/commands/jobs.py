@@ -20,7 +20,7 @@ from resile.kube.resources import KubeObject
 from resile.local.jobdir import all_jobs
 from resile.system.loop_thread import run_in_thread
 
-UNASKED_PATIENCE = 2.0
+CLUSTER_TIMEOUT = 2.0
 """Timeout in seconds for a cluster that the user did not ask for."""
 
 LOCAL, KUBERNETES = "local", "kubernetes"
@@ -65,7 +65,7 @@ def _of_cluster_if_any() -> list[dict[str, Any]]:
     if not is_configured():
         return []
     try:
-        return _of_cluster(ClusterOptions(), everywhere=False, within=UNASKED_PATIENCE)
+        return _of_cluster(ClusterOptions(), everywhere=False, within=CLUSTER_TIMEOUT)
     except KubeError as error:
         from resile.cli.output.explain import user_message
 
@@ -134,13 +134,14 @@ def _print(rows: list[dict[str, Any]], *, namespaces: bool) -> None:
         "PLATFORM": len({row["platform"] for row in rows}) > 1,
         "NAMESPACE": namespaces or len({row["namespace"] for row in rows} - {None}) > 1,
     }
-    told = [name for name, shown in places.items() if shown]
+    columns = [name for name, shown in places.items() if shown]
     table = new_table(
-        *(*told, "NAME", "PHASE", "NODES", "RESTARTS", "STEP", "AGE"), numbers=("RESTARTS", "STEP")
+        *(*columns, "NAME", "PHASE", "NODES", "RESTARTS", "STEP", "AGE"),
+        numbers=("RESTARTS", "STEP"),
     )
     for row in rows:
         table.add_row(
-            *(row[name.lower()] or "-" for name in told),
+            *(row[name.lower()] or "-" for name in columns),
             row["name"],
             phase_text(row["phase"]),
             f"{row['ready']}/{row['wanted']}",

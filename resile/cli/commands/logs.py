@@ -181,9 +181,9 @@ def _check_rank(
     ranks = {node.rank for node in there if node.rank is not None}
     if rank in ranks or (follow and rank < _most_nodes(view)):
         return
-    told = ", ".join(str(one) for one in sorted(ranks))
+    known = ", ".join(str(one) for one in sorted(ranks))
     raise click.ClickException(
-        f"job '{reader.name}' has no node of rank {rank}: {told or 'it has none yet'}"
+        f"job '{reader.name}' has no node of rank {rank}: {known or 'it has none yet'}"
     )
 
 

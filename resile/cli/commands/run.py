@@ -279,7 +279,7 @@ async def _run(
     folder = run_folder(place.endpoint)
     found, agent = folder.exists(), None
     try:
-        access, keeper = _master(place, elasticity, flags)
+        access, launcher = _master(place, elasticity, flags)
         config = AgentConfig(
             access=access,
             run_id=place.run_id,
@@ -291,7 +291,7 @@ async def _run(
             fixed_store=place.store,
             **about,
         )
-        agent = Agent(config, keeper)
+        agent = Agent(config, launcher)
         return await agent.run()
     finally:
         if not found and not (agent and agent.ever_joined):
@@ -323,14 +323,14 @@ def _master(
     if ours_to_keep and is_this_machine(place.endpoint.host):
         folder = run_folder(place.endpoint)
         token = token or kept_token(folder)
-        keeper = MasterLauncher(
+        launcher = MasterLauncher(
             place.endpoint,
             folder,
             run_id=place.run_id,
             elasticity=None if _group() else elasticity,
             token=token,
         )
-        return Access(place.endpoint, token), keeper
+        return Access(place.endpoint, token), launcher
     if token is None:
         raise AuthError(
             f"the master at {place.endpoint} requires the job's token: "

@@ -112,5 +112,5 @@ def _watch(job: SyncClusterJob, where: ClusterOptions) -> None:
 
 
 def _read_more(name: str, where: ClusterOptions) -> str:
-    told = [f"'resile {what} {name}{where.flags}'" for what in ("describe", "events", "logs")]
-    return f"See {', '.join(told)}."
+    commands = [f"'resile {what} {name}{where.flags}'" for what in ("describe", "events", "logs")]
+    return f"See {', '.join(commands)}."

@@ -89,7 +89,7 @@ class LiveView:
         progress = self._progress(view)
         room = max(2, self._console.height - FRAME - len(progress))
         nodes = min(len(view.nodes), max(1, room - min(len(self._events), room // 2)))
-        told = max(0, min(len(self._events), room - nodes))
+        shown = max(0, min(len(self._events), room - nodes))
         lines = [event_line(event, when=clock(event.time)) for event in self._events]
         for line in lines:
             line.no_wrap, line.overflow = True, "ellipsis"
@@ -99,7 +99,7 @@ class LiveView:
             Text(),
             nodes_table(view, width=self._console.width, most=nodes),
             Text(),
-            *lines[len(lines) - told :],
+            *lines[len(lines) - shown :],
         )
 
     def _heading(self, view: JobView) -> Text:

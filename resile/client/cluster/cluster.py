@@ -52,8 +52,8 @@ def flags_for(
     *, namespace: str | None = None, context: str | None = None, kubeconfig: str | None = None
 ) -> str:
     """Return the flags after a job's name in a hint at another command, for it to be found."""
-    told = {"-n": namespace, "--context": context, "--kubeconfig": kubeconfig}
-    return "".join(f" {flag} {shlex.quote(text)}" for flag, text in told.items() if text)
+    flags = {"-n": namespace, "--context": context, "--kubeconfig": kubeconfig}
+    return "".join(f" {flag} {shlex.quote(text)}" for flag, text in flags.items() if text)
 
 
 class Cluster:

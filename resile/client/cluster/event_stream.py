@@ -50,7 +50,7 @@ class EventStream:
         if not self._version or not wait:
             await self._read()
         while True:
-            fresh = [event for event in self._history.told if event.seq > since]
+            fresh = [event for event in self._history.events if event.seq > since]
             left = deadline - time.monotonic()
             if fresh or left <= 0:
                 return fresh
@@ -99,7 +99,7 @@ class EventHistory:
         self._since = _moment(metadata.get("creationTimestamp"))
         self._pods = _pod_names(self._name, job)
         self._counts: dict[str, int] = {}
-        self.told: list[EventView] = []
+        self.events: list[EventView] = []
 
     def take(self, events: Iterable[KubeObject]) -> list[EventView]:
         """Return what is new in a list of events, oldest first."""
@@ -109,8 +109,8 @@ class EventHistory:
             name = event["metadata"].get("uid") or event["metadata"]["name"]
             if count > self._counts.get(name, 0):
                 self._counts[name] = count
-                fresh.append(self._view(event, seq=len(self.told) + len(fresh) + 1))
-        self.told += fresh
+                fresh.append(self._view(event, seq=len(self.events) + len(fresh) + 1))
+        self.events += fresh
         return fresh
 
     def _concerns(self, event: KubeObject) -> bool:
@@ -149,9 +149,9 @@ def _count(event: KubeObject) -> int:
 def _time(event: KubeObject) -> float:
     """Return the time of its last occurrence. Which fields it has depends on its reporter."""
     series = event.get("series") or {}
-    told = (series.get("lastObservedTime"), event.get("lastTimestamp"), event.get("eventTime"))
+    times = (series.get("lastObservedTime"), event.get("lastTimestamp"), event.get("eventTime"))
     rest = (event.get("firstTimestamp"), event["metadata"].get("creationTimestamp"))
-    return next((_moment(text) for text in (*told, *rest) if text), 0.0)
+    return next((_moment(text) for text in (*times, *rest) if text), 0.0)
 
 
 def _moment(text: str | None) -> float:

@@ -148,8 +148,8 @@ class ClusterJob:
         if pods:
             begun = any(has_begun(pod) for pod in pods)
             return "" if begun else master_line(pods, why)
-        told = f"job '{self.name}' has no master at the moment"
-        return f"{told}: {why}" if why else f"{told} ({await self.phase()})"
+        message = f"job '{self.name}' has no master at the moment"
+        return f"{message}: {why}" if why else f"{message} ({await self.phase()})"
 
     async def startup_progress(self) -> StartupProgress:
         """Return the progress of the job's start."""

@@ -45,7 +45,7 @@ def view_of(raw: KubeObject, *, now: float) -> JobView:
         status=status or JobStatus(),
         trainings=trainings_in(status or JobStatus()),
         manifest=_manifest(raw, job),
-        wishes=_wishes(job),
+        requested_sizes=_requested_sizes(job),
         deleting="deletionTimestamp" in metadata,
         created=created.timestamp() if created else 0.0,
         now=now,
@@ -117,7 +117,7 @@ def _tidy(raw: KubeObject) -> KubeObject:
     return {**raw, "metadata": {**metadata, "annotations": own} if own else metadata}
 
 
-def _wishes(job: ElasticJob | None) -> dict[str, int]:
+def _requested_sizes(job: ElasticJob | None) -> dict[str, int]:
     """Return the size that `kubectl scale`, an autoscaler or `resile scale` requested, by role."""
     role = None if job is None else job.spec.scaled_role()
     if job is None or role is None or job.spec.replicas is None:

@@ -85,7 +85,7 @@ class PodLogs:
         self._batches: asyncio.Queue[Batch | None] = asyncio.Queue(WAITING)
         self._readers: dict[str, asyncio.Task[None]] = {}
         """Reader tasks by pod uid: a replacement may have its predecessor's name."""
-        self._mourned: set[str] = set()
+        self._output_gone: set[str] = set()
 
     async def so_far(self) -> AsyncGenerator[Batch, None]:
         """Yield the output so far, one pod after another."""
@@ -165,7 +165,7 @@ class PodLogs:
             async for lines in _whole_lines(pieces, ended=True):
                 yield [(name, _text(line)) for line in lines]
         except _OutputGone:
-            self._mourn(name)
+            self._warn_output_gone(name)
 
     async def _follow_one(self, pod: KubeObject, tail: int | None) -> None:
         position, complained = LogPosition(), False
@@ -207,7 +207,7 @@ class PodLogs:
                     await self._batches.put([(name, _text(text)) for text in texts])
         except _OutputGone:
             if position.since is None:
-                self._mourn(name)
+                self._warn_output_gone(name)
 
     async def _has_ended(self, pod: KubeObject) -> bool:
         """Return whether the pod has ended; if so, a log that is read after this is complete."""
@@ -221,9 +221,9 @@ class PodLogs:
             raise _NameTakenOver
         return (found.get("status") or {}).get("phase") in ENDED
 
-    def _mourn(self, name: str) -> None:
-        if name not in self._mourned:
-            self._mourned.add(name)
+    def _warn_output_gone(self, name: str) -> None:
+        if name not in self._output_gone:
+            self._output_gone.add(name)
             self._warn(f"the output of {name} is gone: its container was removed")
 
     def _complain(self, pod: KubeObject, error: KubeError) -> None:

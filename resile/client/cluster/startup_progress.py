@@ -66,8 +66,8 @@ def startup_progress(
         return StartupProgress((SUSPENDED,), StartupOutcome.SUSPENDED)
     if is_training(view):
         return StartupProgress((_training(status),), StartupOutcome.TRAINS)
-    told = (master_line(masters, status.master_problem), _nodes(view, status), _round(status))
-    return StartupProgress(tuple(line for line in told if line))
+    lines = (master_line(masters, status.master_problem), _nodes(view, status), _round(status))
+    return StartupProgress(tuple(line for line in lines if line))
 
 
 def is_training(view: JobView) -> bool:

@@ -130,5 +130,5 @@ def _version(obj: KubeObject) -> str:
     return version
 
 
-def _changes(known: str, told: str) -> bool:
-    return told != known and not is_older(told, known)
+def _changes(known: str, incoming: str) -> bool:
+    return incoming != known and not is_older(incoming, known)

@@ -29,7 +29,7 @@ __all__ = ["LeaderElection", "LeaseTimes", "ObservedLease", "own_identity"]
 
 log = logging.getLogger("resile.operator")
 
-RELEASE_PATIENCE = 3.0
+RELEASE_TIMEOUT = 3.0
 """Seconds. A successor that has to wait until the lease expires does no harm; an operator that does
 not stop does."""
 
@@ -205,7 +205,7 @@ class LeaderElection:
     async def _release(self) -> None:
         """Release the lease, so that another candidate can lead at once."""
         try:
-            await asyncio.wait_for(self._give_back(), RELEASE_PATIENCE)
+            await asyncio.wait_for(self._give_back(), RELEASE_TIMEOUT)
         except (KubeError, asyncio.TimeoutError) as error:
             log.info("the lease %s was not released: %s", self._name, error)
 

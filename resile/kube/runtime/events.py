@@ -125,7 +125,7 @@ LONGEST_NAME = 253
 
 
 @dataclass
-class _Told:
+class _QueuedNote:
     """A note in the queue."""
 
     note: Note
@@ -154,7 +154,7 @@ class EventRecorder:
         self._limits = limits or EventLimits()
         self._owner_of = owner_of
         self._correlators: LruDict[Key, EventCorrelator] = LruDict(JOBS_REMEMBERED)
-        self._notes: FairQueue[Key, _Told] = FairQueue(each=waiting, total=WAITING_IN_ALL)
+        self._notes: FairQueue[Key, _QueuedNote] = FairQueue(each=waiting, total=WAITING_IN_ALL)
 
     def record(
         self,
@@ -172,7 +172,7 @@ class EventRecorder:
         if another recorder writes it later.
         """
         now = time.time()
-        told = Note(
+        incoming = Note(
             _reference(obj),
             reason[:LONGEST_REASON],
             message[:LONGEST_MESSAGE],
@@ -181,8 +181,8 @@ class EventRecorder:
         )
         job = self._owner_of(obj)
         correlator = self._correlators.get(job, lambda: EventCorrelator(self._limits))
-        note = correlator.admit(told, now=now)
-        dropped = 1 if note is None else self._notes.put(job, _Told(note, correlator))
+        note = correlator.admit(incoming, now=now)
+        dropped = 1 if note is None else self._notes.put(job, _QueuedNote(note, correlator))
         self.dropped += dropped
         return not dropped
 
@@ -198,31 +198,31 @@ class EventRecorder:
 
     async def _tell_all(self) -> None:
         while True:
-            job, told = await self._notes.take()
-            delay = await self._tell(told)
+            job, queued = await self._notes.take()
+            delay = await self._tell(queued)
             if delay is None:
                 self._notes.done(job)
             else:
-                self._notes.put_off(job, told, delay)
+                self._notes.put_off(job, queued, delay)
 
-    async def _tell(self, told: _Told) -> float | None:
+    async def _tell(self, queued: _QueuedNote) -> float | None:
         """Write a note. Returns the seconds until a retry; None if it is written or dropped."""
         try:
-            await self._write(told)
+            await self._write(queued)
         except KubeError as error:
-            told.failures += 1
-            if _may_pass(error) and told.failures < TRIES:
-                return RETRY.delay(told.failures)
+            queued.failures += 1
+            if _may_pass(error) and queued.failures < TRIES:
+                return RETRY.delay(queued.failures)
             self.dropped += 1
-            log.info("dropped an event about %s: %s", told.note.involved.get("name"), error)
+            log.info("dropped an event about %s: %s", queued.note.involved.get("name"), error)
         except Exception:
             self.dropped += 1
-            log.exception("dropped an event about %s", told.note.involved.get("name"))
+            log.exception("dropped an event about %s", queued.note.involved.get("name"))
         return None
 
-    async def _write(self, told: _Told) -> None:
+    async def _write(self, queued: _QueuedNote) -> None:
         """Increment the existing Event's count or create one."""
-        note, correlator = told.note, told.correlator
+        note, correlator = queued.note, queued.correlator
         running = correlator.running(note, name=_event_name(note))
         if running.count:
             try:
@@ -264,9 +264,9 @@ def _may_pass(error: KubeError) -> bool:
 
 def _reference(obj: KubeObject) -> KubeObject:
     metadata = obj["metadata"]
-    told = {key: metadata.get(key) for key in ("name", "namespace", "uid", "resourceVersion")}
-    told |= {"apiVersion": obj.get("apiVersion"), "kind": obj.get("kind")}
-    return {key: value for key, value in told.items() if value}
+    fields = {key: metadata.get(key) for key in ("name", "namespace", "uid", "resourceVersion")}
+    fields |= {"apiVersion": obj.get("apiVersion"), "kind": obj.get("kind")}
+    return {key: value for key, value in fields.items() if value}
 
 
 def _namespace(note: Note) -> str:
@@ -277,8 +277,8 @@ def _namespace(note: Note) -> str:
 
 def _event_name(note: Note) -> str:
     """A name derived from the content: recording the same again finds the Event."""
-    told = (note.involved.get("uid"), note.reason, note.message, note.at)
-    unique = hashlib.sha256(repr(told).encode()).hexdigest()[:16]
+    identity = (note.involved.get("uid"), note.reason, note.message, note.at)
+    unique = hashlib.sha256(repr(identity).encode()).hexdigest()[:16]
     return f"{note.involved['name'][: LONGEST_NAME - len(unique) - 1]}.{unique}"
 
 

@@ -65,7 +65,7 @@ class Ended(NamedTuple):
     code: int
     """The exit code of the node's own process; negative for a signal."""
 
-    told: bool
+    stop_ordered: bool
     """True if a stop was ordered before it ended."""
 
 

@@ -56,7 +56,7 @@ class End:
     code: int | None = None
     """Negative for a signal; None if the program never ran, or its end was not seen."""
 
-    told: bool = True
+    stop_ordered: bool = True
     """True if a stop was ordered before it ended; it may have been about to end by itself."""
 
     refused: str = ""
@@ -140,8 +140,8 @@ class NodeProcess(asyncio.Protocol):
                     self._on_started()
                 case Refused(why):
                     self._end = End(refused=why)
-                case Ended(code, told):
-                    self._end = End(code=code, told=told)
+                case Ended(code, stop_ordered):
+                    self._end = End(code=code, stop_ordered=stop_ordered)
 
     def connection_lost(self, _: Exception | None) -> None:
         """Reap the supervisor: it closes the connection last, so this does not block."""

@@ -260,7 +260,7 @@ def build_master_pod(
 
 
 def _master_spec(job: ElasticJob, spec: dict[str, Any], *, image: str) -> dict[str, Any]:
-    told = job.spec.master
+    settings = job.spec.master
     main, *sidecars = spec.get("containers") or [{}]
     spec["containers"] = [_master_container(job, main, image=image), *sidecars]
     spec["restartPolicy"] = "Always"
@@ -269,11 +269,11 @@ def _master_spec(job: ElasticJob, spec: dict[str, Any], *, image: str) -> dict[s
     spec.setdefault("automountServiceAccountToken", False)
     spec.setdefault("enableServiceLinks", False)
     spec.setdefault("securityContext", _as_nobody())
-    if told.priority_class is not None:
-        spec["priorityClassName"] = told.priority_class
+    if settings.priority_class is not None:
+        spec["priorityClassName"] = settings.priority_class
     volume: dict[str, Any] = {"emptyDir": {}}
-    if told.storage is not None:
-        volume = {"persistentVolumeClaim": {"claimName": told.storage.claim}}
+    if settings.storage is not None:
+        volume = {"persistentVolumeClaim": {"claimName": settings.storage.claim}}
     spec["volumes"] = [
         *(spec.get("volumes") or []),
         {"name": "store", **volume},
@@ -298,9 +298,9 @@ def _serve_tls(job: ElasticJob, spec: dict[str, Any], main: dict[str, Any]) -> N
 
 
 def _master_container(job: ElasticJob, main: dict[str, Any], *, image: str) -> dict[str, Any]:
-    elasticity, told = job.spec.elasticity(), job.spec.master
+    elasticity, settings = job.spec.elasticity(), job.spec.master
     main["name"] = main.get("name") or CONTAINER
-    main["image"] = told.image or main.get("image") or image
+    main["image"] = settings.image or main.get("image") or image
     main["command"] = [
         *("resile", "master"),
         *("--endpoint", str(Endpoint(EVERY_ADDRESS, DEFAULT_PORT))),
@@ -323,7 +323,7 @@ def _master_container(job: ElasticJob, main: dict[str, Any], *, image: str) -> d
         *(main.get("volumeMounts") or []),
         *({"name": name, "mountPath": MASTER_VOLUMES[name]} for name in ("store", "tmp")),
     ]
-    main["resources"] = merged_resources(main.get("resources") or {}, told.resources.resolved())
+    main["resources"] = merged_resources(main.get("resources") or {}, settings.resources.resolved())
     return main
 
 
@@ -379,9 +379,9 @@ def _object(version: str, kind: str, job: ElasticJob, *, name: str, uid: str) ->
 
 def node_variables(job: ElasticJob) -> dict[str, list[dict[str, Any]]]:
     """Return the variables of the nodes of each role, in Kubernetes' notation."""
-    told = node_environments(job.metadata.name, job.spec, master=master_endpoint(job))
+    environments = node_environments(job.metadata.name, job.spec, master=master_endpoint(job))
     secret = [token_variable(job), authority_variable(job)]
     return {
         role: [*({"name": key, "value": value} for key, value in each.items()), *secret]
-        for role, each in told.items()
+        for role, each in environments.items()
     }

@@ -185,12 +185,12 @@ class _Spec:
         if self._addresses is None:
             return []
         node = self._order.node
-        told = address_variables(
+        variables = address_variables(
             self._addresses,
             NodeSlot(role=node.role, rank=node.rank),
             file=f"{ADDRESSES_PATH}/{ADDRESSES_KEY}",
         )
-        return [{"name": name, "value": value} for name, value in told.items()]
+        return [{"name": name, "value": value} for name, value in variables.items()]
 
     def _shared_memory(self, main: Mapping[str, Any]) -> list[dict[str, Any]]:
         """A tmpfs for /dev/shm: DataLoader workers and NCCL need more than the 64 MB that

@@ -14,7 +14,7 @@ from resile.control.pod_outcome import MachineState, observe_pod, one_line
 from resile.job.exits import ExitCause, NodeExit
 from resile.job.node import Node, NodePhase
 from resile.job.spec.job import KIND
-from resile.job.status import AskVerb, JobStatus
+from resile.job.status import JobStatus, RequestVerb
 from resile.kube.resources import Key, KubeObject, is_older
 from resile.operator.build.labels import node_of
 from resile.operator.observe.pod_status import pod_facts
@@ -51,8 +51,8 @@ class NodeStates:
         machine = self._known.get(("", host))
         if machine is not None:
             return machine_state(machine)
-        told = pod["metadata"].get("resourceVersion") or ""
-        return MachineState.READY if is_older(self._read_until, told) else MachineState.GONE
+        version = pod["metadata"].get("resourceVersion") or ""
+        return MachineState.READY if is_older(self._read_until, version) else MachineState.GONE
 
 
 def machine_state(machine: Mapping[str, Any]) -> MachineState:
@@ -113,7 +113,9 @@ def observe_nodes(
 ) -> tuple[ObservedNode, ...]:
     """Return all nodes of a job. ``reachable``: names of nodes whose agents are connected to the
     master. ``preempted``: the scheduler's messages about preempted pods, by uid."""
-    told = {ask.node.id for ask in status.asks if ask.verb is AskVerb.STOP}
+    stopping = {
+        request.node.id for request in status.pending_requests if request.verb is RequestVerb.STOP
+    }
     seen: dict[int, ObservedNode] = {}
     for pod in pods:
         node = node_of(dict(pod))
@@ -121,7 +123,7 @@ def observe_nodes(
             told_of = preempted.get(pod["metadata"].get("uid", ""), "")
             facts = pod_facts(node, pod, machine=machines.of(pod), preempted=told_of)
             seen[node.id] = observe_pod(
-                facts, stop_requested=node.id in told, reachable=node.name in reachable
+                facts, stop_requested=node.id in stopping, reachable=node.name in reachable
             )
     for number, refusal in refused.items():
         seen.setdefault(number, _rejected_node(refusal))

@@ -64,8 +64,8 @@ def pod_facts(
     status = pod.get("status") or {}
     conditions = _conditions(status.get("conditions") or ())
     if preempted:
-        told = PodCondition("True", reason="PreemptionByScheduler", message=preempted)
-        conditions.setdefault(DISRUPTION_TARGET, told)
+        preemption = PodCondition("True", reason="PreemptionByScheduler", message=preempted)
+        conditions.setdefault(DISRUPTION_TARGET, preemption)
     host = pod.get("spec", {}).get("nodeName") or ""
     state = _main_state(pod)
     waiting, ended = state.get("waiting") or {}, state.get("terminated") or {}

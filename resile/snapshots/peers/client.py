@@ -152,7 +152,7 @@ def copy_to(address: str, part: LockedPart, transfer: Transfer, *, token: str) -
 
 
 def fetch_from(
-    address: str, label: Label, *, calls: ConnectionPool, holdings: SlotTable, arrival: IncomingPart
+    address: str, label: Label, *, calls: ConnectionPool, slots: SlotTable, arrival: IncomingPart
 ) -> None:
     """Fetch a part into this node's memory.
 
@@ -163,7 +163,7 @@ def fetch_from(
         coming = _answer(connection)
         if not isinstance(coming, Coming):
             raise PeerError(f"unexpected answer {type(coming).__name__}")
-        filling = holdings.fill(label, coming.size)
+        filling = slots.fill(label, coming.size)
         if filling is None:
             raise PeerError(f"the memory for {label.place.name} is in use on this node")
         whole = False
@@ -177,7 +177,7 @@ def fetch_from(
 
 
 def headers_from(
-    address: str, labels: tuple[Label, ...], *, calls: ConnectionPool, holdings: SlotTable
+    address: str, labels: tuple[Label, ...], *, calls: ConnectionPool, slots: SlotTable
 ) -> tuple[bytes, ...]:
     """Fetch the headers of parts that another server holds, empty for missing ones.
 
@@ -196,7 +196,7 @@ def headers_from(
             total += length
             if total > affordable:
                 affordable = 2 * total
-                holdings.afford(affordable)
+                slots.afford(affordable)
             found.append(frames.receive_exactly(connection, length))
     return tuple(found)
 

@@ -29,7 +29,7 @@ from contextlib import contextmanager
 
 from resile.snapshots.errors import PeerError
 from resile.snapshots.peers import frames
-from resile.snapshots.peers.frames import AnswerDecoder, AskDecoder, Challenge, No, Proof
+from resile.snapshots.peers.frames import AnswerDecoder, Challenge, No, PeerMessageDecoder, Proof
 from resile.snapshots.splice import IDLE_LIMIT
 from resile.system.readiness import is_readable
 
@@ -53,7 +53,7 @@ def authenticate_caller(
     """
     mine = secrets.token_bytes(NONCE)
     frames.send(connection, Challenge(mine))
-    proof = frames.receive(connection, AskDecoder, deadline=deadline)
+    proof = frames.receive(connection, PeerMessageDecoder, deadline=deadline)
     if not isinstance(proof, Proof) or len(proof.nonce) != NONCE:
         raise PeerError("the caller did not authenticate")
     if not hmac.compare_digest(proof.code, _code(token, b"caller", mine + proof.nonce)):

@@ -21,8 +21,8 @@ __all__ = [
     "Answer",
     "AnswerDecoder",
     "Arrived",
-    "Ask",
-    "AskDecoder",
+    "PeerMessage",
+    "PeerMessageDecoder",
     "Challenge",
     "Coming",
     "GoOn",
@@ -118,10 +118,10 @@ class No(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     reason: str
 
 
-Ask = Challenge | Proof | Offer | Wanted | HeadersWanted | Arrived | Whole
+PeerMessage = Challenge | Proof | Offer | Wanted | HeadersWanted | Arrived | Whole
 Answer = Challenge | Proof | GoOn | Coming | HeaderComing | Arrived | Kept | No
 
-AskDecoder = MsgpackDecoder[Ask](Ask)
+PeerMessageDecoder = MsgpackDecoder[PeerMessage](PeerMessage)
 AnswerDecoder = MsgpackDecoder[Answer](Answer)
 _encoder = msgspec.msgpack.Encoder()
 

@@ -30,7 +30,7 @@ __all__ = [
 ]
 
 
-Ask = Callable[[str, tuple[Label, ...]], tuple[bytes, ...]]
+FetchHeaders = Callable[[str, tuple[Label, ...]], tuple[bytes, ...]]
 
 
 @dataclass
@@ -44,7 +44,7 @@ class _Asked:
 class HeaderCache:
     """``ask`` fetches the headers from a server; its errors are not cached."""
 
-    def __init__(self, ask: Ask) -> None:
+    def __init__(self, ask: FetchHeaders) -> None:
         self._ask = ask
         self._asked: dict[tuple[str, tuple[Label, ...]], _Asked] = {}
         self._table = threading.Lock()
@@ -75,16 +75,16 @@ class Peers:
         host: str,
         *,
         token: str,
-        holdings: SlotTable,
-        carrier: WriterProcess,
+        slots: SlotTable,
+        writer: WriterProcess,
         news: Callable[[int, str], None],
     ) -> None:
         self._connections = ConnectionPool(token)
-        self._holdings = holdings
-        self._transfers = Transfers(carrier)
-        self._server = PeerServer(host, token=token, holdings=holdings, transfers=self._transfers)
+        self._slots = slots
+        self._transfers = Transfers(writer)
+        self._server = PeerServer(host, token=token, slots=slots, transfers=self._transfers)
         self._replicator = Replicator(
-            partial(copy_to, token=token), holdings=holdings, transfers=self._transfers, news=news
+            partial(copy_to, token=token), slots=slots, transfers=self._transfers, news=news
         )
         self._header_cache = HeaderCache(self._headers)
         self._arrivals: dict[Label, IncomingPart] = {}
@@ -118,7 +118,7 @@ class Peers:
         if address == self.address:
             address = ""
         if self._replicator.set_endpoint(address):
-            held = [one.label for one in self._holdings.inventory() if not one.is_copy]
+            held = [one.label for one in self._slots.inventory() if not one.is_copy]
             ours = [label for label in held if label.place.kind is PartKind.RANK]
             parts = Counter(map(_moment, ours))
             for label in sorted(ours, key=_moment):
@@ -150,7 +150,7 @@ class Peers:
             arrival = self._arrivals.get(label)
             if arrival is not None and not arrival.failed:
                 return arrival
-            if any(held.label == label for held in self._holdings.inventory()):
+            if any(held.label == label for held in self._slots.inventory()):
                 return None
             self._arrivals[label] = IncomingPart(partial(self._fetch, address, label))
             return self._arrivals[label]
@@ -184,12 +184,10 @@ class Peers:
         self._server.close()
 
     def _fetch(self, address: str, label: Label, arrival: IncomingPart) -> None:
-        fetch_from(
-            address, label, calls=self._connections, holdings=self._holdings, arrival=arrival
-        )
+        fetch_from(address, label, calls=self._connections, slots=self._slots, arrival=arrival)
 
     def _headers(self, address: str, labels: tuple[Label, ...]) -> tuple[bytes, ...]:
-        return headers_from(address, labels, calls=self._connections, holdings=self._holdings)
+        return headers_from(address, labels, calls=self._connections, slots=self._slots)
 
 
 def _moment(label: Label) -> tuple[int, int]:

@@ -101,13 +101,13 @@ class Replicator:
         self,
         copy: CopyPart,
         *,
-        holdings: SlotTable,
+        slots: SlotTable,
         transfers: Transfers,
         news: Callable[[int, str], None],
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._copy = copy
-        self._holdings = holdings
+        self._slots = slots
         self._transfers = transfers
         self._news = news
         self._clock = clock
@@ -243,7 +243,7 @@ class Replicator:
             del self._newer[place]
             if (label.round, label.step) < sending.moment:
                 continue
-            held = self._holdings.hold(label)
+            held = self._slots.hold(label)
             if held is None:
                 self._give_up()
                 return

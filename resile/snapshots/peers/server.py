@@ -26,7 +26,6 @@ from resile.snapshots.peers.connections import authenticate_caller
 from resile.snapshots.peers.frames import (
     Answer,
     Arrived,
-    AskDecoder,
     Coming,
     GoOn,
     HeaderComing,
@@ -34,6 +33,7 @@ from resile.snapshots.peers.frames import (
     Kept,
     No,
     Offer,
+    PeerMessageDecoder,
     Wanted,
     Whole,
 )
@@ -50,7 +50,7 @@ log = logging.getLogger("resile.checkpoint")
 PROOF_LIMIT = 5.0
 """Timeout in seconds for the whole authentication: one round trip, on a busy machine."""
 
-MOST_STRANGERS = 32
+MOST_PENDING = 32
 """Maximum unauthenticated connections."""
 
 MOST_CALLERS = 64
@@ -69,15 +69,15 @@ SLOT_PAUSE = 0.01
 class PeerServer:
     """Listens on ``host``, on a free port; raises OSError if it cannot."""
 
-    def __init__(self, host: str, *, token: str, holdings: SlotTable, transfers: Transfers) -> None:
+    def __init__(self, host: str, *, token: str, slots: SlotTable, transfers: Transfers) -> None:
         self._token = token
-        self._holdings = holdings
+        self._slots = slots
         self._transfers = transfers
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
         self._socket = socket.create_server((host, 0), family=family, backlog=MOST_CALLERS)
         self.port: int = self._socket.getsockname()[1]
         self._callers: set[socket.socket] = set()
-        self._strangers: dict[socket.socket, PendingConnection] = {}
+        self._pending: dict[socket.socket, PendingConnection] = {}
         self._closed = False
         self._lock = threading.Lock()
         threading.Thread(target=self._accept, name="resile-peers", daemon=True).start()
@@ -86,9 +86,9 @@ class PeerServer:
         """Stop listening, and close all connections."""
         with self._lock:
             self._closed = True
-            connections = [self._socket, *self._callers, *self._strangers]
+            connections = [self._socket, *self._callers, *self._pending]
         for connection in connections:
-            _hang_up(connection)
+            _close_connection(connection)
         self._socket.close()
 
     def _accept(self) -> None:
@@ -106,11 +106,11 @@ class PeerServer:
     def _take_in(self, connection: socket.socket, address: str) -> None:
         """Add a new unauthenticated connection; the oldest may be closed for it."""
         with self._lock:
-            if len(self._strangers) >= MOST_STRANGERS:
-                oldest = connection_to_evict(self._strangers)
-                del self._strangers[oldest]
-                _hang_up(oldest)
-            self._strangers[connection] = PendingConnection(address, time.monotonic())
+            if len(self._pending) >= MOST_PENDING:
+                oldest = connection_to_evict(self._pending)
+                del self._pending[oldest]
+                _close_connection(oldest)
+            self._pending[connection] = PendingConnection(address, time.monotonic())
 
     def _receive(self, connection: socket.socket) -> None:
         try:
@@ -131,19 +131,19 @@ class PeerServer:
         finally:
             with self._lock:
                 self._callers.discard(connection)
-                self._strangers.pop(connection, None)
+                self._pending.pop(connection, None)
             connection.close()
 
     def _prove(self, connection: socket.socket) -> None:
         """Mark a connection as authenticated: new connections no longer displace it."""
         with self._lock:
-            known = self._strangers.pop(connection, None) is not None
+            known = self._pending.pop(connection, None) is not None
             if not known or len(self._callers) >= MOST_CALLERS or self._closed:
                 raise PeerError("too many connections")
             self._callers.add(connection)
 
     def _answer(self, connection: socket.socket) -> None:
-        ask = frames.receive(connection, AskDecoder)
+        ask = frames.receive(connection, PeerMessageDecoder)
         if isinstance(ask, Offer):
             frames.send(connection, self._keep(connection, ask))
         elif isinstance(ask, Wanted):
@@ -173,7 +173,7 @@ class PeerServer:
             with self._transfers.receive(label, connection) as transfer:
                 transfer.pull(filling.descriptor, connection, length=offer.size)
             frames.send(connection, Arrived())
-            whole = isinstance(frames.receive(connection, AskDecoder), Whole)
+            whole = isinstance(frames.receive(connection, PeerMessageDecoder), Whole)
         finally:
             filling.complete() if whole else filling.abandon()
         return Kept() if whole else No(reason="the sender did not confirm the part")
@@ -182,7 +182,7 @@ class PeerServer:
         """A slot for a copy, after an unfinished earlier copy was released if necessary."""
         self._transfers.replace(offer.label.place)
         give_up = time.monotonic() + SLOT_LIMIT
-        while (filling := self._holdings.fill(offer.label, offer.size)) is None:
+        while (filling := self._slots.fill(offer.label, offer.size)) is None:
             if time.monotonic() > give_up:
                 return None
             time.sleep(SLOT_PAUSE)
@@ -190,7 +190,7 @@ class PeerServer:
 
     def _newer(self, label: Label) -> Label | None:
         """A part held here that makes the offered one unnecessary, if there is one."""
-        for held in self._holdings.inventory():
+        for held in self._slots.inventory():
             mine = held.label
             if mine.place == label.place and (
                 mine == label or (mine.round, mine.step) > (label.round, label.step)
@@ -206,7 +206,7 @@ class PeerServer:
                 descriptor, size = held
                 frames.send(connection, Coming(size=size))
                 push(descriptor, connection, length=size)
-                frames.receive(connection, AskDecoder)
+                frames.receive(connection, PeerMessageDecoder)
 
     def _give_header(self, connection: socket.socket, label: Label) -> None:
         """Send a header, read under the lock so that it does not change in between."""
@@ -223,7 +223,7 @@ class PeerServer:
     @contextmanager
     def _held(self, connection: socket.socket, label: Label) -> Iterator[tuple[int, int] | None]:
         """Lock a part: its slot and size, or None after a refusal was sent."""
-        held = self._holdings.hold(label)
+        held = self._slots.hold(label)
         if held is None:
             frames.send(connection, No(reason=f"{label.name} is not held here"))
             yield None
@@ -234,6 +234,6 @@ class PeerServer:
             os.close(held[0])
 
 
-def _hang_up(connection: socket.socket) -> None:
+def _close_connection(connection: socket.socket) -> None:
     with contextlib.suppress(OSError):
         connection.shutdown(socket.SHUT_RDWR)

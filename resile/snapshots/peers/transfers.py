@@ -42,8 +42,8 @@ would be late as well, and even stopping the writer process takes long."""
 class Transfer:
     """The transfer of one part. ``push`` or ``pull`` is called once; the rest from any thread."""
 
-    def __init__(self, carrier: WriterProcess, *, urgent: bool = False) -> None:
-        self._carrier = carrier
+    def __init__(self, writer: WriterProcess, *, urgent: bool = False) -> None:
+        self._writer = writer
         self._urgent = urgent
         self._given_up = False
         self._order: int | None = None
@@ -75,7 +75,7 @@ class Transfer:
             self._urgent = True
             order = self._order
         if order is not None:
-            self._carrier.stop(order)
+            self._writer.stop(order)
 
     def give_up(self) -> None:
         """Give the transfer up."""
@@ -114,7 +114,7 @@ class Transfer:
                 return 0
             descriptors = [slot, os.dup(connection.fileno())]
             self._background = order
-            self._order = self._carrier.submit(order, descriptors, self._words.put)
+            self._order = self._writer.submit(order, descriptors, self._words.put)
         word = self._words.get()
         with self._lock:
             self._order = self._background = None
@@ -126,8 +126,8 @@ class Transfer:
 class Transfers:
     """All transfers to and from a node. Thread-safe."""
 
-    def __init__(self, carrier: WriterProcess) -> None:
-        self._carrier = carrier
+    def __init__(self, writer: WriterProcess) -> None:
+        self._writer = writer
         self._under_way: dict[Transfer, Label] = {}
         self._incoming: dict[PartPlace, Transfer] = {}
         self._newest = (-1, -1)
@@ -142,7 +142,7 @@ class Transfers:
         with self._lock:
             urgent = self._is_urgent(label) or self._urgent_left > 0
             self._urgent_left = max(0, self._urgent_left - 1)
-            transfer = Transfer(self._carrier, urgent=urgent)
+            transfer = Transfer(self._writer, urgent=urgent)
             self._under_way[transfer] = label
         try:
             yield transfer

@@ -230,7 +230,7 @@ def _write_parts(order: Write, descriptors: list[int], tell: Tell) -> PartsWritt
                         catalog.storage,
                         part,
                         attempt=target.attempt,
-                        patience=RetryPolicy(target.patience),
+                        policy=RetryPolicy(target.retry_seconds),
                         tell=say,
                     ),
                     tell=say,
@@ -265,8 +265,8 @@ def _publish(
         job=publication.job,
         round=publication.round,
         claim=publication.claim,
-        patience=RetryPolicy(
-            target.patience, clock=lambda: time.monotonic() + _FOREVER * overtaken.is_set()
+        policy=RetryPolicy(
+            target.retry_seconds, clock=lambda: time.monotonic() + _FOREVER * overtaken.is_set()
         ),
         tell=lambda text: tell(WriteProgress(text=text)),
     )

@@ -45,7 +45,7 @@ class Target(msgspec.Struct, frozen=True, kw_only=True):
     options: dict[str, Any] = {}
     """Options for the storage's fsspec driver."""
 
-    patience: float = 300.0
+    retry_seconds: float = 300.0
     """Timeout in seconds for retries of failing storage, and for missing parts."""
 
 

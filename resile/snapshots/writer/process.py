@@ -78,7 +78,7 @@ class WriterProcess:
         self._numbers = 0
         self._closed = False
         self._lock = threading.Lock()
-        _carriers.add(self)
+        _writers.add(self)
 
     @property
     def pid(self) -> int | None:
@@ -180,7 +180,7 @@ class WriterProcess:
                 raise
         process = _Process(child, ours)
         threading.Thread(
-            target=self._read, args=(process,), name="resile-carrier", daemon=True
+            target=self._read, args=(process,), name="resile-writer", daemon=True
         ).start()
         return process
 
@@ -194,14 +194,14 @@ class WriterProcess:
         self._died(process, code)
         process.line.close()  # not earlier: an order may still be sent on it in vain
 
-    def _heard(self, told: WriterAnswer) -> None:
+    def _heard(self, answer: WriterAnswer) -> None:
         with self._lock:
-            pending = self._pending.get(told.number)
-            if pending is None or _is_told(pending.order, told.word):
+            pending = self._pending.get(answer.number)
+            if pending is None or _is_told(pending.order, answer.word):
                 return
-            if not isinstance(told.word, WriteProgress):
-                self._advance(told.number, pending, told.word)
-        pending.hear(told.word)
+            if not isinstance(answer.word, WriteProgress):
+                self._advance(answer.number, pending, answer.word)
+        pending.hear(answer.word)
 
     def _advance(self, number: int, pending: _Pending, word: Finished) -> None:
         pending.settle()
@@ -231,14 +231,14 @@ class WriterProcess:
             pending.hear(failure)
 
 
-_carriers: weakref.WeakSet[WriterProcess] = weakref.WeakSet()
+_writers: weakref.WeakSet[WriterProcess] = weakref.WeakSet()
 
 
 def _let_go_in_child() -> None:
     """A forked child must not keep slots locked that its parent has released: without an agent the
     training script itself owns a writer process, and its data loaders fork."""
-    for carrier in list(_carriers):
-        carrier.let_go()
+    for writer in list(_writers):
+        writer.let_go()
 
 
 os.register_at_fork(after_in_child=_let_go_in_child)

@@ -139,7 +139,7 @@ class MasterRendezvous(RendezvousHandler):  # type: ignore[misc]  # torch is not
             hello=member.hello,
             renewal=member.renewal,
             deliver=member.deliver,
-            patience=member.patience,
+            give_up_after=member.give_up_after,
             broken=member.broken,
         )
         line.open()

@@ -29,7 +29,7 @@ class LinkThread:
         hello: Callable[[], Hello],
         renewal: Callable[[], FromAgent | None],
         deliver: Callable[[FromMaster], None],
-        patience: Callable[[], float],
+        give_up_after: Callable[[], float],
         broken: Callable[[WireError], None],
     ) -> None:
         """As for a Link; ``broken`` is called when the master is unreachable. All of these are
@@ -40,7 +40,7 @@ class LinkThread:
             renewal=renewal,
             deliver=deliver,
             revive=None,
-            patience=patience,
+            give_up_after=give_up_after,
         )
         self._broken = broken
         self._loop = asyncio.new_event_loop()

@@ -96,10 +96,12 @@ class Member:
             held = self._session.held
             return None if held is None else Renew(fence=held)
 
-    def patience(self) -> float:
+    def give_up_after(self) -> float:
         """Return the timeout for an unreachable master: infinite while workers train."""
         with self._changed:
-            return self._session.patience(to_join=self._connect_timeout, working=self._session.runs)
+            return self._session.give_up_after(
+                to_join=self._connect_timeout, working=self._session.runs
+            )
 
     def deliver(self, message: FromMaster) -> None:
         """Handle a message from the master."""

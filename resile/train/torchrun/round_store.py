@@ -22,10 +22,10 @@ from resile.wire.messages import Start, StoreAddress
 
 BACKLOG = 4096
 
-STORE_PATIENCE = timedelta(minutes=5)
+STORE_TIMEOUT = timedelta(minutes=5)
 """Timeout for the host's own client to connect, on a very busy machine."""
 
-AGENT_PATIENCE = timedelta(seconds=10)
+AGENT_TIMEOUT = timedelta(seconds=10)
 """Nothing should ever wait on the agent's store: a wait means that torch changed its keys."""
 
 ROLE_INFO = "torchelastic/role_info/{}"
@@ -47,7 +47,7 @@ class WorkerStore:
             self.address.port,
             is_master=True,
             wait_for_workers=False,
-            timeout=STORE_PATIENCE,
+            timeout=STORE_TIMEOUT,
             master_listen_fd=listener.detach(),
         )
 
@@ -55,7 +55,7 @@ class WorkerStore:
 def agent_store(start: Start, spec: WorkerSpec) -> HashStore:
     """Build a store with the ranks for torchrun's agent, and with its exit barrier passed."""
     store = HashStore()
-    store.set_timeout(AGENT_PATIENCE)
+    store.set_timeout(AGENT_TIMEOUT)
     own, others = start.group_rank, range(start.group_world_size)
     ranks = [start.first_rank, start.world_size] * 2
     store.set(ASSIGNED_RANKS.format(own), json.dumps(ranks))

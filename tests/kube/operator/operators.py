@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -18,14 +18,20 @@ class OperatorProcess:
     """One `resile operator`."""
 
     def __init__(
-        self, kubeconfig: str, folder: Path, *flags: str, image: str | None = "resile:test"
+        self,
+        kubeconfig: str,
+        folder: Path,
+        *flags: str,
+        image: str | None = "resile:test",
+        command: Sequence[str] = (),
     ) -> None:
+        """``command``: how a command begins, if not as in most tests."""
         self.port = free_port()
         self.log = folder / f"operator-{self.port}.log"
         with self.log.open("wb") as output:
             self._process = subprocess.Popen(
                 [
-                    *(*resile_command(), "operator"),
+                    *(*(command or resile_command()), "operator"),
                     *("--kubeconfig", kubeconfig),
                     *("--listen", f"127.0.0.1:{self.port}"),
                     *(("--image", image) if image else ()),
@@ -60,10 +66,14 @@ class OperatorProcess:
 
 @contextmanager
 def operating(
-    kubeconfig: str, folder: Path, *flags: str, image: str = "resile:test"
+    kubeconfig: str,
+    folder: Path,
+    *flags: str,
+    image: str = "resile:test",
+    command: Sequence[str] = (),
 ) -> Iterator[OperatorProcess]:
     """An operator while the block runs."""
-    operator = OperatorProcess(kubeconfig, folder, *flags, image=image)
+    operator = OperatorProcess(kubeconfig, folder, *flags, image=image, command=command)
     try:
         operator.wait_until_it_leads()
         yield operator

@@ -35,18 +35,18 @@ def test_writers_commit_and_prune_many_steps_at_their_own_pace(tmp_path: Path) -
 
     def write_rank(rank: int) -> None:
         for step in STEPS:
-            write_part(storage, rank_part(step, rank), attempt="a1", patience=PATIENCE)
+            write_part(storage, rank_part(step, rank), attempt="a1", policy=PATIENCE)
 
     def write_replica_and_publish() -> None:
         for step in STEPS:
-            write_part(storage, replica_part(step), attempt="a1", patience=PATIENCE)
+            write_part(storage, replica_part(step), attempt="a1", policy=PATIENCE)
             publish(
                 storage,
                 step=step,
                 world=WORLD,
                 replicas=REPLICAS,
                 attempt="a1",
-                patience=PATIENCE,
+                policy=PATIENCE,
             )
             prune(CheckpointCatalog(storage), keep=2)
 

@@ -40,10 +40,8 @@ def test_a_write_goes_on_when_storage_is_back(tmp_path: Path) -> None:
     def run() -> None:
         try:
             for part in parts_of(20):
-                write_part(
-                    storage, part, attempt="a1", patience=LONG, tell=lambda _: troubled.set()
-                )
-            publish(storage, step=20, world=WORLD, replicas=REPLICAS, attempt="a1", patience=LONG)
+                write_part(storage, part, attempt="a1", policy=LONG, tell=lambda _: troubled.set())
+            publish(storage, step=20, world=WORLD, replicas=REPLICAS, attempt="a1", policy=LONG)
         except BaseException as error:
             failed.append(error)
 
@@ -65,6 +63,6 @@ def test_storage_that_stays_away_is_given_up_with_its_name(tmp_path: Path) -> No
     save(storage, 10)
     send_away(folder)
     with pytest.raises(StorageError, match=str(folder)):
-        save(storage, 20, patience=HASTY)
+        save(storage, 20, policy=HASTY)
     bring_back(folder)
     assert newest_whole(CheckpointCatalog(storage)).step == 10

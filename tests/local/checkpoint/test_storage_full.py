@@ -34,7 +34,7 @@ def test_a_full_disk_is_said_and_costs_neither_the_previous_checkpoint_nor_the_n
     storage = LocalStorage(small_disk)
     save(storage, 10)
     with pytest.raises(StorageRefused) as raised:
-        write_part(storage, large_part(20, 2 * SIZE), attempt="a1", patience=HASTY)
+        write_part(storage, large_part(20, 2 * SIZE), attempt="a1", policy=HASTY)
     said = str(raised.value)
     assert "No space left on device" in said
     assert "rank-00000-of-00001.a1.safetensors" in said

@@ -81,7 +81,7 @@ def test_a_server_that_hangs_up_is_trouble(kind: type[StoreServer]) -> None:
         storage = server.storage("bucket/run")
         save(storage, 10)
     with pytest.raises(StorageError, match=server.address("bucket/run/step-000000020")):
-        save(storage, 20, patience=HASTY)
+        save(storage, 20, policy=HASTY)
 
 
 def test_a_checkpointer_writes_and_restores_with_the_options_it_was_given(

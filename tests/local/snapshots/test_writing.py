@@ -187,7 +187,7 @@ def test_parts_that_never_come_are_named(memory: SnapshotClient, tmp_path: Path)
         kinds=(RANK,),
         attempt="one",
         publication=CheckpointPublication(world=1, replicas=1),
-        patience=0.1,
+        retry_seconds=0.1,
     )
     wait_for(lambda: memory.status().trouble, "the trouble")
     assert "replica-00000-of-00001" in memory.status().trouble

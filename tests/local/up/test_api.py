@@ -66,7 +66,7 @@ class Served:
         self.history.append([EventView(seq=0, time=1.0, kind=kind.value, text=text)])
 
     async def view(self) -> JobView:
-        return JobView(name=self.name, phase="Running", wishes=self.requests.current.sizes)
+        return JobView(name=self.name, phase="Running", requested_sizes=self.requests.current.sizes)
 
 
 @pytest.fixture(params=["short", "x" * 120], ids=["short", "long"])
@@ -97,7 +97,7 @@ async def test_a_job_is_seen_scaled_suspended_and_deleted(served: Served) -> Non
     await up.delete()
     found = served.folder.requests()
     assert (found.sizes, found.suspend, found.deleting) == ({"worker": 4}, False, True)
-    assert (await up.view()).wishes == {"worker": 4}
+    assert (await up.view()).requested_sizes == {"worker": 4}
     assert [event.kind for event in await up.events()] == [
         "ScaleRequested",
         "SuspendRequested",
@@ -143,7 +143,7 @@ async def test_what_the_job_cannot_be_is_refused_with_a_sentence(served: Served)
     for sizes, sentence in REFUSED:
         with pytest.raises(RefusedByPeer, match=re.escape(sentence)):
             await up.scale(sizes)
-    assert (await up.view()).wishes == {}
+    assert (await up.view()).requested_sizes == {}
 
 
 async def test_logs_are_read_piece_by_piece_and_nothing_else_is(served: Served) -> None:

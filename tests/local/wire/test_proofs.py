@@ -150,7 +150,7 @@ async def test_a_stranger_at_a_dead_masters_port_ends_no_agent(tmp_path) -> None
             renewal=lambda: None,
             deliver=told.append,
             revive=None,
-            patience=lambda: 1e9,
+            give_up_after=lambda: 1e9,
         )
         running = asyncio.create_task(link.run())
         await asyncio.to_thread(wait_for, lambda: told, "the welcome")

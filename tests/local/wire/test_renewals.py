@@ -30,7 +30,7 @@ async def test_renewals_go_on_while_the_agents_loop_is_blocked(tmp_path: Path) -
             renewal=renewal,
             deliver=told.append,
             revive=None,
-            patience=lambda: 1e9,
+            give_up_after=lambda: 1e9,
         )
         running = asyncio.create_task(link.run())
         await asyncio.to_thread(wait_for, lambda: told, "the welcome")
@@ -53,7 +53,7 @@ async def test_a_renewal_that_cannot_be_sent_ends_no_link(tmp_path: Path) -> Non
             renewal=renewal,
             deliver=told.append,
             revive=None,
-            patience=lambda: 1e9,
+            give_up_after=lambda: 1e9,
         )
         running = asyncio.create_task(link.run())
 

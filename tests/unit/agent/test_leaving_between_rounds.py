@@ -32,7 +32,7 @@ async def test_it_leaves_when_the_next_node_has_its_parts(make: MakeNode) -> Non
         copy_to(memory, network.address)
         label = save(memory, WORKER, step=10, data=LARGE)
         memory.close()
-        await snapshots.secured(patience=60)
+        await snapshots.secured(timeout=60)
         assert other.has(label)
     snapshots.close()
 
@@ -45,11 +45,11 @@ async def test_it_does_not_wait_for_a_node_that_is_gone_for_ever(make: MakeNode)
     other.peers.close()
     save(memory, WORKER, step=10)
     memory.close()
-    await asyncio.wait_for(snapshots.secured(patience=0.3), 30)
+    await asyncio.wait_for(snapshots.secured(timeout=0.3), 30)
     snapshots.close()
 
 
 async def test_a_node_that_holds_nothing_leaves_at_once() -> None:
     snapshots = SnapshotService("127.0.0.1", token=TOKEN)
-    await asyncio.wait_for(snapshots.secured(patience=1000), 30)
+    await asyncio.wait_for(snapshots.secured(timeout=1000), 30)
     snapshots.close()

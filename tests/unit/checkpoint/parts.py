@@ -86,13 +86,13 @@ def save(
     attempt: str = "a1",
     seed: str = "",
     group: str = "",
-    patience: RetryPolicy = HASTY,
+    policy: RetryPolicy = HASTY,
     created: float | None = None,
     claim: RoundClaim | None = None,
 ) -> Manifest:
     """Run the whole protocol, as all writers one after the other."""
     for part in parts_of(step, seed=seed, group=group):
-        write_part(storage, part, attempt=attempt, patience=patience)
+        write_part(storage, part, attempt=attempt, policy=policy)
     clock = {} if created is None else {"now": lambda: created}
     return publish(
         storage,
@@ -102,6 +102,6 @@ def save(
         attempt=attempt,
         group=group,
         claim=claim,
-        patience=patience,
+        policy=policy,
         **clock,
     )

@@ -106,11 +106,11 @@ def test_an_entry_that_is_damaged_is_no_part_yet(folder: Path) -> None:
         step = 100 + number
         storage = LocalStorage(folder)
         for part in parts_of(step):
-            write_part(storage, part, attempt="a1", patience=HASTY)
+            write_part(storage, part, attempt="a1", policy=HASTY)
         entry = folder / f"step-{step:09d}" / "rank-00001-of-00002.a1.json"
         DAMAGES[damage](entry)
         with pytest.raises(PartsMissing, match="rank-00001-of-00002"):
-            publish(storage, step=step, world=2, replicas=1, attempt="a1", patience=HASTY)
+            publish(storage, step=step, world=2, replicas=1, attempt="a1", policy=HASTY)
 
 
 class Broken(LocalStorage):

@@ -39,7 +39,7 @@ def word(
 def save(storage: Storage, step: int, mine: RoundClaim, *, attempt: str = "") -> None:
     """A checkpoint of one round."""
     for part in parts_of(step, seed=mine.attempt):
-        write_part(storage, part, attempt=attempt or mine.attempt, patience=HASTY)
+        write_part(storage, part, attempt=attempt or mine.attempt, policy=HASTY)
     publish(
         storage,
         step=step,
@@ -48,7 +48,7 @@ def save(storage: Storage, step: int, mine: RoundClaim, *, attempt: str = "") ->
         attempt=attempt or mine.attempt,
         round=mine.round,
         claim=mine,
-        patience=HASTY,
+        policy=HASTY,
     )
 
 

@@ -187,7 +187,7 @@ def test_pruning_counts_each_group_for_itself(storage: Storage) -> None:
 
 
 def test_remains_are_removed_by_their_own_group(storage: Storage) -> None:
-    write_part(storage, rank_part(7, 0, group=EVALUATE), attempt="r1-00000008", patience=HASTY)
+    write_part(storage, rank_part(7, 0, group=EVALUATE), attempt="r1-00000008", policy=HASTY)
     claim(storage, word(1, 0, group=EVALUATE))
     claim(storage, word(2, 0, group=EVALUATE))
     assert remove_remains(CheckpointCatalog(storage)) == 0

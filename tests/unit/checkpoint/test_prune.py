@@ -83,8 +83,8 @@ def test_a_run_that_fell_back_keeps_what_it_writes_now(tmp_path: Path) -> None:
 
 def test_old_remains_of_writes_that_never_ended_go(tmp_path: Path) -> None:
     catalog = make_shelf(tmp_path, 20)
-    write_part(catalog.storage, rank_part(10, 0), attempt="torn", patience=HASTY)
-    write_part(catalog.storage, rank_part(20, 0), attempt="torn", patience=HASTY)
+    write_part(catalog.storage, rank_part(10, 0), attempt="torn", policy=HASTY)
+    write_part(catalog.storage, rank_part(20, 0), attempt="torn", policy=HASTY)
     temporary = tmp_path / "step-000000020" / ".manifest.json.0123abcd.tmp"
     temporary.write_text("half")
     for path in tmp_path.rglob("*"):
@@ -103,7 +103,7 @@ def test_remains_of_which_anything_changed_lately_stay(tmp_path: Path) -> None:
     catalog = make_shelf(tmp_path, 20)
     for step in (10, 30):
         for rank in range(2):
-            write_part(catalog.storage, rank_part(step, rank), attempt="young", patience=HASTY)
+            write_part(catalog.storage, rank_part(step, rank), attempt="young", policy=HASTY)
     for path in tmp_path.rglob("rank-00000*young*"):
         age(path)
     assert prune(catalog, keep=1).remains == ()
@@ -115,7 +115,7 @@ def test_old_remains_beyond_the_newest_checkpoint_go_and_where_there_is_none(
 ) -> None:
     for folder, steps in (("some", [20]), ("none", [])):
         catalog = make_shelf(tmp_path / folder, *steps)
-        write_part(catalog.storage, rank_part(30, 0), attempt="beyond", patience=HASTY)
+        write_part(catalog.storage, rank_part(30, 0), attempt="beyond", policy=HASTY)
         for path in tmp_path.rglob("*beyond*"):
             age(path)
         assert len(prune(catalog, keep=1).remains) == 2
@@ -126,7 +126,7 @@ def test_what_the_present_round_wrote_beyond_the_newest_checkpoint_stays(tmp_pat
     catalog = make_shelf(tmp_path, 20)
     mine = RoundClaim(attempt="r2-0000beef", run="a", round=2, step=20, time=0.0)
     claim(catalog.storage, mine)
-    write_part(catalog.storage, rank_part(30, 0), attempt=mine.attempt, patience=HASTY)
+    write_part(catalog.storage, rank_part(30, 0), attempt=mine.attempt, policy=HASTY)
     for path in tmp_path.rglob("*beef*"):
         age(path)
     assert prune(catalog, keep=1).remains == ()
@@ -141,7 +141,7 @@ def test_what_a_round_that_is_over_can_never_publish_goes_at_once(tmp_path: Path
             RoundClaim(attempt=attempt, run="a", round=number, step=begin, time=0.0),
         )
     for step in (20, 30):
-        write_part(catalog.storage, rank_part(step, 0), attempt="r1-0000beef", patience=HASTY)
+        write_part(catalog.storage, rank_part(step, 0), attempt="r1-0000beef", policy=HASTY)
     assert remove_remains(catalog) > 0
     assert not list((tmp_path / "step-000000030").glob("*beef*"))
     assert len(list((tmp_path / "step-000000020").glob("*beef*"))) == 2, "may be published yet"
@@ -160,11 +160,11 @@ class Full(LocalStorage):
 
 def test_a_disk_that_is_full_of_remains_is_full_no_more(tmp_path: Path) -> None:
     make_shelf(tmp_path, 20)  # seven files, and two more
-    write_part(LocalStorage(tmp_path), rank_part(30, 0), attempt="killed", patience=HASTY)
+    write_part(LocalStorage(tmp_path), rank_part(30, 0), attempt="killed", policy=HASTY)
     storage, told = Full(tmp_path), list[str]()
 
     def write() -> object:
-        return write_part(storage, rank_part(40, 0), attempt="a2", patience=HASTY)
+        return write_part(storage, rank_part(40, 0), attempt="a2", policy=HASTY)
 
     with pytest.raises(StorageRefused):
         write_or_make_room(CheckpointCatalog(storage), write, tell=told.append)
@@ -177,7 +177,7 @@ def test_a_disk_that_is_full_of_remains_is_full_no_more(tmp_path: Path) -> None:
 def test_an_attempt_that_is_given_up_is_removed_unless_it_was_published(tmp_path: Path) -> None:
     catalog = make_shelf(tmp_path, 20)
     for attempt in ("lost", "other"):
-        write_part(catalog.storage, rank_part(20, 0), attempt=attempt, patience=HASTY)
+        write_part(catalog.storage, rank_part(20, 0), attempt=attempt, policy=HASTY)
     discard_attempt(catalog, step=20, attempt="lost")
     discard_attempt(catalog, step=20, attempt="a1")
     discard_attempt(catalog, step=99, attempt="a1")

@@ -38,10 +38,10 @@ def test_a_stop_of_what_lingers_is_asked_for_until_it_shows() -> None:
     assert not sim.look(carry_out=False).actions
     sim.wait(5)
     assert [type(action) for action in sim.look().actions] == [StopNode]
-    assert [ask.node for ask in sim.status.asks] == [ended]
+    assert [request.node for request in sim.status.pending_requests] == [ended]
     sim.let_stop()
     sim.look()
-    assert sim.status.asks == ()
+    assert sim.status.pending_requests == ()
     assert sim.rank("worker", 1).phase is NodePhase.SUCCEEDED
 
 

@@ -20,14 +20,14 @@ from resile.job.limits import MAX_NODES, MAX_ROLES
 from resile.job.node import Node, NodePhase
 from resile.job.spec.role import NodeResources
 from resile.job.status import (
-    Ask,
-    AskVerb,
     Condition,
     ConditionStatus,
     ConditionType,
     DecisionNote,
     JobStatus,
+    NodeRequest,
     NodeStatus,
+    RequestVerb,
     RoleStatus,
 )
 
@@ -82,17 +82,17 @@ def rank(number: int, phase: NodePhase, words: Words, *, host: int) -> NodeStatu
 def worst(phase: NodePhase, *, nodes: int = MAX_NODES, host: int = 253) -> JobStatus:
     words = Words()
     ranks = tuple(rank(number, phase, words, host=host) for number in range(nodes))
-    asks = tuple(
-        Ask(
+    pending_requests = tuple(
+        NodeRequest(
             node=Node(role="worker", rank=one.rank, id=one.rank, name=one.name),
-            verb=AskVerb.STOP,
+            verb=RequestVerb.STOP,
             at=NOW,
         )
         for one in ranks
     )
     return JobStatus(
         nodes=ranks,
-        asks=asks,
+        pending_requests=pending_requests,
         roles={words(60): RoleStatus(wanted=9, next_serial=99) for _ in range(2 * MAX_ROLES)},
         decisions=tuple(
             DecisionNote(time=NOW, reason="Why", sentence=words(9999)) for _ in range(50)

@@ -8,15 +8,15 @@ from resile.job.exits import ExitCause
 from resile.job.node import Node, NodePhase
 from resile.job.spec.role import NodeResources
 from resile.job.status import (
-    Ask,
-    AskVerb,
     Condition,
     ConditionStatus,
     ConditionType,
     DecisionNote,
     JobPhase,
     JobStatus,
+    NodeRequest,
     NodeStatus,
+    RequestVerb,
     RoleStatus,
 )
 from tests.statuses import decode_status, encode_status
@@ -52,7 +52,7 @@ FULL = JobStatus(
     roles={"worker": RoleStatus(wanted=2, active=2, next_serial=5)},
     nodes=(NODE,),
     decisions=(DecisionNote(time=at(2), reason="NodeRelaunched", sentence="because"),),
-    asks=(Ask(node=OLD, verb=AskVerb.STOP, at=at(4)),),
+    pending_requests=(NodeRequest(node=OLD, verb=RequestVerb.STOP, at=at(4)),),
     next_id=5,
     spent=1,
     start_time=at(0),

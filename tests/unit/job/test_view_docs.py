@@ -14,11 +14,11 @@ from msgspec import inspect
 from resile.job.node import Node
 from resile.job.spec.role import NodeResources
 from resile.job.status import (
-    Ask,
     Condition,
     DecisionNote,
     HostTrouble,
     JobStatus,
+    NodeRequest,
     NodeStatus,
     RoleStatus,
 )
@@ -27,7 +27,7 @@ from resile.job.view import VIEW_VERSION, JobView, document
 
 PAGE = (Path(__file__).parents[3] / "docs" / "job-json.md").read_text()
 VIEW = [JobView, TrainingView, NodeView, RankView, Failure]
-STATUS = [JobStatus, Condition, RoleStatus, NodeStatus, DecisionNote, Ask, HostTrouble]
+STATUS = [JobStatus, Condition, RoleStatus, NodeStatus, DecisionNote, NodeRequest, HostTrouble]
 DOCUMENTED: list[type[msgspec.Struct]] = [*VIEW, *STATUS, Node, NodeResources]
 
 

@@ -33,12 +33,12 @@ def test_another_code_and_a_signal_are_failures_of_their_kind() -> None:
 
 @pytest.mark.parametrize("code", [0, 80, 1, -15, -9])
 def test_a_preempted_node_was_preempted_whatever_it_replied(code: int) -> None:
-    end = End(code=code, told=True)
+    end = End(code=code, stop_ordered=True)
     assert reported(end, leaving=PREEMPTED) == (NodePhase.FAILED, ExitCause.PREEMPTED)
 
 
 def test_a_node_that_completed_before_it_was_told_to_go_has_completed() -> None:
-    end = End(code=0, told=False)
+    end = End(code=0, stop_ordered=False)
     assert reported(end, leaving=PREEMPTED) == (NodePhase.SUCCEEDED, ExitCause.COMPLETED)
 
 

@@ -159,7 +159,7 @@ async def test_a_master_that_is_being_told_what_it_forgot_is_not_lonely(
 
 async def test_whoever_heard_of_later_events_is_told_the_new_story(service: MasterService) -> None:
     await resumed(service)
-    events = await service.events_after(57, patience=5)
+    events = await service.events_after(57, timeout=5)
     assert events[0].seq == 1
     assert "lost its state" in events[0].text
 

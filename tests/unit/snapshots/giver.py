@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 from resile.snapshots.peers import frames
 from resile.snapshots.peers.connections import authenticate_caller
-from resile.snapshots.peers.frames import AskDecoder, Coming, Wanted
+from resile.snapshots.peers.frames import Coming, PeerMessageDecoder, Wanted
 from tests.unit.snapshots.nodes import TOKEN
 
 
@@ -40,7 +40,7 @@ class Giver:
             connection, _ = self._socket.accept()
             with connection:
                 assert authenticate_caller(connection, TOKEN)
-                assert isinstance(frames.receive(connection, AskDecoder), Wanted)
+                assert isinstance(frames.receive(connection, PeerMessageDecoder), Wanted)
                 frames.send(connection, Coming(size=self._size))
                 connection.sendall(self._content)
                 self._leaving.wait()

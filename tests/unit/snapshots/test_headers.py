@@ -20,12 +20,12 @@ from resile.snapshots.peers import frames
 from resile.snapshots.peers.connections import authenticate, authenticate_caller
 from resile.snapshots.peers.frames import (
     AnswerDecoder,
-    AskDecoder,
     Coming,
     HeaderComing,
     HeadersWanted,
     Kept,
     No,
+    PeerMessageDecoder,
     Wanted,
 )
 from resile.snapshots.slots import Label
@@ -167,7 +167,7 @@ def _impostor(speak: Callable[[socket.socket], None]) -> Iterator[str]:
         connection, _ = listening.accept()
         with connection:
             assert authenticate_caller(connection, TOKEN)
-            assert isinstance(frames.receive(connection, AskDecoder), HeadersWanted)
+            assert isinstance(frames.receive(connection, PeerMessageDecoder), HeadersWanted)
             speak(connection)
 
     serving = threading.Thread(target=serve, daemon=True)

@@ -85,7 +85,7 @@ def test_strangers_never_displace_who_has_proven_to_belong_to_the_job(make: Make
     node = make(0)
     with called(node) as peer:
         authenticate(peer, TOKEN)
-        with dripping(node, 2 * server.MOST_STRANGERS, pause=0.5):
+        with dripping(node, 2 * server.MOST_PENDING, pause=0.5):
             time.sleep(0.1)
             frames.send(peer, Wanted(label=label_of(node.worker, RANK, 10)))
             answer = frames.receive(peer, AnswerDecoder)

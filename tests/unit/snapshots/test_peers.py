@@ -17,12 +17,12 @@ from resile.snapshots.peers.connections import authenticate, authenticate_caller
 from resile.snapshots.peers.frames import (
     AnswerDecoder,
     Arrived,
-    AskDecoder,
     Challenge,
     Coming,
     GoOn,
     Kept,
     Offer,
+    PeerMessageDecoder,
     Proof,
     Wanted,
     Whole,
@@ -214,13 +214,13 @@ def test_a_part_is_held_until_the_other_side_has_all_of_it(make: MakeNode) -> No
         connection, _ = listener.accept()
         with connection:
             assert authenticate_caller(connection, TOKEN)
-            offer = frames.receive(connection, AskDecoder)
+            offer = frames.receive(connection, PeerMessageDecoder)
             assert isinstance(offer, Offer)
             frames.send(connection, GoOn())
             frames.receive_exactly(connection, offer.size)
             held.append(not node.is_free(label))
             frames.send(connection, Arrived())
-            assert frames.receive(connection, AskDecoder) == Whole()
+            assert frames.receive(connection, PeerMessageDecoder) == Whole()
             held.append(not node.is_free(label))
             frames.send(connection, Kept())
 

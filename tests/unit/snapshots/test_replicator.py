@@ -145,7 +145,7 @@ def test_the_last_step_before_a_planned_change_goes_first(
     first.save(10, data=LARGE)
     wait_for(lambda: network.passed > LARGE / 20, "some of it to be sent")
     first.memory.resumed(10)
-    assert first.keeper.ask_handover(1, round=1, patience=60)
+    assert first.keeper.ask_handover(1, round=1, timeout=60)
     first.save(20)
     wait_for(lambda: first.memory.status().copied == 20, "the last step")
     assert network.passed < LARGE

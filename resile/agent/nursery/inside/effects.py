@@ -182,7 +182,7 @@ def _telling(deed: str) -> MakeWrapper:
     return make
 
 
-def _telling_of_strangers(deed: str) -> MakeWrapper:
+def _reporting_untrusted(deed: str) -> MakeWrapper:
     """Return a factory of wrappers that report every call, except by trusted modules."""
 
     def make(original: Any, tell: ReportEffect) -> Any:
@@ -252,7 +252,7 @@ INSTRUMENTS: tuple[tuple[Any, str, MakeWrapper], ...] = (
     (os, "urandom", _telling("draws random bytes")),
     (random, "_urandom", _telling("draws random bytes")),
     (random.Random, "seed", _seed),
-    (os, "getpid", _telling_of_strangers("looks at its process id")),
+    (os, "getpid", _reporting_untrusted("looks at its process id")),
     (builtins, "open", _open),
     (io, "open", _open),
     (os, "open", _os_open),

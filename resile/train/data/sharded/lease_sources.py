@@ -136,14 +136,14 @@ class ShardChannel:
         self._loop.run_forever()
 
     async def _ask(self, body: FromWorker) -> ToWorker:
-        told = time.monotonic() + LONG_WAIT
+        log_at = time.monotonic() + LONG_WAIT
         while True:
             async with self._turn:
                 answer = await self._asked(body)
             if not isinstance(answer, NotYet):
                 return answer
-            if time.monotonic() > told:
-                told += LONG_WAIT
+            if time.monotonic() > log_at:
+                log_at += LONG_WAIT
                 log.warning("waiting for data: %s", answer.reason)
             await asyncio.sleep(answer.after)
 

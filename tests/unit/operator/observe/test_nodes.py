@@ -9,7 +9,7 @@ import pytest
 from resile.control.observed import UNSCHEDULABLE
 from resile.job.exits import ExitCause, classify
 from resile.job.node import NodePhase
-from resile.job.status import Ask, AskVerb, JobStatus
+from resile.job.status import JobStatus, NodeRequest, RequestVerb
 from resile.operator.build.pods import build_node_pod
 from resile.operator.observe.nodes import (
     NodeStates,
@@ -116,8 +116,10 @@ def test_a_deletion_of_our_own_takes_nothing_from_a_program_that_ends_well() -> 
     state = {"terminated": {"exitCode": 0, "finishedAt": "2026-01-02T03:04:06Z"}}
     stopped = pod({"phase": "Succeeded", **container(state)})
     stopped["metadata"]["deletionTimestamp"] = "2026-01-02T03:04:05Z"
-    ask = Ask(node=order().node, verb=AskVerb.STOP, at=parse_time("2026-01-02T03:04:05Z"))
-    (found,) = see(stopped, status=JobStatus(asks=(ask,)))
+    ask = NodeRequest(
+        node=order().node, verb=RequestVerb.STOP, at=parse_time("2026-01-02T03:04:05Z")
+    )
+    (found,) = see(stopped, status=JobStatus(pending_requests=(ask,)))
     assert classify(found.exit) is ExitCause.COMPLETED
 
 
