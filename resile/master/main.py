@@ -49,6 +49,9 @@ ALL_LOST_TIMEOUT = 30.0
 NO_AGENT_TIMEOUT = 30.0
 """The same when no node ever joined."""
 
+LOST_CHECK_INTERVAL = 0.5
+"""Seconds between two checks of these, at most."""
+
 DRAIN_LISTEN = 2.0
 """Seconds for which a master that was asked to exit waits for nodes that are asked the same, as on
 a drained machine: all members save before a node leaves, and the next master may be far away."""
@@ -108,9 +111,9 @@ async def run_master(
             await store.erase()
         return stopping.done() or _is_past(service)
     finally:
-        service.leave()
         for task in (deciding, stopping, leaving, sweeper):
             task.cancel()
+        service.leave()
         await asyncio.gather(deciding, stopping, leaving, sweeper, return_exceptions=True)
         await runner.cleanup()
         await store.close()
@@ -214,7 +217,8 @@ async def _listen(
 async def _ended(config: MasterConfig, service: MasterService) -> None:
     """Return when the job is over and agents know; never, unless the master exits with the job."""
     while not (config.until_done and _is_over(service)):
-        await asyncio.sleep(0.1)
+        # The end of a job is an event, the end of a timeout is not.
+        await service.next_event(timeout=LOST_CHECK_INTERVAL)
     deadline = time.monotonic() + SHUTDOWN_GRACE
     # A master that found the job over in its store has sent that to no agent yet.
     while (service.peers or service.found_over) and time.monotonic() < deadline:

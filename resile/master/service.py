@@ -148,9 +148,12 @@ class MasterService:
             left = deadline - time.monotonic()
             if events or left <= 0 or self._leaving:
                 return events
-            news = self._news
-            with contextlib.suppress(asyncio.TimeoutError):
-                await asyncio.wait_for(news.wait(), left)
+            await self.next_event(timeout=left)
+
+    async def next_event(self, *, timeout: float) -> None:
+        """Wait until another event is stored, at most ``timeout`` seconds."""
+        with contextlib.suppress(asyncio.TimeoutError):
+            await asyncio.wait_for(self._news.wait(), timeout)
 
     async def follow(self, directive: Directive) -> None:
         """Do as the job's controller wants. Returns once that is stored."""
