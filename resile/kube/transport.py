@@ -271,13 +271,13 @@ class _Request(msgspec.Struct, frozen=True):
 
 def _headers(user: UserEntry, *, agent: str) -> CIMultiDict[str]:
     """The headers of all requests, impersonation included."""
-    headers = [("Impersonate-User", user.as_user), ("Impersonate-Uid", user.as_uid)]
-    headers += [("Impersonate-Group", group) for group in user.as_groups or ()]
+    impersonation = [("Impersonate-User", user.as_user), ("Impersonate-Uid", user.as_uid)]
+    impersonation += [("Impersonate-Group", group) for group in user.as_groups or ()]
     for key, values in (user.as_user_extra or {}).items():
         header = f"Impersonate-Extra-{quote(key, safe=IN_A_HEADER)}"
-        headers += [(header, value) for value in values]
+        impersonation += [(header, value) for value in values]
     headers = CIMultiDict({"User-Agent": agent})
-    for name, text in headers:
+    for name, text in impersonation:
         if text:
             headers.add(name, _sendable(name, text))
     return headers

@@ -22,7 +22,7 @@ from resile.wire.views import EventView
 if TYPE_CHECKING:
     from rich.console import Console
 
-TOLD = 15
+RECENT_EVENTS = 15
 """Number of events shown; `resile events` has them all."""
 
 GROUPS = 20
@@ -36,7 +36,7 @@ GROUPS = 20
     "limit",
     type=COUNT,
     metavar="N",
-    default=TOLD,
+    default=RECENT_EVENTS,
     show_default=True,
     help="Number of recent events to show.",
 )

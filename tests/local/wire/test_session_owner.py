@@ -58,7 +58,9 @@ class Sleeper:
             renewal=self._renewal,
             deliver=self._inbox.put_nowait,
             revive=None,
-            patience=lambda: self.session.patience(to_join=PATIENCE, working=self.session.runs),
+            give_up_after=lambda: self.session.give_up_after(
+                to_join=PATIENCE, working=self.session.runs
+            ),
         )
         self._watching: asyncio.Task[None] | None = None
         self._tasks = [

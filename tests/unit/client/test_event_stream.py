@@ -28,14 +28,14 @@ def event(
 
 
 def texts(story: EventHistory) -> list[str]:
-    return [one.text for one in story.told]
+    return [one.text for one in story.events]
 
 
 def test_events_of_one_second_are_in_the_order_of_their_writing() -> None:
     story = EventHistory(JOB)
     story.take([event(10), event(9), event(2, lastTimestamp="2024-05-01T10:00:04Z")])
     assert texts(story) == ["number 2", "number 9", "number 10"]
-    assert [one.seq for one in story.told] == [1, 2, 3]
+    assert [one.seq for one in story.events] == [1, 2, 3]
 
 
 def test_an_event_is_told_again_only_when_its_count_has_grown() -> None:

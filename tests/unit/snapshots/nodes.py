@@ -41,8 +41,8 @@ class Node:
         self.peers = Peers(
             "127.0.0.1",
             token=token,
-            holdings=self.holdings,
-            carrier=self.carrier,
+            slots=self.holdings,
+            writer=self.carrier,
             news=lambda level, text: self.news.append(f"{logging.getLevelName(level)} {text}"),
         )
         self.keeper = SnapshotServer(self.holdings, self.carrier, peers=self.peers)

@@ -366,10 +366,10 @@ def test_the_end_of_the_job_may_be_the_first_thing_a_node_hears() -> None:
 
 def test_a_master_may_be_away_for_ever_only_while_workers_train() -> None:
     node = session(elasticity=Elasticity(join_timeout=77))
-    assert node.patience(to_join=33, working=False) == 33
+    assert node.give_up_after(to_join=33, working=False) == 33
     node.obey(welcome(elasticity=Elasticity(join_timeout=77)))
-    assert node.patience(to_join=33, working=False) == 77
-    assert node.patience(to_join=33, working=True) == float("inf")
+    assert node.give_up_after(to_join=33, working=False) == 77
+    assert node.give_up_after(to_join=33, working=True) == float("inf")
 
 
 # --- planned changes --------------------------------------------------------------------------

@@ -288,9 +288,9 @@ def test_a_master_that_refuses_is_an_error_of_the_connection() -> None:
 
 def test_patience_is_endless_only_while_workers_train() -> None:
     stage = Stage()
-    assert stage.member.patience() == 33
+    assert stage.member.give_up_after() == 33
     stage.train()
-    assert stage.member.patience() == float("inf")
+    assert stage.member.give_up_after() == float("inf")
     assert stage.member.renewal() == Renew(fence=Fence(5, 1))
     stage.prepare(2)
-    assert stage.member.patience() == 77
+    assert stage.member.give_up_after() == 77
