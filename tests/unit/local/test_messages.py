@@ -31,7 +31,7 @@ messages: st.SearchStrategy[Message] = st.one_of(
     st.just(Kill()),
     st.builds(Started, pid=st.integers(1, 2**22)),
     st.builds(Refused, why=words),
-    st.builds(Ended, code=st.integers(-64, 255), told=st.booleans()),
+    st.builds(Ended, code=st.integers(-64, 255), stop_ordered=st.booleans()),
 )
 
 
