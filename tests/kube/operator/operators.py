@@ -1,4 +1,4 @@
-"""Operators as processes of their own, on a server that has no kubelets."""
+"""Operators as separate processes, on a server that has no kubelets."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class OperatorProcess:
 def operating(
     kubeconfig: str, folder: Path, *flags: str, image: str = "resile:test"
 ) -> Iterator[OperatorProcess]:
-    """An operator while the block runs."""
+    """Run an operator during the block."""
     operator = OperatorProcess(kubeconfig, folder, *flags, image=image)
     try:
         operator.wait_until_it_leads()
