@@ -204,8 +204,8 @@ def shards(seconds: float, times: int, peers: list[str], out: Path) -> None:
 @click.option("--times", default=3, show_default=True, type=click.IntRange(min=1))
 @out_option
 def operator(jobs: int, nodes: int, large: int, times: int, out: Path) -> None:
-    """An operator with many jobs at once, against a real API server without kubelets, and one look
-    at a large job."""
+    """An operator with many jobs at once, against a real API server without kubelets, and one
+    reconciliation of a large job."""
     if jobs:
         started, machine = now(), this_machine()
         trials = []
@@ -229,7 +229,7 @@ def _keep(run: Run, path: Path) -> None:
 @cli.command()
 @_options(CHECKPOINTS, noun="times", times=5)
 def checkpoints(peers: Sequence[str], **options: Any) -> None:
-    """What saving costs training, and restoring after a kill or a lost node."""
+    """Cost of saving during training, and of restoring after a kill or a lost node."""
     systems = [one for one in CHECKPOINT_SYSTEMS if one.family in peers]
     _measure("checkpoints", CHECKPOINTS, candidates=systems, **options)
 

@@ -1,8 +1,8 @@
-"""Episodes of all launchers in turn, with progress.
+"""Run the episodes of all launchers in turn and show progress.
 
 Within an experiment launchers alternate and the order rotates, so that a slow minute of the machine
-does not fall on one of them only. A launcher that cannot be set up is skipped with its reason; one
-that fails in an episode has that as its outcome.
+does not affect only one of them. A launcher that cannot be set up is skipped with its reason; a
+failure in an episode is recorded as its outcome.
 """
 
 from collections.abc import Iterator, Sequence
@@ -31,7 +31,7 @@ class Trials:
     strips: list[Strip] = field(default_factory=list)
 
     def add(self, measures: Sequence[Measure], findings: Findings, *, reason: str) -> None:
-        """Keep what an episode found; what it did not find gets the reason."""
+        """Record the findings of an episode; a measure without a value gets the reason."""
         for measure in measures:
             value = findings.values.get(measure.name)
             outcome = Outcome(None, reason) if value is None else Outcome(round(value, 4))
@@ -46,14 +46,14 @@ class Trials:
         return Series(*_names(self.launcher), self.outcomes[measure])
 
     def typical_strip(self) -> list[Strip]:
-        """The strip whose recovery is in the middle, if there is any."""
+        """The strip with the median recovery, if there is any."""
         ordered = sorted(self.strips, key=lambda strip: strip.recovery)
         return ordered[len(ordered) // 2 :][:1]
 
 
 @dataclass(frozen=True)
 class Campaign:
-    """Which launchers, how often, and where to say how far it is."""
+    """The launchers to measure, the number of episodes, and the console for progress."""
 
     launchers: Sequence[Launcher]
     episodes: int
@@ -61,7 +61,7 @@ class Campaign:
     keep: Path | None = None
 
     def run(self, experiment: Experiment) -> tuple[list[MeasureResult], list[Strip]]:
-        """Every launcher's episodes of one experiment."""
+        """Run every launcher's episodes of one experiment."""
         taking_part = [one for one in self.launchers if one.name in experiment.launchers]
         trials = {launcher.name: Trials(launcher) for launcher in taking_part}
         turns = [
@@ -99,7 +99,7 @@ P = TypeVar("P", bound=Preparable)
 
 
 def prepared(candidates: Sequence[P], console: Console) -> tuple[list[P], list[Skipped]]:
-    """Those that can run here, set up; and those that cannot, with the reason."""
+    """Set up the candidates; return those that can run here, and the skipped ones with reasons."""
     ready: list[P] = []
     skipped: list[Skipped] = []
     for one in candidates:
@@ -114,7 +114,7 @@ def prepared(candidates: Sequence[P], console: Console) -> tuple[list[P], list[S
 
 
 def _attempt(experiment: Experiment, launcher: Launcher, findings: Findings) -> str:
-    """Run one episode; the reason why it has less than all figures."""
+    """Run one episode; return the reason to record for any value it did not measure."""
     try:
         experiment.episode(launcher, findings)
     except NoAnswer as reason:

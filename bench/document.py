@@ -1,4 +1,4 @@
-"""Results in docs/benchmarks.md, written between two marks from saved runs and never by hand."""
+"""Write the results of saved runs into docs/benchmarks.md, between two markers."""
 
 import math
 from collections.abc import Iterable, Sequence
@@ -13,11 +13,11 @@ END = "<!-- end of results -->"
 
 
 class MarksMissing(ValueError):
-    """The document has no place for results."""
+    """The document lacks the two markers that enclose the results."""
 
 
 def publish(runs: Sequence[Run], document: Path) -> None:
-    """Put the runs' results into a document, in place of the ones before."""
+    """Write the runs' results into a document, replacing the previous ones."""
     text = document.read_text()
     before, begin, rest = text.partition(BEGIN)
     _, end, after = rest.partition(END)

@@ -1,8 +1,8 @@
-"""One fault each, from launch to verdict.
+"""One fault each, from launch to result.
 
 An episode starts a job, lets it train for a moment, breaks something and writes what it finds into
-Findings, by measure. It may end early with NoAnswer (from a wait): what it found until then stays,
-and whoever runs it notes the reason for the rest.
+Findings, by measure. It may end early with NoAnswer (from a wait): values found until then are
+kept, and the caller records the reason for the missing ones.
 """
 
 from collections.abc import Callable
@@ -24,7 +24,7 @@ WORKER_BOUND = 60.0
 NODE_BOUND = 120.0
 JOIN_BOUND = 60.0
 MASTER_AWAY = 5.0
-# DLRover's agents try again every 5 s.
+# DLRover's agents retry every 5 s.
 MASTER_SETTLED = 6.0
 # Steps kept around a fault, for the picture.
 STRIP_BEFORE = 1.0
@@ -33,7 +33,7 @@ STRIP_AFTER = 8.0
 
 @dataclass
 class Findings:
-    """What an episode has found so far."""
+    """The values and steps that an episode has found so far."""
 
     keep: Path | None = None
     values: dict[str, float] = field(default_factory=dict)
@@ -46,7 +46,7 @@ Episode = Callable[[Launcher, Findings], None]
 def worker_killed(
     launcher: Launcher, findings: Findings, *, shape: Shape, measure: str, libraries: str = ""
 ) -> None:
-    """kill -9 of the last rank's worker, to the last rank's next step."""
+    """Measure the time from kill -9 of the last rank's worker to the last rank's next step."""
     world = shape.max_nodes * shape.workers_per_node
     with running(launcher, shape, keep=findings.keep, libraries=libraries) as job:
         start_all(job)
@@ -58,7 +58,7 @@ def worker_killed(
 
 
 def node_killed(launcher: Launcher, findings: Findings, *, node: int, measure: str) -> None:
-    """kill -9 of a node's agent and workers, to the next step of the one that is left."""
+    """Measure the time from kill -9 of a node's agent and workers to the survivor's next step."""
     with running(launcher, ONE_OR_TWO, keep=findings.keep) as job:
         start_all(job)
         job.wait_for_steps(world=2, steps=SETTLED_STEPS)
@@ -85,7 +85,7 @@ def lone_then_joined(launcher: Launcher, findings: Findings) -> None:
 
 
 def master_killed(launcher: Launcher, findings: Findings) -> None:
-    """kill -9 of the master, training watched; the master is back; then a worker is killed."""
+    """Kill the master with -9 and watch training; restart the master; then kill a worker."""
     with running(launcher, TWO_BY_ONE, keep=findings.keep) as job:
         start_all(job)
         ready = job.wait_for_steps(world=2, steps=SETTLED_STEPS)
@@ -109,7 +109,10 @@ def master_killed(launcher: Launcher, findings: Findings) -> None:
 def launched(
     launcher: Launcher, findings: Findings, *, shape: Shape, measure: str, libraries: str = ""
 ) -> None:
-    """The launch command to the last rank's first step; a service it needs is up before."""
+    """Measure the time from the launch command to the last rank's first step.
+
+    A service that the launcher needs is started before.
+    """
     with running(launcher, shape, keep=findings.keep, libraries=libraries) as job:
         started = job.start_agent(0)
         world = shape.workers_per_node
@@ -117,7 +120,7 @@ def launched(
 
 
 def start_all(job: Job) -> None:
-    """All agents; the first has its store or master up before the next one looks for it."""
+    """Start all agents; the first one's store or master listens before the next agent starts."""
     job.start_agent(0)
     for node in range(1, job.site.shape.max_nodes):
         job.wait_until_listening()

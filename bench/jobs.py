@@ -1,10 +1,10 @@
 """One running job: start its agents, break something, wait for its records, end it.
 
-Waiting is always for a condition on the step records and always bounded. A wait that cannot be
-answered any more (the bound is over, or every agent has exited) raises NoAnswer, whose message is
-what the result table shows; a launcher that fails is a result, not an error of the bench.
+Every wait is for a condition on the step records and has a timeout. A wait that times out, or
+during which every agent exits, raises NoAnswer, whose message is shown in the result table; a
+launcher that fails is a result, not an error of the bench.
 
-The records' own times are what is measured, so the pace of polling here adds nothing to a figure.
+Measurements use the times in the records, so the polling interval here adds nothing to them.
 """
 
 import math
@@ -32,7 +32,7 @@ T = TypeVar("T")
 
 
 class NoAnswer(Exception):
-    """What was waited for did not happen and will not; the message says what happened instead."""
+    """A wait timed out or can no longer succeed; the message says what happened instead."""
 
 
 class Job:
@@ -67,50 +67,50 @@ class Job:
         self.wait_until_listening()
 
     def restart_master(self) -> float:
-        """Bring a killed master back, or wait until the agents have; the moment it listens."""
+        """Restart a killed master, or wait until the agents have; return when it listens."""
         self.start_service()
         return self.wait_until_listening()
 
     def wait_until_listening(self) -> float:
-        """Wait until something listens on the job's port; the moment it does."""
+        """Wait until something listens on the job's port; return the time at which it did."""
         return wait_until_listening(self.site.port)
 
     def start_agent(self, node: int) -> float:
-        """Start the agent of one node; the moment it was started."""
+        """Start the agent of one node; return the time of the start."""
         moment = time.monotonic()
         self._agents[node] = self._start(self.launcher.agent(self.site, node), node=node)
         return moment
 
     def kill_worker(self, rank: int) -> float:
-        """SIGKILL the worker that holds a rank now; the moment of the kill."""
+        """SIGKILL the worker that currently has a rank; return the time of the kill."""
         return kill([newest(self.records())[rank].pid])
 
     def kill_node(self, node: int) -> float:
-        """SIGKILL a node's agent and then all its other processes; the moment of the first kill.
+        """SIGKILL a node's agent and then its other processes; return the time of the first kill.
 
-        A master that this node's agent started is left alone: it stands for a process elsewhere.
+        A master that this node's agent started is not killed: it represents a process elsewhere.
         """
         del self._agents[node]
         masters = self.master_pids()
         return kill(pid for pid in self._processes.pids(node=node) if pid not in masters)
 
     def kill_master(self) -> float:
-        """SIGKILL the job's master; the moment of the kill."""
+        """SIGKILL the job's master; return the time of the kill."""
         masters = self.master_pids()
         if not masters:
             raise NoAnswer("no master process found")
         return kill(masters)
 
     def master_pids(self) -> list[int]:
-        """Processes of the job that are its master."""
+        """Pids of the job's master."""
         return [pid for pid in self.pids() if self.launcher.is_master(command_line(pid))]
 
     def pids(self) -> list[int]:
-        """All living processes of the job, its service included."""
+        """Pids of all running processes of the job, its service included."""
         return self._processes.pids()
 
     def records(self) -> list[Record]:
-        """All steps recorded so far, in the order of their writing."""
+        """All steps recorded so far, in the order they were written."""
         with self._events.open("rb") as file:
             file.seek(self._read_to)
             chunk = file.read()
@@ -120,7 +120,7 @@ class Job:
         return self._records
 
     def wait(self, question: Callable[[list[Record]], T | None], *, within: float) -> T:
-        """The first answer to a question about the records that is not None."""
+        """Poll the records until ``question`` returns something other than None; return that."""
         deadline = time.monotonic() + within
         while True:
             exits = self._exits()
@@ -134,13 +134,13 @@ class Job:
             time.sleep(_POLL)
 
     def wait_for_steps(self, *, world: int, steps: int = 1, within: float = LAUNCH_BOUND) -> float:
-        """When the last rank of a world of this size completed its Nth step."""
+        """Wait until all ranks of a world of this size completed N steps; return that time."""
         return self.wait(
             lambda records: all_ranks_stepped(records, world=world, steps=steps), within=within
         )
 
     def wait_until(self, moment: float) -> None:
-        """Let the job train until a moment has passed."""
+        """Let the job train until a point in time."""
         self.wait(lambda _: time.monotonic() >= moment or None, within=math.inf)
 
     def _no_answer(self, what: str) -> NoAnswer:
@@ -183,7 +183,7 @@ def running(
 
 
 def wait_until_listening(port: int) -> float:
-    """Wait until something listens on a port of this machine; the moment it does."""
+    """Wait until something listens on a port of this machine; return the time at which it did."""
     deadline = time.monotonic() + _SERVICE_BOUND
     while not _listens(port):
         if time.monotonic() > deadline:
@@ -193,7 +193,7 @@ def wait_until_listening(port: int) -> float:
 
 
 def free_ports(count: int) -> list[int]:
-    """Ports of this machine that nobody used a moment ago."""
+    """Ports of this machine that were free a moment ago."""
     sockets = [socket.create_server((HOST, 0)) for _ in range(count)]
     try:
         return [int(listener.getsockname()[1]) for listener in sockets]

@@ -1,9 +1,9 @@
-"""One adapter per launcher: what to type for its agents, and for a service where it needs one.
+"""One adapter per launcher: command lines for its agents, and for a service if it needs one.
 
-An adapter only writes command lines; it starts nothing. All agents run on this machine and on
-loopback, one per pretended node, with the same script and the same environment. The *variants* of a
-launcher (torchrun with its private store, with shorter timeouts, with etcd) are launchers of their
-own here, because each is a choice a user would have to know of and make.
+An adapter only builds command lines; it starts nothing. All agents run on this machine and on
+loopback, one per simulated node, with the same script and the same environment. The *variants* of a
+launcher (torchrun with its private store, with shorter timeouts, with etcd) are separate launchers
+here, because each is a choice that a user would have to know about and make.
 """
 
 import os
@@ -18,13 +18,13 @@ from bench.peers import dlrover_environment, etcd_program, python_etcd_folder, r
 HOST = "127.0.0.1"
 MANY_RESTARTS = 100
 PROBE = Path(__file__).with_name("probe.py")
-# Variables that would configure a launcher behind our back.
+# Variables of the caller's environment that would change a launcher's configuration.
 _FOREIGN_PREFIXES = ("PET_", "TORCHELASTIC_", "DLROVER_", "RESILE_")
 
 
 @dataclass(frozen=True)
 class Shape:
-    """How many nodes a job may have, and how many workers each runs."""
+    """The number of nodes a job may have, and of workers on each."""
 
     min_nodes: int
     max_nodes: int
@@ -40,7 +40,7 @@ class Shape:
 
 @dataclass(frozen=True)
 class Site:
-    """Where one job runs: its name, its shape, its folder and two free ports."""
+    """The name, shape and folder of one job, and two free ports."""
 
     job: str
     shape: Shape
@@ -50,7 +50,7 @@ class Site:
 
     @property
     def endpoint(self) -> str:
-        """The address where the job's agents meet."""
+        """The address of the job's rendezvous."""
         return f"{HOST}:{self.port}"
 
 
@@ -63,7 +63,7 @@ class Command:
 
 
 class Launcher(ABC):
-    """What the bench needs to know of a launcher."""
+    """The adapter for one launcher: its command lines, and how to recognise its master."""
 
     name: str
     family: str
@@ -82,7 +82,7 @@ class Launcher(ABC):
         """The agent of one node."""
 
     def is_master(self, argv: Sequence[str]) -> bool:
-        """Whether a process of the job is its master and no part of any node."""
+        """Whether a process of the job is its master, which belongs to no node."""
         del argv
         return False
 
@@ -153,7 +153,7 @@ class TorchrunEtcd(Torchrun):
 
 @dataclass(frozen=True)
 class Dlrover(Launcher):
-    """dlrover-run 0.6.1 with its local master, which must be started by hand on torch 2.13."""
+    """dlrover-run 0.6.1 with its local master, which must be started separately on torch 2.13."""
 
     name: str = "dlrover"
     label: str = "DLRover"
@@ -195,7 +195,7 @@ class Dlrover(Launcher):
 
 @dataclass(frozen=True)
 class Resile(Launcher):
-    """`resile run`. The first agent starts the master, as a process of its own."""
+    """`resile run`. The first agent starts the master, as a separate process."""
 
     name: str = "resile"
     label: str = "Resile"
@@ -226,7 +226,7 @@ def base_environment() -> dict[str, str]:
     return {**kept, "OMP_NUM_THREADS": "1"}
 
 
-# Last call and keep-alives as short as the flags allow with a margin for a slow moment.
+# Last call and keep-alives as short as the flags allow, with a margin for a slow machine.
 _TUNED = "last_call_timeout=1,keep_alive_interval=1,keep_alive_max_attempt=3"
 
 LAUNCHERS: tuple[Launcher, ...] = (
@@ -250,5 +250,5 @@ def _torchrun_flags(shape: Shape) -> list[str]:
 
 
 def _path_first() -> dict[str, str]:
-    """DLRover starts `python` by name in places; it must be its own."""
+    """A PATH with DLRover's environment first: in places it starts `python` by name."""
     return {"PATH": f"{dlrover_environment()}{os.pathsep}{os.environ.get('PATH', '')}"}

@@ -1,4 +1,4 @@
-"""The masters that are measured alone, without a launcher around them: what to type for each."""
+"""Command lines of the masters that are measured alone, without a launcher."""
 
 from pathlib import Path
 
@@ -7,7 +7,7 @@ from bench.peers import dlrover_environment, resile_program
 
 
 def resile_master(*flags: str, port: int, folder: Path, token: str) -> Command:
-    """`resile master` with its default store in a folder of its own."""
+    """`resile master` with its default store in a separate folder."""
     argv = [resile_program(), "master", "--endpoint", f"{HOST}:{port}", *flags]
     return Command(argv, {"RESILE_TOKEN": token, "RESILE_HOME": str(folder)})
 

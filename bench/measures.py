@@ -1,7 +1,7 @@
-"""The catalogue: which episode is run under which launchers, what it measures, what is wanted.
+"""The catalogue: which episode runs under which launchers, what it measures, and the target.
 
-A launcher appears in an experiment as a user would meet it: as shipped, and in those variants that
-change the figure in question.
+A launcher appears in an experiment with its defaults, and in those variants that affect the measure
+in question.
 """
 
 from collections.abc import Callable, Sequence
@@ -35,13 +35,13 @@ EVERY = (
     "resile",
 )
 LAST_CALL = 3.0
-# Two launches of the same job differ by this much from one another anyway.
+# The usual difference between two launches of the same job.
 LAUNCH_SPREAD = 0.5
 
 
 @dataclass(frozen=True)
 class Measure:
-    """One figure: what it is called and what is wanted of it."""
+    """One figure: its name, title, target and unit."""
 
     name: str
     title: str
@@ -76,11 +76,11 @@ def _launch(name: str, workers: int, *, target: Target) -> Experiment:
 
 
 LIBRARIES = "pandas sklearn.datasets transformers lightning"
-"""What many scripts import beside torch. Some of it starts threads or reads ranks at import."""
+"""Common imports of training scripts besides torch. Some start threads or read ranks at import."""
 
 
 def _with_libraries(name: str, episode: Callable[..., None], *, title: str) -> Experiment:
-    """An episode whose workers import more than torch, under launchers that have all of it."""
+    """An episode whose workers import more than torch, under launchers that can import it."""
     measure = Measure(name, title, ShareOfBest(1.0, "no slower than the fastest peer"))
     with_libraries = partial(episode, shape=ONE_BY_TWO, measure=name, libraries=LIBRARIES)
     return Experiment(name, with_libraries, ("torchrun", "resile"), [measure])

@@ -1,12 +1,12 @@
-"""Packages and programs the other launchers need, set up outside the checkout.
+"""Packages and programs the other launchers need, installed outside the checkout.
 
-DLRover gets a virtual environment of its own, because its dependencies are not ours; python-etcd,
+DLRover gets its own virtual environment, because its dependencies differ from ours; python-etcd,
 which torch's etcd backend imports, goes into a folder that is put on PYTHONPATH for that launcher
-only. Both live in a cache folder ($RESILE_BENCH_CACHE, default ~/.cache/resile/bench) and are made
-once: a stamp file marks a finished installation, anything without it is made again.
+only. Both live in a cache folder ($RESILE_BENCH_CACHE, default ~/.cache/resile/bench) and are
+installed once: a stamp file marks a finished installation, one without it is installed again.
 
-Setting up needs a package index. Where there is none, Unavailable says so in one line and the
-benchmark goes on without that launcher.
+The installation needs a package index. Without one, Unavailable is raised with a one-line reason
+and the benchmark continues without that launcher.
 """
 
 import os
@@ -30,13 +30,13 @@ class Unavailable(Exception):
 
 
 def cache_folder() -> Path:
-    """Where environments are kept between runs."""
+    """The folder that keeps environments between runs."""
     default = Path.home() / ".cache" / "resile" / "bench"
     return Path(os.environ.get("RESILE_BENCH_CACHE", default))
 
 
 def dlrover_environment() -> Path:
-    """The bin folder of a virtual environment with DLRover, made on first use."""
+    """The bin folder of a virtual environment with DLRover, created on first use."""
     folder = cache_folder() / "dlrover"
     if not (folder / _STAMP).exists():
         shutil.rmtree(folder, ignore_errors=True)
@@ -51,7 +51,7 @@ def dlrover_environment() -> Path:
 
 
 def python_etcd_folder() -> Path:
-    """A folder to put on PYTHONPATH so that torch finds python-etcd, made on first use."""
+    """A folder to put on PYTHONPATH so that torch finds python-etcd, created on first use."""
     folder = cache_folder() / "python-etcd"
     if not (folder / _STAMP).exists():
         shutil.rmtree(folder, ignore_errors=True)

@@ -1,8 +1,7 @@
-"""The picture of recovery: each step around a kill -9, and how long four kinds of loss cost.
+"""The picture of recovery: each step around a kill -9, and the pause for four kinds of fault.
 
 Drawn from the results of `python -m bench recovery` in two versions, for light and dark pages:
-recovery.png and recovery-dark.png. Nothing in it is written by hand; what a run did not measure is
-not in the picture.
+recovery.png and recovery-dark.png. It contains only values that the run measured.
 """
 
 import math
@@ -18,7 +17,7 @@ from matplotlib.axes import Axes
 
 from bench.results import MeasureResult, Run, Series, Strip
 
-# What the picture shows, with the short names it has room for.
+# The measures in the picture, with short titles.
 _PANELS = {
     "worker-1x2": "a worker is killed\n1 node x 2",
     "worker-2x1": "a worker is killed\n2 nodes x 1",
@@ -58,7 +57,7 @@ DARK = Theme(
 
 
 def draw_pictures(run: Run, folder: Path) -> list[Path]:
-    """Write both versions; the files written."""
+    """Write both versions; return the files written."""
     folder.mkdir(parents=True, exist_ok=True)
     return [_draw(run, theme, folder / f"recovery{theme.suffix}.png") for theme in (LIGHT, DARK)]
 
@@ -89,7 +88,7 @@ def _draw(run: Run, theme: Theme, path: Path) -> Path:
 
 
 def _steps(axes: Axes, strips: Sequence[Strip], theme: Theme) -> None:
-    """A lane per rank, a tick per step, the pause after the kill written into the gap."""
+    """Draw a lane per rank, a tick per step, and the pause after the kill as text in the gap."""
     for row, strip in enumerate(strips):
         colour = theme.families[strip.family]
         for rank in sorted({rank for _, rank in strip.steps}):
@@ -122,7 +121,7 @@ def _steps(axes: Axes, strips: Sequence[Strip], theme: Theme) -> None:
 
 
 def _bars(axes: Axes, measures: Sequence[MeasureResult], theme: Theme) -> None:
-    """A group per fault, a bar per launcher family, on a log scale."""
+    """Draw a group per fault and a bar per launcher family, on a log scale."""
     families = list(theme.families)
     width = 0.8 / len(families)
     floor = 0.03
@@ -187,12 +186,12 @@ def _family_label(series: Series) -> str:
 
 
 def _seconds(value: float) -> str:
-    """Two digits are what a reader of a picture takes in."""
+    """Seconds with about two significant digits."""
     return f"{value:.2f} s" if value < 1 else f"{value:.1f} s" if value < 10 else f"{value:.0f} s"
 
 
 def _row_share(row: int, rows: int) -> tuple[float, float]:
-    """Bottom and top of a row as shares of the panel's height, which counts from below."""
+    """Bottom and top of a row as fractions of the panel's height, counted from the bottom."""
     return 1 - (row + 0.86) / rows, 1 - (row + 0.14) / rows
 
 

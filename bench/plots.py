@@ -1,7 +1,7 @@
 """One image per run: a panel per measure, a bar per launcher, a dot per value, on a log scale.
 
-A bar ends at the median. A launcher whose median is "never" has an open bar across the panel with
-the reason written in it, so that a failure is seen and not mistaken for a fast recovery.
+A bar ends at the median. A launcher that mostly failed has an open bar across the panel with the
+reason written in it, so that a failure is not mistaken for a fast recovery.
 """
 
 import math
@@ -72,7 +72,7 @@ def _bar(axes: Axes, series: Series, *, place: int, limits: tuple[float, float])
 
 
 def _limits(values: list[float]) -> tuple[float, float]:
-    """Whole decades around all values; zeros sit on the left edge."""
+    """Axis limits: whole decades around all values; zeros are drawn on the left edge."""
     seen = [max(value, _FLOOR) for value in values] or [1.0]
     low = 10 ** math.floor(math.log10(min(seen) * 0.7))
     high = 10 ** math.ceil(math.log10(max(seen) * 1.4))

@@ -5,9 +5,9 @@ write, so that lines of several ranks never mix. Times are CLOCK_MONOTONIC, whic
 one machine share, so the bench can subtract a fault's time from a step's.
 
 The script imports torch and the standard library only: it also runs in environments where neither
-Resile nor the bench is installed. A step is a pause that stands for computation
-(BENCH_STEP_SECONDS) and then a real forward, backward with all-reduce, and optimizer step; it
-counts when it is complete. Libraries named by BENCH_IMPORTS are imported before the first.
+Resile nor the bench is installed. A step is a sleep that simulates computation
+(BENCH_STEP_SECONDS) and then a real forward, backward with all-reduce, and optimizer step; it is
+recorded when it is complete. Libraries named by BENCH_IMPORTS are imported before the first step.
 """
 
 import importlib

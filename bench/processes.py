@@ -1,12 +1,12 @@
-"""What a benchmark started, found again and ended by pid.
+"""Start the processes of a benchmark, find them again and kill them by pid.
 
-Every process gets BENCH_JOB (one value per job) and BENCH_NODE in its environment, and whatever it
-starts inherits them: workers, helpers, a master that outlives its agent. /proc/<pid>/environ shows
-the environment a program was started with and a fork keeps it, so a scan finds all processes of a
-job, or of one of its nodes, also those that were handed to init. Nothing else is ever signalled.
+Every process gets BENCH_JOB (one value per job) and BENCH_NODE in its environment, and everything
+it starts inherits them: workers, helpers, a master that outlives its agent. /proc/<pid>/environ
+shows the environment a program was started with and a fork keeps it, so a scan finds all processes
+of a job, or of one of its nodes, also those adopted by init. No other process is ever signalled.
 
-Linux only. A process that starts others with a wiped environment would escape the scan; none of the
-launchers measured here does.
+Linux only. A process that starts others with an empty environment would escape the scan; none of
+the launchers measured here does.
 """
 
 import os
@@ -33,7 +33,7 @@ class Processes:
     def start(
         self, argv: Sequence[str], *, env: Mapping[str, str], node: int, log: Path
     ) -> subprocess.Popen[bytes]:
-        """Start a program in its own session, its output in a file."""
+        """Start a program in its own session, with its output in a file."""
         marks = {JOB_MARK: self._job, NODE_MARK: str(node)}
         with log.open("ab") as output:
             process = subprocess.Popen(
@@ -48,14 +48,14 @@ class Processes:
         return process
 
     def pids(self, *, node: int | None = None) -> list[int]:
-        """Living processes of the job, or of one node, oldest first."""
+        """Pids of the running processes of the job, or of one node, in ascending order."""
         wanted = {f"{JOB_MARK}={self._job}".encode()}
         if node is not None:
             wanted.add(f"{NODE_MARK}={node}".encode())
         return [pid for pid in _all_pids() if wanted <= _environment(pid) and is_running(pid)]
 
     def kill_all(self) -> None:
-        """Kill until nothing of the job is left; a dying agent may just have started a worker."""
+        """Kill until no process of the job is left; a dying agent may still have started one."""
         deadline = time.monotonic() + _GONE_WITHIN
         while pids := self.pids():
             kill(pids)
@@ -78,14 +78,14 @@ class Processes:
 
 
 class ProcessesRemain(RuntimeError):
-    """Processes of a job were still there long after SIGKILL."""
+    """Processes of a job were still running long after SIGKILL."""
 
     def __init__(self, pids: Sequence[int]) -> None:
         super().__init__(f"still running {_GONE_WITHIN:g} s after SIGKILL: {list(pids)}")
 
 
 def kill(pids: Iterable[int]) -> float:
-    """SIGKILL all of them back to back, in the given order; the time of the first."""
+    """SIGKILL all of them back to back, in the given order; return the time of the first."""
     moment = time.monotonic()
     for pid in pids:
         try:

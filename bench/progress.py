@@ -1,4 +1,4 @@
-"""How far a long run is: a live bar on a terminal, one plain line per turn elsewhere."""
+"""Progress of a long run: a live bar on a terminal, one plain line per turn elsewhere."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -9,7 +9,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 @contextmanager
 def progress(console: Console, name: str, *, total: int) -> Iterator[Callable[[str], None]]:
-    """A function to call with a description before each of `total` turns."""
+    """Yield a function to call with a description before each of `total` turns."""
     if console.is_terminal:
         yield from _bar(console, name, total=total)
     else:

@@ -1,4 +1,4 @@
-"""Tables for people: each measure with every launcher's median and every value."""
+"""Tables for the terminal: each measure with every launcher's median and every value."""
 
 import math
 
@@ -11,7 +11,7 @@ from bench.targets import OURS
 
 
 def show(run: Run, console: Console) -> None:
-    """Print a run: the machine, a table per measure, who was skipped."""
+    """Print a run: the machine, a table per measure, and the skipped launchers."""
     machine = run.machine
     versions = ", ".join(f"{name} {version}" for name, version in machine.versions.items())
     console.print(
@@ -28,7 +28,7 @@ def show(run: Run, console: Console) -> None:
 
 
 def table(measure: MeasureResult) -> Table:
-    """One measure: a row per launcher, ours in bold."""
+    """The table of one measure: a row per launcher, Resile's in bold."""
     grid = Table(title=measure.title, caption=_caption(measure), title_justify="left")
     grid.add_column("launcher", no_wrap=True)
     grid.add_column(f"median, {measure.unit}", justify="right", no_wrap=True)
@@ -40,7 +40,7 @@ def table(measure: MeasureResult) -> Table:
 
 
 def number(value: float) -> str:
-    """A figure with three digits that matter; a dash where there is none."""
+    """A figure with three significant digits; a dash if it is infinite."""
     if math.isinf(value):
         return "-"
     if value == 0 or abs(value) >= 100:
@@ -49,7 +49,7 @@ def number(value: float) -> str:
 
 
 def every_value(series: Series) -> str:
-    """All values in the order they were taken, and how often and why there was none."""
+    """All values in the order they were measured, and the count and reason of missing ones."""
     shown = ", ".join(
         "-" if outcome.value is None else number(outcome.value) for outcome in series.outcomes
     )

@@ -1,7 +1,7 @@
-"""What was measured, as JSON: every value of every launcher, and the machine it ran on.
+"""Benchmark results as JSON: every value of every launcher, and the machine it ran on.
 
-A value that does not exist (no recovery within the bound, the agents exited) stays in its series as
-an outcome without a value and with a note, so that a median over the series counts it as worse than
+A missing value (no recovery before the timeout, the agents exited) stays in its series as an
+outcome without a value and with a note, so that a median over the series counts it as worse than
 any number.
 """
 
@@ -18,7 +18,7 @@ import msgspec
 
 
 class Outcome(msgspec.Struct, frozen=True):
-    """One measured value, or the reason why there is none."""
+    """One measured value, or the reason why it is missing."""
 
     value: float | None
     note: str = ""
@@ -45,7 +45,7 @@ class Series(msgspec.Struct, frozen=True):
 
     @property
     def failures(self) -> dict[str, int]:
-        """How often each note appears among the outcomes without a value."""
+        """The number of outcomes without a value, by note."""
         counts: dict[str, int] = {}
         for outcome in self.outcomes:
             if outcome.value is None:
@@ -54,7 +54,7 @@ class Series(msgspec.Struct, frozen=True):
 
 
 class MeasureResult(msgspec.Struct, frozen=True):
-    """One measure for all launchers, with what is wanted and whether it was reached."""
+    """One measure for all launchers, with its target and whether it was met."""
 
     measure: str
     title: str
@@ -64,11 +64,11 @@ class MeasureResult(msgspec.Struct, frozen=True):
     met: bool | None
     series: list[Series]
     size: int | None = None
-    """How many agents, where that is what a run varies."""
+    """The number of agents, if the run varies it."""
 
 
 class Strip(msgspec.Struct, frozen=True):
-    """The steps around one fault, seconds from the fault and rank: what a picture is drawn from."""
+    """The steps around one fault, as seconds from the fault and rank; input of the picture."""
 
     measure: str
     launcher: str
@@ -79,14 +79,14 @@ class Strip(msgspec.Struct, frozen=True):
 
 
 class Skipped(msgspec.Struct, frozen=True):
-    """A launcher that could not be measured here, and why."""
+    """A launcher that could not be measured here, and the reason."""
 
     launcher: str
     reason: str
 
 
 class Machine(msgspec.Struct, frozen=True):
-    """Where the run took place."""
+    """The machine that a run was measured on."""
 
     processor: str
     cores: int
@@ -109,7 +109,7 @@ class Run(msgspec.Struct, frozen=True):
 
 
 def merged(old: Run, new: Run) -> Run:
-    """``new``, with the measures that only ``old`` has: a long campaign may be run in parts."""
+    """``new`` plus the measures that only ``old`` has: a long campaign may be run in parts."""
     fresh = {result.measure for result in new.measures}
     drawn = {strip.measure for strip in new.strips} | fresh
     return msgspec.structs.replace(
@@ -120,7 +120,7 @@ def merged(old: Run, new: Run) -> Run:
 
 
 def save(run: Run, path: Path) -> None:
-    """Write a run; measures of an earlier one that this one did not repeat stay."""
+    """Write a run; measures of an earlier run that this one did not repeat are kept."""
     path.parent.mkdir(parents=True, exist_ok=True)
     if path.exists():
         run = merged(load(path), run)
@@ -147,7 +147,7 @@ def this_machine(packages: Sequence[str] = ("resile", "torch")) -> Machine:
 
 
 def now() -> str:
-    """The time of day, for the record."""
+    """The current UTC time in ISO format."""
     return datetime.now(timezone.utc).isoformat(timespec="seconds")
 
 

@@ -1,8 +1,8 @@
-"""CPU used by agents and masters while training goes on undisturbed.
+"""CPU used by agents and masters while training runs without faults.
 
-All processes of a job that are neither its workers nor children of workers count: agents, helpers
-they keep beside them, masters, a service the launcher needs. What is shown is the share of one
-core, per node. CPU time comes from /proc/<pid>/stat, whose resolution (10 ms) is small against the
+All processes of a job that are neither its workers nor children of workers count: agents, their
+helper processes, masters, a service the launcher needs. The result is the share of one core, per
+node. CPU time comes from /proc/<pid>/stat, whose resolution (10 ms) is small compared to the
 window.
 """
 
@@ -16,7 +16,7 @@ _WARM_UP = 5.0
 
 
 def steady_cost(launcher: Launcher, findings: Findings, *, seconds: float) -> None:
-    """Percent of one core, per node, over a window of steady training on 2 nodes x 1."""
+    """Measure percent of one core, per node, over a window of training on 2 nodes x 1."""
     with running(launcher, TWO_BY_ONE, keep=findings.keep) as job:
         start_all(job)
         ready = job.wait_for_steps(world=2, steps=SETTLED_STEPS)
@@ -37,7 +37,7 @@ def steady_cost(launcher: Launcher, findings: Findings, *, seconds: float) -> No
 
 
 def overhead(job: Job) -> dict[int, float]:
-    """CPU seconds so far of each process that does not train."""
+    """CPU seconds used so far by each process that does not train."""
     workers = {record.pid for record in job.records()}
     return {pid: cpu_seconds(pid) for pid in job.pids() if not _belongs_to(pid, workers)}
 

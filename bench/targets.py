@@ -1,8 +1,8 @@
-"""Is a figure as good as wanted? Pure: series in, verdict out.
+"""Decide whether a measure meets its target. Pure: series in, verdict out.
 
-A target speaks about Resile's median. Ratios are taken against another launcher's median in the
-same run, never against a number from elsewhere; a launcher that mostly failed has an infinite
-median and is no yardstick.
+A target applies to Resile's median. Ratios are taken against another launcher's median in the same
+run, never against a number from elsewhere; a launcher that mostly failed has an infinite median and
+is not compared with.
 """
 
 import math
@@ -17,27 +17,27 @@ OURS = "resile"
 
 
 class Verdict(NamedTuple):
-    """Whether a target is met (None: cannot be said), and the sentence that shows it."""
+    """Whether a target is met (None: unknown), and the text that shows it."""
 
     met: bool | None
     text: str
 
 
 class Target(ABC):
-    """What is wanted of one measure."""
+    """The target of one measure."""
 
     wanted: str
 
     @abstractmethod
     def judge(self, series: Sequence[Series]) -> Verdict:
-        """The verdict on all launchers' series of one measure."""
+        """Return the verdict on all launchers' series of one measure."""
 
 
 class Bound(Target):
-    """A target that Resile's median either keeps or misses."""
+    """A target that Resile's median either meets or misses."""
 
     def judge(self, series: Sequence[Series]) -> Verdict:
-        """The verdict; none without a figure of Resile's."""
+        """Return the verdict; unknown if Resile was not measured."""
         ours = next((one for one in series if one.family == OURS), None)
         if ours is None:
             return Verdict(None, "Resile was not measured")
@@ -80,7 +80,7 @@ class ShareOfBest(Bound):
 
 @dataclass(frozen=True)
 class TimesOf(Bound):
-    """At most so many times the median of each of the named others, where those have one."""
+    """At most a factor times the median of each named launcher that has a finite one."""
 
     factors: Mapping[str, float]
     wanted: str
@@ -106,7 +106,7 @@ class Shown(Target):
     wanted: str = "shown for comparison"
 
     def judge(self, series: Sequence[Series]) -> Verdict:
-        """Nothing to judge."""
+        """Return an unknown verdict: there is no bound."""
         del series
         return Verdict(None, "")
 

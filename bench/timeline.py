@@ -1,12 +1,12 @@
 """From step records and a fault's time to seconds without training. Pure: no clock, no files.
 
-A *record* is one completed step of one rank. After a fault, training is back when every rank of the
-new world has completed a step; what counts is the last of them. Only *fresh* records count: written
+A *record* is one completed step of one rank. After a fault, training has recovered when every rank
+of the new world has completed a step; the last of them counts. Only *fresh* records count: written
 after the fault by a process that had written none before it. A surviving process may still report a
-step whose all-reduce was over before its peer died, and that step proves nothing.
+step whose all-reduce finished before its peer died, and that step proves nothing.
 
-A launcher that rebuilds the process group inside surviving processes would need another sign of
-freshness than the process id; none of those measured here does.
+A launcher that rebuilds the process group inside surviving processes would need another criterion
+for fresh records than the process id; none of those measured here does.
 """
 
 from collections.abc import Iterable, Sequence
@@ -29,7 +29,7 @@ class Record(msgspec.Struct, frozen=True):
 
 
 class Continuity(NamedTuple):
-    """How training went through a fault that should not touch it."""
+    """Steps lost and gaps between steps during a fault that should not affect training."""
 
     steps_lost: int
     longest_gap: float
@@ -46,7 +46,7 @@ def parse(chunk: bytes) -> tuple[list[Record], bytes]:
 
 
 def all_ranks_stepped(records: Iterable[Record], *, world: int, steps: int = 1) -> float | None:
-    """When the last rank of a world of this size completed its Nth step, if all of them did."""
+    """The time at which the last rank of a world of this size completed its Nth step, or None."""
     counts: dict[int, int] = {}
     reached: dict[int, float] = {}
     for record in records:
@@ -59,7 +59,7 @@ def all_ranks_stepped(records: Iterable[Record], *, world: int, steps: int = 1) 
 
 
 def fresh(records: Sequence[Record], *, since: float) -> list[Record]:
-    """Records written after a moment by processes that had written none before it."""
+    """Records written after ``since`` by processes that had written none before."""
     old = {record.pid for record in records if record.time <= since}
     return [record for record in records if record.time > since and record.pid not in old]
 
@@ -110,7 +110,7 @@ def newest(records: Iterable[Record]) -> dict[int, Record]:
 
 
 def _steps_redone(last: Record, after: Sequence[Record]) -> int:
-    """How far the step count fell back; a restarted probe counts from zero again."""
+    """The number of steps that the count fell back; a restarted probe counts from zero."""
     return max(0, last.step + 1 - min(record.step for record in after))
 
 

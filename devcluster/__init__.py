@@ -1,28 +1,28 @@
 """A real Kubernetes cluster on one machine, for development and tests.
 
-`python -m devcluster --help` lists the commands; docs/cluster.md tells how to use them. Tests say
-`from devcluster import Cluster`. API server, scheduler, controller manager, kubelets and containers
-are the real ones; a node is a containerd and a kubelet with folders, an address, a bridge and
-cgroups of their own.
+`python -m devcluster --help` lists the commands; docs/cluster.md describes how to use them. Tests
+use `from devcluster import Cluster`. API server, scheduler, controller manager, kubelets and
+containers are the real ones; a node is a containerd and a kubelet with their own folders, address,
+bridge and cgroups.
 
-How the rooms fit together:
+Modules:
 
     layout          every path, name, address and port
-    machine         can this machine do it;  packages: what Debian adds
-    build           Kubernetes' binaries, from source (apt_sources: where the source is, repairs:
-                    what a newer Go needs changed in it)
-    release         which Kubernetes a cluster runs, and what differs between versions
+    machine         checks of this machine;  packages: Debian packages, installed when missing
+    build           Kubernetes' binaries, from source (apt_sources: apt entries for the source,
+                    repairs: patches for a newer Go)
+    release         the version of Kubernetes, and the differences between versions
     credentials     keys, certificates (certificates: how they are signed) and kubeconfigs
-    daemons         processes that stay;  identity: who they are;  detach: how they begin
-    control_plane   command lines of what runs once
-    nodes           configuration of what runs on each node;  pause: the image of every pod
-    node_life       a node's beginning and sudden end
+    daemons         long-running processes;  identity: pid files;  detach: starts a process
+    control_plane   command lines of the control plane
+    nodes           configuration of each node's programs;  pause: the image of every pod
+    node_life       starting a node and simulating its loss
     namespaces, cgroups, network, firewall, kernel
-                    what the kernel keeps for the cluster, made and removed
+                    kernel state of the cluster, created and removed
     dns             Services and Endpoints as names (hosts: which names)
     going_up, going_down
-                    from anything to a cluster, and to nothing
-    cluster         what tests use;  status: what a person sees
+                    bring the cluster up, and remove it
+    cluster         the API for tests;  status: the state as a table
 """
 
 from devcluster.cluster import Cluster

@@ -28,7 +28,7 @@ def main() -> None:
 
 
 def command(function: Callable[P, None]) -> Callable[P, None]:
-    """Errors of the cluster become one line and exit code 1."""
+    """Turn a ClusterError into one line and exit code 1."""
 
     @functools.wraps(function)
     def wrapped(*args: P.args, **kwargs: P.kwargs) -> None:
@@ -59,7 +59,7 @@ def cli() -> None: ...
 )
 @command
 def up(nodes: int, binaries: Path | None) -> None:
-    """Bring the cluster up, or mend it."""
+    """Bring the cluster up, or repair it."""
     progress = Progress(click.echo)
     cluster = Cluster.up(nodes=nodes, binaries=binaries, progress=progress)
     click.echo(f"\nThe cluster is up. To use it:\n\n  export KUBECONFIG={cluster.kubeconfig}")
@@ -75,7 +75,7 @@ def down() -> None:
 @cli.command()
 @command
 def status() -> None:
-    """Show processes and nodes; exit code 0 only if all is well."""
+    """Show processes and nodes; exit code 0 only if all are up and Ready."""
     if not show(Cluster.find(), Console()):
         sys.exit(1)
 

@@ -1,4 +1,4 @@
-"""Asking the API server, as much of it as this tool needs: a kubeconfig, and GET."""
+"""A minimal client of the API server: reads a kubeconfig and sends GET requests."""
 
 import base64
 import http.client
@@ -18,7 +18,7 @@ _PATIENCE = 5.0
 
 @dataclass(frozen=True)
 class Account:
-    """Where a cluster is and as whom it is asked."""
+    """The URL of a cluster and the credentials for it."""
 
     url: str
     tls: ssl.SSLContext
@@ -30,14 +30,14 @@ class Api:
 
     def __init__(self, kubeconfig: Path) -> None:
         self._account = load_account(kubeconfig)
-        # The machine's proxies, if any, do not lead to this cluster.
+        # The machine's proxies, if any, do not reach this cluster.
         self._opener = urllib.request.build_opener(
             urllib.request.ProxyHandler({}),
             urllib.request.HTTPSHandler(context=self._account.tls),
         )
 
     def get(self, path: str) -> Any:
-        """The object at a path; None when the server is away, not ready or has no such object."""
+        """Return the object at a path; None if it does not exist or the server is not ready."""
         text = self._text(path)
         return None if text is None else json.loads(text)
 
@@ -45,7 +45,7 @@ class Api:
         return self._text("/readyz") == b"ok"
 
     def ready_nodes(self) -> dict[str, datetime]:
-        """The nodes that are Ready, and when they last said so; none when the server is away."""
+        """The Ready nodes with their last heartbeat; empty if the server is unavailable."""
         document = self.get("/api/v1/nodes") or {"items": []}
         found = {node["metadata"]["name"]: last_ready(node) for node in document["items"]}
         return {name: moment for name, moment in found.items() if moment}
@@ -63,7 +63,7 @@ class Api:
 
 
 def last_ready(node: dict[str, Any]) -> datetime | None:
-    """When a Node object that is Ready was last heard of; None for one that is not Ready."""
+    """The last heartbeat of a Node object; None if it is not Ready."""
     for condition in node.get("status", {}).get("conditions", []):
         if condition["type"] == "Ready" and condition["status"] == "True":
             heard = datetime.strptime(condition["lastHeartbeatTime"], "%Y-%m-%dT%H:%M:%SZ")
@@ -72,7 +72,7 @@ def last_ready(node: dict[str, Any]) -> datetime | None:
 
 
 def load_account(kubeconfig: Path) -> Account:
-    """What a kubeconfig with embedded credentials says; one cluster, one user."""
+    """Read a kubeconfig with embedded credentials, for one cluster and one user."""
     document = yaml.safe_load(kubeconfig.read_text())
     cluster = document["clusters"][0]["cluster"]
     user = document["users"][0]["user"]

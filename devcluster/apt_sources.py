@@ -1,7 +1,7 @@
-"""Where this machine gets Debian's packages from, asked for their sources. Pure.
+"""This machine's apt entries, turned into entries for source packages. Pure.
 
 Debian's mirrors differ from machine to machine, so none is named here: the entries apt already has
-are copied, with `deb-src` in place of `deb`, into a folder that only this build looks at.
+are copied, with `deb-src` in place of `deb`, into a folder that only this build uses.
 """
 
 import re
@@ -11,7 +11,7 @@ _ONE_LINE = re.compile(r"^\s*deb(-src)?\s", re.IGNORECASE)
 
 
 def source_entries(name: str, text: str) -> str:
-    """A file of apt's sources, turned into one for source packages; empty if it has none."""
+    """Turn a file of apt sources into one for source packages; empty if it has no entries."""
     if name.endswith(".sources"):
         return _TYPES.sub("Types: deb-src", text) if _TYPES.search(text) else ""
     lines = [line.strip() for line in text.splitlines() if _ONE_LINE.match(line)]

@@ -1,7 +1,7 @@
 """Kubernetes' binaries, built once on a machine from Debian's source package.
 
-Debian ships only kubectl of it. Everything happens in a folder beside the final one, Go's cache as
-well, and the final one appears in one step when all is there; a build that was killed is done again
+Debian's binary packages contain only kubectl. Everything, Go's cache included, happens in a folder
+beside the final one, which is renamed in one step when complete; a build that was killed starts
 from the beginning. It takes nine minutes on two cores, and 3 GB of disk for that time.
 """
 
@@ -30,7 +30,7 @@ _STILL_AT_IT = 30.0
 def ensure_binaries(
     layout: Layout, *, progress: Progress, binaries: Sequence[str] = BINARIES
 ) -> None:
-    """Build what is missing; several callers at once build once."""
+    """Build the binaries if some are missing; concurrent callers build only once."""
     folder = layout.built.folder
     if not missing_binaries(folder, binaries):
         return
@@ -50,9 +50,9 @@ def ensure_binaries(
 
 
 def _new_work_folder(layout: Layout) -> Path:
-    """A folder for this attempt; those of earlier ones are removed.
+    """Create a folder for this attempt and remove those of earlier ones.
 
-    Each has its own: the compilers of a build that was killed may still be at it for a moment.
+    Each attempt has its own: the compilers of a killed build may still be running for a moment.
     """
     prefix = f"kubernetes-{KUBERNETES_VERSION}.building-"
     for leftover in layout.cache.glob(f"{prefix}*"):
@@ -77,7 +77,7 @@ def _build(work: Path, binaries: Sequence[str], progress: Progress) -> None:
 
 
 def _fetch(work: Path) -> Path:
-    """The upstream archive of Debian's source package, of exactly the version wanted."""
+    """Download the upstream archive of Debian's source package, of exactly this version."""
     entries, lists, source = work / "apt" / "entries", work / "apt" / "lists", work / "source"
     for folder in (entries, lists / "partial", source):
         folder.mkdir(parents=True)
@@ -103,7 +103,7 @@ def _fetch(work: Path) -> Path:
 
 
 def _make(work: Path, tree: Path, binaries: Sequence[str], progress: Progress) -> None:
-    # Kubernetes 1.20 is built by its own makefile, at its own place in a GOPATH.
+    # Kubernetes 1.20 is built by its own makefile, at its package's path in a GOPATH.
     place = tree / ".go" / "src" / "k8s.io" / "kubernetes"
     place.parent.mkdir(parents=True)
     place.symlink_to(tree)
@@ -135,7 +135,7 @@ def _make(work: Path, tree: Path, binaries: Sequence[str], progress: Progress) -
 
 
 def _wait(process: "subprocess.Popen[bytes]", log: Path, progress: Progress) -> int:
-    """The exit code; meanwhile a line every half a minute, with what make said last."""
+    """Wait for the exit code; every 30 s, print a line with the last output of make."""
     while True:
         try:
             return process.wait(_STILL_AT_IT)

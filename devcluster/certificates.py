@@ -1,7 +1,7 @@
-"""A certificate authority for one cluster, and what it signs.
+"""A certificate authority for one cluster, and the certificates it signs.
 
-Who a component is to the API server is written in its certificate: the common name is the user, the
-organisation its group. Keys are on the P-256 curve, which takes a millisecond to make.
+A component's certificate identifies it to the API server: the common name is the user, the
+organisation its group. Keys are on the P-256 curve and take a millisecond to generate.
 """
 
 import datetime
@@ -14,7 +14,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-# Clusters live for hours; what is kept for longer should not fail for this reason.
+# Clusters live for hours; one that is kept for longer should not fail for this reason.
 _VALID = datetime.timedelta(days=3650)
 # A clock that was set back a little should not make the cluster's certificates invalid.
 _LEEWAY = datetime.timedelta(days=1)
@@ -63,12 +63,12 @@ class Authority:
         return cls(Pair(_pem(certificate), private_pem(key)))
 
     def client(self, user: str, *, group: str | None = None) -> Pair:
-        """For a component that calls the API server, or for the API server that calls a kubelet."""
+        """Sign a client certificate, for the API server's clients or for its calls to kubelets."""
         key = ec.generate_private_key(ec.SECP256R1())
         return self._signed(_draft(_name(user, group), key), key, ExtendedKeyUsageOID.CLIENT_AUTH)
 
     def server(self, name: str, *, hosts: Sequence[str], addresses: Sequence[str]) -> Pair:
-        """For a server that is reached under these names and addresses."""
+        """Sign a server certificate for these host names and addresses."""
         key = ec.generate_private_key(ec.SECP256R1())
         names = [
             *(x509.DNSName(host) for host in hosts),
@@ -94,7 +94,7 @@ class Authority:
 
 
 def key_pair() -> tuple[bytes, bytes]:
-    """A private and a public key that no certificate speaks of, as PEM."""
+    """Generate a private and a public key without a certificate, as PEM."""
     key = ec.generate_private_key(ec.SECP256R1())
     public = key.public_key().public_bytes(
         serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo

@@ -1,7 +1,7 @@
-"""The control groups that all containers of a node live in: cgroup version 1.
+"""The control groups of a node's containers: cgroup version 1.
 
-Kubernetes 1.20 wants its root group made beforehand under every controller. Whatever runs in a
-container is in its node's group, so the group also tells which processes to end with the node.
+Kubernetes 1.20 requires that its root group exists under every controller. Every process in a
+container is in its node's group, so the group also shows which processes to end with the node.
 """
 
 import os
@@ -18,7 +18,7 @@ _COPIED_FROM_PARENT = ("cpuset.cpus", "cpuset.mems")
 
 
 def hierarchies(mounts: str, kind: str) -> list[Path]:
-    """Where cgroups of a kind (cgroup, cgroup2) are mounted, from the text of /proc/mounts."""
+    """The mount points of cgroups of a kind (cgroup, cgroup2), from the text of /proc/mounts."""
     lines = (line.split() for line in mounts.splitlines())
     return [Path(fields[1]) for fields in lines if fields[2] == kind]
 
@@ -28,7 +28,7 @@ def mounted_hierarchies(kind: str = "cgroup") -> list[Path]:
 
 
 def ensure_group(name: str) -> None:
-    """Make a group, `parent/child` as well, under every controller."""
+    """Create a group, also a nested `parent/child`, under every controller."""
     for root in mounted_hierarchies():
         group = root
         for part in Path(name).parts:
@@ -45,7 +45,7 @@ def processes(name: str) -> set[int]:
 
 
 def end_processes(pids_now: Iterable[int]) -> None:
-    """SIGKILL; processes that are gone already are what was wanted."""
+    """SIGKILL the processes; those that have already ended are ignored."""
     for pid in pids_now:
         try:
             os.kill(pid, signal.SIGKILL)
@@ -54,7 +54,7 @@ def end_processes(pids_now: Iterable[int]) -> None:
 
 
 def remove_group(name: str) -> None:
-    """End everything in a group, then remove it and all below."""
+    """Kill every process in a group, then remove it and its subgroups."""
 
     def empty() -> bool:
         end_processes(processes(name))
@@ -72,15 +72,15 @@ def _removed(name: str) -> bool:
             group.rmdir()
         except FileNotFoundError:
             continue
-        except OSError:  # A process that has just ended still counts for a moment.
+        except OSError:  # A process that has just ended keeps the group busy for a moment.
             return False
     return True
 
 
 def _groups(name: str) -> list[Path]:
-    """A group and all below it under every controller, deepest first.
+    """A group and its subgroups under every controller, deepest first.
 
-    The second version too: runc makes groups there when it is mounted beside the first.
+    Includes version 2: runc creates groups there when it is mounted beside version 1.
     """
     found = [
         Path(folder)

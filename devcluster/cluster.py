@@ -1,4 +1,4 @@
-"""The cluster as tests see it: find it, lose parts of it, bring them back."""
+"""The cluster's API for tests: find it, stop parts of it, start them again."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,7 +22,7 @@ class Cluster:
 
     @classmethod
     def find(cls) -> "Cluster":
-        """The cluster of this user; NotFound if there is none."""
+        """Return the cluster of this user; NotFound if there is none."""
         layout = Layout.default()
         if not layout.kubeconfig.exists():
             raise NotFound("there is no cluster; `make cluster` brings one up")
@@ -32,10 +32,10 @@ class Cluster:
     def up(
         cls, *, nodes: int = 2, binaries: Path | None = None, progress: Progress | None = None
     ) -> "Cluster":
-        """The cluster, brought up or mended if need be, with at least this many nodes.
+        """Return the cluster with at least this many nodes, brought up or repaired if necessary.
 
-        With ``binaries``, a folder, Kubernetes is the one in there; otherwise the one that the
-        cluster runs already, or for a new cluster the one that is built here.
+        ``binaries`` is a folder with Kubernetes' binaries; by default the ones that the cluster
+        runs already are used, or for a new cluster the ones built here.
         """
         layout = Layout.default()
         progress = progress or Progress()
@@ -57,7 +57,7 @@ class Cluster:
 
     @property
     def kubeconfig(self) -> Path:
-        """For the cluster's admin."""
+        """The admin's kubeconfig."""
         return self.layout.kubeconfig
 
     @property
@@ -65,22 +65,22 @@ class Cluster:
         return [node.name for node in self.layout.nodes()]
 
     def daemons(self) -> list[Daemon]:
-        """Every process the cluster consists of."""
+        """All processes of the cluster."""
         shared = [*control_plane.foundation(self.layout), *control_plane.clients(self.layout)]
         members = self.layout.nodes()
         return [*shared, *(one for node in members for one in node_life.daemons(self.layout, node))]
 
     def ready_nodes(self) -> set[str]:
-        """The nodes that are Ready, as the API server says; none when it is away."""
+        """The nodes that the API server shows as Ready; empty if it is unavailable."""
         return set(Api(self.kubeconfig).ready_nodes())
 
     def stop(self, name: str) -> None:
-        """End one component, such as `apiserver` or `node-a/kubelet`; it stays away."""
+        """Kill one component, such as `apiserver` or `node-a/kubelet`; it is not restarted."""
         with exclusive(self.layout.lock):
             stop_all([self._daemon(name)])
 
     def start(self, name: str) -> None:
-        """Bring a component back; the API server answers when this returns."""
+        """Start a component again; the API server is ready when this returns."""
         daemon = self._daemon(name)
         with exclusive(self.layout.lock):
             start_all([daemon])
@@ -88,13 +88,13 @@ class Cluster:
                 wait_for_api(self.layout)
 
     def stop_node(self, name: str) -> None:
-        """Lose a node: all its processes are killed at once, the containers' too."""
+        """Simulate the loss of a node: kill all its processes, including its containers."""
         node = self._node(name)
         with exclusive(self.layout.lock):
             node_life.lose(self.layout, node)
 
     def start_node(self, name: str) -> None:
-        """Bring a lost node back; it is Ready some seconds after this returns."""
+        """Start a lost node again; it is Ready some seconds after this returns."""
         node = self._node(name)
         with exclusive(self.layout.lock):
             node_life.start_runtime(self.layout, node)

@@ -1,4 +1,4 @@
-"""Programs that are called once and waited for: argument lists only, never a shell."""
+"""Run a program and wait for it: argument lists only, never a shell."""
 
 import subprocess
 from collections.abc import Mapping
@@ -6,10 +6,10 @@ from pathlib import Path
 
 from devcluster.errors import CommandFailed
 
-# Everything the cluster calls or starts finds its programs here, whatever the caller's PATH is.
+# The PATH of all programs that the cluster runs, independent of the caller's.
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
-# Proxies and credentials of the caller's environment are no business of a cluster on loopback.
+# Without the proxies and credentials of the caller: the cluster is on loopback.
 PLAIN_ENVIRONMENT = {"PATH": PATH, "HOME": "/root", "LANG": "C.UTF-8"}
 
 
@@ -19,7 +19,7 @@ def run(
     env: Mapping[str, str] = PLAIN_ENVIRONMENT,
     cwd: Path | None = None,
 ) -> str:
-    """The program's output; CommandFailed when it does not end well."""
+    """Run a program and return its output; CommandFailed if its exit code is not 0."""
     done = subprocess.run(
         argv,
         input=stdin,

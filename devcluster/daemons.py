@@ -1,6 +1,6 @@
-"""The cluster's processes: started detached, known by their notes, stopped by pid and nothing else.
+"""The cluster's processes: started detached, identified by pid files, and stopped only by pid.
 
-Nothing supervises them. A process that died stays dead until `up` or `start` is called again, which
+Nothing supervises them. A process that died is not restarted until `up` or `start` is called, which
 is what tests of failures need.
 """
 
@@ -21,13 +21,13 @@ from devcluster.waiting import holds_within
 _DETACH = Path(__file__).with_name("detach.py")
 
 _GONE_WITHIN = 10.0
-# A wrong flag or a taken port ends a program within this time.
+# A program with a wrong flag or a port in use exits within this time.
 _STANDS_AFTER = 0.3
 
 
 @dataclass(frozen=True)
 class Daemon:
-    """A program that stays: how to start it, and where it is noted."""
+    """A long-running program: its command line, pid file and log."""
 
     name: str
     argv: Sequence[str]
@@ -36,17 +36,17 @@ class Daemon:
     env: Mapping[str, str] = field(default_factory=dict)
 
     def identity(self) -> Identity | None:
-        """The running process, None when it does not run."""
+        """The running process; None if it is not running."""
         found = identity.read(self.pid_file)
         return found if found and found.is_running() else None
 
     def start(self) -> bool:
-        """Start it unless it runs; whether it was started."""
+        """Start it unless it is running; return whether it was started."""
         if self.identity():
             return False
         self.pid_file.parent.mkdir(parents=True, exist_ok=True)
         self.log.parent.mkdir(parents=True, exist_ok=True)
-        # -I and -S: no site packages, so that this costs milliseconds.
+        # -I and -S: no site packages, so that this takes milliseconds.
         detach = (sys.executable, "-I", "-S", str(_DETACH), str(self.pid_file), *self.argv)
         with self.log.open("ab") as output:
             subprocess.run(
@@ -61,7 +61,7 @@ class Daemon:
         return True
 
     def require(self) -> Identity:
-        """The running process; DaemonFailed if there is none."""
+        """Return the running process; DaemonFailed if there is none."""
         found = self.identity()
         if not found:
             raise DaemonFailed(self.name, problem="died", log=self.log)
@@ -69,7 +69,7 @@ class Daemon:
 
 
 def start_all(daemons: Iterable[Daemon]) -> list[Daemon]:
-    """Start those that do not run and see that they stand; the ones that were started."""
+    """Start those that are not running, check that they stay up, and return them."""
     started = [daemon for daemon in daemons if daemon.start()]
     if started:
         time.sleep(_STANDS_AFTER)
@@ -81,8 +81,8 @@ def start_all(daemons: Iterable[Daemon]) -> list[Daemon]:
 def stop_all(daemons: Iterable[Daemon]) -> None:
     """SIGKILL all of them and wait until they are gone.
 
-    No part of the cluster needs to be asked first, and one that is still on its way out when `up`
-    is called would be taken for running.
+    No component needs a graceful stop, and one that is still exiting when `up` is called would be
+    mistaken for a running one.
     """
     running = [(daemon, found) for daemon in daemons if (found := daemon.identity())]
     for _, found in running:

@@ -1,9 +1,8 @@
-"""Start a program that outlives its starter, and leave a note of who it is: PIDFILE PROGRAM ARGS...
+"""Start a program that outlives its starter, and write its pid file: PIDFILE PROGRAM ARGS...
 
-Run as a script of its own, with nothing but the standard library. The *child* writes the note and
-then becomes the program, so there is no moment at which the program runs and the note is missing:
-whoever called may be killed at any time. The note is `pid start-time boot`; a pid alone would
-sooner or later be somebody else's.
+Run as a script, with nothing but the standard library. The *child* writes the pid file and then
+becomes the program, so the program never runs without a pid file, even if the caller is killed at
+any time. The content is `pid start-time boot`; a pid alone may later belong to another process.
 """
 
 import os
@@ -11,7 +10,7 @@ import sys
 
 
 def main() -> None:
-    """Return once the program has replaced the child, or has failed to."""
+    """Return once the program has replaced the child, or has failed to start."""
     pid_file, *argv = sys.argv[1:]
     read_end, write_end = os.pipe()
     if os.fork():

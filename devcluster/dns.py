@@ -1,8 +1,8 @@
 """The process that keeps the DNS up to date: python -m devcluster.dns KUBECONFIG HOSTS PIDFILE
 
-Two watches, of Services and of Endpoints, each keep one collection; after a change the hosts file
-is written anew and dnsmasq, known by its pid file, is told to read it. When the API server is away
-the last answers stay; a watch that ends for any reason begins again with a list.
+Two watches, of Services and of Endpoints, each maintain one collection; after a change the hosts
+file is rewritten and dnsmasq, found by its pid file, gets a SIGHUP to reload it. While the API
+server is down the last answers stay; a watch that ends for any reason restarts with a list.
 """
 
 import asyncio
@@ -20,7 +20,7 @@ from devcluster.api import Account, load_account
 from devcluster.files import write
 from devcluster.hosts import hosts
 
-# Many endpoints change at once when a job starts; one reading of the file serves them all.
+# Many endpoints change at once when a job starts; they are published with one reload.
 _GATHER = 0.05
 _TRY_AGAIN = 0.5
 # The server ends a watch after this long; a connection silent for longer is dead.
@@ -29,7 +29,7 @@ _SILENCE = 150.0
 
 
 class Collection:
-    """All objects of one kind, as far as heard of."""
+    """A local copy of all objects of one kind."""
 
     def __init__(self, path: str, changed: asyncio.Event) -> None:
         self._path = path
@@ -38,11 +38,11 @@ class Collection:
 
     @property
     def items(self) -> list[dict[str, Any]] | None:
-        """None before the first list."""
+        """The objects; None before the first list."""
         return None if self._items is None else list(self._items.values())
 
     async def follow(self, session: aiohttp.ClientSession) -> None:
-        """Keep up for ever."""
+        """List and watch, forever."""
         while True:
             try:
                 await self._watch(session, await self._list(session))
@@ -62,7 +62,7 @@ class Collection:
         async with session.get(self._path, params=query) as response:
             async for line in _lines(response.content):
                 event = json.loads(line)
-                if event["type"] == "ERROR":  # Usually: that version is too old by now.
+                if event["type"] == "ERROR":  # Usually: the resource version is too old.
                     return
                 self._apply(event["type"], event["object"])
 
@@ -84,7 +84,7 @@ class HostsFile:
         self._reader = reader
 
     def publish(self, text: str) -> None:
-        """Write the file if it changes, and have it read."""
+        """Write the file if it changed, and make dnsmasq reload it."""
         if text == self._path.read_text():
             return
         write(self._path, text)
@@ -93,7 +93,7 @@ class HostsFile:
 
 
 async def keep_names(account: Account, file: HostsFile) -> None:
-    """Follow both collections and publish what they say, for ever."""
+    """Follow both collections and publish their names, forever."""
     changed = asyncio.Event()
     services = Collection("/api/v1/services", changed)
     endpoints = Collection("/api/v1/endpoints", changed)
@@ -116,7 +116,7 @@ async def keep_names(account: Account, file: HostsFile) -> None:
 
 
 async def _lines(stream: aiohttp.StreamReader) -> AsyncIterator[bytes]:
-    """Lines of any length: a large Endpoints object exceeds the reader's own limit."""
+    """Yield lines of any length: a large Endpoints object exceeds the reader's own limit."""
     rest = b""
     async for chunk in stream.iter_any():
         *lines, rest = (rest + chunk).split(b"\n")

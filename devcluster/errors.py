@@ -1,13 +1,13 @@
-"""What can go wrong, as one tree.
+"""The exceptions of the development cluster.
 
 ClusterError
  ├── Unsupported       this machine cannot run the cluster at all
  ├── BuildFailed       the Kubernetes binaries could not be built
- ├── CommandFailed     a program that was called once failed
- ├── DaemonFailed      a program that should stay died, or did not get ready in time
+ ├── CommandFailed     a command failed
+ ├── DaemonFailed      a daemon died, or did not become ready in time
  └── NotFound          there is no cluster, or none of its parts has that name
 
-All are raised with one line for a person; the command line prints it and exits with 1.
+All have a one-line message; the command line prints it and exits with 1.
 """
 
 from collections.abc import Sequence
@@ -15,11 +15,11 @@ from pathlib import Path
 
 
 class ClusterError(Exception):
-    """Anything the user should read as one line instead of a traceback."""
+    """An error shown to the user as one line instead of a traceback."""
 
 
 class Unsupported(ClusterError):
-    """The machine lacks something that no retry will bring."""
+    """The machine lacks a requirement; a retry will not help."""
 
 
 class BuildFailed(ClusterError):
@@ -36,7 +36,7 @@ class CommandFailed(ClusterError):
 
 
 class DaemonFailed(ClusterError):
-    """A part of the cluster died at once or never got ready; its log says why."""
+    """A component died at once or never became ready; its log contains the reason."""
 
     def __init__(self, name: str, *, problem: str, log: Path) -> None:
         super().__init__(f"{name} {problem}; its log is {log}")

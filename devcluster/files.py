@@ -1,4 +1,4 @@
-"""Files that are there as a whole or not at all."""
+"""Atomic file writes."""
 
 import json
 from collections.abc import Mapping
@@ -9,7 +9,7 @@ import yaml
 
 
 def write(path: Path, content: str | bytes) -> None:
-    """Replace a file in one step, readable by its owner only: half of them hold keys."""
+    """Replace a file atomically, readable by its owner only: many of the files contain keys."""
     path.parent.mkdir(parents=True, exist_ok=True)
     new = path.with_name(f".{path.name}.new")
     new.touch(mode=0o600)

@@ -1,8 +1,8 @@
-"""The packet filter: one rule of ours, and the removal of what Kubernetes leaves behind.
+"""The packet filter: adds one rule, and removes the rules that Kubernetes leaves behind.
 
-kube-proxy and the kubelets make chains named KUBE-... and never take all of them away again, not
-even with `--cleanup`. What to remove is read from `iptables-save` and handed to `iptables-restore`
-as one transaction for each table.
+kube-proxy and the kubelets create chains named KUBE-... and never remove all of them, not even with
+`--cleanup`. The rules to remove are read from `iptables-save` and passed to `iptables-restore` as
+one transaction for each table.
 """
 
 import shutil
@@ -20,7 +20,7 @@ _RULE = (
 
 
 def ensure_forwarding() -> None:
-    """Let packets pass from bridge to bridge."""
+    """Allow packets between the bridges."""
     try:
         run("iptables", "--wait", "-C", "FORWARD", *_RULE)
     except CommandFailed:
@@ -37,7 +37,7 @@ def clean_firewall() -> None:
 
 
 def removal(saved: str) -> str:
-    """What to feed to iptables-restore, from the output of iptables-save; empty if nothing."""
+    """Turn the output of iptables-save into an input of iptables-restore; empty if not needed."""
     tables: dict[str, tuple[list[str], list[str]]] = {}
     chains: list[str] = []
     rules: list[str] = []
@@ -59,7 +59,7 @@ def _script(table: str, chains: Sequence[str], rules: Sequence[str]) -> str:
     lines = [
         table,
         *(rule.replace("-A ", "-D ", 1) for rule in rules),
-        *(f"-F {chain}" for chain in chains),  # All flushed first: they jump to each other.
+        *(f"-F {chain}" for chain in chains),  # Flush all first: they jump to each other.
         *(f"-X {chain}" for chain in chains),
         "COMMIT",
     ]

@@ -1,7 +1,7 @@
-"""From whatever there is to nothing: no process, mount, bridge, rule, cgroup or file is left.
+"""Remove the cluster: no process, mount, bridge, rule, cgroup or file is left.
 
-The cache stays. Every step tolerates that its work is done already, and the state folder, which
-knows what belongs to the cluster, goes last: after a `down` that was killed, call it again.
+The cache stays. Every step is idempotent, and the state folder, which records what belongs to the
+cluster, is removed last: after a `down` that was killed, call it again.
 """
 
 import shutil
@@ -40,10 +40,10 @@ def take_down(layout: Layout, *, progress: Progress) -> None:
 
 
 def _remove_state(layout: Layout) -> None:
-    if mounts := mounts_below(layout.state):  # Removing files would reach through the mount.
+    if mounts := mounts_below(layout.state):  # Files in the mount would be removed, too.
         raise ClusterError(f"something is mounted in the cluster's folder: {mounts[0]}")
     shutil.rmtree(layout.removed, ignore_errors=True)
     if layout.state.exists():
-        # In one step: half a state would look like a cluster to mend.
+        # In one step: a partial state would look like a cluster to repair.
         layout.state.rename(layout.removed)
         shutil.rmtree(layout.removed)

@@ -1,7 +1,7 @@
-"""From nothing, or from whatever is left, to a cluster with all nodes Ready.
+"""Bring up a cluster with all nodes Ready, from nothing or from the remains of one.
 
-Every step makes what is missing and leaves alone what is there, so the same way leads up from an
-empty machine, from a cluster that lost processes, and from an `up` that was killed halfway.
+Every step creates only what is missing, so the same steps work on an empty machine, for a cluster
+that lost processes, and after an `up` that was killed halfway.
 """
 
 from collections.abc import Sequence
@@ -41,7 +41,7 @@ def bring_up(
     _prepare(layout)
     members = [layout.node(index + 1) for index in range(max(count, len(layout.nodes())))]
     first = start_all(control_plane.foundation(layout))
-    for node in members:  # While the API server is still at it.
+    for node in members:  # While the API server is still starting.
         first += node_life.start_runtime(layout, node)
     _tell_started(first, progress)
     wait_for_api(layout)
@@ -57,7 +57,7 @@ def bring_up(
 
 
 def ensure_machine(progress: Progress) -> None:
-    """Check the machine and install what it lacks to run the cluster."""
+    """Check the machine and install the packages it lacks to run the cluster."""
     check_machine()
     if packages := missing(TO_RUN):
         progress.reached(f"installing with apt-get: {' '.join(packages)}")
@@ -65,7 +65,7 @@ def ensure_machine(progress: Progress) -> None:
 
 
 def wait_for_api(layout: Layout) -> None:
-    """Until the API server says that it is ready."""
+    """Wait until the API server reports that it is ready."""
     needed = [control_plane.etcd(layout), control_plane.apiserver(layout)]
     api = Api(layout.kubeconfig)
 
@@ -79,9 +79,9 @@ def wait_for_api(layout: Layout) -> None:
 
 
 def wait_for_nodes(layout: Layout, members: Sequence[Node]) -> None:
-    """Until all nodes are Ready, by the word of the kubelets that run now, and pods can be created.
+    """Wait until all nodes are Ready and pods can be created.
 
-    What was heard before a kubelet's start is the word of one that is dead.
+    A heartbeat from before the start of a node's current kubelet does not count.
     """
     api = Api(layout.kubeconfig)
     kubelets = {node.name: nodes.kubelet(layout, node) for node in members}
@@ -103,14 +103,14 @@ def wait_for_nodes(layout: Layout, members: Sequence[Node]) -> None:
 
 
 def pods_can_use(account: dict[str, Any] | None, *, release: Release) -> bool:
-    """Whether a service account is complete: a pod that names one that is not is refused."""
+    """Whether a service account is complete: a pod with an incomplete one is rejected."""
     if account is None:
         return False
     return bool(account.get("secrets")) or not release.makes_account_secrets
 
 
 def _choose_release(layout: Layout, binaries: Path | None, *, progress: Progress) -> None:
-    """Settle which Kubernetes runs: the one named, else the cluster's, else the one built here."""
+    """Choose the Kubernetes to run: the given one, else the cluster's, else the one built here."""
     release = release_in(binaries) if binaries else layout.release
     if release == layout.built:
         ensure_binaries(layout, progress=progress)

@@ -1,9 +1,9 @@
-"""What the cluster's DNS answers, from Services and Endpoints. Pure.
+"""The DNS entries of the cluster, built from Services and Endpoints. Pure.
 
-An ordinary service's name has its cluster IP; a headless one's has the addresses of its endpoints,
-and each endpoint that has a hostname has a name of its own below the service's. Which endpoints
-count, also before they are ready, has been decided by the endpoints controller. Names that would
-need other records (ExternalName services, named ports) are left out.
+The name of an ordinary service resolves to its cluster IP; that of a headless one to the addresses
+of its endpoints, and each endpoint with a hostname also has its own name below the service's. The
+endpoints controller decides which endpoints are listed, also before they are ready. Names that
+would need other records (ExternalName services, named ports) are left out.
 """
 
 from collections.abc import Iterable, Mapping
@@ -15,7 +15,7 @@ _HEADLESS = "None"
 
 
 def hosts(services: Iterable[Mapping[str, Any]], endpoints: Iterable[Mapping[str, Any]]) -> str:
-    """The text of a hosts file, in an order that depends on nothing but its content."""
+    """The text of a hosts file, in a deterministic order."""
     headless: set[tuple[str, str]] = set()
     lines: set[str] = set()
     for service in services:

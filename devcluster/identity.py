@@ -1,8 +1,8 @@
-"""Who a process is, beyond its pid: its start time, in the boot it belongs to.
+"""The identity of a process: its pid, its start time and the boot it belongs to.
 
-Pids are used again, also after a reboot. A note that does not match in all three values speaks of a
-process that is gone. Signals go through a pidfd that is opened before the comparison, so a process
-that takes over the pid in between is never hit.
+Pids are reused, also after a reboot. A pid file that does not match in all three values belongs to
+a process that has ended. Signals go through a pidfd that is opened before the comparison, so a
+process that gets the same pid in between is never signalled.
 """
 
 import os
@@ -16,24 +16,24 @@ from resile.system.processes import boot_id, start_time
 
 @dataclass(frozen=True)
 class Identity:
-    """A process as `detach` noted it."""
+    """A process as recorded in a pid file by `detach`."""
 
     pid: int
     start_time: int
     boot: str
 
     def is_running(self) -> bool:
-        """Whether this very process exists and has not ended."""
+        """Whether exactly this process exists and has not ended."""
         return self.boot == boot_id() and start_time(self.pid) == self.start_time
 
     def started_at(self) -> datetime:
-        """When it was started, in whole seconds, rounded down."""
+        """The start time of the process, rounded down to whole seconds."""
         uptime = float(Path("/proc/uptime").read_text().split()[0])
         age = uptime - self.start_time / os.sysconf("SC_CLK_TCK")
         return (datetime.now(timezone.utc) - timedelta(seconds=age)).replace(microsecond=0)
 
     def send(self, number: signal.Signals) -> bool:
-        """Signal the process; whether it was still there."""
+        """Signal the process; return whether it was still running."""
         try:
             handle = os.pidfd_open(self.pid)
         except ProcessLookupError:
@@ -50,7 +50,7 @@ class Identity:
 
 
 def parse(note: str) -> Identity | None:
-    """What a pid file says; None when it is no such note."""
+    """Parse the content of a pid file; None if it is invalid."""
     parts = note.split()
     if len(parts) != 3 or not (parts[0].isdigit() and parts[1].isdigit()):
         return None
@@ -58,7 +58,7 @@ def parse(note: str) -> Identity | None:
 
 
 def read(pid_file: Path) -> Identity | None:
-    """What a pid file says; None when there is none."""
+    """Read a pid file; None if it does not exist or is invalid."""
     try:
         return parse(pid_file.read_text())
     except FileNotFoundError:

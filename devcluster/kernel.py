@@ -1,7 +1,7 @@
-"""Kernel settings that the cluster changes, kept beforehand and put back by `down`.
+"""Kernel settings that the cluster changes, saved before and restored by `down`.
 
-The cluster itself needs forwarding between the nodes' bridges. The rest is what a kubelet and
-kube-proxy set on their own when they start.
+The cluster itself needs forwarding between the nodes' bridges. The other settings are changed by
+the kubelets and kube-proxy when they start.
 """
 
 import json
@@ -26,7 +26,7 @@ _SETTINGS = Path("/proc/sys")
 
 
 def prepare_kernel(memory: Path) -> None:
-    """Remember the settings, unless that has been done, and turn forwarding on."""
+    """Save the settings, unless they are saved already, and turn forwarding on."""
     if not memory.exists():
         present = [name for name in _CHANGED if (_SETTINGS / name).exists()]
         write_json(memory, {name: (_SETTINGS / name).read_text().strip() for name in present})
@@ -34,7 +34,7 @@ def prepare_kernel(memory: Path) -> None:
 
 
 def restore_kernel(memory: Path) -> None:
-    """Put back what was remembered."""
+    """Restore the saved settings."""
     if memory.exists():
         for name, value in json.loads(memory.read_text()).items():
             (_SETTINGS / name).write_text(value)

@@ -1,13 +1,13 @@
-"""Where everything is: folders, names, addresses and ports. All parts agree because they ask here.
+"""The folders, names, addresses and ports of a cluster, defined in one place.
 
-Two folders. The *cache* outlives clusters: binaries, the pause image, the registry's images. The
-*state* is one cluster and is gone after `down`.
+There are two folders. The *cache* outlives clusters: binaries, the pause image, the registry's
+images. The *state* is one cluster and is removed by `down`.
 
-Every node has addresses of its own, so all of them use Kubernetes' usual ports side by side:
+Every node has its own addresses, so all of them use Kubernetes' usual ports on one machine:
 
     10.88.0.1    the control plane (API server, DNS), on a bridge without members
     10.88.N.1    node N's kubelet, on the bridge that its pods 10.88.N.0/24 are attached to
-    127.88.0.1   what only this machine may reach: etcd, health checks of the control plane
+    127.88.0.1   reachable only on this machine: etcd, health checks of the control plane
     127.88.N.1   health checks of node N
 """
 
@@ -36,19 +36,19 @@ REGISTRY_ADDRESS = "127.0.0.1:5000"
 
 PAUSE_IMAGE = "localhost/resile-pause:1"
 
-# node-a to node-z; each also has its own third octet.
+# node-a to node-z; each also has its own third octet of the address.
 MAX_NODES = len(string.ascii_lowercase)
 
 
 def default_cache() -> Path:
-    """Where things stay that are dear to make, outside the checkout."""
+    """The folder for things that are expensive to build, outside the checkout."""
     base = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
     return Path(base).expanduser().resolve() / "resile"
 
 
 @dataclass(frozen=True)
 class Node:
-    """One node: a containerd and a kubelet with everything they call their own."""
+    """One node: the names, addresses and files of its containerd and kubelet."""
 
     index: int
     folder: Path
@@ -80,22 +80,22 @@ class Node:
 
     @property
     def network(self) -> str:
-        """The name of its CNI network; it also begins the names of CNI's own files."""
+        """The name of its CNI network, also the prefix of CNI's own files."""
         return f"resile-{self.name}"
 
     @property
     def containerd_root(self) -> Path:
-        """Images and what must survive the loss of the node."""
+        """Images and other data that must survive the loss of the node."""
         return self.folder / "containerd"
 
     @property
     def containerd_state(self) -> Path:
-        """What a real node has in /run and loses with its power."""
+        """The data that a real node keeps in /run and loses on a power failure."""
         return self.folder / "run"
 
     @property
     def containerd_socket(self) -> Path:
-        """Its usual path in the node's namespace: a kubelet searches there for five seconds."""
+        """The socket; in the node's namespace at its usual path, which a kubelet polls for 5 s."""
         return self.containerd_state / "containerd.sock"
 
     @property
@@ -131,18 +131,18 @@ class Layout:
 
     @property
     def built(self) -> Release:
-        """Kubernetes as it is built here."""
+        """The Kubernetes that is built here."""
         folder = self.cache / f"kubernetes-{KUBERNETES_VERSION}"
         return Release(folder, KUBERNETES_VERSION)
 
     @property
     def release(self) -> Release:
-        """Kubernetes as the cluster runs it, or would."""
+        """The Kubernetes that the cluster runs, or that a new cluster would run."""
         return remembered(self.release_note) or self.built
 
     @property
     def registry(self) -> Path:
-        """Images stay when the cluster goes."""
+        """The registry's images; they outlive the cluster."""
         return self.cache / "registry"
 
     @property
@@ -151,7 +151,7 @@ class Layout:
 
     @property
     def lock(self) -> Path:
-        """Held by whoever changes the cluster; not in the state folder, which comes and goes."""
+        """Held while the cluster is changed; not in the state folder, which `down` removes."""
         return self.cache / "cluster.lock"
 
     @property
@@ -160,7 +160,7 @@ class Layout:
 
     @property
     def removed(self) -> Path:
-        """The state of a cluster that is gone, for the moment it takes to remove it."""
+        """The state of a removed cluster, while it is being deleted."""
         return self.cache / "cluster.removed"
 
     @property
@@ -169,7 +169,7 @@ class Layout:
 
     @property
     def release_note(self) -> Path:
-        """Which Kubernetes the cluster was brought up with."""
+        """Records the Kubernetes that the cluster was brought up with."""
         return self.state / "kubernetes.json"
 
     @property
@@ -190,7 +190,7 @@ class Layout:
 
     @property
     def hosts(self) -> Path:
-        """What the cluster's DNS knows, in the format of /etc/hosts."""
+        """The entries of the cluster's DNS, in the format of /etc/hosts."""
         return self.state / "dns" / "hosts"
 
     @property
@@ -213,7 +213,7 @@ class Layout:
         return Node(index, self.state / "nodes" / node_name(index))
 
     def nodes(self) -> list[Node]:
-        """The nodes this cluster has so far: each has a folder."""
+        """The existing nodes of this cluster: each has a folder."""
         every = (self.node(index) for index in range(1, MAX_NODES + 1))
         return [node for node in every if node.folder.is_dir()]
 

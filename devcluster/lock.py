@@ -1,4 +1,4 @@
-"""One change at a time: a lock that its holder's death releases."""
+"""A lock for one change at a time, released when its holder dies."""
 
 import fcntl
 from collections.abc import Callable, Iterator
@@ -8,7 +8,7 @@ from pathlib import Path
 
 @contextmanager
 def exclusive(path: Path, *, waiting: Callable[[], None] = lambda: None) -> Iterator[None]:
-    """Hold a lock file; `waiting` is called once if somebody else holds it."""
+    """Hold a lock file; `waiting` is called once if another process holds it."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("w") as file:
         try:

@@ -1,4 +1,4 @@
-"""Whether this machine can run the cluster, and what it is."""
+"""Checks that this machine can run the cluster, and its architecture."""
 
 import os
 import platform
@@ -13,7 +13,7 @@ _ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
 
 
 def check_machine() -> None:
-    """Raise Unsupported with the first reason why not."""
+    """Raise Unsupported with the first reason why the cluster cannot run here."""
     if sys.platform != "linux":
         raise Unsupported(f"the cluster runs on Linux only; this is {platform.system()}")
     if os.geteuid() != 0:

@@ -1,13 +1,13 @@
 """A mount namespace for each node, so that nodes on one machine do not share folders.
 
 A kubelet's paths for logs and for device plugins, CNI's cache and containerd's sockets cannot all
-be set. Shared, they do harm: a kubelet deletes every log folder whose pod it does not know, which
-are all pods of the other nodes. So each node has its own folders mounted over those paths, seen
-only by its containerd, its kubelet and what they start. Two more things follow: everything a node
-mounts vanishes with its last process, and the namespace tells which processes belong to the node.
+be configured. Shared, they do harm: a kubelet deletes every log folder whose pod it does not know,
+which are all pods of the other nodes. So each node has its own folders mounted over those paths,
+visible only to its containerd, its kubelet and their child processes. Two more things follow: all
+mounts of a node vanish with its last process, and the namespace shows which processes belong to it.
 
-The namespace is held by a file it is bound to. `ready` beside it says that all mounts were made; a
-namespace without it is half made, and is made again.
+The namespace is kept alive by a file it is bound to. `ready` beside it means that all mounts exist;
+a namespace without it is incomplete, and is created again.
 """
 
 import os
@@ -22,7 +22,7 @@ from devcluster.waiting import holds_within
 
 _GONE_WITHIN = 20.0
 
-# In the node's namespace the path is the folder of that name in the node's own folder.
+# Paths in the node's namespace, and the subfolder of the node's folder mounted there.
 OWN_FOLDERS = {
     "/run/containerd": "run",
     "/var/lib/cni": "cni-cache",
@@ -33,7 +33,7 @@ OWN_FOLDERS = {
 
 
 def holder(node: Node) -> Path:
-    """The file that holds the namespace."""
+    """The file that the namespace is bound to."""
     return node.folder / "namespace" / "mnt"
 
 
@@ -43,14 +43,14 @@ def entering(node: Node, *argv: str) -> tuple[str, ...]:
 
 
 def ensure_namespace(node: Node) -> None:
-    """Make the namespace with all its mounts, unless it is there."""
+    """Create the namespace with all its mounts, unless it exists."""
     ready = holder(node).with_name("ready")
     if ready.exists() and _is_mounted(holder(node)):
         return
     remove_namespace(node)
     folder = holder(node).parent
     folder.mkdir(parents=True, exist_ok=True)
-    # A namespace can be bound only to a file on a mount that is not shared with others.
+    # A namespace can be bound only to a file on a mount that is not shared.
     run("mount", "--bind", str(folder), str(folder))
     run("mount", "--make-private", str(folder))
     holder(node).touch()
@@ -74,7 +74,7 @@ def processes(node: Node) -> set[int]:
 
 
 def remove_namespace(node: Node) -> None:
-    """End every process in the namespace, then let go of it."""
+    """Kill every process in the namespace, then unmount its file."""
 
     def empty() -> bool:
         end_processes(processes(node))
@@ -89,7 +89,7 @@ def remove_namespace(node: Node) -> None:
 
 
 def remove_mount_points() -> None:
-    """The empty folders that were made on the machine to mount upon."""
+    """Remove the empty folders that were created as mount points."""
     for path in OWN_FOLDERS:
         folder = Path(path)
         if folder.is_dir() and not any(folder.iterdir()):
@@ -97,7 +97,7 @@ def remove_mount_points() -> None:
 
 
 def mounts_below(folder: Path) -> list[Path]:
-    """What is mounted in a folder, as this process sees it."""
+    """The mount points in a folder that this process sees."""
     return [point for point in _mount_points() if point.is_relative_to(folder)]
 
 

@@ -1,6 +1,6 @@
 """The cluster's bridges: one for the control plane and one for each node's pods.
 
-They exist before anything is attached to them, because a kubelet takes only an address that the
+They exist before anything is attached to them, because a kubelet accepts only an address that the
 machine has. The machine itself routes between them, so there is no overlay network.
 """
 
@@ -14,7 +14,7 @@ _PREFIX_LENGTH = 24
 
 
 def ensure_control_bridge() -> None:
-    """The control plane's address, and a way to services also on a machine with no other route."""
+    """Create the control plane's bridge, and a route to services for machines without a default."""
     _ensure_bridge(CONTROL_BRIDGE, CONTROL_ADDRESS)
     run("ip", "route", "replace", SERVICE_NETWORK, "dev", CONTROL_BRIDGE)
 
@@ -31,7 +31,7 @@ def remove_bridges() -> None:
 
 
 def hardware_address(address: str) -> str:
-    """A bridge without one of its own takes a member's, and changes it as pods come and go."""
+    """A fixed MAC address: by default a bridge takes a member's, which changes with the pods."""
     return ":".join(f"{byte:02x}" for byte in b"\x0a\x58" + ipaddress.ip_address(address).packed)
 
 

@@ -1,4 +1,4 @@
-"""A node's beginning and its sudden end."""
+"""Start a node and simulate its sudden loss."""
 
 import socket
 
@@ -21,7 +21,7 @@ def daemons(layout: Layout, node: Node) -> list[Daemon]:
 
 
 def start_runtime(layout: Layout, node: Node) -> list[Daemon]:
-    """Everything a kubelet needs below it; needs no API server. What had to be started."""
+    """Set up everything a kubelet needs, without an API server; return the daemons started."""
     ensure_node_credentials(layout, node)
     nodes.write_configuration(layout, node)
     ensure_node_bridge(node)
@@ -40,7 +40,7 @@ def start_kubelet(layout: Layout, node: Node) -> list[Daemon]:
 
 
 def lose(layout: Layout, node: Node) -> None:
-    """End all its processes at once, as if its power had failed. Images and data stay."""
+    """Kill all its processes at once, like a power failure. Images and data stay."""
     stop_all(reversed(daemons(layout, node)))  # The kubelet first: it would restart pods.
     remove_namespace(node)
     remove_group(node.cgroup)

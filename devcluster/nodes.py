@@ -1,4 +1,4 @@
-"""What a node runs, and the configuration of it: a containerd and a kubelet in one namespace."""
+"""The programs of a node and their configuration: a containerd and a kubelet in one namespace."""
 
 import json
 from collections.abc import Mapping
@@ -9,12 +9,12 @@ from devcluster.files import write, write_json, write_yaml
 from devcluster.layout import CLUSTER_DOMAIN, CONTROL_ADDRESS, PAUSE_IMAGE, Layout, Node
 from devcluster.namespaces import entering
 
-# A lease is renewed after a quarter of its duration, so every 2 s. The controller manager gives a
-# node 8 s: three renewals may get lost on a busy machine before the node does.
+# A lease is renewed after a quarter of its duration, so every 2 s. The controller manager waits
+# 8 s: a busy machine may miss three renewals before the node counts as lost.
 LEASE_SECONDS = 8
 STATUS_UPDATE = "2s"
-# How often a kubelet looks at a pod that nothing happened to. A node that comes back removes the
-# pods it was told to delete meanwhile only at the second look.
+# The interval at which a kubelet syncs an unchanged pod. A node that comes back removes the pods
+# that were deleted meanwhile only at the second sync.
 SYNC = "10s"
 
 _UNUSED_PLUGINS = (
@@ -38,20 +38,20 @@ def kubelet(layout: Layout, node: Node) -> Daemon:
         *(("--container-runtime", "remote") if release.has_dockershim else ()),
         *("--container-runtime-endpoint", f"unix://{node.containerd_socket}"),
     )
-    # Else it asks a cloud's metadata service for credentials, outside this machine.
+    # Otherwise it requests credentials from a cloud's metadata service, outside this machine.
     env = {"AWS_EC2_METADATA_DISABLED": "true"}
     return _daemon(layout, node, "kubelet", entering(node, *argv), env=env)
 
 
 def write_configuration(layout: Layout, node: Node) -> None:
-    """Everything the two programs read."""
+    """Write all configuration files of the two programs."""
     write(node.containerd_config, containerd_config(node))
     write_json(node.cni_config / "10-bridge.conflist", cni_config(node))
     write_yaml(node.kubelet_config, kubelet_config(layout, node))
 
 
 def containerd_config(node: Node) -> str:
-    """containerd.toml; strings are quoted the way JSON does, which TOML reads alike."""
+    """The text of containerd.toml; its strings are JSON strings, which TOML also accepts."""
     cri = 'plugins."io.containerd.grpc.v1.cri"'
     return f"""\
 version = 2
@@ -83,7 +83,7 @@ runtime_type = "io.containerd.runc.v2"
 
 
 def cni_config(node: Node) -> dict[str, Any]:
-    """Pods on the node's bridge. No masquerading: the machine routes between all bridges."""
+    """The CNI network of a node: its bridge. No masquerading, as the machine routes itself."""
     ipam = {
         "type": "host-local",
         "ranges": [[{"subnet": node.subnet, "gateway": node.address}]],
@@ -127,7 +127,7 @@ def kubelet_config(layout: Layout, node: Node) -> dict[str, Any]:
         "nodeLeaseDurationSeconds": LEASE_SECONDS,
         "volumePluginDir": str(node.folder / "volume-plugins"),
         "serializeImagePulls": False,
-        # A developer's disk is often nearly full: that is no reason to evict pods or images.
+        # A developer's disk is often nearly full; pods and images should not be evicted for that.
         "imageGCHighThresholdPercent": 100,
         "evictionHard": {
             "memory.available": "100Mi",

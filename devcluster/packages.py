@@ -1,7 +1,7 @@
-"""Debian packages: what to build with and what to run, installed when missing.
+"""Debian packages for building and running the cluster, installed when missing.
 
-Several of them would start a service of their own (containerd, docker-registry) that nobody asked
-for; a policy file, in place for as long as the installation takes, tells Debian not to.
+Several of them would start an unwanted service (containerd, docker-registry); a policy file, which
+exists during the installation, prevents that.
 """
 
 import os
@@ -23,10 +23,10 @@ _START_NOTHING = "#!/bin/sh\n# Written by devcluster for the time of an installa
 
 
 def missing(packages: Sequence[str]) -> list[str]:
-    """Those of the packages that are not installed."""
+    """Return the packages that are not installed."""
     try:
         listed = run("dpkg-query", "--show", "--showformat=${Package} ${Status}\n", *packages)
-    except CommandFailed as error:  # Some are not even known; the others are listed all the same.
+    except CommandFailed as error:  # Some packages are unknown; the others are still listed.
         listed = error.output
     lines = [line.split() for line in listed.splitlines()]
     installed = {line[0] for line in lines if line[1:] == ["install", "ok", "installed"]}

@@ -1,7 +1,7 @@
-"""The image every pod begins with: a program that waits, from a few lines of C.
+"""The pause image of every pod: a program that waits, from a few lines of C.
 
 Its process holds the pod's namespaces. There is no registry to pull the usual one from, so it is
-compiled here, linked static, and written as the kind of archive that `docker save` writes.
+compiled here, linked statically, and written in the archive format of `docker save`.
 """
 
 import hashlib
@@ -16,7 +16,7 @@ from devcluster.files import write
 from devcluster.layout import PAUSE_IMAGE, Layout, Node
 from devcluster.machine import architecture
 
-# As the first process of a pod that shares its process namespace it also has orphans to bury.
+# As the first process of a pod with a shared process namespace it also has to reap orphans.
 _SOURCE = """\
 #include <signal.h>
 #include <sys/wait.h>
@@ -35,7 +35,7 @@ int main(void) {
 
 
 def ensure_pause_image(layout: Layout) -> None:
-    """Compile the program and pack it, unless the cache has it."""
+    """Compile the program and create the image, unless the cache has it."""
     if layout.pause_image.exists():
         return
     with tempfile.TemporaryDirectory() as folder:
@@ -46,7 +46,7 @@ def ensure_pause_image(layout: Layout) -> None:
 
 
 def import_pause_image(layout: Layout, node: Node) -> None:
-    """Give a running containerd the image, unless it has it."""
+    """Import the image into a running containerd, unless it has it."""
     ctr = ("ctr", "--address", str(node.containerd_socket), "--namespace", "k8s.io", "images")
     if PAUSE_IMAGE not in run(*ctr, "list", "--quiet").split():
         run(*ctr, "import", str(layout.pause_image))

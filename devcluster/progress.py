@@ -1,4 +1,4 @@
-"""How far it is, for a person: one line for each stage, with the seconds since the beginning."""
+"""Progress output: one line for each stage, with the seconds since the start."""
 
 import time
 from collections.abc import Callable
@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True)
 class Progress:
-    """Tells what has been reached; `Progress()` keeps it to itself."""
+    """Prints each stage that is reached; `Progress()` prints nothing."""
 
     print: Callable[[str], None] = lambda _: None
     begun: float = field(default_factory=time.monotonic)

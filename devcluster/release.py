@@ -1,9 +1,8 @@
-"""The Kubernetes that a cluster runs: a folder of binaries, and what its version needs told.
+"""The Kubernetes that a cluster runs: a folder of binaries, and the flags that its version needs.
 
-The cluster's state folder keeps which one it was brought up with, so that whoever mends it later,
-or stops and starts a part of it, starts the same program with the same flags. Command lines are
-written for 1.20; where a newer version took a flag away or changed a default, the difference is a
-property here.
+The cluster's state folder records which one it was brought up with, so that a later repair, or a
+restart of a component, runs the same program with the same flags. Command lines are written for
+1.20; where a newer version removed a flag or changed a default, the difference is a property here.
 """
 
 import json
@@ -33,25 +32,25 @@ class Release:
 
     @property
     def has_insecure_ports(self) -> bool:
-        """Whether scheduler and controller manager serve plain HTTP unless told not to.
+        """Whether scheduler and controller manager have `--port`, which turns plain HTTP off.
 
-        Until 1.22 they do; `--port`, which turns it off, is unknown from 1.24 on.
+        Until 1.22 they serve plain HTTP by default; the flag was removed in 1.24.
         """
         return self.minor < 24
 
     @property
     def has_dockershim(self) -> bool:
-        """Whether a kubelet talks to Docker unless it is told not to by `--container-runtime`."""
+        """Whether a kubelet uses Docker by default and needs `--container-runtime` to change it."""
         return self.minor < 24
 
     @property
     def judges_cgroups(self) -> bool:
-        """Whether a kubelet can be told to accept cgroup version 1, which it refuses one day."""
+        """Whether a kubelet has `failCgroupV1`: newer versions may refuse cgroup version 1."""
         return self.minor >= 31
 
     @property
     def makes_account_secrets(self) -> bool:
-        """Whether a service account gets a secret with a token, which its pods wait for."""
+        """Whether a service account gets a secret with a token, which its pods require."""
         return self.minor < 24
 
     def program(self, name: str) -> str:
@@ -59,7 +58,7 @@ class Release:
 
 
 def release_in(folder: Path) -> Release:
-    """The release whose binaries a folder holds; ClusterError if they are missing or do not run."""
+    """The release in a folder; ClusterError if its binaries are missing or do not run."""
     folder = folder.resolve()
     if missing := missing_binaries(folder):
         raise ClusterError(f"{folder} lacks {', '.join(missing)}")
@@ -71,7 +70,7 @@ def release_in(folder: Path) -> Release:
 
 
 def parse_version(said: str) -> str:
-    """1.34.11 from what `kube-apiserver --version` prints."""
+    """Parse the version, such as 1.34.11, from the output of `kube-apiserver --version`."""
     found = re.search(r"Kubernetes v(1\.\d+\S*)", said)
     if not found:
         raise ClusterError(f"no version of Kubernetes in {said.strip()!r}")
@@ -83,7 +82,7 @@ def missing_binaries(folder: Path, names: Sequence[str] = BINARIES) -> list[str]
 
 
 def remember(release: Release, note: Path) -> None:
-    """Note which release a cluster runs; ClusterError if it runs another already."""
+    """Record which release a cluster runs; ClusterError if it runs another already."""
     present = remembered(note)
     if present is not None and present != release:
         raise ClusterError(
@@ -94,7 +93,7 @@ def remember(release: Release, note: Path) -> None:
 
 
 def remembered(note: Path) -> Release | None:
-    """The release that a cluster was brought up with; None if nothing is noted."""
+    """The release that a cluster was brought up with; None if there is no record."""
     try:
         document = json.loads(note.read_text())
     except FileNotFoundError:

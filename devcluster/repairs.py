@@ -1,9 +1,9 @@
-"""What has to be changed in Kubernetes 1.20's source so that a newer Go builds it right. Pure.
+"""Patches to Kubernetes 1.20's source, so that it works when built with a newer Go. Pure.
 
-Go 1.18 changed how a map is walked from outside the runtime. The JSON encoder that Kubernetes
-brings along (json-iterator, through reflect2 1.0.1) calls that function by name, so it compiles as
+Go 1.18 changed the runtime function that iterates over a map. The JSON encoder that Kubernetes
+vendors (json-iterator, through reflect2 1.0.1) links to that function by name, so it compiles as
 before, and the program dies with a segmentation fault as soon as it encodes a map: an API server
-at the first custom resource. reflect2 1.0.2 mended it; these are its changes.
+at the first custom resource. reflect2 1.0.2 fixed it; these are its changes.
 """
 
 from collections.abc import Mapping, Sequence
@@ -16,7 +16,7 @@ _REFLECT2 = "vendor/github.com/modern-go/reflect2"
 
 @dataclass(frozen=True)
 class Change:
-    """A passage of a file and what takes its place."""
+    """A passage of a file and its replacement."""
 
     before: str
     after: str
@@ -60,7 +60,7 @@ REPAIRS: Mapping[str, Sequence[Change]] = {
 
 
 def repaired(text: str, changes: Sequence[Change]) -> str:
-    """The text with every change made; BuildFailed if it is not the text that was expected."""
+    """Return the text with every change applied; BuildFailed if a passage is not found once."""
     for change in changes:
         if text.count(change.before) != 1:
             raise BuildFailed(f"the source has no single passage {change.before.strip()!r}")

@@ -1,4 +1,4 @@
-"""What a person sees of the cluster: its processes, its nodes, and whether all is well."""
+"""The state of the cluster as a table: its processes, its nodes and the API server."""
 
 from rich.console import Console
 from rich.table import Table
@@ -8,7 +8,7 @@ from devcluster.cluster import Cluster
 
 
 def show(cluster: Cluster, console: Console) -> bool:
-    """Print the state of everything; whether all of it is as it should be."""
+    """Print the state; return whether all processes are up and all nodes Ready."""
     processes = {daemon.name: daemon.identity() for daemon in cluster.daemons()}
     answers = Api(cluster.kubeconfig).is_ready()
     ready = cluster.ready_nodes()

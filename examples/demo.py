@@ -1,8 +1,8 @@
-"""Kill a worker, then a node, then the master of a real job, and watch it go on.
+"""Kill a worker, then a node, then the master of a real job, and watch it recover.
 
 Starts `resile up` with two nodes of two workers each, which train on the digits. While they train,
-this script kills with SIGKILL, by pid, what it announces, and waits until all ranks take steps
-again. At the end: the accuracy reached, and how long each loss was felt.
+this script announces each kill, sends SIGKILL by pid, and waits until all ranks take steps again.
+At the end it prints the accuracy reached, and how long each fault interrupted training.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class Taken:
 
 @dataclass(frozen=True)
 class Loss:
-    """What was killed, and what it cost."""
+    """One kill, and its cost."""
 
     what: str
     seconds: float
@@ -69,7 +69,7 @@ class Loss:
 
 
 class Demo:
-    """One run of the job, and the three losses in it."""
+    """One run of the job, with three faults."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -81,13 +81,13 @@ class Demo:
         self.up = subprocess.Popen([sys.executable, "-m", "resile", "up", "--logs", str(manifest)])
 
     def view(self) -> JobView | None:
-        """The job as its `up` shows it; None while there is none to ask."""
+        """The job as its `up` shows it; None while it is not running."""
         if not self.job.running():
             return None
         return run_in_thread(LocalJob(self.job).view())
 
     def trace(self) -> list[Taken]:
-        """All steps so far."""
+        """All steps recorded so far."""
         path = self.folder / "trace"
         lines = path.read_text().splitlines() if path.exists() else []
         fields = [line.split() for line in lines if line.count(" ") == 3]
@@ -98,11 +98,11 @@ class Demo:
         deadline = time.monotonic() + PATIENCE
         while not condition():
             if self.up.poll() is not None or time.monotonic() > deadline:
-                raise SystemExit(f"demo: waited in vain for {what}")
+                raise SystemExit(f"demo: timed out waiting for {what}")
             time.sleep(0.01)
 
     def lose(self, what: str, victims: Callable[[], list[int]], *, world: int) -> None:
-        """Kill, then wait until ``world`` ranks have all taken a step since."""
+        """Kill the processes, then wait until all ``world`` ranks have taken a step."""
         pids = victims()
         console.print(f"\n[bold red]demo: kill -9 {what}[/] (pid {', '.join(map(str, pids))})")
         before = self.trace()
@@ -150,7 +150,7 @@ class Demo:
         return [p.pid for p in below if "master" in p.cmdline()]
 
     def train(self, *, world: int, steps: int) -> None:
-        """Wait until a world of that size has taken so many steps from now on."""
+        """Wait until a world of that size has taken this many steps from now on."""
         now = time.monotonic()
 
         def trained() -> bool:
@@ -160,7 +160,7 @@ class Demo:
         self.wait_for(trained, f"{steps} steps of {world} workers")
 
     def run(self) -> int:
-        """The three losses, then the end."""
+        """Cause the three faults, then wait for the end of the job."""
         self.train(world=4, steps=60)
         self.lose("a worker", self.a_worker, world=4)
         self.train(world=4, steps=60)
@@ -171,7 +171,7 @@ class Demo:
         return self.up.wait()
 
     def summary(self) -> None:
-        """What happened, in a table."""
+        """Print a table of the faults, and the result of the training."""
         table = Table(title="What was killed, and what it cost")
         for name in ("killed with SIGKILL", "all ranks step again after", "workers", "repeated"):
             table.add_column(name)
@@ -187,13 +187,13 @@ class Demo:
         console.print(f"[bold]{with_accuracy[-1].strip()}[/]" if with_accuracy else "no accuracy?")
 
     def output(self) -> list[str]:
-        """All that the nodes printed."""
+        """All lines that the nodes printed."""
         logs = [self.job.path / "logs" / f"{file.node}.log" for file in self.job.log_files()]
         return [line for log in logs for line in log.read_text(errors="replace").splitlines()]
 
 
 def main() -> None:
-    """Run the demo in a folder of its own, and clean up."""
+    """Run the demo in a temporary folder, and clean up."""
     with tempfile.TemporaryDirectory(prefix="resile-demo-") as folder:
         os.environ["RESILE_HOME"] = str(Path(folder) / "home")
         demo = Demo(Path(folder))

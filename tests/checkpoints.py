@@ -1,4 +1,4 @@
-"""The checkpoint that a restore may use, found the plain way: an oracle for what was written."""
+"""A simple implementation of finding the checkpoint to restore, as an oracle for tests."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from resile.checkpoint.errors import NoCheckpoint, NotOnStorage
 def newest_whole(
     catalog: CheckpointCatalog, *, tell: Callable[[str], None] = lambda _: None
 ) -> Checkpoint:
-    """The newest checkpoint of no superseded round, every byte of it as it was written.
+    """The newest intact checkpoint that is not of a superseded round.
 
-    ``tell`` hears of manifests and claims that cannot be read.
+    ``tell`` is called for manifests and claims that cannot be read.
     """
     try:
         fence = catalog.fence(tell=tell)

@@ -1,4 +1,4 @@
-"""What holds for every test of a process, whichever runs first in it."""
+"""Settings for every test of a process, whichever runs first in it."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from tests.durations import pytest_addoption, pytest_terminal_summary
 
 __all__ = ["pytest_addoption", "pytest_terminal_summary"]
 
-# How long an example takes says more about what else the machine does than about the code.
+# The duration of an example depends more on the machine's load than on the code.
 settings.register_profile("resile", deadline=None)
 settings.load_profile("resile")
 
-# gcsfs reads this once, when something imports it: buckets with folders are asked for by gRPC,
-# and against a Google Storage server on this machine, which does not speak it, that waits minutes.
+# gcsfs reads this once, on import: it queries buckets with folders by gRPC, which a Google Storage
+# server on this machine does not support, and would wait for minutes.
 os.environ["GCSFS_EXPERIMENTAL_ZB_HNS_SUPPORT"] = "false"
 
 # A background shell (`make test &`), nohup and some services start programs with signals ignored,

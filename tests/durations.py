@@ -1,4 +1,4 @@
-"""How long each test took, kept as files: what to look at when a run has become slow.
+"""Durations of the tests, kept as files, to find out why a run has become slow.
 
 `--keep-durations NAME` writes build/durations/NAME.txt, the slowest first. A run in several parts
 (`tests.everything`) ends with the slowest of all of them, in build/durations/slowest.txt.
@@ -23,14 +23,14 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_terminal_summary(
     terminalreporter: pytest.TerminalReporter, config: pytest.Config
 ) -> None:
-    """Called where all results are, also with xdist."""
+    """Called in the process that has all results, also with xdist."""
     name = config.getoption("--keep-durations")
     if name is not None:
         keep(name, spent(terminalreporter.stats))
 
 
 def spent(stats: Mapping[str, Iterable[object]]) -> dict[str, float]:
-    """Seconds of each test, with what was set up and torn down for it."""
+    """Seconds of each test, including its setup and teardown."""
     seconds: dict[str, float] = defaultdict(float)
     for reports in stats.values():
         for report in reports:
@@ -45,13 +45,13 @@ def keep(name: str, seconds: Mapping[str, float]) -> None:
 
 
 def forget() -> None:
-    """Begin a run in several parts."""
+    """Delete earlier durations, at the start of a run in several parts."""
     for file in FOLDER.glob("*.txt"):
         file.unlink()
 
 
 def slowest() -> str:
-    """The slowest tests of all parts, also kept."""
+    """The slowest tests of all parts, also written to a file."""
     seconds: dict[str, float] = {}
     for file in FOLDER.glob("*.txt"):
         for line in file.read_text().splitlines():

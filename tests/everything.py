@@ -1,11 +1,11 @@
 """All tests, as `make test` runs them.
 
 Three files at a time, since most tests wait for real processes; those of Kubernetes among them run
-against real API servers, one for each of the three. Then, one by one, those that are marked
-``alone``. A few that fail are run again, alone, and have to pass then. Last come those that need a
-whole cluster (`tests.oncluster`). Where Kubernetes' binaries are not there, or a cluster cannot
-run, these are left out and the last lines say so. In CI the binaries are built first and nothing is
-left out. The slowest tests are printed at the end; `tests.durations` tells where they are kept.
+against real API servers, one for each of the three. Then the tests marked ``alone`` run one by one.
+If only a few tests fail, they run again, alone, and have to pass then. The tests that need a whole
+cluster (`tests.oncluster`) come last. If Kubernetes' binaries are missing, or a cluster cannot run,
+these are skipped and the last lines say so. In CI the binaries are built first and nothing is
+skipped. The slowest tests are printed at the end; `tests.durations` describes the files.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from tests.running import run_tests
 
 AT_ONCE = ("-n", "3", "--dist", "loadfile", "--no-loadscope-reorder")
 FOLDERS = ("tests/local", "tests/kube", "tests/unit")
-"""The slow ones first: what runs at the end is short, and nobody waits for the last file alone."""
+"""The slow ones first, so that the files at the end are short and run in parallel."""
 
 NOT_BUILT = (
     "its binaries are not there. `make cluster` builds them once (about nine minutes), then "
@@ -34,7 +34,7 @@ NOT_BUILT = (
 
 
 def main() -> int:
-    """The exit code: 0 if everything passed."""
+    """Run all tests; return the exit code: 0 if everything passed."""
     layout = Layout.default()
     if os.environ.get("CI") == "true":
         check_machine()
@@ -53,7 +53,7 @@ def main() -> int:
 
 
 def _obstacle(*, built: bool) -> str:
-    """Why there can be no cluster on this machine; empty if there can be one."""
+    """The reason why this machine cannot run a cluster; empty if it can."""
     if not built:
         return NOT_BUILT
     try:

@@ -1,4 +1,4 @@
-"""Jobs written down as manifests."""
+"""Write jobs as manifests."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def dump_manifest(job: ElasticJob, format: Literal["yaml", "json"] = "yaml") -> 
 
 
 class _Dumper(yaml.SafeDumper):
-    """Quotes Unicode's own line breaks, which PyYAML would write as they are and read as others."""
+    """Quotes Unicode's line breaks, which PyYAML would write as they are and read as others."""
 
 
 def _represent_text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:

@@ -1,9 +1,9 @@
 """The tests that need a whole cluster, as `make test-cluster` runs them.
 
-Two at a time, each in a namespace of its own; then, one by one, those that take machines or the API
-server away, or count on all the room there is (`alone`).
-The cluster and the images are made ready first, and a cluster that was not up before is taken down
-afterwards; with RESILE_TEST_KUBECONFIG, that cluster is used as it is. Words after the command go
+Two at a time, each in a separate namespace; then, one by one, those that stop machines or the API
+server, or need the cluster's whole capacity (`alone`).
+The cluster and the images are prepared first, and a cluster that was not up before is removed
+afterwards; with RESILE_TEST_KUBECONFIG, that cluster is used as it is. Further arguments are passed
 to pytest: `python -m tests.oncluster -k suspended`.
 """
 
@@ -25,7 +25,7 @@ AT_ONCE = ("-n", "2")
 
 
 def main(words: Sequence[str] = ()) -> int:
-    """The exit code: 0 if everything passed."""
+    """Run the tests; return the exit code: 0 if everything passed."""
     if NAMED_CLUSTER:
         return _run(words)
     progress = Progress(partial(print, flush=True))

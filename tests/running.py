@@ -1,4 +1,4 @@
-"""Runs of pytest as `make test` and `make test-cluster` need them: side by side, alone, again."""
+"""Runs of pytest for `make test` and `make test-cluster`: in parallel, alone, and repeated."""
 
 from __future__ import annotations
 
@@ -11,17 +11,16 @@ from pathlib import Path
 import pytest
 
 FEW = 10
-"""More failures than this are not a slow machine's doing."""
+"""More failures than this are not caused by a slow machine."""
 
 LAST_FAILED = Path(".pytest_cache/v/cache/lastfailed")
 
 
 def run_tests(name: str, *, at_once: Sequence[str], where: Sequence[str]) -> int:
-    """Run tests side by side, then those marked ``alone``, then the few that failed side by side.
+    """Run tests in parallel, then those marked ``alone``, then the few that failed in parallel.
 
-    Many tests kill and pause real processes and wait for what becomes of them. Beside others a slow
-    machine can keep one of them waiting for longer than it is prepared to. What is broken fails
-    alone as well.
+    Many tests kill and pause real processes and wait for the effect. In parallel with others, a
+    slow machine may make one of them time out. A test of broken code fails alone as well.
 
     Returns:
         The exit code: 0 if everything passed in the end.
@@ -36,7 +35,7 @@ def run_tests(name: str, *, at_once: Sequence[str], where: Sequence[str]) -> int
 
 
 def _outcome(*codes: int) -> int:
-    """The first exit code that is a failure; that nothing was found only if it holds for all."""
+    """The first exit code that is a failure; "no tests collected" only if it holds for all."""
     found = [code for code in codes if code != pytest.ExitCode.NO_TESTS_COLLECTED]
     failures = [code for code in found if code]
     return failures[0] if failures else 0 if found else pytest.ExitCode.NO_TESTS_COLLECTED

@@ -1,4 +1,4 @@
-"""A job's status as JSON, which is how it lies in a cluster between two looks at it."""
+"""A job's status as JSON, as it is stored in a cluster between two reconciliations."""
 
 from __future__ import annotations
 
@@ -14,5 +14,5 @@ def encode_status(status: JobStatus) -> bytes:
 
 
 def decode_status(data: bytes | str) -> JobStatus:
-    """A status from JSON, unknown fields and all."""
+    """A status from JSON, including unknown fields."""
     return decode_json(data, JobStatus)

@@ -1,4 +1,4 @@
-"""Which episode is run with which systems, what it measures, what is wanted."""
+"""The catalogue: which episode runs with which systems, what it measures, and the target."""
 
 from functools import partial
 

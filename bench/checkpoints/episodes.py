@@ -1,7 +1,7 @@
 """One job each: save often, write to storage, kill a worker, lose a node.
 
-Written into Findings under names that end with the size of the state. An episode may end early with
-NoAnswer: what it found until then stays.
+The results are written into Findings under names that end with the size of the state. An episode
+may end early with NoAnswer: values found until then are kept.
 """
 
 import shutil
@@ -45,7 +45,7 @@ _DLROVER_SOCKETS = Path("/tmp/ckpt_sock")
 
 
 def stalled(launcher: Launcher, findings: Findings, *, megabytes: int) -> None:
-    """Save a few times into memory (or as the system can); how long each stopped training."""
+    """Save a few times, into memory if the system can; measure how long each stalled training."""
     plan = Plan(megabytes=megabytes)
     with _training(launcher, ONE_BY_TWO, plan=plan, keep=findings.keep) as job:
         job.wait_for_steps(world=2, steps=SAVES * plan.every + 1, within=SAVING_BOUND)
@@ -59,7 +59,7 @@ def stalled(launcher: Launcher, findings: Findings, *, megabytes: int) -> None:
 
 
 def slowed(launcher: Launcher, findings: Findings, *, megabytes: int) -> None:
-    """Save to storage a few times; how much longer steps take while it is written."""
+    """Save to storage a few times; measure how much longer steps take during the writing."""
     plan = Plan(megabytes=megabytes, every=STEPS_BETWEEN_WRITES, durable=True, compute=True)
     with _training(launcher, ONE_BY_TWO, plan=plan, keep=findings.keep) as job:
         steps = WRITTEN_SAVES * plan.every + plan.every // 2
@@ -75,7 +75,7 @@ def slowed(launcher: Launcher, findings: Findings, *, megabytes: int) -> None:
 
 
 def worker_restored(launcher: Launcher, findings: Findings, *, megabytes: int) -> None:
-    """kill -9 of a worker, to the last rank's next step with the state of a snapshot."""
+    """Measure the time from kill -9 of a worker to the last rank's next step, with its state."""
     plan = Plan(megabytes=megabytes)
     with _training(launcher, ONE_BY_TWO, plan=plan, keep=findings.keep) as job:
         _train_a_while(job, plan)
@@ -89,7 +89,7 @@ def worker_restored(launcher: Launcher, findings: Findings, *, megabytes: int) -
 
 
 def node_replaced(launcher: Launcher, findings: Findings, *, megabytes: int) -> None:
-    """One of two nodes is lost and another comes, with nothing in its memory."""
+    """Kill one of two nodes and start another, with nothing in its memory; measure its restore."""
     plan = Plan(megabytes=megabytes)
     transfer = statistics.median(transfer_seconds(megabytes * MEGABYTE) for _ in range(TRANSFERS))
     with _training(launcher, TWO_BY_ONE, plan=plan, keep=findings.keep) as job:
@@ -105,15 +105,15 @@ def node_replaced(launcher: Launcher, findings: Findings, *, megabytes: int) -> 
 
 
 def _train_a_while(job: Job, plan: Plan) -> None:
-    """Up to some steps after a snapshot. Jobs die after hours, not in their first seconds, in which
-    a system may still be making ready what it needs."""
+    """Train until some steps after a snapshot. Real jobs fail after hours, not in their first
+    seconds, when a system may still be setting up."""
     steps = SAVES_BEFORE_A_FAULT * plan.every + plan.every // 2
     job.wait_for_steps(world=2, steps=steps, within=SAVING_BOUND)
 
 
 @contextmanager
 def _training(launcher: Launcher, shape: Shape, *, plan: Plan, keep: Path | None) -> Iterator[Job]:
-    """A running job; on leaving, what it saved is gone, wherever it was."""
+    """Run a job; on leaving, delete everything that it saved."""
     job: Job | None = None
     try:
         with running(planned(launcher, plan), shape, keep=keep) as job:
@@ -125,7 +125,7 @@ def _training(launcher: Launcher, shape: Shape, *, plan: Plan, keep: Path | None
 
 
 def _forget(job: Job) -> None:
-    """DLRover's shared memory and sockets have names, and stay when the job is over."""
+    """Delete the storage, and DLRover's shared memory and sockets, which outlive the job."""
     shutil.rmtree(storage_of(job.site), ignore_errors=True)
     for segment in _SHARED_MEMORY.glob(f"*{job.site.job}*"):
         segment.unlink(missing_ok=True)
@@ -145,7 +145,7 @@ def _restore(job: Job, *, fault: float, ranks: int, node: int | None = None) -> 
 
 
 def _refuse_forgotten(job: Job, fault: float) -> None:
-    """A job that began anew was fast at nothing."""
+    """Raise NoAnswer if training restarted from step 0 instead of restoring its state."""
     records = _records(job)
     new = {record.pid for record in fresh(records, since=fault)}
     if any(record.start == 0 for record in records if record.pid in new):

@@ -1,4 +1,4 @@
-"""How long bytes take through a TCP connection of this machine: nothing else, one sender."""
+"""The time of a transfer through a TCP connection on this machine, with one sender."""
 
 import multiprocessing
 import socket
@@ -11,7 +11,7 @@ _WITHIN = 60.0
 
 
 def transfer_seconds(size: int) -> float:
-    """From the first byte asked for to the last one there, into memory touched before."""
+    """Seconds from the request to the last byte received, into memory that was touched before."""
     target = memoryview(bytearray(b"\1") * size)
     with socket.create_server((HOST, 0)) as listener:
         listener.settimeout(_WITHIN)

@@ -1,7 +1,7 @@
 """From the script's step records to figures. Pure: no clock, no files.
 
-A save stalls training for as long as its slowest rank, because the others wait for that one in the
-next collective. All times were taken by the ranks themselves.
+A save stalls training for as long as its slowest rank, because the others wait for it in the next
+collective. All times were measured by the ranks themselves.
 """
 
 import statistics
@@ -14,34 +14,34 @@ import msgspec
 from bench.timeline import Record
 
 ENOUGH_STEPS = 10
-"""Below this many steps on one side, comparing steps says nothing."""
+"""The fewest steps, with and without writing, for which a comparison is meaningful."""
 
 
 class SavingRecord(Record, frozen=True):
-    """One completed step, and what saving after it took."""
+    """One completed step, and the duration of the save after it."""
 
     took: float
     """Seconds of the step alone."""
     writing: bool
-    """Whether storage was still being written when the step was over."""
+    """Whether storage was still being written when the step ended."""
     due: bool
     save: float
     start: int
-    """Where this process began; more than 0 if it restored something."""
+    """The first step of this process; more than 0 if it restored a state."""
     restore: float | None = None
     copy: float | None = None
     """Seconds a plain copy of the same state took; with `restore`, in one record of a process."""
 
 
 class Stalls(NamedTuple):
-    """Seconds that training stood still for saves."""
+    """Seconds that training stalled for saves."""
 
     first: float
     later: Sequence[float]
 
 
 class Restore(NamedTuple):
-    """What a restore took in its slowest rank, and a plain copy in the slowest."""
+    """Seconds of a restore and of a plain copy, each in its slowest rank."""
 
     seconds: float
     copy: float
@@ -57,7 +57,7 @@ def parse_saving(content: bytes) -> list[SavingRecord]:
 
 
 def stalls(records: Iterable[SavingRecord]) -> Stalls | None:
-    """The first save's stall, with whatever the saver did before it, and each later one's."""
+    """The stall of the first save, including earlier work of the saver, and of each later save."""
     by_step: dict[int, list[SavingRecord]] = {}
     for record in records:
         by_step.setdefault(record.step, []).append(record)
@@ -71,10 +71,10 @@ def stalls(records: Iterable[SavingRecord]) -> Stalls | None:
 
 
 def slowdown(records: Sequence[SavingRecord]) -> float | None:
-    """How much longer steps take while storage is written, in percent.
+    """The increase of the step time while storage is written, in percent.
 
-    The first half of the steps before the first save is left out, because everything is new to
-    them, and so are steps in which the writing ended, because they belong to neither side.
+    The first half of the steps before the first save is left out as warm-up, and so are steps in
+    which the writing ended, because they belong to neither side.
     """
     writing: list[float] = []
     idle: list[float] = []
@@ -94,7 +94,7 @@ def slowdown(records: Sequence[SavingRecord]) -> float | None:
 def restored(
     records: Iterable[SavingRecord], *, since: float, ranks: int, node: int | None = None
 ) -> Restore | None:
-    """The restore after a moment, once so many ranks (of one node) have told theirs."""
+    """The restore after ``since``, once this many ranks (of one node) have reported theirs."""
     told: dict[int, Restore] = {}
     for record in records:
         elsewhere = node is not None and record.node != node

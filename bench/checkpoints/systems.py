@@ -1,4 +1,4 @@
-"""A launcher with the checkpoint script and a saver: what is measured here instead of launchers."""
+"""The systems that are measured: a launcher with the checkpoint script and a saver."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -12,18 +12,18 @@ MEGABYTE = 1_000_000
 
 @dataclass(frozen=True)
 class Plan:
-    """What the script is to do."""
+    """The settings of the script."""
 
     megabytes: int = 200
     every: int = 50
-    """Steps between saves: as many as with Resile's Checkpointer by default."""
+    """Steps between saves; the default of Resile's Checkpointer."""
     durable: bool = False
-    """Saves go to storage; what only ever saves to storage does so anyway."""
+    """Whether saves go to storage; some systems can save only there."""
     compute: bool = False
-    """A step keeps its core busy, rather than sleeping."""
+    """Whether a step keeps its core busy instead of sleeping."""
 
     def environment(self, storage: Path) -> dict[str, str]:
-        """As the script reads it."""
+        """The environment variables that the script reads."""
         return {
             "BENCH_BYTES": str(self.megabytes * MEGABYTE),
             "BENCH_EVERY": str(self.every),
@@ -66,7 +66,7 @@ class CheckpointSystem(Launcher):
 
 
 def storage_of(site: Site) -> Path:
-    """Where a job's checkpoints go."""
+    """The folder of a job's checkpoints."""
     return site.folder / "storage"
 
 

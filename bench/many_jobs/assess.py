@@ -1,4 +1,4 @@
-"""Trials of an operator under load, as measures with what is wanted of them."""
+"""Trials of an operator under load, as measures with their targets."""
 
 from collections.abc import Sequence
 
@@ -9,7 +9,7 @@ from bench.targets import OURS, AtMost, Shown, Target, judged
 
 
 def assessed_load(trials: Sequence[LoadTrial], *, jobs: int, nodes: int) -> list[MeasureResult]:
-    """All figures."""
+    """The measures of the load trials."""
     what = f"{jobs} jobs of {nodes} nodes"
 
     def measure(
@@ -48,7 +48,7 @@ def assessed_load(trials: Sequence[LoadTrial], *, jobs: int, nodes: int) -> list
 
 
 def assessed_looks(trials: Sequence[LookTrial], *, nodes: int) -> list[MeasureResult]:
-    """What one look at a large job costs, and how long what it writes is."""
+    """The cost of one reconciliation of a large job, and the size of its output."""
 
     def measure(
         name: str, title: str, values: list[float], target: Target, unit: str

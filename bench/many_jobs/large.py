@@ -1,4 +1,4 @@
-"""One look at a large job, without an API server: what it costs, and how long what it writes is."""
+"""One reconciliation of a large job, without an API server: its cost and the size of its output."""
 
 import time
 from dataclasses import dataclass
@@ -29,20 +29,20 @@ READY: dict[str, Any] = {"status": {"conditions": [{"type": "Ready", "status": "
 
 @dataclass(frozen=True)
 class LookTrial:
-    """What one look at a job came to that has one node pending and all others running."""
+    """The result of one reconciliation of a job with one pending node and all others running."""
 
     seconds: float
-    """CPU time from the job and its pods, as they are remembered, to a status and a publication."""
+    """CPU time from the cached job and pods to a status and a publication."""
 
     status: int
-    """Bytes of the status, as it is written into the job."""
+    """Bytes of the status that is written into the job."""
 
     publication: int
-    """Bytes of what the job's master is told."""
+    """Bytes of the directive that is sent to the job's master."""
 
 
 def look_trial(*, nodes: int) -> LookTrial:
-    """Run one."""
+    """Run one trial."""
     job = _job(nodes)
     first = reconcile(job, JobStatus(), Observed(), datetime.now(timezone.utc))
     pods = [_pod(rank.node, pending=rank.rank == 0) for rank in first.status.nodes if rank.node]

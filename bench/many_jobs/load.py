@@ -1,4 +1,4 @@
-"""One trial: so many jobs are created at once, then a pod of each is deleted."""
+"""One trial: many jobs are created at once, then a pod of each is deleted."""
 
 import asyncio
 import sys
@@ -26,7 +26,7 @@ _NODES = f"{COMPONENT}={NODE}"
 
 @dataclass(frozen=True)
 class LoadTrial:
-    """What one trial came to."""
+    """The result of one trial."""
 
     created: float
     """Seconds from the first job's creation until all pods of all jobs exist."""
@@ -35,14 +35,14 @@ class LoadTrial:
     """Seconds from the first deletion until every deleted pod has a successor."""
 
     memory: float
-    """The most the operator had, in MB."""
+    """Resident memory of the operator at the end, in MB."""
 
     cpu: float
-    """Seconds of CPU that the operator took for all of it."""
+    """CPU seconds that the operator used during the trial."""
 
 
 def load_trial(*, jobs: int, nodes: int) -> LoadTrial:
-    """Run one."""
+    """Run one trial."""
     with tempfile.TemporaryDirectory() as folder, running(Path(folder)) as server:
         kubeconfig = server.kubeconfig()
         asyncio.run(_install(kubeconfig))

@@ -1,13 +1,13 @@
 """Simulated agents on torch's own rendezvous: a thread each, with a real DynamicRendezvousHandler.
 
-The store runs in a process of its own, as it would beside the first agent. All handlers live in
-this process and share its interpreter, like the simulated agents of the other systems do. Losing
-one is what a killed node is to the rest: its keep-alives stop, and every survivor, whose workers
-have failed, asks for the next rendezvous at once. All timeouts are torch's defaults.
+The store runs in a separate process, as it would beside the first agent. All handlers live in this
+process and share its interpreter, like the simulated agents of the other systems. A lost agent
+looks to the others like a killed node: its keep-alives stop, and every survivor, whose workers have
+failed, requests the next rendezvous at once. All timeouts are torch's defaults.
 
-In favour of c10d two things are taken out, which real agents do side by side on their own
-machines: connecting (every TCPStore connection asks the resolver for a name) is not timed, and the
-walk up the Python stack that torch makes to name the caller of every log record is left away.
+In favour of c10d two things are excluded, which real agents do in parallel on their own machines:
+connecting (every TCPStore connection resolves a name) is not timed, and the walk up the Python
+stack with which torch names the caller of every log record is disabled.
 
 Prints one JSON line per fact: {"formed": seconds}, then {"reformed": seconds}.
 """
@@ -25,7 +25,7 @@ from torch.distributed.elastic.rendezvous.c10d_rendezvous_backend import C10dRen
 from torch.distributed.elastic.rendezvous.dynamic_rendezvous import DynamicRendezvousHandler
 
 _HOST = "127.0.0.1"
-# Thousands of threads that do little: the default stack of 8 MB each is not needed.
+# There are thousands of threads that do little: the default stack of 8 MB each is not needed.
 _STACK = 512 * 1024
 _STORE_TIMEOUT = timedelta(seconds=300)
 
@@ -73,7 +73,7 @@ def _agent(agents: int, *, port: int) -> DynamicRendezvousHandler:
 
 
 def _rendezvous(pool: ThreadPoolExecutor, handlers: list[DynamicRendezvousHandler]) -> None:
-    """All at once, until the last of them has the new round."""
+    """Run all handlers' rendezvous at once; return when the last of them has the new round."""
     for done in [pool.submit(handler.next_rendezvous) for handler in handlers]:
         done.result()
 

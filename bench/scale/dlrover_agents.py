@@ -1,9 +1,9 @@
 """Simulated agents on DLRover's master: a thread each, with a real client of its own.
 
 Runs in DLRover's environment, where the bench is not installed. Each simulated agent does what
-DLRover's rendezvous handler does: it joins, then asks at the handler's own interval until it is
-part of the world. Losing one is what a killed node is to the rest: it says nothing more, and every
-survivor, whose workers have failed, joins again at once. All timeouts are DLRover's defaults.
+DLRover's rendezvous handler does: it joins, then polls at the handler's own interval until it is
+part of the world. A lost agent looks to the others like a killed node: it sends nothing more, and
+every survivor, whose workers have failed, joins again at once. All timeouts are DLRover's defaults.
 
 Prints one JSON line per fact: {"formed": seconds}, then {"reformed": seconds}.
 """

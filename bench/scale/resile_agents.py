@@ -1,9 +1,9 @@
 """Simulated agents on a Resile master: a task each, with a real connection of its own.
 
-Each one speaks as a real agent does: Hello, Ready when told to prepare, a renewal of its lease
-several times per lease, WorkersFailed when the collective breaks. The one that is lost is a process
-of its own and is really killed; at that moment all survivors report that their workers failed,
-which is what happens to a job in the middle of an all-reduce.
+Each one sends the messages of a real agent: Hello, Ready after Prepare, a renewal of its lease
+several times per lease, WorkersFailed when the collective breaks. The agent that is lost is a
+separate process and is really killed; at that moment all survivors report that their workers
+failed, which is what happens to a job in the middle of an all-reduce.
 
 Forming is timed from before the first of all other connections to the last agent's Start, forming
 again from the kill to the last survivor's Start. Prints one JSON line per fact: {"formed": seconds}
@@ -45,7 +45,7 @@ from resile.wire.messages import (
 HOST = "127.0.0.1"
 JOB = "scale"
 RENEWALS_PER_LEASE = 5
-# One process plays all agents: more handshakes at once would only wait for each other in it.
+# One process simulates all agents: more concurrent handshakes would only wait for each other.
 CONNECTING_AT_ONCE = 100
 _NO_STORE = StoreAddress(HOST, 1)
 _PEER_LOST = WorkerFailure(local_rank=0, rank=0, pid=0, exit_code=1, message="peer lost")
@@ -77,7 +77,7 @@ class Crowd:
         self._all_started = asyncio.Event()
 
     async def simulate(self) -> None:
-        """Form, lose one, form again."""
+        """Form a round, lose one agent, form a round again."""
         victim = await self._start_victim()
         begun = time.monotonic()
         survivors = self._agents - 1
@@ -96,11 +96,11 @@ class Crowd:
         await victim.wait()
 
     async def victim(self) -> None:
-        """Be one agent, until killed."""
+        """Run one agent, until killed."""
         await Member(self, 0).run()
 
     async def enter(self, number: int) -> tuple[AgentConnection, Welcome]:
-        """Connect and be welcomed."""
+        """Connect, send Hello and return the connection and the Welcome."""
         info = NodeInfo(name=f"sim-{number}", host=HOST, address=HOST, nproc=1)
         async with self._door:
             connection = await connect(self._access)
@@ -110,7 +110,7 @@ class Crowd:
         return connection, answer
 
     def note_start(self) -> None:
-        """One more agent holds the round."""
+        """Count one more agent that received Start."""
         self._started += 1
         if self._started == len(self._members):
             self._all_started.set()
@@ -125,7 +125,7 @@ class Crowd:
         self._all_started.clear()
 
     async def _start_victim(self) -> Process:
-        """The agent that will be lost, as a process; returns when the master has welcomed it."""
+        """Start the agent that will be lost, as a process; return after the master's Welcome."""
         argv = ["--agents", str(self._agents), "--port", str(self._port), "--victim"]
         victim = await asyncio.create_subprocess_exec(
             sys.executable, "-m", "bench.scale.resile_agents", *argv, stdout=PIPE
@@ -146,7 +146,7 @@ class Member:
         self._fence = Fence(-1, 0)
 
     async def run(self) -> None:
-        """Take part until cancelled."""
+        """Take part in the job until cancelled."""
         self._connection, welcome = await self._crowd.enter(self._number)
         self._fence = Fence(welcome.node, welcome.round)
         if self._number == 0:
@@ -159,7 +159,7 @@ class Member:
             renewing.cancel()
 
     async def report_failure(self) -> None:
-        """Say that the workers failed because a peer was lost."""
+        """Report that the workers failed because a peer was lost."""
         assert self._connection is not None
         await self._connection.send(WorkersFailed(fence=self._fence, failures=(_PEER_LOST,)))
 

@@ -1,7 +1,7 @@
-"""All systems over several sizes, and how the cost grows with the size.
+"""Measure all systems at several sizes, and the growth of the cost with the size.
 
-Growth is judged against n log n: the cost at the largest size over the cost at the smallest,
-divided by the same ratio of n log n. At most 1 means that it grows no faster.
+Growth is compared with n log n: the cost at the largest size over the cost at the smallest, divided
+by the same ratio of n log n. At most 1 means that it grows no faster.
 """
 
 import math
@@ -26,7 +26,7 @@ Trials = Mapping[tuple[str, int], Sequence[Trial]]
 def sweep(
     plan: Sequence[tuple[System, int]], *, times: int, console: Console
 ) -> dict[tuple[str, int], list[Trial]]:
-    """Run each (system, size) so many times, in turn."""
+    """Run each (system, size) ``times`` times, in turn."""
     trials: dict[tuple[str, int], list[Trial]] = {(system.name, size): [] for system, size in plan}
     with progress(console, "scale", total=times * len(plan)) as advance:
         for turn in range(times):

@@ -1,4 +1,4 @@
-"""What to type for each system's master and for the process that simulates its agents."""
+"""Command lines of each system's master and of the process that simulates its agents."""
 
 import secrets
 import sys
@@ -25,7 +25,7 @@ class System(ABC):
 
     @abstractmethod
     def service(self, agents: int, *, port: int, folder: Path) -> Command:
-        """The master or store, to listen on a port."""
+        """The master or store, listening on a port."""
 
     @abstractmethod
     def crowd(self, agents: int, *, port: int) -> Command:

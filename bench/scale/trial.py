@@ -1,4 +1,4 @@
-"""One system, one size: start its master and its agents, read the facts, end everything."""
+"""One system, one size: start its master and its agents, read their output, end everything."""
 
 import subprocess
 import tempfile
@@ -20,7 +20,7 @@ _POLL = 0.02
 
 
 class Trial(NamedTuple):
-    """What one trial found."""
+    """The result of one trial."""
 
     formed: Outcome
     reformed: Outcome
@@ -33,7 +33,7 @@ class _Facts(msgspec.Struct):
 
 
 def trial(system: System, agents: int) -> Trial:
-    """Form a round of so many agents, lose one, form it again."""
+    """Form a round of this many agents, lose one, form it again."""
     facts, used, reason = _Facts(), None, ""
     name = f"bench-{uuid.uuid4().hex[:8]}"
     with (
@@ -51,7 +51,7 @@ def trial(system: System, agents: int) -> Trial:
 def _run(
     system: System, agents: int, *, processes: Processes, folder: Path, facts: _Facts
 ) -> float:
-    """Fill in facts as they become known; returns the CPU seconds the master used for them."""
+    """Fill in facts as they become known; return the CPU seconds that the master used."""
     (port,) = free_ports(1)
     command = system.service(agents, port=port, folder=folder / "state")
     env = {**base_environment(), **command.env}

@@ -1,4 +1,4 @@
-"""All systems in turn, and whether Resile's figure is as good as wanted."""
+"""Measure all systems in turn, and compare Resile's figure with its target."""
 
 from collections.abc import Mapping, Sequence
 
@@ -16,7 +16,7 @@ _RATE = ShareOfBest(0.1, "at least 10 times as many shards a second as the best 
 def compare(
     systems: Sequence[ShardSystem], *, times: int, seconds: float, console: Console
 ) -> dict[str, list[ShardTrial]]:
-    """Each system so many times, in turn."""
+    """Run each system ``times`` times, in turn."""
     trials: dict[str, list[ShardTrial]] = {system.name: [] for system in systems}
     with progress(console, "shards", total=times * len(systems)) as advance:
         for turn in range(times):

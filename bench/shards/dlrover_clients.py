@@ -63,7 +63,7 @@ def _describe(client: GrpcMasterClient) -> None:
 def _take(
     client: GrpcMasterClient, counts: list[int], place: int, begin: float, seconds: float
 ) -> None:
-    """Shards taken in the window; the last one was asked for within it."""
+    """Count the shards taken in the window; the last one was requested within it."""
     time.sleep(max(0.0, begin - time.monotonic()))
     while time.monotonic() < begin + seconds:
         _, task = client.get_task(_DATASET)

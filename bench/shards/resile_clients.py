@@ -29,7 +29,7 @@ from resile.wire.endpoint import Endpoint
 
 HOST = "127.0.0.1"
 DATASET = "bench"
-# More than anybody leases in a minute.
+# More than can be leased in a minute.
 SPEC = DatasetSpec(sizes=(10**12,), shard_size=1000, shuffle=True)
 
 
@@ -65,7 +65,7 @@ async def _ready(access: Access, name: str) -> ShardConnection:
 
 
 async def _take(connection: ShardConnection, begin: float, end: float) -> int:
-    """Shards taken in the window; the last one was asked for within it."""
+    """Return the number of shards taken in the window; the last was requested within it."""
     await asyncio.sleep(max(0.0, begin - time.monotonic()))
     held: tuple[Shard, ...] = ()
     count = 0

@@ -1,4 +1,4 @@
-"""What to type for each system's master and for a process that plays some of its clients."""
+"""Command lines of each system's master and of a process that simulates some of its clients."""
 
 import secrets
 import sys
@@ -15,7 +15,7 @@ _HERE = Path(__file__).parent
 
 @dataclass(frozen=True)
 class Window:
-    """When shards are counted, on the clock that all processes of a machine share."""
+    """The time in which shards are counted, on the monotonic clock that all processes share."""
 
     begin: float
     seconds: float
@@ -34,16 +34,16 @@ class ShardSystem(ABC):
 
     @abstractmethod
     def service(self, *, port: int, folder: Path) -> Command:
-        """The master, to listen on a port."""
+        """The master, listening on a port."""
 
     @abstractmethod
     def clients(self, count: int, *, first: int, port: int, window: Window) -> Command:
-        """So many clients from number ``first`` on; prints {"shards": count} at the end."""
+        """``count`` clients, numbered from ``first``; prints {"shards": count} at the end."""
 
 
 @dataclass(frozen=True)
 class ResileShards(ShardSystem):
-    """`resile master` with its default store: every lease is kept before it is answered."""
+    """`resile master` with its default store: every lease is stored before the reply."""
 
     name: str = "resile"
     family: str = "resile"
@@ -64,7 +64,7 @@ class ResileShards(ShardSystem):
 
 @dataclass(frozen=True)
 class DlroverShards(ShardSystem):
-    """DLRover's local master, which keeps nothing."""
+    """DLRover's local master, which stores nothing."""
 
     name: str = "dlrover"
     family: str = "dlrover"

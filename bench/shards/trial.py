@@ -18,7 +18,7 @@ from bench.shards.systems import ShardSystem, Window
 
 CLIENTS = 64
 PROCESSES = 2
-"""Of clients: one interpreter could be what limits a fast master."""
+"""Client processes: a single interpreter could be the bottleneck with a fast master."""
 
 GETTING_READY = 15.0
 """Seconds for all clients to import, connect and describe the dataset."""
@@ -28,14 +28,14 @@ _POLL = 0.05
 
 
 class ShardTrial(NamedTuple):
-    """Microseconds a shard, of time and of the master's CPU."""
+    """Microseconds per shard, of time and of the master's CPU."""
 
     time: Outcome
     master_cpu: Outcome
 
 
 def trial(system: ShardSystem, *, clients: int = CLIENTS, seconds: float) -> ShardTrial:
-    """Lease for so many seconds."""
+    """Lease shards for this many seconds."""
     name = f"bench-{uuid.uuid4().hex[:8]}"
     with (
         tempfile.TemporaryDirectory(prefix="resile-bench-") as folder,
@@ -52,7 +52,7 @@ def trial(system: ShardSystem, *, clients: int = CLIENTS, seconds: float) -> Sha
 def _run(
     system: ShardSystem, clients: int, seconds: float, processes: Processes, folder: Path
 ) -> tuple[int, float]:
-    """Shards leased, and CPU seconds that the master used for them."""
+    """Return the shards leased, and the CPU seconds that the master used for them."""
     (port,) = free_ports(1)
     command = system.service(port=port, folder=folder / "state")
     env = {**base_environment(), **command.env}

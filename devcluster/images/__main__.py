@@ -1,4 +1,4 @@
-"""Build Resile's images, as far as they changed, and push them to the cluster's registry."""
+"""Build those of Resile's images that changed, and push them to the cluster's registry."""
 
 from pathlib import Path
 
@@ -21,7 +21,7 @@ CHECKOUT = Path(__file__).resolve().parents[2]
     help="Write docker-archives into FOLDER instead of pushing.",
 )
 @click.option(
-    "--fresh", is_flag=True, help="Everything anew, with the newest versions of packages."
+    "--fresh", is_flag=True, help="Rebuild everything, with the newest versions of packages."
 )
 def main(registry: str, archive: Path | None, fresh: bool) -> None:
     progress = Progress(click.echo)

@@ -1,9 +1,9 @@
-"""The base image, made with debootstrap: Debian bookworm with its own Python 3.11.
+"""The base image, built with debootstrap: Debian bookworm with its own Python 3.11.
 
-It stands in for the official Python image on Debian slim, and holds what that one is known for:
-Python with `venv`, certificates, time zones, and no documentation. debootstrap mounts /proc into
-the tree it makes; in a mount namespace of its own that mount goes with it, so a killed run leaves
-nothing through which deleting the tree would reach the live system.
+It replaces the official Python image on Debian slim and has the same content: Python with `venv`,
+certificates, time zones, and no documentation. debootstrap mounts /proc into the tree it creates;
+it runs in its own mount namespace, so the mount ends with it, and deleting the tree of a killed run
+cannot reach the live system.
 """
 
 import shutil
@@ -20,12 +20,12 @@ LABEL = "dev.resile.base"
 
 @dataclass(frozen=True)
 class BaseRecipe:
-    """Everything that decides what is in the base."""
+    """Everything that determines the content of the base image."""
 
     suite: str = "bookworm"
     packages: tuple[str, ...] = ("ca-certificates", "netbase", "python3", "python3-venv", "tzdata")
     path: str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
-    # What the installation leaves behind, and what describes this machine instead of the image.
+    # Leftovers of the installation, and files that describe this machine instead of the image.
     removed: tuple[str, ...] = (
         "etc/hostname",
         "etc/resolv.conf",
@@ -50,19 +50,19 @@ BASE = BaseRecipe()
 
 
 def debootstrap_argv(recipe: BaseRecipe, tree: Path) -> list[str]:
-    """The call that makes the tree."""
+    """The command line that creates the tree."""
     include = f"--include={','.join(recipe.packages)}"
     installer = ["debootstrap", "--variant=minbase", include, recipe.suite, str(tree)]
     return ["unshare", "--mount", *installer]
 
 
 def is_made(buildah: Buildah, *, name: str, recipe: BaseRecipe = BASE) -> bool:
-    """Whether the store has a base of exactly this recipe."""
+    """Whether the store has a base image of exactly this recipe."""
     return buildah.label(name, LABEL) == recipe.key
 
 
 def make(buildah: Buildah, *, name: str, work: Path, recipe: BaseRecipe = BASE) -> None:
-    """Make the base and put it into the store under the name the Containerfile asks for."""
+    """Build the base image and store it under the name in the Containerfile."""
     shutil.rmtree(work, ignore_errors=True)
     work.parent.mkdir(parents=True, exist_ok=True)
     logged(debootstrap_argv(recipe, work), log=buildah.log)
@@ -73,7 +73,7 @@ def make(buildah: Buildah, *, name: str, work: Path, recipe: BaseRecipe = BASE) 
 
 
 def trim(tree: Path, recipe: BaseRecipe) -> None:
-    """Remove what an image has no use for."""
+    """Remove files that an image does not need."""
     for pattern in recipe.removed:
         for path in tree.glob(pattern):
             if path.is_dir() and not path.is_symlink():

@@ -1,7 +1,7 @@
-"""From the checkout to images in the registry, doing only what has not been done.
+"""Build images from the checkout and push them to the registry, skipping what is up to date.
 
 In this order: the base (once per recipe), the stages with dependencies (once per change of
-requirements), the images (once per change of source), the push, the removal of what is left over.
+requirements), the images (once per change of source), the push, the removal of unused images.
 An image is up to date if it was pushed from inputs of the same key and the registry still has
 exactly that one. One build at a time: a lock on the folder makes others wait.
 """
@@ -34,7 +34,7 @@ Say = Callable[[str], None]
 
 @dataclass(frozen=True)
 class Workshop:
-    """The folder in which images are made, and the checkout they are made from."""
+    """The folder in which images are built, and the checkout they are built from."""
 
     checkout: Path
     folder: Path
@@ -68,7 +68,7 @@ class Workshop:
             into.mkdir(parents=True, exist_ok=True)
             for image in IMAGES:
                 file = into / f"{image.name}.tar"
-                # An existing archive is never added to.
+                # An existing archive cannot be modified.
                 file.unlink(missing_ok=True)
                 destination = f"docker-archive:{file}:{image.remote(host)}"
                 store.push(image.local, destination, digest_file=self.folder / "digest")
@@ -77,16 +77,16 @@ class Workshop:
             self.say("done")
 
     def forget(self) -> None:
-        """Begin anew with the next build: newest packages, newest base."""
+        """Discard all builds, so that the next one uses the newest packages and base."""
         with self._locked() as (_, store):
             store.remove_all()
             (store.root / "made.json").unlink(missing_ok=True)
-            self.say("forgot all that was built before")
+            self.say("discarded all earlier builds")
 
     def _build(
         self, images: Sequence[Image], *, source: Path, store: Buildah, notes: Notes
     ) -> None:
-        """Everything the images need, then the images."""
+        """Build everything the images need, then the images."""
         containerfile = source / CONTAINERFILE
         name = base_name(containerfile.read_text())
         if not base.is_made(store, name=name):
@@ -110,7 +110,7 @@ class Workshop:
 
     @contextmanager
     def _locked(self) -> Iterator[tuple[Path, Buildah]]:
-        """A copy of the inputs and the store, for us alone."""
+        """Lock the folder; yield a copy of the inputs, and the store."""
         with exclusive(self.folder / "lock", waiting=lambda: self.say("waiting for another build")):
             install_missing()
             log = self.folder / "build.log"
@@ -127,7 +127,7 @@ def _key(inputs: Sequence[str], source: Path) -> str:
 
 
 def _is_pushed(image: Image, host: str, source: Path, notes: Notes) -> bool:
-    """Whether the registry has what would be built."""
+    """Whether the registry has the image that would be built."""
     remote = image.remote(host)
     digest = registry.digest_of(remote)
     return digest is not None and notes.says(remote, key=_key(image.inputs, source), digest=digest)

@@ -1,8 +1,8 @@
-"""buildah with a store of its own, so that nothing here meets the user's other images.
+"""buildah with a separate store, so that the user's other images are not touched.
 
-The store works with the kernel's overlay where that can be mounted; else (for example in a
-container whose own files are an overlay) with plain copies, where every layer costs a copy of all
-below it. RUN lines run in a chroot: this needs no runtime and no network of their own.
+The store uses the kernel's overlay where that can be mounted; otherwise (for example in a container
+whose own files are an overlay) plain copies, where every layer costs a copy of all below it. RUN
+lines run in a chroot, which needs no container runtime and no separate network.
 """
 
 import hashlib
@@ -20,7 +20,7 @@ ISOLATION = {"BUILDAH_ISOLATION": "chroot"}
 
 @dataclass(frozen=True)
 class Context:
-    """What a build is given beside its target."""
+    """The inputs of a build besides its target."""
 
     folder: Path
     containerfile: Path
@@ -30,7 +30,7 @@ class Context:
 
 @dataclass(frozen=True)
 class Buildah:
-    """Calls of buildah on one store."""
+    """Calls buildah on one store."""
 
     root: Path
     driver: str
@@ -38,7 +38,7 @@ class Buildah:
 
     @classmethod
     def on(cls, folder: Path, *, log: Path) -> "Buildah":
-        """With the driver of the user's choice (STORAGE_DRIVER), or the best that works here."""
+        """Create a store with the driver in STORAGE_DRIVER, or the best that works here."""
         chosen = os.environ.get("STORAGE_DRIVER")
         for driver in [chosen] if chosen else ["overlay", "vfs"]:
             store = cls(folder / driver, driver=driver, log=log)
@@ -49,18 +49,18 @@ class Buildah:
         )
 
     def argv(self, *arguments: str) -> list[str]:
-        """The whole command line."""
-        # What it notes about mounts must not outlive a reboot, so it is not in the cache.
+        """The complete command line."""
+        # Its records of mounts must not outlive a reboot, so they are not in the cache.
         runtime = Path("/run") / f"resile-images-{_short(self.root)}"
         place = [f"--root={self.root}", f"--runroot={runtime}", f"--storage-driver={self.driver}"]
         return ["buildah", *place, *arguments]
 
     def run(self, *arguments: str) -> None:
-        """A call whose output is for the log."""
+        """Call buildah with its output in the log."""
         logged(self.argv(*arguments), log=self.log, extra=ISOLATION)
 
     def ask(self, *arguments: str) -> str | None:
-        """A call whose output is the answer; None if there is none."""
+        """Call buildah and return its output; None if it failed."""
         return output(self.argv(*arguments), extra=ISOLATION)
 
     def label(self, image: str, name: str) -> str | None:
@@ -71,7 +71,7 @@ class Buildah:
     def import_tree(
         self, tree: Path, *, name: str, env: Mapping[str, str], labels: Mapping[str, str]
     ) -> None:
-        """An image of one layer with the files of ``tree``."""
+        """Create an image of one layer with the files of ``tree``."""
         container = self.ask("from", "scratch")
         if container is None:
             raise BuildFailed("buildah cannot begin an image")
@@ -82,30 +82,30 @@ class Buildah:
         self.run("commit", "--quiet", "--rm", container, name)
 
     def build(self, target: str, *, name: str, context: Context) -> None:
-        """Make a target of the Containerfile, from what is in the store as far as it goes."""
+        """Build a target of the Containerfile, with layers from the store where possible."""
         self.run(*build_arguments(target, name=name, context=context))
 
     def push(self, image: str, destination: str, *, digest_file: Path) -> str:
-        """Copy an image out of the store; its manifest's digest."""
+        """Copy an image out of the store; return its manifest's digest."""
         digest = f"--digestfile={digest_file}"
         self.run("push", "--quiet", "--tls-verify=false", digest, image, destination)
         return digest_file.read_text().strip()
 
     def clear_leftovers(self) -> None:
-        """Working containers of a build that was killed. Only safe under the build's lock."""
+        """Remove working containers of a killed build. Only safe under the build's lock."""
         self.run("rm", "--all")
 
     def prune(self) -> None:
-        """Remove what no named image is made from: each build leaves its predecessor so."""
+        """Remove layers that no named image uses: each build leaves those of the previous one."""
         self.run("rmi", "--prune", "--force")
 
     def remove_all(self) -> None:
-        """Every image of the store."""
+        """Remove every image of the store."""
         self.run("rmi", "--all", "--force")
 
 
 def build_arguments(target: str, *, name: str, context: Context) -> Sequence[str]:
-    """The call that builds; pure."""
+    """The arguments of buildah for a build; pure."""
     return [
         "bud",
         "--pull-never",

@@ -1,4 +1,4 @@
-"""What was made from what: a small file next to the store, so that losing one loses both."""
+"""Records of finished builds: a small file beside the store, so that both are lost together."""
 
 import json
 from dataclasses import dataclass, field
@@ -7,14 +7,14 @@ from pathlib import Path
 
 @dataclass
 class Notes:
-    """Per name: the key of the inputs it was made from and the digest it got."""
+    """By image name: the key of the inputs it was built from, and its digest."""
 
     path: Path
     made: dict[str, tuple[str, str]] = field(default_factory=dict)
 
     @classmethod
     def read(cls, path: Path) -> "Notes":
-        """Unreadable notes are no notes: the price is a build."""
+        """Read the file; an unreadable one counts as empty, at the cost of a build."""
         try:
             made = json.loads(path.read_text())
             return cls(path, {name: (key, digest) for name, (key, digest) in made.items()})
@@ -22,11 +22,11 @@ class Notes:
             return cls(path)
 
     def says(self, name: str, *, key: str, digest: str | None) -> bool:
-        """Whether ``name`` was made from inputs of this key and is still the same."""
+        """Whether ``name`` was built from inputs of this key and has this digest."""
         return self.made.get(name) == (key, digest)
 
     def note(self, name: str, *, key: str, digest: str) -> None:
-        """Remember, at once and whole: a kill in the middle must not leave half a file."""
+        """Record a build atomically: a kill must not leave a partial file."""
         self.made[name] = (key, digest)
         draft = self.path.with_suffix(".new")
         draft.write_text(json.dumps(self.made, indent=2) + "\n")

@@ -1,9 +1,9 @@
-"""Hand this machine's way of finding packages to pip inside a build, and not to the image.
+"""Pass this machine's package index settings to pip inside a build, but not to the image.
 
-pip says what it is configured to (`pip config list`: files and environment merged). What concerns
-the way to packages goes into a pip.conf for the build's secret. Folders and files named there lie
-on this machine, so they are mounted, under names of their own: an empty mount point remains in the
-image, and it should not tell where this machine keeps things.
+The settings come from `pip config list`, which merges files and environment. Those that concern the
+index go into a pip.conf for the build's secret. Folders and files named there are on this machine,
+so they are mounted, under neutral names: an empty mount point remains in the image, and it should
+not reveal the paths of this machine.
 """
 
 import ast
@@ -22,14 +22,14 @@ _FILE_URL = "file://"
 
 @dataclass
 class PipSettings:
-    """A pip.conf, and the volumes it speaks of: from the path here to the path in the build."""
+    """A pip.conf, and the volumes it needs: from the path here to the path in the build."""
 
     options: dict[str, str] = field(default_factory=dict)
     volumes: dict[str, str] = field(default_factory=dict)
 
     @classmethod
     def of(cls, config_list: str) -> "PipSettings":
-        """From the output of `pip config list`."""
+        """Parse the output of `pip config list`."""
         settings = cls()
         for option, value in _options(config_list):
             if option in _INDEXES + _PATHS:
@@ -42,16 +42,16 @@ class PipSettings:
         return settings
 
     def text(self) -> str:
-        """The pip.conf."""
+        """The content of the pip.conf."""
         lines = [f"{option} = {value}" for option, value in sorted(self.options.items())]
         return "\n".join(["[global]", *lines, ""])
 
     def volume_arguments(self) -> list[str]:
-        """For buildah and podman."""
+        """The `--volume` arguments for buildah and podman."""
         return [f"--volume={here}:{there}:ro" for here, there in self.volumes.items()]
 
     def _moved(self, place: str, *, index: bool) -> str:
-        """The same place as the build sees it; what is not a path stays as it is."""
+        """The path of the same place in the build; anything but an absolute path is unchanged."""
         scheme = _FILE_URL if place.startswith(_FILE_URL) else ""
         path = PurePosixPath(place.removeprefix(scheme))
         if not path.is_absolute():
@@ -62,12 +62,12 @@ class PipSettings:
 
 
 def _with_its_files(index: PurePosixPath) -> PurePosixPath:
-    """An index's pages link to files beside it (../../files/…), so its parent is mounted too."""
+    """The folder to mount: an index's pages link to files beside it (../../files/…)."""
     return index if index.parent == index.parent.parent else index.parent
 
 
 def _options(config_list: str) -> Iterator[tuple[str, str]]:
-    """Option and value per line, the environment's last, since they win."""
+    """Yield option and value per line, the environment's last, since they take precedence."""
     lines = [line.partition("=") for line in config_list.splitlines() if "=" in line]
     for key, _, value in sorted(lines, key=lambda line: line[0].startswith(":env:")):
         yield key.rpartition(".")[2], str(ast.literal_eval(value))
@@ -75,7 +75,7 @@ def _options(config_list: str) -> Iterator[tuple[str, str]]:
 
 @contextmanager
 def written(settings: PipSettings, file: Path) -> Iterator[Path]:
-    """The pip.conf while it is needed; an address in it may hold a password, so no one else's."""
+    """Write the pip.conf while it is needed; private, since a URL in it may contain a password."""
     file.unlink(missing_ok=True)
     file.touch(mode=0o600)
     file.write_text(settings.text())

@@ -1,7 +1,7 @@
-"""Programs that build: long, talkative, and of interest only when they fail.
+"""Run build programs, whose long output matters only when they fail.
 
-What they print goes to a log in the cache. Unlike the cluster's own programs they keep the caller's
-environment, because that is where a machine says by which proxy it reaches the outside.
+Their output goes to a log in the cache. Unlike the cluster's own programs they keep the caller's
+environment, because it may contain the machine's proxy settings.
 """
 
 import os
@@ -14,25 +14,25 @@ from devcluster.commands import PATH
 from devcluster.errors import BuildFailed, Unsupported
 from devcluster.packages import install
 
-# Program and the Debian package that has it.
+# Programs and the Debian packages that contain them.
 NEEDED = {
     "buildah": "buildah",
     "debootstrap": "debootstrap",
     "unshare": "util-linux",
 }
 
-# So much of a failed program's output is shown at once; the rest is in the log.
+# Lines of a failed program's output in the error message; the rest is in the log.
 _LINES_SHOWN = 15
 
 
 def environment(extra: Mapping[str, str] | None = None) -> dict[str, str]:
-    """The caller's, with the folders of system programs, which a user's PATH often lacks."""
+    """The caller's environment, with the system folders that a user's PATH often lacks."""
     path = f"{os.environ.get('PATH', '')}:{PATH}"
     return {**os.environ, "PATH": path, **(extra or {})}
 
 
 def install_missing() -> None:
-    """Bring the programs that are not here, where Debian's packages can be installed."""
+    """Install missing programs, if Debian packages can be installed here."""
     path = environment()["PATH"]
     missing = sorted(name for name in NEEDED if not shutil.which(name, path=path))
     if not missing:
@@ -43,7 +43,7 @@ def install_missing() -> None:
 
 
 def logged(argv: Sequence[str], *, log: Path, extra: Mapping[str, str] | None = None) -> None:
-    """Run a program to its end with its output in ``log``; BuildFailed shows the last lines."""
+    """Run a program with its output in ``log``; BuildFailed shows the last lines."""
     log.parent.mkdir(parents=True, exist_ok=True)
     with log.open("a") as out:
         begin = out.tell()
@@ -60,7 +60,7 @@ def logged(argv: Sequence[str], *, log: Path, extra: Mapping[str, str] | None = 
 
 
 def output(argv: Sequence[str], *, extra: Mapping[str, str] | None = None) -> str | None:
-    """What a short program printed, or None if it failed: for questions that may have no answer."""
+    """Return the output of a short program, or None if it failed."""
     done = subprocess.run(
         argv, env=environment(extra), capture_output=True, text=True, errors="replace", check=False
     )

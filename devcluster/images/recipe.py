@@ -1,8 +1,8 @@
-"""What the images are made of, and keys that change exactly when that does.
+"""The inputs of the images, and keys that change exactly when the inputs change.
 
-Only the files that deploy/Containerfile copies count. They are copied into a folder of their own
-before a build begins (`snapshot`), because both images must hold the same source even if somebody
-saves a file in between, and because the key must be that of what was really built.
+Only the files that deploy/Containerfile copies count. They are copied into a separate folder before
+a build begins (`snapshot`), because both images must have the same source even if a file is saved
+in between, and because the key must match what was actually built.
 """
 
 import hashlib
@@ -20,7 +20,7 @@ _SOURCE = (*_REQUIREMENTS, "README.md", "LICENSE", "resile")
 
 @dataclass(frozen=True)
 class Image:
-    """An image to be pushed: its name, its target in the Containerfile and what goes in."""
+    """An image to be pushed: its name, its target in the Containerfile and its inputs."""
 
     name: str
     target: str
@@ -29,7 +29,7 @@ class Image:
 
     @property
     def local(self) -> str:
-        """Its name in the store of builds."""
+        """Its name in buildah's store."""
         return f"localhost/{self.name}:{self.tag}"
 
     def remote(self, registry: str) -> str:
@@ -45,14 +45,14 @@ IMAGES = (
 
 @dataclass(frozen=True)
 class Stage:
-    """A target that is never pushed, and dear enough to be kept for the next build."""
+    """A target that is not pushed, and expensive enough to be kept for the next build."""
 
     target: str
     inputs: tuple[str, ...] = _REQUIREMENTS
 
     @property
     def local(self) -> str:
-        """Named, because pruning takes away what has no name."""
+        """Its name in buildah's store; pruning removes unnamed images."""
         return f"localhost/resile-stage:{self.target}"
 
 
@@ -62,7 +62,7 @@ EVERY_INPUT = (*_SOURCE, "examples")
 
 
 def files(root: Path, inputs: Iterable[str]) -> Iterator[Path]:
-    """Every file under the inputs, relative to ``root``, in one order; no compiled Python."""
+    """Every file of the inputs, relative to ``root``, in a fixed order; no compiled Python."""
     for name in sorted(inputs):
         path = root / name
         found = sorted(path.rglob("*")) if path.is_dir() else [path]
@@ -72,7 +72,7 @@ def files(root: Path, inputs: Iterable[str]) -> Iterator[Path]:
 
 
 def content_key(root: Path, inputs: Iterable[str], *, also: str = "") -> str:
-    """Changes with any name or byte of the inputs, or with ``also``; not with times."""
+    """A hash of the names and content of the inputs, and of ``also``; not of modification times."""
     digest = hashlib.sha256(also.encode())
     for file in files(root, inputs):
         content = (root / file).read_bytes()
@@ -82,7 +82,7 @@ def content_key(root: Path, inputs: Iterable[str], *, also: str = "") -> str:
 
 
 def snapshot(root: Path, into: Path) -> Path:
-    """A copy of every input, as it is now."""
+    """Copy every input, as it is now, into a folder."""
     shutil.rmtree(into, ignore_errors=True)
     for file in files(root, EVERY_INPUT):
         (into / file).parent.mkdir(parents=True, exist_ok=True)

@@ -1,10 +1,10 @@
-"""What the registry really has: our notes may outlive its images, and they our notes."""
+"""Query the registry: our records may outlive its images, and its images our records."""
 
 import http.client
 
 from devcluster.errors import BuildFailed
 
-# Loopback answers at once; more than this is a registry that hangs.
+# Loopback responds at once; a registry that takes longer hangs.
 _TIMEOUT = 5.0
 
 _MANIFESTS = (
@@ -22,7 +22,7 @@ def digest_of(reference: str) -> str | None:
 
 
 def require(host: str) -> None:
-    """BuildFailed unless a registry answers: better before a build of minutes than after."""
+    """Raise BuildFailed unless a registry responds, to fail before a long build, not after it."""
     status, _ = _head(host, "/v2/")
     if status != http.client.OK:
         raise BuildFailed(f"what listens on {host} is no open registry: it answers {status}")

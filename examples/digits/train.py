@@ -1,9 +1,9 @@
 """Train a small network on handwritten digits, with DistributedDataParallel.
 
-Runs under torchrun and under `resile run` alike. Four lines make it survive: a Checkpointer, the
-state it looks after, `restore` before the first step and `step` after each. Each step has the same
-samples at any number of workers, and every sample of an epoch is trained once, so a run that was
-disturbed ends where an undisturbed one does.
+Runs under torchrun and under `resile run` alike. Four lines make it fault-tolerant: a Checkpointer,
+the state it saves, `restore` before the first step and `step` after each. Each step has the same
+samples at any number of workers, and every sample of an epoch is trained once, so an interrupted
+run ends with the same result as an uninterrupted one.
 """
 
 from __future__ import annotations
@@ -39,13 +39,13 @@ def digits() -> tuple[torch.Tensor, torch.Tensor]:
 
 
 def batches(loader: DataLoader) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
-    """Epoch after epoch; the sampler knows where the restored one goes on."""
+    """Yield batches, epoch after epoch; the sampler continues the restored epoch."""
     while True:
         yield from loader
 
 
 def trace(path: Path, step: int, rank: int, world: int) -> None:
-    """Note when a step was taken; the clock is the same for all processes of a machine."""
+    """Record the time of a step; the clock is the same for all processes of a machine."""
     with open(path, "a") as file:
         file.write(f"{time.monotonic():.4f} {step} {rank} {world}\n")
 
@@ -110,7 +110,7 @@ def main() -> None:
         accuracy = (guesses == labels[-TEST_SAMPLES:]).float().mean().item()
         print(f"accuracy = {accuracy:.3f} after {options.steps} steps", flush=True)
         if options.checkpoints:
-            # A finished run is not to be resumed: the next one starts from the beginning.
+            # A finished run is not resumed: the next one starts from the beginning.
             shutil.rmtree(options.checkpoints, ignore_errors=True)
     checkpointer.close()
     dist.destroy_process_group()

@@ -3,7 +3,7 @@
     resile run --nproc-per-node 2 examples/fsdp/train.py --steps 60
     resile run --nproc-per-node 1 examples/fsdp/train.py --steps 120
 
-The second command goes on from the first one's checkpoint, saved in two shards and restored into
+The second command continues from the first one's checkpoint, saved in two shards and restored into
 one. A step has the same samples at any number of workers.
 """
 
@@ -29,7 +29,7 @@ def sequences() -> torch.Tensor:
 
 
 class Transformer(nn.Module):
-    """Embeddings, two blocks, and what comes next."""
+    """Embeddings, two blocks, and a head that predicts the next number."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -42,7 +42,7 @@ class Transformer(nn.Module):
         self.head = nn.Linear(WIDTH, NUMBERS)
 
     def forward(self, tokens: torch.Tensor) -> torch.Tensor:
-        """Scores of every number, for what comes after each place."""
+        """Scores of every number as the successor of each position."""
         length = tokens.shape[1]
         hidden = self.tokens(tokens) + self.places(torch.arange(length, device=tokens.device))
         mask = nn.Transformer.generate_square_subsequent_mask(length, device=tokens.device)
@@ -52,7 +52,7 @@ class Transformer(nn.Module):
 
 
 def sharded_model(world: int) -> Transformer:
-    """Every block by itself, and what is left as one."""
+    """Shard every block separately, and the rest together."""
     torch.manual_seed(0)
     model = Transformer()
     mesh = dist.init_device_mesh("cpu", (world,))
@@ -63,7 +63,7 @@ def sharded_model(world: int) -> Transformer:
 
 
 def main() -> None:
-    """Train to ``--steps`` steps in all."""
+    """Train up to ``--steps`` steps in total."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--steps", type=int, default=120)
     parser.add_argument("--checkpoints", default="checkpoints-fsdp")

@@ -2,9 +2,9 @@
 
     resile run --nproc-per-node 2 examples/huggingface/train.py
 
-Kill a worker while it runs (`kill -9`): training goes on from the last snapshot in memory. Start it
-with another number of workers: it goes on from the checkpoint, and an update still has 32 samples.
-Nothing is downloaded; data and model are made here.
+Kill a worker while it runs (`kill -9`): training resumes from the last snapshot in memory. Start it
+with another number of workers: it resumes from the checkpoint, and an update still has 32 samples.
+Nothing is downloaded; data and model are generated here.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ NUMBERS = 64
 
 
 class Counting(Dataset):
-    """Sequences that count up from some number in steps of some size."""
+    """Sequences that count up from a start number in equal steps."""
 
     def __len__(self) -> int:
         return 1024
@@ -34,7 +34,7 @@ class Counting(Dataset):
 
 
 def continues(model: GPT2LMHeadModel) -> list[int]:
-    """What the model says comes after 3, 6, 9, 12."""
+    """The model's continuation of 3, 6, 9, 12."""
     model.eval()
     tokens = torch.tensor([[3, 6, 9, 12]], device=model.device)
     with torch.no_grad():
@@ -45,7 +45,7 @@ def continues(model: GPT2LMHeadModel) -> list[int]:
 
 
 def main() -> None:
-    """Train, and let the model count."""
+    """Train, and print the model's continuation."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--epochs", type=float, default=4)
     parser.add_argument("--checkpoints", default="checkpoints-huggingface")

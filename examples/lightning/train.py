@@ -1,10 +1,10 @@
-"""Teach a small network to tell rings apart, with Lightning's Trainer made elastic.
+"""Train a small network to classify rings, with Lightning's Trainer made elastic.
 
     resile run --nproc-per-node 2 examples/lightning/train.py
 
-Kill a worker while it runs (`kill -9`): training goes on from the last snapshot in memory. Start it
-with another number of workers: it goes on from the checkpoint, and an update still has 64 samples.
-Nothing is downloaded; the data is made here.
+Kill a worker while it runs (`kill -9`): training resumes from the last snapshot in memory. Start it
+with another number of workers: it resumes from the checkpoint, and an update still has 64 samples.
+Nothing is downloaded; the data is generated here.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ RINGS = 3
 
 
 def rings(count: int, *, seed: int) -> TensorDataset:
-    """Points of the plane, and on which of some noisy rings each lies."""
+    """Points of the plane, labelled with the noisy ring each lies on."""
     random = torch.Generator().manual_seed(seed)
     labels = torch.arange(count) % RINGS
     angles = 2 * torch.pi * torch.rand(count, generator=random)
@@ -33,7 +33,7 @@ def rings(count: int, *, seed: int) -> TensorDataset:
 
 
 class RingNetwork(LightningModule):
-    """A plain LightningModule; nothing in it knows of Resile."""
+    """A plain LightningModule; nothing in it depends on Resile."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -47,13 +47,13 @@ class RingNetwork(LightningModule):
         return nn.functional.cross_entropy(self.layers(points), labels)
 
     def validation_step(self, batch: list[torch.Tensor], _: int) -> None:
-        """How many are right."""
+        """Log the share of correct predictions."""
         points, labels = batch
         right = (self.layers(points).argmax(dim=1) == labels).float().mean()
         self.log("accuracy", right, sync_dist=True)
 
     def on_validation_epoch_end(self) -> None:
-        """Say it."""
+        """Print the accuracy."""
         accuracy = self.trainer.callback_metrics.get("accuracy")
         if (
             accuracy is not None
@@ -63,12 +63,12 @@ class RingNetwork(LightningModule):
             print(f"epoch {self.current_epoch}: accuracy = {accuracy:.3f}", flush=True)
 
     def configure_optimizers(self) -> torch.optim.Optimizer:
-        """What updates the weights."""
+        """The optimizer."""
         return torch.optim.AdamW(self.parameters(), lr=1e-2)
 
 
 def main() -> None:
-    """Train, and say how far it came."""
+    """Train, and print the numbers of steps and epochs."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--epochs", type=int, default=6)
     parser.add_argument("--checkpoints", default="checkpoints-lightning")

@@ -1,7 +1,7 @@
-"""Train a small network that can be moved: asked to stop, it saves, and the next run goes on.
+"""Train a small network that can be moved: on request it saves and stops; the next run resumes.
 
 The five calls of the migrator are all that a script needs. It runs under `resile run`, torchrun,
-and alone; `move.sh` beside it moves it once.
+and alone; `move.sh` in the same folder moves it once.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from resile import migrator
 
 
 def batch(step: int, rank: int) -> tuple[torch.Tensor, torch.Tensor]:
-    """Points of the plane and whether they lie in a circle; the same for the same step and rank."""
+    """Points of the plane and whether they are in a circle; deterministic for a step and rank."""
     generator = torch.Generator().manual_seed(1000 * step + rank)
     points = torch.rand(64, 2, generator=generator) * 2 - 1
     return points, (points.norm(dim=1) < 0.7).long()
 
 
 def main() -> None:
-    """Train, and print what came of it."""
+    """Train, and print the result."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--steps", type=int, default=300)
     parser.add_argument("--pause", type=float, default=0.02, help="seconds to rest after a step")

@@ -1,8 +1,8 @@
 """One API server for all tests of a process, which use a namespace each.
 
-It takes some seconds of two cores to start one. Whatever is stopped, frozen or forgotten by a test
-is back at its end. A file whose tests need more for themselves (permissions, an audit log, flags,
-operators that see all namespaces) has a fixture ``server`` of its own.
+Starting one takes some seconds of two cores. Whatever a test stops or freezes runs again at its
+end. A file whose tests need a separate server (permissions, an audit log, flags, operators that see
+all namespaces) has its own fixture ``server``.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import pytest
 from tests.kube.apiserver import ApiServer, running
 
 LEFT_OUT = "no Kubernetes here"
-"""How the reason of a skip begins that is due to missing binaries or a missing cluster."""
+"""The prefix of the reason of a skip due to missing binaries or a missing cluster."""
 
 NUMBERS = itertools.count()
 
@@ -28,7 +28,7 @@ def shared_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApiServe
 
 @pytest.fixture
 def server(shared_server: ApiServer) -> ApiServer:
-    """An API server that runs, also after a test that stopped it and failed."""
+    """A running API server, also after a test that stopped it and failed."""
     shared_server.ensure()
     return shared_server
 
@@ -39,7 +39,7 @@ def new_namespace() -> str:
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Say in the last lines of a run when the tests that need Kubernetes were left out."""
+    """Report in the last lines of a run that the tests that need Kubernetes were skipped."""
     skipped = terminalreporter.stats.get("skipped", [])
     left_out = [one for one in skipped if LEFT_OUT in str(one.longrepr)]
     if left_out:

@@ -1,4 +1,4 @@
-"""A `resile` command as a user starts it: its process, what it says, and waiting for both."""
+"""A `resile` command as a user starts it: its process, its output, and waiting for both."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TypeVar
 
 PATIENCE = 60.0
-"""A condition that has not come by then never comes; a busy machine is slow."""
+"""The timeout of a wait, generous for a busy machine."""
 
 SHOWN = 4000
 """Characters of a command's output that a failed test shows."""
@@ -21,13 +21,13 @@ T = TypeVar("T")
 
 
 def wait_for(condition: Callable[[], T], what: str, *, timeout: float = PATIENCE) -> T:
-    """The first true value of ``condition``."""
+    """Wait for the first true value of ``condition``."""
     deadline = time.monotonic() + timeout
     while time.monotonic() < deadline:
         if value := condition():
             return value
         time.sleep(0.01)
-    raise AssertionError(f"waited {timeout:g} s in vain for {what}")
+    raise AssertionError(f"timed out after {timeout:g} s waiting for {what}")
 
 
 @dataclass

@@ -1,7 +1,7 @@
-"""Real jobs for tests: `resile run` processes, what they print, and the steps they take.
+"""Real jobs for tests: `resile run` processes, their output, and the steps they take.
 
-A test asks for a condition and waits for it; every process of a job is ended by pid when the test
-ends, and it is checked that none is left.
+Tests wait for conditions; every process of a job is ended by pid when the test ends, and it is
+checked that none is left.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class NodeProcess(Command):
         return []
 
     def kill(self) -> list[int]:
-        """kill -9 of the agent and everything below it, at once; returns who that was."""
+        """kill -9 of the agent and everything below it, at once; returns their pids."""
         family = self.family()
         for process in family:
             with suppress(psutil.NoSuchProcess):
@@ -60,7 +60,7 @@ class NodeProcess(Command):
 
 @dataclass
 class Job:
-    """One job on loopback, in a folder of its own."""
+    """One job on loopback, in a separate folder."""
 
     folder: Path
     port: int = field(default_factory=free_port)
@@ -81,7 +81,7 @@ class Job:
         endpoint: bool = True,
         **environment: str,
     ) -> NodeProcess:
-        """One more node."""
+        """Start one more node."""
         number = len(self.nodes)
         output_file = self.folder / f"node{number}.log"
         command = [sys.executable, "-m", "resile", "run", "--nproc-per-node", str(nproc)]

@@ -1,4 +1,4 @@
-"""The last word of a test that trains: each sample of each epoch counts exactly once."""
+"""The final check of a test that trains: each sample of each epoch counts exactly once."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["data_check", "each_sample_counts_once"]
 
 
 def each_sample_counts_once(folder: Path, *, epochs: int = 0) -> StreamVerdict:
-    """Prove it from a ledger, as ``resile data check`` does: so many epochs are complete."""
+    """Prove it from a ledger, like ``resile data check``, for this many complete epochs."""
     verdict = check(read_ledger(folder), epochs=epochs)
     assert verdict.sound, verdict
     (stream,) = verdict.streams
@@ -24,7 +24,7 @@ def each_sample_counts_once(folder: Path, *, epochs: int = 0) -> StreamVerdict:
 def data_check(
     *words: str, env: Mapping[str, str] | None = None
 ) -> subprocess.CompletedProcess[str]:
-    """``resile data check``, to its end."""
+    """Run ``resile data check`` to its end."""
     return subprocess.run(
         [*resile_command(), "data", "check", *words],
         capture_output=True,

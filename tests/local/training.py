@@ -1,4 +1,4 @@
-"""Jobs that train a model on data, with snapshots and a ledger: disturbed, and then judged."""
+"""Jobs that train a model on data, with snapshots and a ledger: disturbed, and then verified."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ TRAINER = "trainer.py"
 STEPS = 60
 STEPS_AN_EPOCH = 8
 ENDLESS = 1_000_000
-"""Steps of a job that ends when the test says so."""
+"""Steps of a job that ends on the test's request."""
 
 
 class Recorded(Job):
-    """A job whose script writes down what it does, as ``scripts/recording.py`` does it."""
+    """A job whose script records its steps with ``scripts/recording.py``."""
 
     def reached(self, step: int, *, world: int, round: int = 0) -> int:
         """Wait until all ranks did this step in a round after ``round``; returns that round."""
@@ -36,11 +36,11 @@ class Recorded(Job):
         return wait_for(found, f"step {step} with {world} workers:\n{self.nodes[0].output[-5000:]}")
 
     def resumptions(self) -> list[Step]:
-        """Of the rounds that said so: from where."""
+        """The records of rounds that resumed: from where."""
         return [r for r in self.records() if r.what.startswith("resumed") and r.rank == 0]
 
     def hurry(self) -> None:
-        """From now on steps take no longer than they must."""
+        """Let steps run at full speed from now on."""
         (self.folder / "hurry").touch()
 
     @property
@@ -54,7 +54,7 @@ class Trained(Recorded):
     def train(
         self, *flags: str, nproc: int = 2, steps: int = STEPS, **environment: str
     ) -> NodeProcess:
-        """One more node of it."""
+        """Start one more node."""
         environment.setdefault("CHECKPOINTS", str(self.folder / "checkpoints"))
         return self.start(
             *("--max-restarts", "5", *flags),
@@ -69,7 +69,7 @@ class Trained(Recorded):
     # --- what it does -----------------------------------------------------------------------
 
     def copied(self, step: int, *, nodes: int) -> int:
-        """Wait until every node has a copy of its own parts of a step elsewhere; the round."""
+        """Wait until every node's own parts of a step are copied elsewhere; returns the round."""
 
         def found() -> int:
             there = [r for r in self.records() if r.what == "copied" and r.step >= step]
@@ -85,7 +85,7 @@ class Trained(Recorded):
     # --- how it ends ------------------------------------------------------------------------
 
     def finish(self) -> None:
-        """Have all ranks end after the same step, and wait for it."""
+        """Make all ranks end after the same step, and wait for it."""
         (self.folder / "finish").touch()
         for node in self.nodes:
             if node.process.returncode is None:
@@ -99,7 +99,7 @@ class Trained(Recorded):
         )
 
     def each_sample_counts_once(self, *, steps: int = STEPS) -> StreamVerdict:
-        """The proof from its ledger that no sample of these steps was missed or repeated."""
+        """Prove from its ledger that no sample of these steps was missed or repeated."""
         stream = each_sample_counts_once(self.ledger, epochs=steps // STEPS_AN_EPOCH)
         assert stream.steps == steps
         return stream

@@ -1,4 +1,4 @@
-"""Processes for tests that start with torch imported already, forked from a server that has it.
+"""Processes for tests that start with torch already imported, forked from a server that has it.
 
 A cold start costs seconds of imports for each rank; most tests are not about that.
 """

@@ -1,4 +1,4 @@
-"""Bad input has one error, whatever is wrong with it, and nothing decodes past the helper."""
+"""Bad input raises one error, whatever is wrong with it, and all decoding uses the helper."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ ROOT = Path(__file__).parents[2]
 
 
 class Record(msgspec.Struct):
-    """Something with a number, a text and anything else."""
+    """A struct with a number, a text and anything else."""
 
     number: int
     text: str
@@ -96,7 +96,7 @@ def test_every_flipped_bit_is_read_or_is_that_error(bit: int) -> None:
 
 
 def test_no_module_of_the_library_decodes_by_itself(tmp_path: Path) -> None:
-    """The rule that finds it has to be on, and has to find all ways."""
+    """The rule that finds it has to be enabled, and has to find all ways."""
     source = tmp_path / "resile" / "sample.py"
     source.parent.mkdir()
     source.write_text(

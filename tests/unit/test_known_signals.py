@@ -1,4 +1,4 @@
-"""Tests that send SIGINT hold also where it was ignored by whoever started them."""
+"""Tests that send SIGINT work also where it was ignored by the process that started them."""
 
 from __future__ import annotations
 

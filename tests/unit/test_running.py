@@ -1,4 +1,4 @@
-"""What becomes of a run of tests in parts: its exit code, and how long each test took."""
+"""The result of a run of tests in parts: its exit code, and the duration of each test."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def test_slow():
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Of another project's tests, which know the mark."""
+    """A folder with another project's tests, which use the mark."""
     (tmp_path / "pytest.ini").write_text("[pytest]\nmarkers = alone\n")
     hooks = "from tests.durations import pytest_addoption, pytest_terminal_summary\n"
     own = "import tests.durations\ntests.durations.FOLDER = __import__('pathlib').Path('kept')\n"

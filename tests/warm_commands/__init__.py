@@ -1,14 +1,14 @@
-"""`resile` commands without the half a second of imports that each takes.
+"""`resile` commands without the half second of imports that each takes.
 
-A test that types many commands spends most of its time on Python's start. Here a server with all
-commands imported forks one process for each, and a small client in front of it is what the test
-sees: it has the command's standard streams, environment and folder, takes its signals, and ends as
-it ends. So `subprocess` is used as ever:
+A test that runs many commands spends most of its time on Python's start. Here a server with all
+commands imported forks one process for each, and the test starts a small client: it has the
+command's standard streams, environment and folder, forwards its signals, and exits with its exit
+status. So `subprocess` is used as usual:
 
     subprocess.run([*resile_command(), "jobs"], env=..., cwd=...)
 
-Nothing else is different from `python -m resile`, except what /proc tells of the command. Tests
-about processes (agents, masters, operators), and one for each command, start the real thing.
+Nothing else is different from `python -m resile`, except what /proc shows of the command. Tests
+about processes (agents, masters, operators), and one for each command, start real ones.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ HERE = Path(__file__).parent
 
 @functools.cache
 def resile_command() -> tuple[str, ...]:
-    """How a command begins; starts this process's server, which ends with it."""
+    """The beginning of a command line; starts this process's server, which ends with it."""
     address = Path(tempfile.mkdtemp(prefix="resile-warm-"), "server")
     # It outlives the test that happens to start it, so it has none of its variables: tests find
     # what they left running by $RESILE_HOME.
     environment = {name: text for name, text in os.environ.items() if name != "RESILE_HOME"}
-    # It reads its standard input, and nobody writes there: at the end of this process that ends.
+    # It reads its standard input, to which nothing is written: it ends with this process.
     server = subprocess.Popen(
         [sys.executable, "-m", "tests.warm_commands.server", str(address)],
         stdin=subprocess.PIPE,

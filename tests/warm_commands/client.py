@@ -1,6 +1,6 @@
-"""What a test starts: hands its streams, environment and folder to the server, and ends as told.
+"""The client: passes its streams, environment and folder to the server, and exits accordingly.
 
-Run with `-I -S`, as it stands in for a command that should start in no time.
+Run with `-I -S`, as it replaces a command that should start instantly.
 """
 
 from __future__ import annotations

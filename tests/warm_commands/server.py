@@ -1,7 +1,7 @@
-"""Forks a process with all of Resile's commands imported, for each client that asks.
+"""Forks a process with all of Resile's commands imported, for each client's request.
 
-One thread and one selector. A command's process leaves the loop and goes on as `python -m resile`
-does, to the interpreter's ordinary end. If a client is killed, so is its command.
+One thread and one selector. A command's process leaves the loop and continues like `python -m
+resile`, to the interpreter's ordinary end. If a client is killed, so is its command.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from typing import Any
 from resile.cli.main import COMMANDS
 
 TOO_LATE = (BrokenPipeError, ConnectionResetError)
-"""What a client's end looks like."""
+"""Errors when a client has ended."""
 
 IMPORTED_BY_COMMANDS = (
     "resile.kube.client",
@@ -95,7 +95,7 @@ class Server:
         return None
 
     def _leave(self, client: socket.socket, streams: list[int]) -> None:
-        """Keep nothing of the server's but the streams of the client."""
+        """Close everything of the server's except the client's streams."""
         for number, stream in enumerate(streams):
             os.dup2(stream, number)
             os.close(stream)
@@ -107,7 +107,7 @@ class Server:
         client.close()
 
     def _look(self, running: Running, *, ended: bool) -> None:
-        """Tell a client that its command has ended, or end the command of one that is gone."""
+        """Report the end of a command to its client, or end the command if the client has died."""
         if running.pid not in self._running:
             return
         if not ended:
@@ -127,7 +127,7 @@ class Server:
 
 
 def become(request: dict[str, Any]) -> None:
-    """Go on as the command that a client asked for."""
+    """Continue as the command that a client requested."""
     os.environ.clear()
     os.environ.update(request["env"])
     time.tzset()

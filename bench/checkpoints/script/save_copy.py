@@ -1,7 +1,7 @@
-"""The yardstick: a copy of the same bytes into memory that was touched before, and no more.
+"""The baseline: a plain copy of the same bytes into memory that was touched before.
 
-The ranks of the node share the tensors out, because a copy that all of them help with is the
-fastest there is.
+The ranks of the node divide the tensors among them, because a copy by all ranks in parallel is the
+fastest.
 """
 
 import os
@@ -22,7 +22,7 @@ class Saver:
         self._copies = [torch.ones_like(tensor) for tensor in self._tensors]
 
     def restore(self) -> int:
-        """A copy in the worker's own memory does not outlive it."""
+        """Restore nothing: a copy in the worker's own memory does not outlive it."""
         return 0
 
     def after_step(self, step: int) -> None:

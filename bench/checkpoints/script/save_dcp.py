@@ -1,4 +1,4 @@
-"""`torch.distributed.checkpoint.async_save` as it comes: staged, then written by a thread."""
+"""`torch.distributed.checkpoint.async_save` with its defaults: staged, then written by a thread."""
 
 import shutil
 from concurrent.futures import Future
@@ -17,7 +17,7 @@ class Saver(StorageSaver):  # type: ignore[misc]
         self, model: torch.nn.Module, optimizer: torch.optim.Optimizer, every: int
     ) -> None:
         super().__init__(model, optimizer, every)
-        # Its thread's collectives would mix with training's in the default group, and hang.
+        # In the default group its thread's collectives would mix with training's, and hang.
         self._group = dist.new_group(backend="gloo")
         self._writing: Future[Any] | None = None
 

@@ -1,6 +1,6 @@
 """DLRover's flash checkpoint for DDP: local rank 0 copies into memory that its agent owns.
 
-Runs in DLRover's environment. With $BENCH_DURABLE each save also goes to storage, which is done
+Runs in DLRover's environment. With $BENCH_DURABLE each save also goes to storage, which is complete
 when the tracker file names its step.
 """
 

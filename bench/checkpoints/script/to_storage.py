@@ -1,8 +1,8 @@
-"""What the savers share that write the state of model and optimizer to $BENCH_STORAGE.
+"""Base class of the savers that write the state of model and optimizer to $BENCH_STORAGE.
 
-Imports torch and the standard library alone: it is imported in every system's environment. There
-it is a module of its own, since this folder is on the path; a type checker, which sees the folder
-as part of the bench, does not find it by that name.
+Imports only torch and the standard library: it is imported in every system's environment. There it
+is a top-level module, since this folder is on the path; a type checker, which sees the folder as
+part of the bench, does not find it by that name.
 """
 
 import os
@@ -14,7 +14,7 @@ import torch
 
 
 class StorageSaver(ABC):
-    """Saves after every so many steps, and restores nothing unless it says how."""
+    """Saves every ``every`` steps; restores nothing unless a subclass overrides `restore`."""
 
     def __init__(
         self, model: torch.nn.Module, optimizer: torch.optim.Optimizer, every: int
@@ -24,7 +24,7 @@ class StorageSaver(ABC):
         self._folder.mkdir(parents=True, exist_ok=True)
 
     def restore(self) -> int:
-        """Only its saving is measured."""
+        """Restore nothing: only saving is measured."""
         return 0
 
     def after_step(self, step: int) -> None:
@@ -32,12 +32,12 @@ class StorageSaver(ABC):
             self._save(step + 1)
 
     def busy(self) -> bool:
-        """Whether a save goes on after its call has returned."""
+        """Whether a save is still in progress after its call has returned."""
         return False
 
     @abstractmethod
     def _save(self, steps: int) -> None:
-        """Save what so many steps came to."""
+        """Save the state after this many steps."""
 
     def _state(self, steps: int) -> dict[str, Any]:
         model, optimizer = self._model.state_dict(), self._optimizer.state_dict()

@@ -1,13 +1,13 @@
 """The training script all systems run: DDP on gloo, with a given amount of state to save.
 
 Most of the state is ballast: parameters and momentum that belong to the model and its optimizer but
-are not trained, and that DDP leaves alone. So a step costs the same at any size, and what is
-measured is saving. Before a save the number of the step is written into each piece of it; after a
-restore it has to be there.
+are not trained, and that DDP ignores. So a step costs the same at any size, and only the cost of
+saving varies. Before a save the step number is written into each piece of ballast; after a restore
+it is checked.
 
 A step sleeps (BENCH_STEP_SECONDS) or, with BENCH_COMPUTE, keeps its core busy for about as long.
-The ranks meet before each save, untimed, when the one before is on storage, and before a restore:
-neither is ever charged for its predecessor or for another rank's delay.
+The ranks wait for each other, untimed, before each save, when the previous one is on storage, and
+before a restore: the measured time includes neither the previous save nor another rank's delay.
 
 Imports torch, the standard library and the saver that $BENCH_SAVER names, a module of this folder.
 """
@@ -26,7 +26,7 @@ from torch.nn.parallel import DistributedDataParallel
 FEATURES, BATCH, WIDTH = 32, 16, 256
 PIECE = 1 << 20  # float32 values, 4 MiB
 COPIES = 3
-# Local steps after a restore before the yardstick is taken: the first ones are what is timed.
+# Local steps after a restore before the baseline copy is timed, so that it does not delay them.
 SETTLED = 5
 
 
@@ -57,7 +57,7 @@ def main() -> None:
     every = int(os.environ["BENCH_EVERY"])
     model, optimizer = _trained(int(os.environ["BENCH_BYTES"]))
     saver = importlib.import_module(os.environ["BENCH_SAVER"]).Saver(model, optimizer, every)
-    dist.barrier()  # a restore is charged for no other rank's late arrival
+    dist.barrier()  # so that a restore's time does not include another rank's delay
     begun = time.monotonic()
     start = saver.restore()
     restore = time.monotonic() - begun
@@ -89,7 +89,7 @@ def main() -> None:
 
 
 def _trained(size: int) -> tuple[DistributedDataParallel, torch.optim.Optimizer]:
-    """A model and an optimizer whose state together has ``size`` bytes, all of it touched."""
+    """Build a model and an optimizer whose state has ``size`` bytes in all, all of it touched."""
     torch.manual_seed(0)
     plain = Ballast(max(1, size // (2 * 4 * PIECE)))
     ballast = [name for name, _ in plain.named_parameters() if name.startswith("pieces")]
@@ -109,7 +109,7 @@ def _train(model: DistributedDataParallel, optimizer: torch.optim.Optimizer) -> 
 
 
 class _Work:
-    """What a step does beside training: sleep, or compute for about as long."""
+    """The part of a step besides training: sleep, or compute for about as long."""
 
     def __init__(self) -> None:
         self._seconds = float(os.environ["BENCH_STEP_SECONDS"])
@@ -152,8 +152,8 @@ def _check_marks(optimizer: torch.optim.Optimizer, step: int) -> None:
 
 
 def _copy_seconds(optimizer: torch.optim.Optimizer) -> float:
-    """The same bytes between two places that were touched before, by all ranks at the same time as
-    they restored; the middle of a few times."""
+    """The median time of a few copies of the same bytes between memory that was touched before, by
+    all ranks at once, as in a restore."""
     source = _ballast(optimizer)
     target = [torch.ones_like(tensor) for tensor in source]
     times = []

@@ -1,4 +1,4 @@
-"""A user with a terminal, a machine of their own and a kubeconfig."""
+"""A user with a terminal, an empty home and a kubeconfig."""
 
 from __future__ import annotations
 
@@ -16,5 +16,5 @@ __all__ = ["console", "kubelets", "operator", "stage"]
 
 @pytest.fixture
 def console(server: ApiServer, stage: Stage, tmp_path: Path) -> Console:
-    """Whose kubeconfig names the test's namespace."""
+    """A console whose kubeconfig names the test's namespace."""
     return Console(tmp_path, kubeconfig=server.kubeconfig(namespace=stage.client.namespace))

@@ -1,4 +1,4 @@
-"""Commands as a user types them, in processes of their own that start fast."""
+"""Run commands as a user types them, in separate processes that start fast."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Console:
     folder: Path
     kubeconfig: str | None = None
     more: dict[str, str] = field(default_factory=dict)
-    """Of the environment."""
+    """Further environment variables."""
 
     real: bool = False
     """Whether commands start as `python -m resile`, with all its imports."""
@@ -42,7 +42,7 @@ class Console:
         return str(path)
 
     async def run(self, *words: str) -> subprocess.CompletedProcess[str]:
-        """A command to its end, while the test goes on with whatever else it does."""
+        """Run a command to its end, without blocking the test's event loop."""
         return await asyncio.to_thread(
             subprocess.run,
             [*self.command(), *words],
@@ -55,21 +55,21 @@ class Console:
         )
 
     async def says(self, *words: str) -> str:
-        """What a command prints that has to succeed, and complains of nothing."""
+        """Return the output of a command that must succeed and print no errors."""
         done = await self.run(*words)
         assert done.returncode == 0, done.stderr
         assert not done.stderr, done.stderr
         return done.stdout
 
     async def refuses(self, *words: str) -> str:
-        """What a command complains about that has to fail."""
+        """Return the errors of a command that must fail."""
         done = await self.run(*words)
         assert done.returncode != 0, done.stdout
         assert "Traceback" not in done.stderr, done.stderr
         return done.stderr
 
     def start(self, *words: str) -> subprocess.Popen[str]:
-        """A command that goes on."""
+        """Start a command that keeps running."""
         return subprocess.Popen(
             [*self.command(), *words],
             stdout=subprocess.PIPE,
@@ -81,7 +81,7 @@ class Console:
 
 
 async def reads(process: subprocess.Popen[str], ending: str, *, within: float = 60.0) -> list[str]:
-    """What a command prints from now on, to the line that ends so."""
+    """Read the output of a command up to a line with this ending."""
     lines: list[str] = []
     while not lines or not lines[-1].endswith(ending):
         assert process.stdout is not None

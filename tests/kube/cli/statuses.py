@@ -100,7 +100,7 @@ def left_behind(
     written: JobStatus,
     training: TrainingView | None = None,
 ) -> None:
-    """A job of this machine, as its `up` wrote it down. ``training``: what its master saw."""
+    """A local job, as its `up` wrote it down. ``training``: what its master saw."""
     seen = trainings_in(msgspec.structs.replace(written, training=training or written.training))
     with folder.hold():
         folder.begin()
@@ -119,7 +119,7 @@ def left_behind(
 async def create(
     client: KubeClient, described: dict[str, Any], written: JobStatus | None = None
 ) -> KubeObject:
-    """A job, looked after by no operator; its status if one is given."""
+    """Create a job without an operator, with a status if one is given."""
     raw = await client.create(ELASTIC_JOBS, described)
     return raw if written is None else await write_status(client, raw, written)
 
@@ -140,7 +140,7 @@ async def tell(
     count: int = 1,
     component: str = "resile-operator",
 ) -> KubeObject:
-    """An event, as the operator, the scheduler or a kubelet writes it."""
+    """Create an event, as the operator, the scheduler or a kubelet does."""
     metadata = about["metadata"]
     when = datetime.now(timezone.utc) - timedelta(seconds=ago)
     moment = when.strftime("%Y-%m-%dT%H:%M:%SZ")

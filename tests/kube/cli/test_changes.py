@@ -1,4 +1,4 @@
-"""submit over a job that is there: whose word counts, and what of it goes."""
+"""`submit` for an existing job: which fields are changed and who owns them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.programs import KUBECTL
 UNSEEN = "the operator has not looked at the change yet"
 
 
-# --- what the status speaks of ------------------------------------------------------------------
+# --- the status of an earlier manifest ----------------------------------------------------------
 
 
 async def test_a_corrected_manifest_is_not_judged_by_the_refusal_of_the_last(
@@ -125,7 +125,7 @@ async def test_what_kubectl_applied_and_the_manifest_does_not_say_is_removed(
     assert raw["spec"] == {**described["spec"], "replicas": 3}, "what scale set stays"
     assert raw["metadata"]["labels"] == {"kept": "b"}
 
-    described["spec"]["maxRestarts"] = 4  # and with kubectl and us in turns
+    described["spec"]["maxRestarts"] = 4  # and with kubectl and Resile in turns
     kubectl_apply(server, stage, described)
     del described["spec"]["maxRestarts"], described["spec"]["backoffLimit"]
     console.write(described)

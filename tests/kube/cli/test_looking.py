@@ -111,7 +111,7 @@ the longest age, and 2m0s is shorter than 1m59s."""
 
 
 def timeless(shown: str) -> list[str]:
-    """What is told of a job, but not where it is and when something was."""
+    """The output without the job's location and without times."""
     lines = [line for line in shown.splitlines() if not re.match(r"Folder|Names|Clus", line)]
     return [WHEN.sub("TIME ", line) for line in lines]
 
@@ -168,7 +168,7 @@ async def test_a_training_looks_the_same_on_both_platforms(
     left_behind(folder, described, msgspec.structs.replace(written, training=None), training)
     with contextlib.ExitStack() as living:
         if not over:
-            living.enter_context(folder.hold())  # its `up` lives, and its master is away
+            living.enter_context(folder.hold())  # its `up` runs, and its master is down
         here = await console.says("describe", "digits")
         rows = json.loads(await console.says("jobs", "-o", "json"))
     there = await console.says("describe", "digits", "-n", stage.client.namespace)
@@ -264,7 +264,7 @@ async def test_every_group_looks_the_same_on_both_platforms(
     monkeypatch.setenv("RESILE_HOME", console.env()["RESILE_HOME"])
     folder = JobDir("digits")
     left_behind(folder, described, written)
-    with folder.hold():  # its `up` lives, and its master is away
+    with folder.hold():  # its `up` runs, and its master is down
         here = await console.says("describe", "digits")
         rows = json.loads(await console.says("jobs", "-o", "json"))
     assert timeless(here) == timeless(there)
@@ -299,11 +299,11 @@ async def test_a_rank_that_nobody_has_is_a_mistake_on_both_platforms(
     assert said == "Error: job 'untouched' has no node of rank 0: it has none yet\n"
 
 
-# --- logs of which there are none ---------------------------------------------------------------
+# --- jobs without logs --------------------------------------------------------------------------
 
 
 async def silence(console: Console, *words: str) -> str:
-    """The one line that a command says instead of printing something."""
+    """The one line that a command prints instead of logs."""
     done = await console.run("logs", *words)
     assert (done.returncode, done.stdout) == (0, "")
     (line,) = done.stderr.splitlines()

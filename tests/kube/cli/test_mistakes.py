@@ -1,4 +1,4 @@
-"""What cannot be is said in a sentence, with a code that is not 0, and never with a traceback."""
+"""Mistakes are reported in a sentence, with a nonzero exit code, and never with a traceback."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ ON_A_JOB = (
 
 @pytest.fixture(scope="module")
 def strict(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApiServer]:
-    """A server that checks permissions and has never heard of us."""
+    """A server that checks permissions and has no ElasticJob definition."""
     with running(tmp_path_factory.mktemp("strict"), authorization="RBAC") as server:
         yield server
 

@@ -1,6 +1,6 @@
-"""Every command on a cluster's job once as `python -m resile`, with imports of its own.
+"""Every command on a cluster's job once as `python -m resile`, with its own imports.
 
-The other files' commands are forked from a process that has them all imported.
+The other files' commands are forked from a process that has imported everything.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ MEANWHILE = {
     "resume digits": "",
     "delete digits --no-wait": "",
 }
-"""What is typed, and what is in the answer."""
+"""The arguments of each command, and a part of its output."""
 
 
 @pytest.fixture

@@ -25,7 +25,7 @@ from tests.kube.cli.statuses import WORKER, create, manifest, status, write_stat
 from tests.kube.operator.stage import Stage
 
 Where: TypeAlias = dict[str, Any]
-"""Keyword arguments that lead to a cluster."""
+"""Keyword arguments that select a cluster."""
 
 
 async def test_a_manifest_is_a_file_a_text_data_or_a_job(

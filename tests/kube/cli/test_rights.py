@@ -1,4 +1,4 @@
-"""Somebody who may do everything with ElasticJobs, and nothing else: what was done is said so."""
+"""A user with all permissions on ElasticJobs and no others: messages say what was not checked."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ async def test_a_dry_run_says_what_was_not_tried(stage: Stage, guest: Console) -
 async def test_a_dry_run_tells_what_is_refused_for_the_pods_sake(
     stage: Stage, guest: Console
 ) -> None:
-    """Also 403, but of an admission check: the account may create pods, just not this one."""
+    """Also a 403, but of an admission check: the account may create pods, just not this one."""
     pods = {"apiGroups": [""], "resources": ["pods"], "verbs": ["create"]}
     await stage.client.patch(
         ROLES, "jobs", [{"op": "add", "path": "/rules/-", "value": pods}], type="json"

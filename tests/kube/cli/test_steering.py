@@ -1,4 +1,4 @@
-"""scale, suspend, resume and delete, with an operator that takes the wishes up."""
+"""scale, suspend, resume and delete, with an operator that carries out the requests."""
 
 from __future__ import annotations
 

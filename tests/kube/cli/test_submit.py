@@ -1,4 +1,4 @@
-"""submit: what is created, what is only shown, and what is said on the way."""
+"""submit: the objects it creates, dry runs, and its messages."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ async def test_problems_are_told_with_their_lines_before_anything_is_sent(
     assert not (await stage.client.list(ELASTIC_JOBS, namespace=stage.client.namespace)).items
 
 
-# --- on the way ---------------------------------------------------------------------------------
+# --- progress messages --------------------------------------------------------------------------
 
 
 async def test_progress_is_shown_until_it_runs(
@@ -244,7 +244,7 @@ async def test_a_missing_operator_is_suspected(stage: Stage, console: Console) -
     assert said.startswith("Warning: no operator has observed the job yet.")
 
 
-# --- only shown ---------------------------------------------------------------------------------
+# --- dry runs -----------------------------------------------------------------------------------
 
 
 async def test_a_dry_run_prints_what_the_operator_then_creates(
@@ -275,7 +275,7 @@ async def test_a_dry_run_prints_what_the_operator_then_creates(
 
 
 def assert_within(wanted: Any, found: Any) -> None:
-    """Everything that was shown is there; the server has added its defaults."""
+    """Check that everything shown is in the object; the server has added its defaults."""
     if isinstance(wanted, dict):
         for key, value in wanted.items():
             if key != "image":  # the master's is the operator's own

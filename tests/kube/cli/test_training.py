@@ -1,7 +1,7 @@
-"""A cluster's job that really trains, described: its operator asks its master, and writes it down.
+"""`describe` for a cluster's job that really trains: its operator polls its master for the figures.
 
 Operator, API server, master and agents are the real ones. Only the pods are not: the master and
-the agents are processes of this machine, at an address of their own.
+the agents are processes of this machine, at a separate address.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ from tests.local.up.ups import PROGRAMS
 Start = Callable[..., Awaitable[None]]
 
 REFRESH = 10.0
-"""How often the operator brings figures up to date."""
+"""The interval at which the operator updates the figures."""
 
 NODES = 2
 WORKER = {**statuses.WORKER, "replicas": {"min": NODES, "max": 4, "wanted": NODES}}
 DIGITS = statuses.manifest("digits", roles={"worker": WORKER}, maxRestarts=0, master={"tls": False})
-"""Without TLS: its agents find the master at an address and not by its service's name."""
+"""Without TLS: its agents find the master by an address and not by its service's name."""
 
 FAILING = """
 import pathlib, time
@@ -51,7 +51,7 @@ raise ValueError("the loss is no number")
 
 @pytest.fixture
 def address() -> str:
-    """On which no other test's master listens."""
+    """A loopback address that no other test's master uses."""
     return f"127.{64 + os.getpid() % 128}.{os.getpid() // 128 % 256}.1"
 
 
@@ -59,7 +59,7 @@ def address() -> str:
 async def start(
     stage: Stage, kubelets: StandIn, console: Console, address: str
 ) -> AsyncIterator[Start]:
-    """Starts what a job's pods would run: its master, and the agents of its nodes."""
+    """Starts the programs of a job's pods: its master, and the agents of its nodes."""
     kubelets.address = address
     processes: list[subprocess.Popen[bytes]] = []
 
@@ -99,7 +99,7 @@ def line(shown: str, beginning: str) -> str:
 
 
 async def written_steps(stage: Stage, name: str) -> list[int]:
-    """The step of each node as it was written down; none before all are."""
+    """The step of each node in the status; empty until all have one."""
     members = ((await stage.status(name)).get("training") or {}).get("nodes") or {}
     steps = [one.get("step") for one in members.values()]
     return steps if len(steps) == NODES and None not in steps else []
@@ -107,7 +107,7 @@ async def written_steps(stage: Stage, name: str) -> list[int]:
 
 @pytest_asyncio.fixture
 async def training(stage: Stage, operator: OperatorProcess, start: Start) -> KubeObject:
-    """A job whose nodes take ten steps a second, and of whom the first are written down."""
+    """A job whose nodes take ten steps a second, once the first steps are in its status."""
     raw = await statuses.create(stage.client, DIGITS)
     await start("digits", PROGRAMS / "tick.py", PAUSE="0.1")
 
@@ -148,7 +148,7 @@ async def test_figures_that_change_all_the_time_are_written_now_and_then(stage: 
 
     await eventually(many_steps_later, "more steps to be written down")
     refreshes = (time.monotonic() - begun) / REFRESH
-    # The step and what the nodes do each have their own time.
+    # The step and the nodes' states are updated at separate times.
     assert len(versions) <= 1 + 2 * (1 + refreshes), "not one write for each step"
 
 

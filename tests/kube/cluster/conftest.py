@@ -1,6 +1,6 @@
 """A whole cluster with kubelets, an operator on it, and a namespace for each test.
 
-What loses a machine or the API server needs this machine's cluster (`target` says which it may be).
+Tests that stop a machine or the API server need this machine's cluster (see `target`).
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ from tests.kube.operator.stage import eventually
 DEFINITION = Path(__file__).parents[3] / "deploy" / "crds" / "elasticjobs.resile.dev.yaml"
 
 FOR_ALL = {"machine", "cpus"}
-"""Fixtures of tests that take parts of the cluster away, or count on all its room."""
+"""Fixtures of tests that stop parts of the cluster, or need all of its capacity."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Tests in namespaces of their own can run side by side; others have the cluster alone."""
+    """Tests in separate namespaces can run in parallel; the others run alone."""
     for item in items:
         if FOR_ALL & set(getattr(item, "fixturenames", ())):
             item.add_marker(pytest.mark.alone)
@@ -41,7 +41,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="session")
 def machine() -> Cluster:
-    """The cluster of this machine, of which parts can be lost."""
+    """The cluster of this machine, of which parts can be stopped."""
     if NAMED_CLUSTER:
         pytest.skip("this needs the cluster of `make cluster`")
     try:
@@ -62,7 +62,7 @@ def kubeconfig() -> str:
 
 @pytest_asyncio.fixture
 async def namespace(kubeconfig: str) -> AsyncIterator[str]:
-    """Of the test's own; gone with it."""
+    """A namespace for the test, deleted after it."""
     async with KubeClient.connect(kubeconfig=kubeconfig) as client:
         await client.apply(CUSTOM_RESOURCES, yaml.safe_load(DEFINITION.read_text()))
     async with passing_namespace(kubeconfig) as name:
@@ -71,7 +71,7 @@ async def namespace(kubeconfig: str) -> AsyncIterator[str]:
 
 @asynccontextmanager
 async def passing_namespace(kubeconfig: str) -> AsyncIterator[str]:
-    """A namespace while the block runs, on a cluster that knows, or will soon know, ElasticJobs."""
+    """Create a namespace during the block, on a cluster that has ElasticJobs, or will have soon."""
     async with KubeClient.connect(kubeconfig=kubeconfig) as client:
         metadata = {"generateName": "resile-test-"}
         made = await client.create(NAMESPACES, {"metadata": metadata})
@@ -80,7 +80,7 @@ async def passing_namespace(kubeconfig: str) -> AsyncIterator[str]:
         yield name
         await client.delete(NAMESPACES, name)
 
-        # No pod has anything left to prove that it would need its grace for.
+        # The pods need no grace period any more.
         for pod in (await client.list(PODS, namespace=name)).items:
             with suppress(NotFound):
                 await client.delete(PODS, pod["metadata"]["name"], name, grace_seconds=1)
@@ -88,7 +88,7 @@ async def passing_namespace(kubeconfig: str) -> AsyncIterator[str]:
         async def no_pods() -> bool:
             return not (await client.list(PODS, namespace=name)).items
 
-        # The rest goes in its own time; what the next test needs is room.
+        # The rest is deleted in the background; the next test only needs capacity.
         await eventually(no_pods, f"the pods of {name} to be gone", patience=120)
 
 
@@ -100,7 +100,7 @@ def folder() -> Iterator[Path]:
 
 @contextmanager
 def passing_folder() -> Iterator[Path]:
-    """Shared with the pods, which run as somebody else."""
+    """A folder shared with the pods, which run as another user."""
     made = Path(tempfile.mkdtemp(prefix="resile-kube-"))
     made.chmod(0o777)
     yield made
@@ -109,7 +109,7 @@ def passing_folder() -> Iterator[Path]:
 
 @pytest.fixture
 def operator(kubeconfig: str, namespace: str, tmp_path: Path) -> Iterator[OperatorProcess]:
-    """One that looks after the test's namespace."""
+    """An operator for the test's namespace."""
     with operating(
         kubeconfig, tmp_path, "--no-elect", "-n", namespace, image=MASTER_IMAGE
     ) as operator:
@@ -118,6 +118,6 @@ def operator(kubeconfig: str, namespace: str, tmp_path: Path) -> Iterator[Operat
 
 @pytest_asyncio.fixture
 async def job(kubeconfig: str, namespace: str, folder: Path) -> AsyncIterator[ClusterJob]:
-    """A training that can be disturbed and is judged by its ledger."""
+    """A training job that can be disturbed, and is verified by its ledger."""
     async with KubeClient.connect(kubeconfig=kubeconfig, namespace=namespace) as client:
         yield ClusterJob(client, folder)

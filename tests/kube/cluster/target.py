@@ -1,8 +1,8 @@
-"""Which cluster is tested on: this machine's, unless the environment names another.
+"""The cluster to test on: this machine's, unless the environment names another.
 
 Another must see this machine's file system under the same paths (k3s here does, a cloud does not):
-workers write down what they did in a folder that the test reads. The plain $KUBECONFIG is not
-heeded, so that nobody's production is tested on by mistake.
+workers write their records into a folder that the test reads. The plain $KUBECONFIG is ignored, so
+that a production cluster is never tested on by mistake.
 """
 
 from __future__ import annotations

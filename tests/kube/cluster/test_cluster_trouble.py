@@ -1,4 +1,4 @@
-"""The cluster itself is in trouble: a machine is lost, the API server away, the operator dead."""
+"""Failures of the cluster itself: a machine is lost, the API server is down, the operator dead."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ AWAY_SECONDS = 20
 
 @pytest.fixture
 def whole(machine: Cluster, namespace: str) -> Iterator[Cluster]:
-    """The cluster, mended in the end whatever the test broke; before the namespace goes, because
-    pods of a machine that is away do not go."""
+    """The cluster, repaired at the end whatever the test broke; before the namespace is deleted,
+    because pods of a lost machine are not deleted."""
     yield machine
     Cluster.up(nodes=len(machine.nodes))
 
@@ -66,7 +66,7 @@ async def test_training_does_not_notice_that_the_api_server_is_away_and_forgot_i
     await job.submit()
     first = await job.trains(world=2)
     await asyncio.to_thread(whole.stop, "apiserver")
-    await asyncio.sleep(AWAY_SECONDS)  # what is tested is an absence of that length
+    await asyncio.sleep(AWAY_SECONDS)  # the test is about an outage of that length
     await job.goes_on()
     assert job.written.round == first
     await asyncio.to_thread(forget_history, ETCD_URL)

@@ -1,4 +1,4 @@
-"""The operator as people deploy it: in a pod, with its own account, for all namespaces."""
+"""The operator as users deploy it: in a pod, with its own account, for all namespaces."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ SYSTEM = "resile-system"
 
 
 class Console:
-    """Somebody who installs things on the cluster."""
+    """Runs installation commands on the cluster."""
 
     def __init__(self, kubeconfig: str) -> None:
         self._environment = {**os.environ, "KUBECONFIG": kubeconfig}
@@ -38,7 +38,7 @@ class Console:
         subprocess.run(words, check=True, env=self._environment)
 
     def jobs(self) -> str:
-        """What jobs there are; none on a cluster that knows none."""
+        """The names of all jobs; empty on a cluster without the ElasticJob definition."""
         words = [KUBECTL, "get", "elasticjobs", "-A", "-o", "name"]
         done = subprocess.run(words, env=self._environment, capture_output=True, text=True)
         return done.stdout
@@ -47,7 +47,7 @@ class Console:
 @contextmanager
 def kustomized(console: Console) -> Iterator[None]:
     folder = str(DEPLOY / "dev")
-    # Those of the tests before are on their way; anybody else's would be deleted here.
+    # Jobs of earlier tests are being deleted; any other job would be deleted here.
     wait_for(lambda: not console.jobs(), "a cluster without jobs", timeout=120)
     console.run(KUBECTL, "delete", "-k", folder, "--ignore-not-found")
     console.run(KUBECTL, "apply", "-k", folder)
@@ -73,7 +73,7 @@ def by_helm(console: Console) -> Iterator[None]:
 
 @pytest.fixture(scope="module", params=[kustomized, by_helm])
 def deployed(request: pytest.FixtureRequest, machine: Cluster, kubeconfig: str) -> Iterator[None]:
-    """On a cluster that has nothing of Resile's but its image."""
+    """Deploy the operator on a cluster that has nothing of Resile's but its image."""
     console = Console(kubeconfig)
     with request.param(console):
         rollout = ("rollout", "status", "deployment/resile-operator", "--timeout=120s")
@@ -84,7 +84,7 @@ def deployed(request: pytest.FixtureRequest, machine: Cluster, kubeconfig: str) 
 
 @pytest_asyncio.fixture
 async def jobs(kubeconfig: str) -> AsyncIterator[tuple[ClusterJob, ClusterJob]]:
-    """Two of one name, in two namespaces."""
+    """Two jobs of one name, in two namespaces."""
     async with AsyncExitStack() as stack:
         yield (
             await stack.enter_async_context(namesake(kubeconfig)),

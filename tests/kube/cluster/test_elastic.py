@@ -1,4 +1,4 @@
-"""Capacity that comes and goes: scaling, room that appears, preemption, suspension, drains."""
+"""Changing capacity: scaling, new capacity, preemption, suspension, drains."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ SLEEP = {"name": "sleep", "image": MASTER_IMAGE, "command": ["sleep", "3600"]}
 
 @pytest_asyncio.fixture
 async def cpus(job: ClusterJob) -> float:
-    """Of the smaller of the cluster's two machines."""
+    """The CPUs of the smaller of the cluster's two machines."""
     machines = (await job.client.list(NODES)).items
     if len(machines) != 2:
         pytest.skip(f"this needs a cluster of two machines, and here are {len(machines)}")
@@ -93,7 +93,7 @@ async def test_an_autoscaler_sets_the_size(job: ClusterJob) -> None:
 
 
 def autoscaler(job: str, *, at_least: int, at_most: int) -> dict[str, Any]:
-    """One that needs no metrics as long as the size is out of its bounds."""
+    """An autoscaler that needs no metrics while the size is out of its bounds."""
     target = {"apiVersion": "resile.dev/v1alpha1", "kind": "ElasticJob", "name": job}
     return {
         "metadata": {"name": "sizes"},
@@ -133,7 +133,7 @@ async def test_a_rolling_drain_of_every_node_loses_no_step(job: ClusterJob) -> N
     job.proof()
 
 
-@pytest.mark.alone  # nobody else's pods survive it
+@pytest.mark.alone  # it evicts the pods of other tests, too
 async def test_draining_one_machine_after_the_other_loses_no_step(
     job: ClusterJob, kubeconfig: str
 ) -> None:
@@ -179,7 +179,7 @@ async def test_preempted_workers_come_back_when_there_is_room_again(
 
 
 def urgent(*, replicas: int, cpus: float) -> dict[str, Any]:
-    """A Deployment that is more important than the training: each pod takes two nodes' room."""
+    """A Deployment with a higher priority than the training: each pod needs two nodes' capacity."""
     container = {**SLEEP, "resources": asking(cpus)}
     return {
         "metadata": {"name": "urgent"},

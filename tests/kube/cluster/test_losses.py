@@ -1,4 +1,4 @@
-"""Pods that are lost in one way or another while they train."""
+"""Pods that are lost in various ways while they train."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ async def test_a_deleted_worker_is_replaced_and_no_sample_is_lost(job: ClusterJo
 
 @pytest_asyncio.fixture
 async def claim(job: ClusterJob) -> AsyncIterator[dict[str, Any]]:
-    """Where a master may keep its store: a volume in the folder that the test sees, too."""
+    """A claim for a master's store: a volume in a folder that the test can read."""
     name, kept = job.client.namespace, job.folder / "kept"
     kept.mkdir()
     kept.chmod(0o777)
@@ -70,7 +70,7 @@ async def test_a_master_that_is_deleted_is_replaced_and_nobody_restarts(job: Clu
 
 
 async def replace_master(job: ClusterJob) -> None:
-    """Delete the master of a training, and see that the round goes on and the next one works."""
+    """Delete the master of a training, and check that the round goes on and the next one works."""
     first = await job.trains(world=2)
     (master,) = await job.pods(job.name, MASTER)
     await job.client.delete(PODS, master["metadata"]["name"])
@@ -86,7 +86,7 @@ async def replace_master(job: ClusterJob) -> None:
     await eventually(another, "another master to be ready")
     await job.goes_on()
     assert job.written.round == first, "the round goes on"
-    # The new master is in charge: a worker that fails makes a new round under it.
+    # The new master is active: a worker that fails makes a new round under it.
     await job.client.delete(PODS, "train-worker-1")
     await job.trains(world=2, after=first)
     await job.finish()

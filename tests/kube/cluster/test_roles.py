@@ -18,7 +18,7 @@ pytestmark = [pytest.mark.usefixtures("operator"), pytest.mark.timeout(600)]
 
 
 async def newest(job: ClusterJob, role: str, rank: int) -> KubeObject:
-    """The pod that has the rank of a role now."""
+    """The newest pod with a rank of a role."""
 
     async def look() -> list[KubeObject]:
         labels = [(pod["metadata"]["labels"], pod) for pod in await job.pods(job.name)]

@@ -1,4 +1,4 @@
-"""A job of `tests/local/scripts/trainer.py` in pods: it writes down every step, and a ledger."""
+"""A job of `tests/local/scripts/trainer.py` in pods: it records every step, and a ledger."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ ENDLESS = 1_000_000
 
 
 class ClusterJob(Stage):
-    """The job ``train``, and what its workers write into a folder that they all see."""
+    """The job ``train``, and the records of its workers in a shared folder."""
 
     name = "train"
 
@@ -68,7 +68,7 @@ class ClusterJob(Stage):
         await self.client.patch(ELASTIC_JOBS, self.name, body, subresource="scale")
 
     async def trains(self, *, world: int, after: int = 0) -> int:
-        """Wait for a round later than ``after`` in which so many workers take steps."""
+        """Wait for a round later than ``after`` in which this many workers take steps."""
 
         async def look() -> int:
             by_round: dict[int, dict[int, int]] = {}
@@ -95,8 +95,8 @@ class ClusterJob(Stage):
         await eventually(look, "more steps")
 
     async def goes_further(self, *, world: int) -> None:
-        """Wait until so many workers take steps that nobody has taken yet; also under a master that
-        knows of no round before."""
+        """Wait until this many workers take steps beyond all earlier ones; also under a master that
+        does not know the earlier rounds."""
         done = max(one.step for one in self.written.records() if one.what == "step")
 
         async def look() -> bool:
@@ -111,12 +111,12 @@ class ClusterJob(Stage):
         await self.has_phase(self.name, "Succeeded")
 
     def proof(self) -> None:
-        """No sample was missed or repeated in any epoch that was begun."""
+        """Check that no sample was missed or repeated in any epoch that was begun."""
         done = max(one.step for one in self.written.records() if one.what == "step") + 1
         self.written.each_sample_counts_once(steps=done)
 
     async def worker(self, rank: int) -> KubeObject:
-        """The pod that has a rank now; ended ones stay beside it."""
+        """The current pod of a rank; ended ones may still exist."""
 
         async def look() -> list[KubeObject]:
             pods = await self.pods(self.name)
@@ -127,7 +127,7 @@ class ClusterJob(Stage):
 
 
 def apart() -> dict[str, Any]:
-    """The nodes of the job on different machines."""
+    """Anti-affinity that puts the nodes of the job on different machines."""
     term = {
         "labelSelector": {"matchLabels": {"resile.dev/component": "node"}},
         "topologyKey": "kubernetes.io/hostname",

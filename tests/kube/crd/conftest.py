@@ -1,4 +1,4 @@
-"""An API server that knows ElasticJobs, as a user's kubectl and as plain HTTP reach it."""
+"""An API server with the ElasticJob definition, accessed by kubectl and by plain HTTP."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ JOBS = "/apis/resile.dev/v1alpha1/namespaces/default/elasticjobs"
 
 
 class Refused(Exception):
-    """What the API server said against a request."""
+    """The API server rejected a request; the message is its error."""
 
 
 class Cluster:
@@ -34,7 +34,7 @@ class Cluster:
         self._trust = ssl.create_default_context(cafile=str(server.certificate))
 
     def kubectl(self, *arguments: str, stdin: str = "") -> str:
-        """What kubectl prints; raises Refused with its complaint when it fails."""
+        """Run kubectl and return its output; raises Refused with the error if it fails."""
         config = ("--kubeconfig", self._server.kubeconfig(), "--cache-dir", str(self._cache))
         done = subprocess.run(
             [KUBECTL, *config, *arguments],
@@ -49,11 +49,11 @@ class Cluster:
         return done.stdout
 
     def create(self, job: dict[str, Any]) -> dict[str, Any]:
-        """Store a job as it is, with no client in between that would look at it first."""
+        """Store a job as it is, without validation by a client."""
         return self.request("POST", JOBS, job)
 
     def judge(self, job: dict[str, Any]) -> dict[str, Any]:
-        """What would be stored, without storing it."""
+        """Return the object that would be stored, with a dry run."""
         return self.request("POST", f"{JOBS}?dryRun=All", job)
 
     def get(self, name: str) -> dict[str, Any]:
@@ -63,7 +63,7 @@ class Cluster:
         return self.request("PATCH", f"{JOBS}/{name}/status", {"status": status})
 
     def tells_clients(self) -> bool:
-        """Whether the schema is published, which takes a while; kubectl checks nothing before."""
+        """Whether the schema is published, which takes a while; kubectl needs it to validate."""
         return "dev.resile.v1alpha1.ElasticJob" in self.request("GET", "/openapi/v2")["definitions"]
 
     def request(

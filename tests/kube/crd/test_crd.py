@@ -1,4 +1,4 @@
-"""The definition in deploy/crds on a real API server: what it takes, refuses, keeps and shows."""
+"""The definition in deploy/crds on a real API server: accepted, rejected and printed objects."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def as_text(data: dict[str, Any]) -> str:
 
 
 def without_empty_texts(data: Any) -> Any:
-    """A 1.20 that was built with a Go of today takes an empty text for null where a type is asked.
+    """A 1.20 that was built with a recent Go takes an empty string for null where it checks types.
 
     Both compare with one and the same zero value, which they did not when it was written.
     """
@@ -49,7 +49,7 @@ def without_empty_texts(data: Any) -> Any:
 
 
 def our_manifests() -> dict[str, str]:
-    """Every manifest that we show or test with."""
+    """Every manifest in our documentation and tests."""
     page = (ROOT / "docs" / "manifest.md").read_text().split("```yaml\n")[1:]
     shown = [block.split("```")[0] for block in page]
     found = {f"page-{n}": text for n, text in enumerate(shown) if text.startswith("apiVersion")}
@@ -68,7 +68,7 @@ def test_applied_again_the_definition_is_unchanged(cluster: Cluster) -> None:
     assert cluster.kubectl("apply", "-f", str(DEFINITION)).strip().endswith(" unchanged")
 
 
-# --- what is accepted -----------------------------------------------------------------------
+# --- accepted ---------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("text", our_manifests().values(), ids=our_manifests())
@@ -112,7 +112,7 @@ def test_a_field_may_change_from_one_notation_to_another(cluster: Cluster) -> No
         assert cluster.get("notations")["spec"] == data["spec"]
 
 
-# --- what is refused ------------------------------------------------------------------------
+# --- rejected ---------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""The largest job that there may be, as one object of a real API server."""
+"""The largest possible job, as one object of a real API server."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.unit.job.test_compact_status import worst
 
 
 def test_the_worst_status_of_the_longest_manifest_is_taken(cluster: Cluster) -> None:
-    """Though kubectl keeps the manifest a second time, as far as an annotation may be long."""
+    """Even with kubectl's copy of the manifest, as long as an annotation may be."""
     data = job("largest", {"env": {f"K{n}": "x" * 200 for n in range(900)}, "image": "i"})
     spec = job_from_data(data)
     assert MAX_MANIFEST_BYTES * 0.7 < len(msgspec.json.encode(spec)) <= MAX_MANIFEST_BYTES

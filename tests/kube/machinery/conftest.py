@@ -1,4 +1,4 @@
-"""A client in a namespace of the test's own."""
+"""A client in a namespace of the test."""
 
 from __future__ import annotations
 

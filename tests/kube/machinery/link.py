@@ -1,4 +1,4 @@
-"""A line to the API server that can be cut: connections stay open, and nothing gets through."""
+"""A connection to the API server that can be cut: it stays open, and no data gets through."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ CHUNK = 65536
 
 
 class Link:
-    """Forwards bytes between a client and an API server while it is whole."""
+    """Forwards bytes between a client and an API server until it is cut."""
 
     def __init__(self, server: ApiServer) -> None:
         self._server = server
@@ -31,7 +31,7 @@ class Link:
         self._whole.set()
 
     def kubeconfig(self, *, namespace: str) -> str:
-        """As the server's own, but through this link."""
+        """The server's kubeconfig, but through this link."""
         config = yaml.safe_load(Path(self._server.kubeconfig(namespace=namespace)).read_text())
         config["clusters"][0]["cluster"]["server"] = f"https://127.0.0.1:{self.port}"
         path = self._server.folder / f"kubeconfig-link-{self.port}"

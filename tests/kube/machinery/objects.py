@@ -1,4 +1,4 @@
-"""Small objects to write, and waiting for what becomes of them."""
+"""Small objects to write, and waiting for their changes."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from typing import Any
 from resile.kube.resources import KubeObject, Resource
 
 WIDGETS = Resource("example.com", "v1", "Widget", "widgets")
-"""A custom kind with a status of its own and a schema that tolerates what it does not know."""
+"""A custom kind with a status and a schema that preserves unknown fields."""
 
 PATIENCE = 30.0
-"""A condition that has not come by then never comes; a busy machine is slow."""
+"""The timeout of a wait, generous for a busy machine."""
 
 
 def config_map(name: str, **data: str) -> KubeObject:
@@ -25,7 +25,7 @@ def labelled(obj: KubeObject, **labels: str) -> KubeObject:
 
 
 def pod(name: str, **spec: Any) -> KubeObject:
-    """No kubelet is there to run it, so it stays as it is."""
+    """A pod; there is no kubelet to run it, so it stays as it is."""
     containers = [{"name": "main", "image": "none"}]
     return {"metadata": {"name": name}, "spec": {"containers": containers, **spec}}
 
@@ -62,9 +62,9 @@ def widget_definition() -> KubeObject:
 
 
 async def eventually(condition: Callable[[], Any], what: str, *, timeout: float = PATIENCE) -> None:
-    """Returns as soon as ``condition`` is true."""
+    """Wait until ``condition`` is true."""
     deadline = time.monotonic() + timeout
     while not condition():
         if time.monotonic() > deadline:
-            raise AssertionError(f"waited {timeout:g} s in vain for {what}")
+            raise AssertionError(f"timed out after {timeout:g} s waiting for {what}")
         await asyncio.sleep(0.01)

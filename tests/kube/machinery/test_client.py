@@ -1,4 +1,4 @@
-"""The client against a real API server: what it writes, and what it says when it may not."""
+"""The client against a real API server: its writes, and its errors when they are forbidden."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ from tests.kube.machinery.objects import (
 
 @pytest_asyncio.fixture
 async def widgets(client: KubeClient) -> AsyncIterator[None]:
-    """The custom kind, as soon as it is served."""
+    """The custom kind, once it is served."""
     await client.apply(CUSTOM_RESOURCES, widget_definition())
     await asyncio.wait_for(_served(client), PATIENCE)
     yield

@@ -1,4 +1,4 @@
-"""History that is compacted away, against a server without a cache that would hide it."""
+"""Compacted history, against a server without a cache that would hide it."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ async def test_a_reflector_lists_again_when_its_history_is_forgotten(
 ) -> None:
     follower = Follower(client, watch_seconds=2)
     async with follower.running():
-        # Not ours, so the reflector's own position stays where it was.
+        # Not ours, so the reflector's own position does not change.
         await client.create(CONFIG_MAPS, config_map("other"))
         server.compact()
         await eventually(lambda: follower.reflector.lists == 2, "a second list")

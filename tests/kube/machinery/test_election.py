@@ -1,4 +1,4 @@
-"""Two candidates for one Lease, each with a line of its own to a real API server."""
+"""Two candidates for one Lease, each with a separate connection to a real API server."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ TIMES = LeaseTimes(lease=4.0, renew_deadline=2.0, retry=0.1)
 
 
 class Terms:
-    """Who led from when to when. Nobody may begin before the last one ended."""
+    """The terms of each leader. No term may begin before the previous one ended."""
 
     def __init__(self) -> None:
         self.leading: set[str] = set()
@@ -43,7 +43,7 @@ class Terms:
 
 
 class Candidate:
-    """One operator's part in the election."""
+    """One operator's candidacy in the election."""
 
     def __init__(self, client: KubeClient, name: str, *, terms: Terms, namespace: str) -> None:
         self.election = LeaderElection(
@@ -65,7 +65,7 @@ class Candidate:
 
 
 class Contest:
-    """Two candidates; the first one's line can be cut."""
+    """Two candidates; the first one's connection can be cut."""
 
     def __init__(self, link: Link, candidates: tuple[Candidate, Candidate], terms: Terms) -> None:
         self.link = link

@@ -1,4 +1,4 @@
-"""Where the cluster is found, as kubectl would, and what is said when it is not."""
+"""The cluster is found in the same way as by kubectl, and errors say why it is not."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from tests.kube.apiserver import ADMIN, GUEST, ApiServer, running
 
 
 class Authority:
-    """Whose certificates of users the server believes."""
+    """The authority whose client certificates the server trusts."""
 
     def __init__(self, folder: Path) -> None:
         self._key = ec.generate_private_key(ec.SECP256R1())
@@ -37,7 +37,7 @@ class Authority:
         self.certificate.write_bytes(own.public_bytes(serialization.Encoding.PEM))
 
     def client(self, name: str, *, group: str) -> tuple[str, str]:
-        """A certificate of this user, and its key."""
+        """A certificate for this user, and its key."""
         key = ec.generate_private_key(ec.SECP256R1())
         known_as = (
             x509.NameAttribute(NameOID.ORGANIZATION_NAME, group),
@@ -76,7 +76,7 @@ def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory, authority: Authority) -> Any:
-    """One that checks permissions."""
+    """A server that checks permissions."""
     flags = ("--client-ca-file", str(authority.certificate))
     with running(tmp_path_factory.mktemp("kube"), authorization="RBAC", flags=flags) as server:
         yield server
@@ -84,7 +84,7 @@ def server(tmp_path_factory: pytest.TempPathFactory, authority: Authority) -> An
 
 @pytest.fixture(autouse=True)
 def _elsewhere(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """No test sees the configuration of whoever runs it."""
+    """Hide the kubeconfig of the user who runs the tests."""
     for name in ("KUBECONFIG", "KUBERNETES_SERVICE_HOST", "KUBERNETES_SERVICE_PORT"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("HOME", str(tmp_path))
@@ -126,7 +126,7 @@ async def test_who_is_unknown_is_refused(server: ApiServer) -> None:
 
 
 def changed(server: ApiServer, path: Path, *, cluster: Any = None, user: Any = None) -> str:
-    """The server's own file with more in its entries."""
+    """The server's own kubeconfig with more fields in its entries."""
     config = yaml.safe_load(Path(server.kubeconfig()).read_text())
     config["clusters"][0]["cluster"] |= cluster or {}
     config["users"][0]["user"] |= user or {}
@@ -176,7 +176,7 @@ async def test_a_credential_plugin_may_give_a_certificate(
 async def test_a_credential_plugin_of_any_version_is_asked(
     server: ApiServer, tmp_path: Path
 ) -> None:
-    """By a path relative to the file; it answers in the version that it is told."""
+    """By a path relative to the file; it responds in the version that it is given."""
     plugin = tmp_path / "bin" / "plugin"
     plugin.parent.mkdir()
     plugin.write_text(
@@ -346,7 +346,7 @@ def test_an_empty_user_is_nobody(tmp_path: Path) -> None:
 
 
 def unreadable(tmp_path: Path) -> dict[str, str]:
-    """Values of $KUBECONFIG that cannot even be looked at, and what is said of each."""
+    """Values of $KUBECONFIG that cannot be read, and the error for each."""
     folder = tmp_path / "folder"
     folder.mkdir()
     hidden = tmp_path / "hidden"
@@ -376,7 +376,7 @@ def test_a_file_that_cannot_be_looked_at_is_named(
 def test_a_folder_that_may_not_be_entered_is_a_mistake(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As above, also for root, whom nothing is forbidden."""
+    """As above, also for root, to whom permissions do not apply."""
 
     def forbidden(path: Path, **_: Any) -> None:
         raise PermissionError(errno.EACCES, "Permission denied", str(path))

@@ -31,7 +31,7 @@ async def running(recorder: EventRecorder) -> AsyncIterator[None]:
 
 
 async def events_of(client: KubeClient, obj: KubeObject, *, total: int) -> Sequence[KubeObject]:
-    """All events of an object, as soon as they tell of ``total`` notes."""
+    """All events of an object, once their counts add up to ``total``."""
     fields = f"involvedObject.uid={obj['metadata']['uid']}"
     namespace = obj["metadata"].get("namespace", "default")
 

@@ -1,4 +1,4 @@
-"""The reflector against a real API server that is restarted, frozen and made to forget."""
+"""The reflector against a real API server that is restarted, frozen and compacted."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ pytestmark = pytest.mark.timeout(120)
 
 
 class Follower:
-    """A reflector of one namespace's config maps, and the changes that it told."""
+    """A reflector of one namespace's config maps, and the changes that it reported."""
 
     def __init__(self, client: KubeClient, **options: Any) -> None:
         self.changes: list[tuple[str, str]] = []
@@ -107,7 +107,7 @@ async def test_our_own_writes_are_known_at_once_and_told_once(client: KubeClient
         follower.reflector.put(second)
         follower.reflector.put(first)
         assert follower.data("a") == {"x": "2"}
-        # Events come in order: after the last one's, those of the writes before it are through.
+        # Events come in order: after the last one's, those of the earlier writes have arrived.
         await client.create(CONFIG_MAPS, ours("last"))
         await eventually(lambda: "last" in follower, "the last one")
         assert follower.data("a") == {"x": "2"}
@@ -135,7 +135,7 @@ async def test_a_restarted_server_is_followed_on_and_deletions_meanwhile_are_not
     follower = Follower(client)
     async with follower.running():
         server.stop()
-        # Through the etcd beneath, so that the reflector cannot have seen it happen.
+        # Directly in etcd, so that the reflector cannot have seen it happen.
         server.forget(f"configmaps/{client.namespace}/goes")
         await asyncio.to_thread(server.start)
         await eventually(lambda: "goes" not in follower, "the deletion")

@@ -1,4 +1,4 @@
-"""An API server that checks permissions and writes down every request."""
+"""An API server that checks permissions and logs every request."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ POLICY = {"apiVersion": "audit.k8s.io/v1", "kind": "Policy", "rules": [{"level":
 
 @contextmanager
 def audited(folder: Path) -> Iterator[ApiServer]:
-    """One while the block runs."""
+    """Run one during the block."""
     (folder / "policy.yaml").write_text(yaml.safe_dump(POLICY))
     flags = (
         *("--audit-policy-file", str(folder / "policy.yaml")),
@@ -28,5 +28,5 @@ def audited(folder: Path) -> Iterator[ApiServer]:
 
 
 def requests(server: ApiServer) -> list[dict[str, Any]]:
-    """All that was asked of it."""
+    """All requests in the audit log."""
     return [json.loads(line) for line in (server.folder / "audit.log").read_text().splitlines()]

@@ -1,4 +1,4 @@
-"""An API server that knows ElasticJobs, an operator and stand-ins for kubelets."""
+"""An API server with the ElasticJob definition, an operator and stubs for kubelets."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ DEFINITION = Path(__file__).parents[3] / "deploy" / "crds" / "elasticjobs.resile
 
 @pytest_asyncio.fixture
 async def stage(server: ApiServer) -> AsyncIterator[Stage]:
-    """A namespace of the test's own."""
+    """A namespace of the test."""
     namespace = new_namespace()
     async with KubeClient.connect(kubeconfig=server.kubeconfig(namespace=namespace)) as client:
         await client.apply(CUSTOM_RESOURCES, yaml.safe_load(DEFINITION.read_text()))
@@ -44,7 +44,7 @@ async def kubelets(stage: Stage) -> AsyncIterator[StandIn]:
 
 @pytest.fixture
 def operator(server: ApiServer, stage: Stage, tmp_path: Path) -> Iterator[OperatorProcess]:
-    """One that looks after the test's namespace."""
+    """An operator for the test's namespace."""
     namespace = stage.client.namespace
     with operating(server.kubeconfig(), tmp_path, "--no-elect", "-n", namespace) as operator:
         yield operator

@@ -1,4 +1,4 @@
-"""Operators as processes of their own, on a server that has no kubelets."""
+"""Operators as separate processes, on a server that has no kubelets."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def operating(
     image: str = "resile:test",
     command: Sequence[str] = (),
 ) -> Iterator[OperatorProcess]:
-    """An operator while the block runs."""
+    """Run an operator during the block."""
     operator = OperatorProcess(kubeconfig, folder, *flags, image=image, command=command)
     try:
         operator.wait_until_it_leads()

@@ -1,4 +1,4 @@
-"""What a test sees and does in one namespace."""
+"""Operations of a test in one namespace."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ T = TypeVar("T")
 async def eventually(
     look: Callable[[], Awaitable[T]], what: str, *, patience: float = PATIENCE
 ) -> T:
-    """The first true answer; what is not there yet, or away, is asked for again."""
+    """Retry until the result is true; missing objects and an unavailable server are retried."""
     deadline = time.monotonic() + patience
     seen: object = None
     while time.monotonic() < deadline:
@@ -32,7 +32,7 @@ async def eventually(
             if seen:
                 return seen
         await asyncio.sleep(0.02)
-    raise AssertionError(f"waited {patience:g} s in vain for {what}; last seen: {seen}")
+    raise AssertionError(f"timed out after {patience:g} s waiting for {what}; last seen: {seen}")
 
 
 class Stage:
@@ -42,7 +42,7 @@ class Stage:
         self.client = client
 
     async def create(self, name: str, role: dict[str, Any], **spec: Any) -> KubeObject:
-        """A job of one role, ``worker``."""
+        """Create a job of one role, ``worker``."""
         worker = {"image": "train:test", "script": "train.py", **role}
         job = {"metadata": {"name": name}, "spec": {"roles": {"worker": worker}, **spec}}
         return await self.client.create(ELASTIC_JOBS, job)
@@ -59,7 +59,7 @@ class Stage:
         return [pod for pod in found.items if "deletionTimestamp" not in pod["metadata"]]
 
     async def nodes(self, name: str) -> dict[int, int]:
-        """Rank by id."""
+        """The ranks of the nodes by id."""
         labels = [pod["metadata"]["labels"] for pod in await self.pods(name)]
         return {int(one[ID]): int(one[RANK]) for one in labels}
 
@@ -80,13 +80,13 @@ class Stage:
         await eventually(look, f"an event on {name}: {words}")
 
     async def delete_slowly(self, pod: str) -> None:
-        """Delete a pod that stays for a while, as one with a grace period does on a machine."""
+        """Delete a pod that stays for a while, like one with a grace period on a machine."""
         held = {"metadata": {"finalizers": ["resile.dev/test"]}}
         await self.client.patch(PODS, pod, held)
         await self.client.delete(PODS, pod)
 
     async def let_go(self, pod: str) -> None:
-        """The pod's time is over."""
+        """Let a deleted pod go."""
         await self.client.patch(PODS, pod, {"metadata": {"finalizers": None}})
 
     async def has_nodes(self, name: str, count: int) -> list[KubeObject]:
@@ -105,7 +105,7 @@ class Stage:
         return await eventually(look, f"{name} to be {phase}")
 
     async def condition(self, name: str, kind: str, says: str) -> dict[str, Any]:
-        """A condition whose reason or message has these words."""
+        """Return the condition whose reason or message contains these words."""
 
         async def look() -> dict[str, Any]:
             for one in (await self.status(name)).get("conditions") or ():

@@ -1,7 +1,6 @@
-"""A stand-in for kubelets: marks pods Running, and ends those it is told to, as a kubelet reports.
+"""A stub for kubelets: marks pods Running, and reports the end of pods as the test requests.
 
-Nothing runs behind such a pod. It is what a test needs that asks what becomes of pods, at any
-number of them.
+Nothing runs behind such a pod. It is for tests of what happens to pods, in any number.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from resile.operator.build.labels import COMPONENT, JOB, MASTER
 
 
 class StandIn:
-    """Looks after the pods of one namespace, or of all."""
+    """Manages the pods of one namespace, or of all."""
 
     def __init__(self, client: KubeClient, *, namespace: str | None = None) -> None:
         self._client = client
@@ -30,7 +29,7 @@ class StandIn:
         """Names of pods that stay Pending."""
 
         self.address = "127.0.0.1"
-        """Of all pods."""
+        """The address of all pods."""
 
     async def run(self) -> None:
         while True:
@@ -60,7 +59,7 @@ class StandIn:
             await self._report(pod, "Running", {"running": {"startedAt": _now()}})
 
     async def _can_start(self, pod: KubeObject) -> bool:
-        """A container whose variables come from a secret that is not there waits for it."""
+        """Whether the secret of its variables exists: a container waits for it."""
         namespace = pod["metadata"]["namespace"]
         sources = [one.get("valueFrom") or {} for one in pod["spec"]["containers"][0]["env"]]
         for wanted in (one["secretKeyRef"] for one in sources if "secretKeyRef" in one):
@@ -88,14 +87,14 @@ class StandIn:
         task.add_done_callback(self._tries.discard)
 
     def close(self) -> None:
-        """Look after nothing any more."""
+        """Stop managing pods."""
         for task in self._tries:
             task.cancel()
 
     async def end(
         self, pod: KubeObject, code: int, reason: str = "Error", *, beside: Sequence[str] = ()
     ) -> None:
-        """Report that the pod's program ended; ``beside``: containers that run on."""
+        """Report that the pod's program ended; ``beside``: containers that still run."""
         times = {"startedAt": _now(), "finishedAt": _now()}
         state = {"terminated": {"exitCode": code, "reason": reason, **times}}
         phase = "Running" if beside else "Succeeded" if code == 0 else "Failed"
@@ -134,7 +133,7 @@ class StandIn:
 
 @asynccontextmanager
 async def standing_in(client: KubeClient, **options: Any) -> AsyncIterator[StandIn]:
-    """Kubelets while the block runs."""
+    """Simulate kubelets during the block."""
     standin = StandIn(client, **options)
     task = asyncio.create_task(standin.run())
     try:
@@ -146,7 +145,7 @@ async def standing_in(client: KubeClient, **options: Any) -> AsyncIterator[Stand
 
 
 def _is_ready(pod: KubeObject, phase: str) -> bool:
-    """Nothing listens in a node's pod: with a readiness probe it is ready when its test says so."""
+    """Whether a pod is ready: with a readiness probe, only when the test says so."""
     is_master = pod["metadata"]["labels"].get(COMPONENT) == MASTER
     probed = "readinessProbe" in pod["spec"]["containers"][0]
     return phase == "Running" and (is_master or not probed)

@@ -1,5 +1,5 @@
-"""How the nodes of a job find each other on a cluster: hostnames, Services, a ConfigMap; and pods
-that take over the name of the one before."""
+"""Discovery of a job's nodes on a cluster: hostnames, Services, a ConfigMap; and pods that take
+over the name of the previous one."""
 
 from __future__ import annotations
 

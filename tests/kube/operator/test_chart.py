@@ -1,4 +1,4 @@
-"""The Helm chart on a real API server: installed, upgraded, taken away, and what it permits."""
+"""The Helm chart on a real API server: install, upgrade, uninstall, and its permissions."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ async def test_for_one_namespace_the_permissions_there_are_enough(
 
 
 def as_the_account(server: ApiServer, folder: Path) -> str:
-    """A kubeconfig for what the operator's pod would be."""
+    """A kubeconfig for the service account of the operator's pod."""
     config: dict[str, Any] = yaml.safe_load(Path(server.kubeconfig(namespace=SYSTEM)).read_text())
     token = kubectl(server, "-n", SYSTEM, "create", "token", ACCOUNT).strip()
     config["users"][0]["user"] = {"token": token}
@@ -112,7 +112,7 @@ def as_the_account(server: ApiServer, folder: Path) -> str:
 
 
 def flags(server: ApiServer) -> list[str]:
-    """What the Deployment tells the operator, but for where it listens."""
+    """The operator's flags in the Deployment, except `--listen`."""
     words = ("get", "deployment", "resile-operator", "-o", "json")
     spec = json.loads(kubectl(server, "-n", SYSTEM, *words))["spec"]["template"]["spec"]
     given: list[str] = spec["containers"][0]["command"]

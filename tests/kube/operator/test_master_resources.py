@@ -1,5 +1,5 @@
-"""What a job needs beside its nodes: who else has its names, what the cluster refuses, what is
-lost; and that people are told."""
+"""The resources of a job besides its nodes: name conflicts, rejected requests, deleted objects;
+and the events about them."""
 
 from __future__ import annotations
 
@@ -180,7 +180,7 @@ async def test_a_job_made_anew_under_a_name_waits_until_what_the_first_one_had_i
     first = await stage.client.get(SECRETS, "digits-token")
     await stage.client.delete(ELASTIC_JOBS, "digits")
     await stage.create("digits", TWO)
-    # Nobody collects the garbage here: on a cluster it takes a moment.
+    # There is no garbage collector here: on a cluster it takes a moment.
     await stage.condition("digits", "MasterReady", "does not belong to this job")
     for kind, name in (
         (SERVICES, "digits-master"),

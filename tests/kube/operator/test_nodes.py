@@ -1,4 +1,4 @@
-"""Pods that end in one way or another, and what the operator makes of it."""
+"""Pods that end in various ways, and the operator's reaction."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def rank_of(pod: KubeObject) -> int:
 
 
 async def running_job(stage: Stage, role: dict[str, Any], **spec: Any) -> list[KubeObject]:
-    """Its pods, once all run and the operator knows."""
+    """Start a job and return its pods, once all run and the operator has seen it."""
     size = role["replicas"]
     count = size if isinstance(size, int) else size["max"]
     await stage.create("digits", role, **spec)

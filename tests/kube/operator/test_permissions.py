@@ -1,7 +1,7 @@
 """The operator with exactly the permissions that deploy/operator/rbac.yaml gives it, and no more.
 
-Minimal in both directions: it does everything with them, and what it was given is what the API
-server's audit log saw it use.
+Minimal in both directions: they are sufficient for everything it does, and the API server's audit
+log shows that each of them is used.
 """
 
 from __future__ import annotations
@@ -41,8 +41,8 @@ KINDS = {
     "RoleBinding": Resource(GROUP, "v1", "RoleBinding", "rolebindings"),
 }
 CHECKED_ON_THE_WAY = {("update", "elasticjobs/finalizers")}
-"""Asked of the authorizer for another request (an owner that blocks deletion), never a request of
-its own."""
+"""Checked by the authorizer for another request (an owner that blocks deletion), never a separate
+request."""
 
 POD_GROUP_DEFINITION = {
     "metadata": {"name": "podgroups.scheduling.x-k8s.io"},
@@ -65,10 +65,10 @@ POD_GROUP_DEFINITION = {
         ],
     },
 }
-"""As far as it matters here: a scheduler that knows groups brings its own."""
+"""Only the fields needed here: a scheduler that supports groups brings its own definition."""
 
 NEWER_CLUSTERS = {("patch", "pods")}
-"""Scheduling gates; this API server does not know them."""
+"""Scheduling gates; this API server does not support them."""
 
 Permission = tuple[str, str]
 
@@ -95,7 +95,7 @@ def granted() -> set[Permission]:
 
 
 def used(server: ApiServer) -> set[Permission]:
-    """What the guest asked for, and whether anything of it was refused."""
+    """The permissions that the guest used; fails if a request was forbidden."""
     asked = set()
     for entry in requests(server):
         about = entry.get("objectRef") or {}
@@ -109,7 +109,7 @@ def used(server: ApiServer) -> set[Permission]:
 
 
 async def install(stage: Stage) -> None:
-    """As `kubectl apply -k deploy/operator` does, for the guest instead of a service account."""
+    """Like `kubectl apply -k deploy/operator`, for the guest instead of a service account."""
     await stage.client.create(CUSTOM_RESOURCES, POD_GROUP_DEFINITION)
     await eventually(lambda: stage.client.list(POD_GROUPS), "the cluster to know PodGroups")
     await stage.client.create(NAMESPACES, {"metadata": {"name": SYSTEM}})
@@ -177,7 +177,7 @@ async def _walk_through_a_life(stage: Stage, kubelets: StandIn) -> None:
 
 
 async def _tell_twice(stage: Stage) -> None:
-    """The same event again is counted on the first."""
+    """Cause the same event again, which increments the count of the first."""
     await stage.create("broken", {"replicas": {"min": 3, "max": 2}})
     await stage.condition("broken", "Created", "InvalidSpec")
     for least, reason in ((1, "JobCreated"), (3, "InvalidSpec")):
@@ -188,7 +188,7 @@ async def _tell_twice(stage: Stage) -> None:
 
 
 async def _change_group(stage: Stage) -> None:
-    """Fewer nodes are enough from now on."""
+    """Reduce the minimal number of nodes."""
     body = {"spec": {"roles": {"worker": {"replicas": {"min": 1, "max": 2}}}}}
     await stage.client.patch(ELASTIC_JOBS, "digits", body)
 
@@ -200,7 +200,7 @@ async def _change_group(stage: Stage) -> None:
 
 
 async def _change_addresses(stage: Stage) -> None:
-    """A job with ports and a Service for each rank becomes smaller, and gets other ports."""
+    """Make a job with ports and a Service for each rank smaller, and change its ports."""
     role = {"command": ["serve"], "image": "some", "kind": "Server", "ports": {"rpc": 7000}}
     role["replicas"] = {"min": 1, "max": 2}
     spec = {"roles": {"ps": role}, "names": {"rankService": "{job}-{role}-{rank}"}}

@@ -1,4 +1,4 @@
-"""The operator dies, is there twice, loses the API server or its place in history."""
+"""The operator dies, runs twice, or loses the API server or its position in the history."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ async def scale(stage: Stage, size: int) -> None:
 
 
 async def sound(stage: Stage, size: int) -> None:
-    """So many nodes, each of another rank, and no id or name twice."""
+    """Check that there are this many nodes, each of another rank, and no id or name twice."""
     pods = await stage.has_nodes("digits", size)
     nodes = await stage.nodes("digits")
     assert sorted(nodes.values()) == list(range(size))

@@ -1,4 +1,4 @@
-"""Pods that come and go between two looks, so that no look ever saw them: no id is used twice."""
+"""Pods that appear and vanish unseen between two reconciliations: no id is used twice."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ TWO = {"replicas": {"min": 1, "max": 4, "wanted": 2}}
 
 
 class Hesitant:
-    """An operator that follows the cluster, and looks only when it is told to."""
+    """An operator that watches the cluster, and reconciles only when the test calls it."""
 
     def __init__(self, means: OperatorContext) -> None:
         self.world = means.world
@@ -40,7 +40,7 @@ class Hesitant:
         await self._reconciler.reconcile(self._key)
 
     async def knows(self, *pods: str) -> None:
-        """Wait until it has heard of just these nodes' pods, and of the job as it is."""
+        """Wait until it has observed the job and exactly these pods of its nodes."""
 
         async def heard() -> bool:
             job = self.world.jobs.store.get(self._key)
@@ -70,7 +70,7 @@ def _version(found: KubeObject) -> str:
 
 
 def _nobody_is_told(key: Key) -> None:
-    """It looks when the test says so."""
+    """Do nothing: the test triggers each reconciliation."""
 
 
 @asynccontextmanager
@@ -102,7 +102,7 @@ async def hesitating(client: KubeClient) -> AsyncIterator[Hesitant]:
 
 
 class Deaf(KubeClient):
-    """Loses the answer to the first creation of one pod."""
+    """Loses the response to the first creation of one pod."""
 
     unheard = ""
 
@@ -127,7 +127,7 @@ async def other(stage: Stage) -> AsyncIterator[Hesitant]:
 
 
 async def begun(stage: Stage, operator: Hesitant) -> None:
-    """A job whose two nodes were made just now, which its status does not know yet."""
+    """A job whose two nodes were created just now, and are not in its status yet."""
     await stage.create("digits", TWO)
     await operator.is_abreast(stage)
     await operator.look()

@@ -1,4 +1,4 @@
-"""An admission webhook that fails, each time in other words: nobody is flooded with tries."""
+"""An admission webhook that fails with a different message each time: retries are limited."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ WEBHOOKS = Resource(
     namespaced=False,
 )
 RESET = struct.pack("ii", 1, 0)
-"""SO_LINGER: hang up with a reset, of which the API server tells its own port."""
+"""SO_LINGER: close with a reset, whose message from the API server names its own port."""
 
 
 @asynccontextmanager
 async def hanging_up() -> AsyncIterator[tuple[int, list[float]]]:
-    """A port at which every call is reset, and when each came."""
+    """A port that resets every call, and the times of the calls."""
     calls: list[float] = []
 
     async def reset(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

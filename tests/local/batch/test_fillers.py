@@ -1,4 +1,4 @@
-"""Ranks without samples take part in the exchange, and nobody counts what they fill up with."""
+"""Ranks without samples take part in the all-reduce, and their filler samples do not count."""
 
 from __future__ import annotations
 

@@ -37,7 +37,7 @@ def test_each_step_is_the_mean_over_its_records_whatever_the_world(
 
 
 def test_a_rank_without_a_record_fills_up_and_is_in_step(tmp_path: Path) -> None:
-    """One step of 2 records on 3 ranks is left of the first epoch, and then comes a whole one."""
+    """One step of 2 records on 3 ranks remains of the first epoch, followed by a whole epoch."""
     run_world(1, _train, "ddp", LENGTH - 2, 1, str(tmp_path), folder=tmp_path)
     run_world(3, _train, "ddp", LENGTH - 2, 99, str(tmp_path), folder=tmp_path)
     stream = each_sample_counts_once(tmp_path / "ledger", epochs=2)
@@ -45,7 +45,7 @@ def test_a_rank_without_a_record_fills_up_and_is_in_step(tmp_path: Path) -> None
 
 
 class Log:
-    """A stream of two partitions, of which the beginning is gone."""
+    """A stream of two partitions, whose first records are no longer available."""
 
     partitions = 2
 
@@ -69,7 +69,7 @@ def test_a_stream_fills_up_with_a_record_that_it_still_has() -> None:
 
 
 def _train(wrapper: str, global_batch: int, steps: int, folder: str) -> None:
-    """Some steps from where the last world left off; each is compared with the plain mean."""
+    """Train some steps from where the last world stopped; compare each with the plain mean."""
     plain, data = make_model(Recipe()), make_data()
     model = WRAPPERS[wrapper](copy.deepcopy(plain))
     trainer = ElasticTrainer(model, torch.optim.SGD(model.parameters(), lr=0.0))

@@ -1,4 +1,4 @@
-"""A run that shrinks and grows has the curve and the weights of one that is left in peace."""
+"""A run that shrinks and grows has the curve and the weights of an undisturbed one."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from tests.local.batch.training import THERE_AND_BACK, Recipe, elastic, undistur
 STEPS = sum(steps for _, steps in THERE_AND_BACK)
 
 ROUNDING = 1e-12
-"""Of float64, over 20 steps: sums are taken in another order, and nothing else may differ."""
+"""The rounding error of float64 over 20 steps, since sums are taken in another order."""
 
 VISIBLE = 1e-3
-"""A difference that no rounding makes."""
+"""A difference that is larger than any rounding error."""
 
 
 @pytest.mark.parametrize("optimizer", ["sgd", "adam"])

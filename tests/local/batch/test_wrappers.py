@@ -1,4 +1,4 @@
-"""The gradient is the same with every wrapper and option that is promised to work."""
+"""The gradient is the same with every supported wrapper and option."""
 
 from __future__ import annotations
 

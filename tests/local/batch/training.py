@@ -1,8 +1,8 @@
-"""A small training run that can be cut into rounds of different worlds, and its undisturbed twin.
+"""A small training run that can be split into rounds of different worlds, and its undisturbed twin.
 
-Everything is float64, so that what differs by more than rounding stands out. An epoch has 53
-samples in global batches of 17, which no world here divides; its last one has 2, fewer than most
-worlds have ranks.
+Everything is float64, so that a difference beyond rounding is visible. An epoch has 53 samples in
+global batches of 17, which no world here divides; its last one has 2, fewer than most worlds have
+ranks.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ LENGTH, GLOBAL_BATCH, MICRO_BATCH = 53, 17, 4
 STEPS_AN_EPOCH = 4
 
 Rounds = list[tuple[int, int]]
-"""World size and steps of one round after the other."""
+"""World size and steps of each round."""
 
 THERE_AND_BACK: Rounds = [(4, 6), (3, 5), (2, 4), (4, 5)]
-"""Changes in the middle of epochs; 5 epochs in all, each world meets a last short batch."""
+"""Changes in the middle of epochs; 5 epochs in all, and each world has a short last batch."""
 
 OPTIMIZERS: dict[str, Callable[[Any], Any]] = {
     "sgd": lambda parameters: torch.optim.SGD(parameters, lr=0.1, momentum=0.9),
@@ -41,7 +41,7 @@ OPTIMIZERS: dict[str, Callable[[Any], Any]] = {
 
 @dataclass(frozen=True)
 class Recipe:
-    """How a run trains."""
+    """The settings of a run."""
 
     optimizer: str = "sgd"
     way: str = "elastic"
@@ -57,7 +57,7 @@ class Recipe:
 
 @dataclass
 class Run:
-    """What came of it."""
+    """The result of a run."""
 
     losses: list[float] = field(default_factory=list)
     weights: dict[str, torch.Tensor] = field(default_factory=dict)
@@ -91,7 +91,7 @@ def make_data() -> TensorDataset:
 
 
 def tokens_of(y: torch.Tensor) -> torch.Tensor:
-    """Samples of class 0 do not count, those of class 2 count twice."""
+    """Token counts: samples of class 0 do not count, those of class 2 count twice."""
     return y.to(torch.float64)
 
 
@@ -99,7 +99,7 @@ def tokens_of(y: torch.Tensor) -> torch.Tensor:
 
 
 def undisturbed(recipe: Recipe, steps: int, *, counts: bool = False) -> Run:
-    """Whole global batches on one rank, without anything of the trainer."""
+    """Train whole global batches on one rank, without the trainer."""
     model, data = make_model(recipe), make_data()
     optimizer = OPTIMIZERS[recipe.optimizer](model.parameters())
     sampler = ElasticBatchSampler(data, global_batch=GLOBAL_BATCH, rank=0, num_replicas=1)
@@ -119,7 +119,7 @@ def undisturbed(recipe: Recipe, steps: int, *, counts: bool = False) -> Run:
 
 
 def _first(count: int, *, of: Any) -> Iterator[Any]:
-    """So many batches of epoch after epoch."""
+    """Yield this many batches, over several epochs."""
     return islice(chain.from_iterable(repeat(of)), count)
 
 
@@ -127,7 +127,7 @@ def _first(count: int, *, of: Any) -> Iterator[Any]:
 
 
 def elastic(recipe: Recipe, rounds: Rounds, *, folder: Path) -> Run:
-    """One round after the other; each goes on from what the one before has saved."""
+    """Run the rounds in turn; each continues from the state that the previous one saved."""
     state = folder / "state.pt"
     for world, steps in rounds:
         run_world(world, train_round, recipe, steps, str(state), folder=folder)
@@ -136,7 +136,7 @@ def elastic(recipe: Recipe, rounds: Rounds, *, folder: Path) -> Run:
 
 
 def train_round(recipe: Recipe, steps: int, state: str) -> None:
-    """One rank of one round."""
+    """Run one rank of one round."""
     run: Run = torch.load(state, weights_only=False) if Path(state).exists() else Run()
     plain, data = make_model(recipe), make_data()
     if run.weights:
@@ -167,7 +167,7 @@ def _advancing(losses: Iterator[float], sampler: ElasticBatchSampler) -> Iterato
 
 
 def train_elastic(model: Any, optimizer: Any, loader: Any, recipe: Recipe) -> Iterator[float]:
-    """Epoch after epoch with the trainer."""
+    """Train epoch after epoch with the trainer."""
     scaler = torch.amp.GradScaler("cpu", init_scale=2.0**10) if recipe.grad_scaler else None
     trainer = ElasticTrainer(model, optimizer, scaler=scaler, passes=recipe.passes)
     while True:
@@ -181,7 +181,7 @@ def train_elastic(model: Any, optimizer: Any, loader: Any, recipe: Recipe) -> It
 
 
 def train_sums(model: Any, optimizer: Any, loader: Any, recipe: Recipe) -> Iterator[float]:
-    """The loss of a micro-batch is a sum; all else as above."""
+    """Train with a loss of a micro-batch that is a sum; otherwise as above."""
     trainer = ElasticTrainer(model, optimizer, reduction="sum")
     while True:
         for batches in trainer.steps(loader):
@@ -192,7 +192,7 @@ def train_sums(model: Any, optimizer: Any, loader: Any, recipe: Recipe) -> Itera
 
 
 def train_counts(model: Any, optimizer: Any, loader: Any, recipe: Recipe) -> Iterator[float]:
-    """The mean is over what counts, as with tokens."""
+    """Train with a mean over a count, such as of tokens."""
     trainer = ElasticTrainer(model, optimizer, reduction="sum", mean_over="counts")
     while True:
         for batches in trainer.steps(loader):
@@ -204,7 +204,7 @@ def train_counts(model: Any, optimizer: Any, loader: Any, recipe: Recipe) -> Ite
 
 
 def train_unweighted(model: Any, optimizer: Any, loader: Any, recipe: Recipe) -> Iterator[float]:
-    """What must not pass: each rank divides by its own number of passes, and none is weighted."""
+    """An intentionally wrong variant: each rank divides by its own number of passes, unweighted."""
     trainer = ElasticTrainer(model, optimizer)
     while True:
         for batches in trainer.steps(loader):
@@ -230,7 +230,7 @@ WAYS: dict[str, Callable[..., Iterator[float]]] = {
 
 
 def shard(model: nn.Module) -> nn.Module:
-    """FSDP2, with one part sharded by itself and the rest with the root."""
+    """FSDP2, with one part sharded separately and the rest with the root."""
     from torch.distributed.device_mesh import init_device_mesh
     from torch.distributed.fsdp import fully_shard
 

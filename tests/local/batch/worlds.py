@@ -1,6 +1,6 @@
-"""Worlds of real gloo processes, each forked from a server that has imported torch already.
+"""Worlds of real gloo processes, each forked from a server that has already imported torch.
 
-A world runs one function on all of its ranks and is gone when that has returned.
+A world runs one function on all of its ranks and ends when it has returned.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ import torch.distributed as dist
 from tests.local.warm import warm
 
 PATIENCE = 120.0
-"""Seconds; ranks that wait for each other for that long wait for ever."""
+"""Seconds; ranks that wait for each other for that long are deadlocked."""
 
 
 def run_world(world: int, job: Callable[..., None], *args: Any, folder: Path) -> None:
-    """Run ``job(*args)`` on so many ranks; fails if one of them does, or hangs."""
+    """Run ``job(*args)`` on this many ranks; fails if one of them fails or hangs."""
     store = folder / f"store-{len(list(folder.glob('store-*')))}"
     ranks = [
         warm.Process(target=_rank, args=(rank, world, str(store), job, args), daemon=True)

@@ -1,4 +1,4 @@
-"""What is typed for each system, what its saver needs, and the yardsticks."""
+"""Command lines of each system, requirements of its saver, and the baselines."""
 
 import json
 import os

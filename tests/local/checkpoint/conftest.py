@@ -1,4 +1,4 @@
-"""A disk that is soon full."""
+"""A small disk that fills up quickly."""
 
 from tests.local.checkpoint.disks import small_disk
 

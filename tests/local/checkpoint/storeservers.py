@@ -1,4 +1,4 @@
-"""Object stores on this machine: real servers, each in a process of its own."""
+"""Object stores on this machine: real servers, each in a separate process."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ END = "sys.stdin.read(); os._exit(0)"
 
 
 class StoreServer(ABC):
-    """A process that ends when its standard input does; it has a bucket named ``bucket``."""
+    """A process that ends when its standard input is closed; it has a bucket named ``bucket``."""
 
     scheme = ""
     script = ""
@@ -46,7 +46,7 @@ class StoreServer(ABC):
 
     @abstractmethod
     def prepare(self) -> None:
-        """See to it that there is the bucket."""
+        """Create the bucket."""
 
     def end(self) -> None:
         self.process.kill()
@@ -60,7 +60,7 @@ class StoreServer(ABC):
 
     @abstractmethod
     def options(self) -> dict[str, Any]:
-        """For the driver."""
+        """Options for the driver."""
 
     @abstractmethod
     def environment(self) -> dict[str, str]:
@@ -68,7 +68,7 @@ class StoreServer(ABC):
 
 
 class S3Server(StoreServer):
-    """Moto's."""
+    """Moto's S3 server."""
 
     scheme = "s3"
     script = """
@@ -101,7 +101,7 @@ print(server.get_host_and_port()[1], flush=True)
 
 
 class GoogleServer(StoreServer):
-    """gcp-storage-emulator's."""
+    """The server of gcp-storage-emulator."""
 
     scheme = "gs"
     script = """
@@ -112,7 +112,7 @@ print(server._api._httpd.server_address[1], flush=True)
 """
 
     def prepare(self) -> None:
-        """It was made with the bucket."""
+        """Nothing to do: it was started with the bucket."""
 
     def options(self) -> dict[str, Any]:
         return {"token": "anon", "project": "test", "endpoint_url": self.endpoint}

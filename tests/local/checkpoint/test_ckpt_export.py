@@ -32,7 +32,7 @@ class Tied(nn.Module):
 
 
 class Position:
-    """A place in the data that each rank has for itself."""
+    """A position in the data that differs between ranks."""
 
     resile_per_rank = True
 

@@ -23,7 +23,7 @@ from tests.unit.checkpoint.parts import parts_of, save
 
 @contextmanager
 def forked() -> Iterator[None]:
-    """What a forked child does, and nothing of the test after it."""
+    """Run the block in a forked child, and exit before the rest of the test."""
     try:
         yield
         os._exit(0)
@@ -35,7 +35,7 @@ def forked() -> Iterator[None]:
 def run_killed(
     storage: LocalStorage, at: int, fault: Fault, *, pruning: bool = False, group: str = ""
 ) -> bool:
-    """Save step 20 in a child that is killed at an operation; False if it came to its end."""
+    """Save step 20 in a child that is killed at an operation; False if it finished before."""
     child = os.fork()
     if child == 0:
         with forked(), faulty_system(at, fault):

@@ -1,4 +1,4 @@
-"""Writers in processes of their own that meet nowhere but on storage."""
+"""Writers in separate processes that share nothing but the storage."""
 
 from __future__ import annotations
 

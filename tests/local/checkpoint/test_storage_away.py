@@ -1,4 +1,4 @@
-"""Storage that goes away in the middle and comes back."""
+"""Storage that becomes unavailable during a save and comes back."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ LONG = RetryPolicy(60.0, longest_pause=0.05)
 
 
 def send_away(folder: Path) -> None:
-    """In its place there is a link that leads into nothing, as a lost mount looks to a writer."""
+    """Replace it by a dangling link, which is what a lost mount looks like to a writer."""
     folder.rename(folder.with_name("away"))
     folder.symlink_to(folder.with_name("nowhere") / "deeper")
 

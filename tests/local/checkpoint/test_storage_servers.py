@@ -1,4 +1,4 @@
-"""Checkpoints on S3 and on Google Storage, by servers on this machine."""
+"""Checkpoints on S3 and on Google Storage, with servers on this machine."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def test_what_another_process_put_there_is_seen_at_once(server: StoreServer) -> 
 def test_a_large_part_is_uploaded_in_blocks(
     server: StoreServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(object_storage, "BLOCK", 5 << 20)  # the least that S3 takes
+    monkeypatch.setattr(object_storage, "BLOCK", 5 << 20)  # the smallest part that S3 accepts
     storage = server.storage("bucket/large")
     data = noise("large", 13 << 20)
     storage.write(
@@ -89,7 +89,7 @@ def test_a_checkpointer_writes_and_restores_with_the_options_it_was_given(
 ) -> None:
     for name in [name for name in os.environ if name.startswith("AWS_")]:
         monkeypatch.delenv(name)
-    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")  # nobody else to ask for a key
+    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")  # no other source of credentials
     address = server.address("bucket/options")
 
     def run(model: torch.nn.Module, steps: range) -> int:

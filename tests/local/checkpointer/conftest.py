@@ -1,4 +1,4 @@
-"""Jobs and workers that are ended with their test, and a disk that is soon full."""
+"""Jobs and workers that are ended with their test, and a small disk."""
 
 from tests.local.checkpoint.disks import small_disk
 from tests.local.checkpointer.workers import start

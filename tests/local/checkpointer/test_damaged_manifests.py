@@ -1,4 +1,4 @@
-"""A Checkpointer, with the process that writes for it, beside a manifest that is damaged."""
+"""A Checkpointer and its writer process with a damaged manifest in their folder."""
 
 from __future__ import annotations
 

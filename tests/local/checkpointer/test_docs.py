@@ -1,4 +1,4 @@
-"""What the page on checkpoints says to write runs as it is written."""
+"""The examples in the page on checkpoints run as they are written."""
 
 from __future__ import annotations
 

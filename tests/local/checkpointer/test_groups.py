@@ -1,4 +1,4 @@
-"""Two groups of a job with one folder for their checkpoints: killed, each goes on from its own."""
+"""Two groups of a job with one folder for their checkpoints: after a kill each resumes its own."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def test_each_group_restores_its_own_and_none_supersedes_the_other(start: Start)
     for one in (train, evaluate):
         assert one.told("restore")["step"] == 0
     assert evaluate.told("save 30 5.0")["error"] == ""
-    # Round 5 of the other group continued from step 0: to round 3 of this one that is nothing.
+    # Round 5 of the other group continued from step 0: that does not affect round 3 of this one.
     assert train.told("save 10 3.0")["error"] == ""
     assert train.told("save 30 3.5")["error"] == ""
     train.kill()
@@ -53,13 +53,13 @@ def test_a_name_that_is_no_groups_ends_the_worker_before_it_saves(
 
 
 class Group(Trained):
-    """Those of a job that train together. All groups have one folder for checkpoints and ledger."""
+    """The nodes of one group. All groups have one folder for checkpoints and ledger."""
 
     name: str = ""
     every: int = 5
 
     def begin(self, **environment: str) -> NodeProcess:
-        """A node of two workers that saves at multiples of its own number of steps."""
+        """Start a node of two workers that saves every ``every`` steps."""
         shared = {"IN_GROUP": self.name, "EVERY": str(self.every), "PAUSE": "0.03"}
         return self.train(steps=ENDLESS, CHECKPOINTS=self.checkpoints, **shared, **environment)
 
@@ -76,7 +76,7 @@ class Group(Trained):
         return CheckpointCatalog(open_storage(self.checkpoints), self.name)
 
     def resumed(self, times: int) -> None:
-        """Wait until so many rounds have restored."""
+        """Wait until this many rounds have restored."""
         wait_for(lambda: len(self.resumptions()) >= times, f"{self.name!r} to resume")
 
     def saved(self, step: int) -> None:
@@ -103,7 +103,7 @@ def groups(tmp_path: Path) -> Iterator[tuple[Group, Group]]:
 def test_groups_under_agents_go_on_from_their_own_memory_and_storage(
     groups: tuple[Group, Group],
 ) -> None:
-    """Their agents are on one machine; which multiple a step is says whose snapshot it was."""
+    """Their agents are on one machine; the step shows whose snapshot it was, by its divisor."""
     for group in groups:
         group.begin()
     for group in groups:

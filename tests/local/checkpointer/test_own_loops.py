@@ -1,4 +1,4 @@
-"""A script's own loop over DataLoaders comes to the same bits with and without kills."""
+"""A custom loop over DataLoaders gives the same bits with and without kills."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ from tests.local.jobs import Job
 SCRIPT = Path(__file__).parent / "scripts" / "own_loop.py"
 
 EPOCH = 6
-"""Steps of one."""
+"""Steps of an epoch."""
 
 
 @pytest.fixture
 def folder() -> Iterator[Path]:
-    """With a short name: processes of loaders make sockets in it, whose paths have 107 bytes."""
+    """A folder with a short name: loader processes make sockets in it, with at most 107 bytes."""
     with TemporaryDirectory(prefix="resile-") as name:
         yield Path(name)
 
 
 def trained(folder: Path, loaders: str, *, dies_at: list[int]) -> dict[str, Any]:
-    """What a job with one worker comes to, which dies after these steps, one in each round."""
+    """The result of a job with one worker, which dies after these steps, one in each round."""
     folder.mkdir()
     with closing(Job(folder)) as job:
         node = job.start(
@@ -57,7 +57,7 @@ def trained(folder: Path, loaders: str, *, dies_at: list[int]) -> dict[str, Any]
 def test_a_killed_worker_draws_what_it_would_have_drawn(
     folder: Path, loaders: str, kills: list[int]
 ) -> None:
-    """Loaders without, with, and with lasting processes, one or several in the loop.
+    """Loaders without, with, and with persistent worker processes, one or several in the loop.
 
     Killed after the last step of an epoch, after the first, and in the middle.
     """

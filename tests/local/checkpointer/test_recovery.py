@@ -1,4 +1,4 @@
-"""Nothing that was snapshotted is lost, and what is restored is the same to the bit.
+"""No snapshot is lost, and the restored state is the same to the bit.
 
 Each job also ends with the proof from its ledger that every sample of every epoch counts once.
 """
@@ -21,7 +21,7 @@ from tests.local.training import ENDLESS, STEPS, Trained
 
 @pytest.fixture(scope="module")
 def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """What training comes to when nothing happens."""
+    """The result of an undisturbed training."""
     job = Trained(tmp_path_factory.mktemp("undisturbed"))
     try:
         job.train(nproc=1)
@@ -118,7 +118,7 @@ def test_a_damaged_checkpoint_is_named_and_the_one_before_is_used(
     trained.train(steps=30)
     assert trained.nodes[0].wait() == 0, trained.nodes[0].output
     catalog = CheckpointCatalog(open_storage(trained.folder / "checkpoints"))
-    # Removing what is too old comes after publishing, and a job that ends does not wait for it.
+    # Old checkpoints are pruned after publishing, and a job that ends does not wait for it.
     assert [one.step for one in catalog.checkpoints()][:3] == [30, 25, 20]
     newest = catalog.at(30)
     victim = trained.folder / "checkpoints" / newest.path(newest.manifest.parts[-1])

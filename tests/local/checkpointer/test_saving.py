@@ -1,4 +1,4 @@
-"""What is promised of a save without an agent: when it returns, how often, and what is said."""
+"""Guarantees of a save without an agent: when it returns, how often, and its messages."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ SCRIPT = Path(__file__).parent / "scripts" / "saving.py"
 
 
 def run(what: str, checkpoints: Path, folder: Path, *, world: int = 2) -> list[str]:
-    """What each rank printed."""
+    """Run the ranks and return the output of each."""
     run_ranks(str(SCRIPT), what, str(checkpoints), world=world, meeting=folder / "meeting")
     logs = [folder.with_name(f"{folder.name}-rank{rank}.log") for rank in range(world)]
     return [log.read_text() for log in logs]
 
 
 def steps(checkpoints: Path) -> list[int]:
-    """Those of which there is a whole checkpoint."""
+    """The steps that have an intact checkpoint."""
     catalog = CheckpointCatalog(open_storage(str(checkpoints)))
     return sorted(
         one.step for one in catalog.checkpoints() if not catalog.damages(one, Depth.CHECKSUMS)
@@ -84,7 +84,7 @@ def test_a_last_checkpoint_that_cannot_be_written_after_the_scripts_end_is_said(
     done = subprocess.run(
         [sys.executable, str(SCRIPT), end, str(small_disk)],
         env={**environment, "PYTHONPATH": str(Path(__file__).parents[3])},
-        capture_output=True,  # the process that writes has it, too: this waits for its end
+        capture_output=True,  # the writer process has it, too: this waits for its end
         text=True,
         timeout=120,
         check=True,

@@ -1,4 +1,4 @@
-"""Several threads that save at once: an error in one of them, and nobody waits for ever."""
+"""Several threads that save at once: one of them gets an error, and none deadlocks."""
 
 from __future__ import annotations
 

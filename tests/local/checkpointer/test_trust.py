@@ -1,4 +1,4 @@
-"""Restoring a checkpoint runs no code that it brings along, unless the script says that it may."""
+"""Restoring a checkpoint runs no code that it contains, unless the script allows it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from resile.train.checkpoint.errors import UnsupportedState
 
 
 class Bomb:
-    """Whoever unpickles it makes a file."""
+    """Creates a file when it is unpickled."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -26,7 +26,7 @@ class Bomb:
 
 @pytest.fixture
 def checkpoints(tmp_path: Path) -> Path:
-    """One with a bomb in it."""
+    """A checkpoint with a bomb in it."""
     state = {**new_state(), "extra": {"it": Bomb(tmp_path / "ran")}}
     with Checkpointer(tmp_path / "checkpoints", quiet=True) as checkpointer:
         checkpointer.restore(state)
@@ -36,7 +36,7 @@ def checkpoints(tmp_path: Path) -> Path:
     with Checkpointer(tmp_path / "checkpoints", quiet=True, trust=True) as checkpointer:
         checkpointer.restore(state)
         checkpointer.save(6, state, timeout=60)
-    # Saving looks whether the value will need trust; that must not run it either.
+    # Saving checks whether the value needs trust; that must not run it either.
     assert not (tmp_path / "ran").exists()
     return tmp_path / "checkpoints"
 

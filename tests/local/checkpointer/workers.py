@@ -1,4 +1,4 @@
-"""Workers without an agent that do with their Checkpointer what a test tells them."""
+"""Workers without an agent that run a test's commands on their Checkpointer."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Worker:
         return answer
 
     def kill(self) -> None:
-        """End it at once; what its writer was given is still written."""
+        """Kill it; its writer still writes what it was given."""
         self._process.kill()
         self._process.wait(60)
 

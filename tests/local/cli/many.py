@@ -14,7 +14,7 @@ from resile.cli.main import cli
 
 
 def outcome(words: list[str]) -> tuple[object, str]:
-    """How one command ends, and what it says."""
+    """The exit code and the errors of one command."""
     said = io.StringIO()
     with contextlib.redirect_stderr(said):
         try:

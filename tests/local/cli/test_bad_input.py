@@ -1,4 +1,4 @@
-"""What users get wrong: one or two clear lines, a code other than 0, and nothing left behind."""
+"""Users' mistakes: one or two clear lines, a nonzero exit code, and nothing left behind."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def place(tmp_path: Path) -> Path:
 
 
 def furnished(folder: Path) -> Path:
-    """A folder with a script that says so if it is ever run."""
+    """Create a folder with a script that prints a line if it is run."""
     (folder / "script.py").write_text("print('the script ran')\n")
     (folder / "file").write_text("this is no folder\n")
     return folder
@@ -38,7 +38,7 @@ def furnished(folder: Path) -> Path:
 def resile(
     place: Path, *words: str, home: Path | None = None, **variables: str
 ) -> subprocess.CompletedProcess[str]:
-    """One command in ``place``."""
+    """Run one command in ``place``."""
     homes = {"RESILE_HOME": str(home)} if home else {}
     return python(place, "-m", "resile", *words, **homes, **variables)
 
@@ -46,7 +46,7 @@ def resile(
 def python(
     place: Path, *words: str, stdin: str = "", **variables: str
 ) -> subprocess.CompletedProcess[str]:
-    """Python in ``place``, with everything that it may keep kept there."""
+    """Run Python in ``place``, with all its state kept there."""
     kept = {key: v for key, v in os.environ.items() if not key.startswith(("RESILE_", "PET_"))}
     return subprocess.run(
         [sys.executable, *words],
@@ -67,7 +67,7 @@ def python(
 
 
 def is_refused(done: subprocess.CompletedProcess[str], code: int, *said: str) -> None:
-    """Check an end: the code, at most two lines, and the words a person needs."""
+    """Check the exit code, that there are at most two lines, and that they contain these words."""
     assert done.returncode == code, done.stderr
     assert "Traceback" not in done.stderr
     assert "the script ran" not in done.stdout
@@ -78,12 +78,12 @@ def is_refused(done: subprocess.CompletedProcess[str], code: int, *said: str) ->
 
 
 def is_chatter(line: str) -> bool:
-    """A line of the log that is no complaint."""
+    """Whether a line of the log is not an error."""
     return line.startswith("resile ") and "error:" not in line
 
 
 def leaves_nothing(place: Path) -> None:
-    """No run's folder, no temporary files, no process that was started for this place."""
+    """Check that there is no run's folder, no temporary file and no process of this place."""
     runs = place / "home" / "runs"
     assert not runs.exists() or list(runs.iterdir()) == []
     assert {entry.name for entry in place.iterdir()} <= {"script.py", "file", "home", "cache"}
@@ -139,7 +139,7 @@ MISTAKES = {
 
 @pytest.fixture(scope="module")
 def outcomes(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[int, str]]:
-    """How `resile run` ends for every mistake: the code, and what is said."""
+    """The exit code and the errors of `resile run` for every mistake."""
     place = furnished(tmp_path_factory.mktemp("mistakes"))
     commands = json.dumps([["run", *words] for words, *_ in MISTAKES.values()])
     done = python(place, "-m", "tests.local.cli.many", stdin=commands, PYTHONPATH=str(ROOT))
@@ -252,14 +252,14 @@ def test_a_home_that_cannot_be_written_is_named(place: Path, token: str) -> None
 def test_a_deleted_working_directory_is_told_in_a_sentence(place: Path, words: list[str]) -> None:
     gone = place / "gone"
     gone.mkdir()
-    # The folder goes once the command is in it, as when a build is cleaned under a shell.
+    # The folder is deleted while the command is in it, as when a build is cleaned under a shell.
     command = f"import os, runpy; os.rmdir({str(gone)!r}); runpy.run_module('resile')"
     done = python(gone, "-c", command, *words, **homes(place))
     is_refused(done, FAILURE, "the working directory was deleted")
 
 
 def homes(place: Path) -> dict[str, str]:
-    """Where a command keeps what it keeps, apart from its working directory."""
+    """The folders of a command's state, apart from its working directory."""
     return {"RESILE_HOME": str(place / "home"), "TMPDIR": str(place)}
 
 
@@ -322,7 +322,7 @@ def test_what_a_master_cannot_do_is_said(
     where = [] if "--endpoint" in words else ["--endpoint", f"127.0.0.1:{free_port()}"]
     is_refused(resile(place, "master", *where, *words), code, *said)
     for lock in place.glob("*.lock"):
-        lock.unlink()  # of the store the user named, which is not ours to remove
+        lock.unlink()  # of the store the user named, which we must not remove
     leaves_nothing(place)
 
 
@@ -331,7 +331,7 @@ def test_what_a_master_cannot_do_is_said(
 
 @contextmanager
 def answering(answer: Callable[[socket.socket], None]) -> Iterator[int]:
-    """Another program that listens; gives its port."""
+    """Another program that listens; yields its port."""
     listener = socket.create_server(("127.0.0.1", 0))
 
     def serve() -> None:
@@ -354,7 +354,7 @@ def answering(answer: Callable[[socket.socket], None]) -> Iterator[int]:
 
 
 def hang_up(_connection: socket.socket) -> None:
-    """Answer nothing."""
+    """Close the connection without a response."""
 
 
 def speak_ssh(connection: socket.socket) -> None:
@@ -405,13 +405,13 @@ def test_a_program_that_says_nothing_is_told_and_waited_for(place: Path) -> None
 
 
 class NotFound(BaseHTTPRequestHandler):
-    """A web server that knows nothing of us."""
+    """A web server that is not a master."""
 
     def do_GET(self) -> None:
         self.send_error(404)
 
     def log_message(self, *_args: object) -> None:
-        """Say nothing."""
+        """Log nothing."""
 
 
 def test_a_web_server_is_no_master(place: Path) -> None:

@@ -17,7 +17,7 @@ from tests.local.wire.masters import running_master
 
 
 def doctor(folder: Path, *words: str, limit: int | None = None, **variables: str) -> Any:
-    """The exit code, and the findings by check."""
+    """Return the exit code, and the findings by check."""
 
     def lower() -> None:
         if limit is not None:

@@ -1,7 +1,7 @@
-"""Training that keeps its state in a file, with loader processes, until a worker is told to die.
+"""Training that keeps its state in a file, with loader processes, until a worker kills itself.
 
-In round 1 rank 1 kills itself in the step $DIES_AT, without a word. All of it is what a script with
-ElasticSampler does, with the simplest possible saving of state.
+In round 1 rank 1 kills itself in the step $DIES_AT, without a message. It is a typical script with
+ElasticSampler, with the simplest possible saving of state.
 """
 
 import json

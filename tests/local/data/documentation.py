@@ -1,4 +1,4 @@
-"""What the documentation says to write, taken from its pages to be run."""
+"""Run the code blocks of the documentation's pages."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ DOCS = Path(__file__).parents[3] / "docs"
 
 
 def written(page: str, words: str) -> str:
-    """The block of a page that has these words."""
+    """The block of a page that contains these words."""
     blocks = re.findall(r"^```python\n(.*?)^```", (DOCS / page).read_text(), re.S | re.M)
     (block,) = [block for block in blocks if words in block]
     return str(block)
 
 
 def run(block: str, script: dict[str, Any]) -> None:
-    """Here, with what a script has before such a block."""
+    """Run a block here, with the variables that a script has before it."""
     exec(compile(block, "documentation", "exec"), script)
 
 
 def run_script(text: str, folder: Path, **environment: str) -> str:
-    """As a script of its own, in ``folder``; returns what it printed."""
+    """Run a block as a script in ``folder``; return its output."""
     path = folder / "script.py"
     path.write_text(text)
     done = subprocess.run(

@@ -1,4 +1,4 @@
-"""A job's ledger is written without a word about it, and found by the job's name."""
+"""A job's ledger is written by default, and found by the job's name."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ HERE = Path(__file__).parent
 
 
 def training(machine: Machine, *, steps: int) -> dict[str, Any]:
-    """A job that goes on from its checkpoints; an epoch has 8 steps."""
+    """A job that resumes from its checkpoints; an epoch has 8 steps."""
     env = {
         "STEPS": str(steps),
         "EVERY": "8",
@@ -42,7 +42,7 @@ def test_a_job_of_up_is_proven_by_its_name_until_it_is_deleted(machine: Machine)
 
 
 def test_a_job_of_run_is_proven_by_its_name_if_it_was_asked_for(job: Job) -> None:
-    """A worker is killed, too: what was lost with it is trained again, and counts once."""
+    """A worker is killed, too: its lost steps are trained again, and count once."""
     node = job.start(
         *("--standalone", "--rdzv-id", "../killed", "--ledger"),
         script=str(HERE / "crashing.py"),

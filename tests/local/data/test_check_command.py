@@ -1,4 +1,4 @@
-"""`resile data check` as a user meets it."""
+"""`resile data check` as a user runs it."""
 
 from __future__ import annotations
 

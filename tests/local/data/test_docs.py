@@ -1,4 +1,4 @@
-"""What the pages on data and on the elastic batch say to write runs as it is written."""
+"""The examples in the pages on data and on the elastic batch run as they are written."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ RECORDS = 300
 
 @pytest.fixture
 def script(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, Any]]:
-    """What a script has before such a block: a model, and data in the folder it runs in."""
+    """The variables of a script before a block: a model, and data in its working directory."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("RESILE_LEDGER", "")
     Path("train.csv").write_text("x,y\n" + "1,2\n" * RECORDS)
@@ -67,7 +67,7 @@ def test_a_stream(script: dict[str, Any]) -> None:
     run(written("data.md", "class Readings"), script)
     assert script["state"]["step"] == 40
     trained = script["dataset"].state_dict()["done"]
-    assert trained == [[0, 980], [0, 400], [0, 650]]  # 1280, and what lay before the offsets
+    assert trained == [[0, 980], [0, 400], [0, 650]]  # 1280, and the records before the offsets
 
 
 def test_a_ledger_by_hand(script: dict[str, Any]) -> None:

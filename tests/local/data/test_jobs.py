@@ -16,7 +16,7 @@ HERE = Path(__file__).parent
 def test_ranks_that_run_out_of_data_do_not_hang_the_others(
     job: Job, tmp_path: Path, length: int, batch: int
 ) -> None:
-    """The first leaves one rank a sample less, the second leaves one none at all."""
+    """The first leaves one rank with a sample less, the second leaves one with none at all."""
     node = job.start(
         "--standalone",
         script=str(HERE / "uneven.py"),

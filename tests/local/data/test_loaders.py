@@ -47,7 +47,7 @@ def numbers(records: list[Any]) -> list[int]:
 @pytest.mark.parametrize("how", LOADERS[1:3])
 def test_readers_work_in_worker_processes(path: Path, how: dict[str, Any]) -> None:
     data = open_dataset(path)
-    first = next(iter(data))  # what is open already is inherited
+    first = next(iter(data))  # open files are inherited
     sampler = ElasticSampler(data, batch_size=4, num_replicas=1, rank=0)
     loader: DataLoader[Any] = DataLoader(
         data, batch_size=4, sampler=sampler, collate_fn=numbers, **how

@@ -1,4 +1,4 @@
-"""Jobs of the scripts beside this file: started, disturbed, and what they came to."""
+"""Jobs of the scripts in this folder: started, disturbed, and their results."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Disturbed(Recorded):
     """A job of another library's trainer."""
 
     def train(self, script: str, *flags: str, nproc: int = 2, **environment: str) -> None:
-        """One more node of it."""
+        """Start one more node."""
         self.start(
             "--max-restarts",
             "5",
@@ -35,13 +35,13 @@ class Disturbed(Recorded):
         )
 
     def kill_at(self, step: int, *, rank: int, world: int = 2, round: int = 0) -> int:
-        """Kill a worker once all have done a step; returns the round in which that was."""
+        """Kill a worker once all have done a step; returns the current round."""
         latest = self.reached(step, world=world, round=round)
         os.kill(self.pid_of(rank, round=latest), signal.SIGKILL)
         return latest
 
     def ends(self) -> dict[str, Any]:
-        """Wait for the end; returns what training came to."""
+        """Wait for the end; returns the result of the training."""
         for node in self.nodes:
             wait_for(lambda n=node: n.process.poll() is not None, "the end", timeout=2 * PATIENCE)
             assert node.process.returncode == 0, node.output[-5000:]
@@ -55,6 +55,6 @@ class Disturbed(Recorded):
         node.process.wait()
 
     def trained_each_sample_once(self) -> None:
-        """The ledger says so, of every epoch."""
+        """Check the ledger of every epoch."""
         proof = data_check(str(self.ledger))
         assert proof.returncode == 0, proof.stdout + proof.stderr

@@ -1,4 +1,4 @@
-"""What the page on trainers says to write runs as it is written, by one worker."""
+"""The examples in the page on trainers run as they are written, with one worker."""
 
 from __future__ import annotations
 

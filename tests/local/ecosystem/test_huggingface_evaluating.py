@@ -1,4 +1,4 @@
-"""What an evaluation decided is not forgotten by a crash right after it."""
+"""The decisions of an evaluation are not lost by a crash right after it."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ def evaluated(folder: Path, strategy: str, dies_in: str = "") -> dict[str, Any]:
 def test_a_kill_after_an_evaluation_changes_nothing(
     tmp_path: Path, strategy: str, dies_in: str, stops_at: int
 ) -> None:
-    """Snapshots, evaluations and saves come after the same steps. The best model and the patience
-    of early stopping are what they are without the kills, and so are the weights."""
+    """Snapshots, evaluations and saves come after the same steps. The best model, the patience of
+    early stopping and the weights are the same as without the kills."""
     undisturbed = evaluated(tmp_path / "undisturbed", strategy)
     killed = evaluated(tmp_path / "killed", strategy, dies_in)
     assert killed == undisturbed

@@ -1,4 +1,4 @@
-"""What an elastic Trainer cannot do is said before it trains."""
+"""Unsupported settings of an elastic Trainer are reported before it trains."""
 
 from __future__ import annotations
 

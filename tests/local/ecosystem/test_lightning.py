@@ -1,4 +1,4 @@
-"""Planned changes of the world under Lightning; test_trainers has what all trainers go through."""
+"""Planned changes of the world under Lightning; test_trainers has the tests for all trainers."""
 
 from __future__ import annotations
 

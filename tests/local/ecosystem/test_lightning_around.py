@@ -1,4 +1,4 @@
-"""What is around the training of an elastic Lightning Trainer: loaders, signals, other stages."""
+"""Parts around the training of an elastic Lightning Trainer: loaders, signals, other stages."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ SAMPLES = 20
 
 
 class Model(lightning.LightningModule):  # type: ignore[misc]
-    """Remembers what it was trained on in which epoch, and breaks when it is told to."""
+    """Records the samples of each epoch, and fails on request."""
 
     def __init__(self, *, breaks_at: int = -1) -> None:
         super().__init__()
@@ -84,7 +84,7 @@ def test_loaders_with_worker_processes_read_every_sample_once(folder: Path) -> N
     fit(rest, loader(), folder)
     times = Counter(broken.trained + rest.trained)
     assert len(times) == 2 * SAMPLES
-    # 7 batches of 3 for 20 samples: one of each epoch fills up the last batch.
+    # 7 batches of 3 for 20 samples: one sample of each epoch is repeated to fill the last batch.
     assert sorted(times.values()) == [1] * (2 * SAMPLES - 2) + [2, 2]
 
 

@@ -1,4 +1,4 @@
-"""Wherever a training with Lightning is broken off, it goes on from there in the same way."""
+"""Wherever a training with Lightning is interrupted, it resumes there with the same results."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ from resile.train.lightning import ElasticCheckpoint  # noqa: E402
 
 
 class Broken(Exception):
-    """What ends a training too early."""
+    """Raised to interrupt a training."""
 
 
 class Numbers(Dataset):  # type: ignore[misc]
-    """Noisy: another number whenever it is read."""
+    """Noisy: a different value on each read."""
 
     def __len__(self) -> int:
         return 15
@@ -39,7 +39,7 @@ class Numbers(Dataset):  # type: ignore[misc]
 
 
 class Network(lightning.LightningModule):  # type: ignore[misc]
-    """Remembers which batches it was trained on, and how often it was validated."""
+    """Records the batches it was trained on, and counts its validations."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -74,7 +74,7 @@ class Network(lightning.LightningModule):  # type: ignore[misc]
 
 
 class OnPlateau(Network):
-    """Its learning rate follows what validation says, after every epoch."""
+    """A model whose learning rate depends on the validation after every epoch."""
 
     def configure_optimizers(self) -> Any:
         optimizer = torch.optim.SGD(self.parameters(), lr=0.001)
@@ -107,7 +107,7 @@ class ByHand(Network):
 
 
 class Data(lightning.LightningDataModule):  # type: ignore[misc]
-    """Has a state."""
+    """A datamodule with a state."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -140,7 +140,7 @@ class Breaking(lightning.Callback):  # type: ignore[misc]
 
 
 class CountingSteps(lightning.Callback):  # type: ignore[misc]
-    """Has a state, and counts in the datamodule as well."""
+    """A callback with a state, which also counts in the datamodule."""
 
     def __init__(self) -> None:
         self.steps = 0
@@ -158,7 +158,7 @@ class CountingSteps(lightning.Callback):  # type: ignore[misc]
 
 @dataclass(frozen=True)
 class Training:
-    """One way to train: 15 samples, 2 a batch, 3 epochs unless said otherwise."""
+    """One configuration: 15 samples, 2 a batch, 3 epochs unless specified otherwise."""
 
     model: type[Network] = Network
     options: dict[str, Any] = field(default_factory=dict)
@@ -167,7 +167,7 @@ class Training:
 
 @dataclass
 class Outcome:
-    """What training came to."""
+    """The result of a training."""
 
     weights: list[torch.Tensor]
     numbers: tuple[Any, ...]
@@ -175,7 +175,7 @@ class Outcome:
 
 
 def train(how: Training, folder: Path, *, every: int = 1, breaking: Any = None) -> Outcome | None:
-    """Train from wherever it is to the end, or to where it breaks: then None."""
+    """Train from the saved state to the end; None if it is interrupted."""
     lightning.seed_everything(7, verbose=False)
     model, data, counting = how.model(), Data(), CountingSteps()
     with Checkpointer(folder / "checkpoints", every=every, quiet=True) as checkpointer:
@@ -212,7 +212,7 @@ def train(how: Training, folder: Path, *, every: int = 1, breaking: Any = None) 
 
 
 def _wait_until_stored(folder: Path, step: int) -> None:
-    """What a training that has ended still writes is written by another process."""
+    """Wait for the checkpoint, which another process still writes after the training has ended."""
     catalog = CheckpointCatalog(open_storage(str(folder)))
     wait_for(lambda: any(one.step == step for one in catalog.checkpoints()), f"step {step}")
 
@@ -246,7 +246,7 @@ AFTER_VALIDATION = [
     (way, "on_validation_end", 1)
     for way in ("on a plateau", "stopping early", "with lightning's checkpoints")
 ]
-"""What a validation decides (rate, patience, best model) belongs to the state it is saved in."""
+"""The results of a validation (rate, patience, best model) belong to the state it is saved in."""
 
 CASES = [
     *(("as usual", *one) for one in BREAKS),

@@ -1,4 +1,4 @@
-"""The trainers of other libraries go on after a crash as if there had been none."""
+"""The trainers of other libraries resume after a crash as if there had been none."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from tests.local.ecosystem.disturbed import Disturbed
 
 @dataclass(frozen=True)
 class Library:
-    """One with a trainer: what its script is, and what the script comes to."""
+    """A library with a trainer: its test script, and the script's result."""
 
     script: str
     needs: tuple[str, ...]
-    """What has to be importable."""
+    """The modules that must be importable."""
     counts: dict[str, int]
     """Part of the result of four epochs, however many workers trained them."""
     with_global_batch: dict[str, str] = field(default_factory=dict)
-    """Set as well where a global batch is kept."""
+    """Further variables when a global batch is kept."""
 
     def trained_four_epochs(self, result: dict[str, Any]) -> None:
-        """The result says so."""
+        """Check that the result is that of four epochs."""
         assert {name: result[name] for name in self.counts} == self.counts
 
 
@@ -37,7 +37,7 @@ LIBRARIES = {
         "lightning_trainer.py",
         needs=("lightning",),
         counts={"epoch": 4, "validations": 1 + 2 * 4},  # Lightning's own check comes first
-        with_global_batch={"READERS": "1"},  # processes that read for a worker
+        with_global_batch={"READERS": "1"},  # loader processes of a worker
     ),
 }
 
@@ -52,7 +52,7 @@ def library(request: pytest.FixtureRequest) -> Library:
 
 @pytest.fixture(scope="module")
 def undisturbed(library: Library, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    """What training comes to when nothing happens: 61 samples, 4 a step, 4 epochs."""
+    """The result of an undisturbed training: 61 samples, 4 a step, 4 epochs."""
     with closing(Disturbed(tmp_path_factory.mktemp("undisturbed"))) as job:
         job.train(library.script)
         return job.ends()

@@ -1,4 +1,4 @@
-"""An etcd for each test that wants one."""
+"""An etcd for each test that needs one."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""A process that holds a store and commits what it is told: something to stop and to kill.
+"""A process that holds a store and commits on request, to be stopped and killed by tests.
 
-Each line of its input is ``KEYS VALUE``: commit so many keys with this value. Each is answered by
-``ok`` or by the name of the error and its text.
+Each line of its input is ``KEYS VALUE``: commit this many keys with this value. The response to
+each is ``ok`` or the name of the error and its text.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ ROOT = Path(__file__).parents[3]
 
 
 class Holder:
-    """The process as a test sees it; killed when the test leaves."""
+    """The process as used by a test; killed when the test ends."""
 
     def __init__(self, url: str, *, lease: int = 5) -> None:
         self._process = subprocess.Popen(

@@ -1,4 +1,4 @@
-"""A real etcd on loopback, in a folder of its own."""
+"""A real etcd on loopback, in a separate folder."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class EtcdServer:
         flags: Sequence[str] = (),
         certificate: tuple[Path, Path] | None = None,
     ) -> None:
-        """``certificate``: speak TLS with this certificate and key."""
+        """``certificate``: use TLS with this certificate and key."""
         self.port = free_port()
         self._peer_port = free_port()
         self._folder = folder
@@ -37,7 +37,7 @@ class EtcdServer:
 
     @property
     def url(self) -> str:
-        """As `resile master --store` takes it."""
+        """The URL for `resile master --store`."""
         return f"{'etcds' if self._certificate else 'etcd'}://127.0.0.1:{self.port}/jobs/a"
 
     @property
@@ -67,12 +67,12 @@ class EtcdServer:
             process.wait()
 
     def keys(self) -> list[str]:
-        """All there are."""
+        """All keys."""
         listed = self._control("get", "", "--prefix", "--keys-only")
         return [line for line in listed.stdout.splitlines() if line]
 
     def end_leases(self) -> None:
-        """What an outage does that is longer than every lease."""
+        """Revoke all leases, like an outage that is longer than every lease."""
         for lease in self._control("lease", "list").stdout.splitlines()[1:]:
             self._control("lease", "revoke", lease)
 

@@ -32,7 +32,7 @@ def test_a_killed_master_goes_on_from_etcd(job: TorchrunJob, etcd: EtcdServer) -
     master.signal(signal.SIGKILL)
     master.wait()
     job.goes_on()
-    # The agents of this machine may be quicker: then this one finds the store or the port taken.
+    # The agents of this machine may be faster: then this one finds the store or the port in use.
     job.launch_master("--store", etcd.url)
     wait_for(
         lambda: not any(node.away for node in job.status().nodes.values()),

@@ -1,4 +1,4 @@
-"""An etcd that is away for a while, for ever, or was never there."""
+"""An etcd that is down for a while, forever, or was never up."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ LEASE = 2
 
 
 async def once_free(etcd: EtcdServer) -> EtcdStore:
-    """The store, as soon as its owner's lease is over."""
+    """The store, once its owner's lease has expired."""
     while True:
         store = store_at(etcd)
         with suppress(StoreTaken):
@@ -35,7 +35,7 @@ def store_at(etcd: EtcdServer) -> EtcdStore:
 
 @asynccontextmanager
 async def master_on_another_machine(etcd: EtcdServer) -> AsyncIterator[asyncio.Event]:
-    """A hold that nothing on this machine can tell alive or dead; it lives until told to die."""
+    """An owner whose state cannot be checked on this machine; it lives until the event is set."""
     address = parse_etcd_url(etcd.url)
     client = EtcdClient(address, patience=10)
     lease = await client.grant(LEASE)

@@ -1,4 +1,4 @@
-"""What an etcd store keeps, and that it keeps it as a whole."""
+"""The records of an etcd store, and that they are written atomically."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.local.etcd.server import EtcdServer
 
 
 async def held(url: str) -> dict[str, bytes]:
-    """What a master that starts now would find."""
+    """The records that a master starting now would find."""
     store = EtcdStore.at(url)
     try:
         return await store.load()

@@ -1,4 +1,4 @@
-"""etcds:// speaks TLS, and only to an etcd it can trust."""
+"""etcds:// uses TLS, and only with an etcd it can trust."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.local.etcd.server import EtcdServer
 
 @pytest.fixture
 def certificate(tmp_path: Path) -> tuple[Path, Path]:
-    """A certificate for loopback that vouches for itself, and its key."""
+    """A self-signed certificate for loopback, and its key."""
     key = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "127.0.0.1")])
     now = datetime.datetime.now(datetime.timezone.utc)

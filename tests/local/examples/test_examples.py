@@ -19,7 +19,7 @@ Run = Callable[..., str]
 
 @pytest.fixture
 def run(tmp_path: Path) -> Iterator[Run]:
-    """Run an example to its end; returns what it printed."""
+    """Run an example to its end; returns its output."""
     job = Job(tmp_path)
 
     def run_example(name: str, *args: str, nproc: int) -> str:
@@ -36,13 +36,13 @@ def run(tmp_path: Path) -> Iterator[Run]:
 
 
 def losses(output: str) -> list[float]:
-    """In the order in which they were printed."""
+    """The losses, in the order in which they were printed."""
     return [float(found) for found in re.findall(r"loss = ([\d.]+)", output)]
 
 
 def goes_on_alone(run: Run, name: str, checkpoints: Path) -> str:
-    """Two workers train two epochs of a trainer's example, then one worker two more; returns what
-    that one printed."""
+    """Two workers train two epochs of a trainer's example, then one worker two more; returns the
+    output of that one."""
     folder = ("--checkpoints", str(checkpoints))
     first = run(name, *folder, "--epochs", "2", nproc=2)
     assert first.count("trained 64 steps, 2 epochs") == 1
@@ -89,5 +89,5 @@ def test_lightning_learns_and_goes_on_with_another_number_of_workers(
     pytest.importorskip("lightning")
     output = goes_on_alone(run, "lightning", tmp_path / "checkpoints")
     accuracies = [float(found) for found in re.findall(r"accuracy = ([\d.]+)", output)]
-    assert len(accuracies) == 3  # the epoch that was broken off, and two more
+    assert len(accuracies) == 3  # the epoch that was interrupted, and two more
     assert accuracies[-1] > 0.9

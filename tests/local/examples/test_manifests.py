@@ -1,4 +1,4 @@
-"""The examples' manifests can be read, and what they name is there."""
+"""The examples' manifests can be parsed, and the files they name exist."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ EXAMPLES = ROOT / "examples"
 
 
 def options_of(script: Path) -> set[str]:
-    """The flags that a script knows."""
+    """The flags that a script accepts."""
     return set(re.findall(r'"(--[a-z-]+)"', script.read_text()))
 
 

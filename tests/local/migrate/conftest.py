@@ -1,4 +1,4 @@
-"""Jobs that are moved, and what an undisturbed one comes to."""
+"""Jobs that are moved, and the result of an undisturbed one."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def moved(tmp_path: Path) -> Iterator[Moved]:
 
 @pytest.fixture(scope="session")
 def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """What two workers come to when nothing happens."""
+    """The result of two undisturbed workers."""
     with closing(Moved(tmp_path_factory.mktemp("undisturbed"))) as job:
         job.train()
         assert job.nodes[0].wait() == 0, job.nodes[0].output

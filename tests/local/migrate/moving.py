@@ -16,11 +16,11 @@ from tests.local.jobs import SCRIPTS, Job, NodeProcess, Step
 SCRIPT = Path(__file__).parent / "scripts" / "trainer.py"
 STEPS = 60
 FAR = 100_000
-"""Steps of a run that is not meant to reach its end."""
+"""More steps than any run of a test reaches."""
 
 
 class Moved(Job):
-    """Runs of the script beside this file, one after the other, on one volume."""
+    """Runs of the script in this folder, one after the other, on one volume."""
 
     @property
     def volume(self) -> Path:
@@ -52,7 +52,7 @@ class Moved(Job):
     def train(
         self, *flags: str, nproc: int = 2, script: Path = SCRIPT, **environment: str
     ) -> NodeProcess:
-        """One more run, in a folder of its own, as in another pod."""
+        """Start one more run, in a separate folder, as in another pod."""
         self.steps_file.touch()
         pod = self.folder / f"pod{len(self.nodes)}"
         pod.mkdir()
@@ -67,7 +67,7 @@ class Moved(Job):
         )
 
     def torchrun(self, *flags: str, nproc: int = 2, **environment: str) -> NodeProcess:
-        """The same without us as launcher."""
+        """The same with torchrun as the launcher."""
         return self._launch(
             *("-m", "torch.distributed.run", *flags, "--nproc-per-node", str(nproc)),
             *("--rdzv-backend", "c10d", "--rdzv-endpoint", "127.0.0.1:0", str(SCRIPT)),
@@ -75,7 +75,7 @@ class Moved(Job):
         )
 
     def spawned(self, **environment: str) -> NodeProcess:
-        """The same without any launcher: a script starts two workers itself."""
+        """The same without a launcher: a script starts two workers itself."""
         return self._launch(str(SCRIPT.with_name("spawning.py")), **environment)
 
     def _launch(self, *arguments: str, **environment: str) -> NodeProcess:
@@ -95,7 +95,7 @@ class Moved(Job):
         return node
 
     def forget_steps(self) -> None:
-        """What earlier runs did is kept in ``seen`` only."""
+        """Clear the steps file; earlier runs' records are kept only in ``seen``."""
         self.records()
         self.steps_file.unlink(missing_ok=True)
 
@@ -119,7 +119,7 @@ class Moved(Job):
         assert node.process.poll() is None, node.output
 
     def hook(self, name: str, *flags: str) -> subprocess.CompletedProcess[str]:
-        """`resile prestop` or `resile poststart`, to its end."""
+        """Run `resile prestop` or `resile poststart` to its end."""
         return subprocess.run(
             [sys.executable, "-m", "resile", name, *flags],
             env=self.env(),
@@ -130,14 +130,14 @@ class Moved(Job):
         )
 
     def stop(self) -> int:
-        """Have the newest run saved; returns the last step that it did."""
+        """Make the newest run save; returns the last step that it did."""
         done = self.hook("prestop", "--timeout", "50")
         assert done.returncode == 0, done.stderr + self.nodes[-1].output
         assert self.nodes[-1].wait() == 0, self.nodes[-1].output
         return max(r.step for r in self.records() if r.what == "stepped")
 
     def beginnings(self) -> list[tuple[str, int]]:
-        """How each rank of the newest run began, and with which step."""
+        """Whether each rank of the newest run started fresh or resumed, and its first step."""
         return [(r.what, r.step) for r in self._begun()]
 
     def _begun(self) -> list[Step]:

@@ -1,4 +1,4 @@
-"""What the page on migration says to write runs as it is written."""
+"""The examples in the page on migration run as they are written."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ assert best.value == 0.0
 
 
 def steps_in(said: str) -> list[int]:
-    """Beside what the migrator says."""
+    """The steps in the output, without the migrator's lines."""
     return [int(line) for line in said.splitlines() if line.isdigit()]
 
 

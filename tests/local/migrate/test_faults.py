@@ -1,4 +1,4 @@
-"""What must not happen to a save: being overwritten by nothing, torn, or resumed by some ranks."""
+"""Faults that a save must survive: an empty overwrite, a torn file, a resume by only some ranks."""
 
 from __future__ import annotations
 

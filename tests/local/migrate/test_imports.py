@@ -1,4 +1,4 @@
-"""`from migration import migrator` works in all workers, and a module of the user's always wins."""
+"""`from migration import migrator` works in all workers; a user's module takes precedence."""
 
 from __future__ import annotations
 

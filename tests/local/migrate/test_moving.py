@@ -1,4 +1,4 @@
-"""A job that is moved goes on with the next step and comes to the same result to the bit."""
+"""A job that is moved resumes with the next step and has the same result to the bit."""
 
 from __future__ import annotations
 

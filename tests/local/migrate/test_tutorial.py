@@ -26,7 +26,7 @@ if migrator.resume:  # note: migrate_ckpt has higher priority than args.ckpt
 
 
 def best_after(epoch: int) -> dict[str, float]:
-    """What the script has found by then."""
+    """The script's metrics after that epoch."""
     best = max(range(epoch + 1), key=lambda one: one * 37 % 101)
     return {"epoch": epoch, "best_epoch": best, "best_acc": float(best * 37 % 101)}
 

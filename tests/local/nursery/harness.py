@@ -27,7 +27,7 @@ PATIENCE = 60.0
 
 @dataclass(frozen=True)
 class Outcome:
-    """How a process ended and what it printed."""
+    """The exit code and output of a process."""
 
     returncode: int
     stdout: str
@@ -105,7 +105,7 @@ class NurseryHarness:
         return await running.outcome()
 
     def run_fresh(self, **variables: str) -> Outcome:
-        """Run the same command as anybody would."""
+        """Run the same command in a fresh process."""
         process = subprocess.run(
             self.command.argv(),
             env={**self.env, "RANK": "0", **variables},
@@ -154,7 +154,7 @@ def executable(target: str, *args: str) -> WorkerCommand:
 
 
 def environment(folder: Path) -> dict[str, str]:
-    """Return a small environment with a cache of its own."""
+    """Return a small environment with a separate cache."""
     kept = {name: os.environ[name] for name in ("PATH", "HOME", "LANG") if name in os.environ}
     return {**kept, "OMP_NUM_THREADS": "1", "XDG_CACHE_HOME": str(folder / "cache")}
 
@@ -189,7 +189,7 @@ async def until(condition: Callable[[], object], patience: float = PATIENCE) -> 
     """Wait until a condition holds."""
     deadline = time.monotonic() + patience
     while not condition():
-        assert time.monotonic() < deadline, "waited in vain"
+        assert time.monotonic() < deadline, "timed out"
         await asyncio.sleep(0.01)
 
 

@@ -60,7 +60,7 @@ def signals() -> dict[str, str]:
 
 
 def descriptors() -> list[str]:
-    """The open descriptors, without the one that lists them."""
+    """The open descriptors, without the one used to list them."""
     return sorted(entry.name for entry in Path("/proc/self/fd").iterdir())[:-1]
 
 

@@ -40,7 +40,7 @@ async def test_a_script_without_differences_passes(tmp_path: Path, write: Write)
 async def test_what_a_script_sees_of_the_difference_is_reported(
     tmp_path: Path, write: Write
 ) -> None:
-    """The finders of our own are there in warm workers only."""
+    """Resile's own import finders exist only in warm workers."""
     write(
         "train.py",
         """

@@ -33,7 +33,7 @@ def test_a_script_that_is_the_same_warm_and_cold_is_said_to_be(
 
 
 def test_every_difference_is_listed_with_both_sides(tmp_path: Path, write: Write) -> None:
-    """The finders of our own are there in warm workers only."""
+    """Resile's own import finders exist only in warm workers."""
     write(
         "train.py",
         """

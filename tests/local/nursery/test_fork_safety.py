@@ -18,12 +18,12 @@ EAGER = NurseryPolicy(quiet=0.1, worthwhile=1, successor_share=1.0)
 
 
 def installed(folder: Path) -> dict[str, str]:
-    """Make `folder/site-packages` a place of installed libraries."""
+    """Make `folder/site-packages` a folder of installed libraries."""
     return {"PYTHONPATH": str(folder / "work" / "site-packages")}
 
 
 def cached(folder: Path, field: str) -> Any:
-    """What was learnt so far about the only script."""
+    """A field of the preload cache for the only script."""
     for file in (folder / "cache" / "resile" / "preload").glob("*.json"):
         return json.loads(file.read_text())[field]
     return {}
@@ -54,7 +54,7 @@ IN_A_NURSERY = "import sys\nif '_resile_nursery.serve' in sys.modules:\n"
 async def test_a_library_that_cannot_be_forked_is_left_to_the_workers(
     tmp_path: Path, write: Write, trouble: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """It was not preloaded before it was tried, so no worker ever started cold for it."""
+    """It was not preloaded before it was tried, so no worker had to start cold because of it."""
     caplog.set_level(logging.INFO, logger="resile")
     text, said = TROUBLE[trouble]
     write("site-packages/troublesome/__init__.py", f"{IN_A_NURSERY}{_indented(text)}\n")
@@ -78,7 +78,7 @@ async def test_a_library_that_cannot_be_forked_is_left_to_the_workers(
 async def test_one_attempt_tells_of_all_that_import_what_must_stay_out(
     tmp_path: Path, write: Write, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """However many there are: a nursery tries a few times only."""
+    """Whatever their number: a nursery tries only a few times."""
     caplog.set_level(logging.INFO, logger="resile")
     write("site-packages/whole/__init__.py", "import os; os.environ.get('RANK')")
     write("site-packages/whole/part.py", "")
@@ -215,7 +215,7 @@ async def test_listed_modules_are_preloaded_and_nothing_else(tmp_path: Path, wri
 async def test_an_interpreter_that_overlooks_the_hook_never_runs_the_script_by_mistake(
     tmp_path: Path, write: Write
 ) -> None:
-    """PYTHONPATH is ignored by an interpreter that is told so by its own build or wrapper."""
+    """PYTHONPATH is ignored by an interpreter whose build or wrapper says so."""
     write("train.py", "import os; open('trace', 'a').write(os.environ.get('RANK', 'none') + ' ')")
     wrapper = tmp_path / "python"
     wrapper.write_text('#!/bin/sh\nunset PYTHONPATH\nexec python3 "$@"\n')

@@ -1,4 +1,4 @@
-"""Scripts that start processes of their own, with all of Python's start methods."""
+"""Scripts that start further processes, with all of Python's start methods."""
 
 from collections.abc import Callable
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""A warm worker is what `python script.py` would have been."""
+"""A warm worker behaves exactly like `python script.py`."""
 
 import json
 import os
@@ -18,7 +18,7 @@ Write = Callable[[str, str], Path]
 
 
 async def both(folder: Path, command: WorkerCommand, **env: str) -> tuple[Outcome, Outcome]:
-    """Return how the command fares fresh and warm."""
+    """Return the outcomes of the command, fresh and warm."""
     async with nursery_for(folder, command, env=env) as harness:
         (running,) = await harness.spawn()
         assert running.worker.warm, running.worker.reason

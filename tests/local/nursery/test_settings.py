@@ -198,7 +198,7 @@ def test_knowledge_grows_and_leaves_out_what_cannot_be_preloaded(tmp_path: Path)
 
 
 def mentions(**packages: str) -> Callable[[str, Collection[str]], list[str]]:
-    """What `mentioned` would say of packages that mention one variable each."""
+    """A stub of `mentioned` for packages that mention one variable each."""
     return lambda package, names: [name for name in names if name in ("*", packages.get(package))]
 
 

@@ -88,7 +88,7 @@ async def test_a_store_listens_on_one_address_only(tmp_path: Path, write: Write)
                 if connection.status == psutil.CONN_LISTEN
             ]
 
-        # The kernel's table of sockets changes while it is read: a look may miss one.
+        # The kernel's table of sockets changes while it is read: one may be missed.
         await until(lambda: listening() == [("127.0.0.1", store.port)])
         socket.create_connection((store.host, store.port), PATIENCE).close()
         await store.close()

@@ -35,14 +35,14 @@ SCRIPTS = {
         print(_array_api.SCIPY_ARRAY_API)
         """,
 }
-"""Each prints what became of the variables; without them it would print something else."""
+"""Each prints the effect of the variables; without them it would print something else."""
 
 
 @pytest.mark.parametrize("library", SCRIPTS)
 async def test_it_has_its_effect_in_warm_workers(
     tmp_path: Path, write: Write, library: str
 ) -> None:
-    """In the first launch, and in one that knows what the script imports."""
+    """In the first launch, and in one with cached imports of the script."""
     if importlib.util.find_spec(library) is None:
         pytest.skip(f"{library} is not installed")
     write("train.py", "import os\n" + dedent(SCRIPTS[library]))

@@ -20,7 +20,7 @@ MakePlatform: TypeAlias = Callable[..., LocalPlatform]
 
 @pytest.fixture
 async def make(tmp_path: Path) -> AsyncIterator[MakePlatform]:
-    """Makes platforms of a given capacity; whatever still runs at the end is killed."""
+    """Creates platforms of a given capacity; nodes that still run at the end are killed."""
     made: list[LocalPlatform] = []
 
     def one(
@@ -51,7 +51,7 @@ def platform(make: MakePlatform) -> LocalPlatform:
 
 @cache
 def has_cgroup(controller: str) -> bool:
-    """Whether this machine lets us make a cgroup with that controller."""
+    """Whether this machine allows creating a cgroup with that controller."""
     homes = create_job_cgroups("trial", [controller])
     for home in homes.values():
         remove(home.folder)
@@ -59,7 +59,7 @@ def has_cgroup(controller: str) -> bool:
 
 
 def needs_cgroup(controller: str) -> pytest.MarkDecorator:
-    """Skips where there is none to be had."""
+    """Skips where it does not."""
     return pytest.mark.skipif(
         not has_cgroup(controller), reason=f"no {controller} cgroup can be made on this machine"
     )

@@ -1,4 +1,4 @@
-"""A process that moves into a cgroup of version 2 and says which folders it could open there."""
+"""A process that moves into a cgroup of version 2 and prints which folders it could open there."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""A process that holds a platform with a few nodes, to be killed by a test. The job is called
-after its folder, so that tests which run side by side do not sweep up after each other.
+"""A process that holds a platform with a few nodes, to be killed by a test. The job is named
+after its folder, so that parallel tests do not clean up each other's nodes.
 
 It prints a line of JSON when all nodes run: the process ids of the nodes, and of their supervisors.
 """

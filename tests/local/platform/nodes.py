@@ -1,4 +1,4 @@
-"""Orders to start small nodes, and ways to wait for what becomes of them."""
+"""Orders to start small nodes, and functions to wait for their state."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def start(
     grace: float = 30.0,
     **resources: str,
 ) -> StartNode:
-    """Start a node; it sleeps unless it is given something to do."""
+    """Start a node; it sleeps unless a command is given."""
     return StartNode(
         node=node(id),
         command=command or SLEEP,
@@ -63,7 +63,7 @@ def seen(platform: LocalPlatform, id: int) -> ObservedNode:
 
 
 async def until(platform: LocalPlatform, condition: Callable[[], bool]) -> None:
-    """Wait for a condition on reports. Only ``changed`` wakes it, so that has to be right too."""
+    """Wait for a condition on reports. Only ``changed`` wakes it, so that is tested, too."""
     while True:
         platform.changed.clear()
         if condition():
@@ -71,7 +71,7 @@ async def until(platform: LocalPlatform, condition: Callable[[], bool]) -> None:
         try:
             await asyncio.wait_for(platform.changed.wait(), PATIENCE)
         except asyncio.TimeoutError:
-            raise AssertionError(f"in vain; last seen: {platform.observe()}") from None
+            raise AssertionError(f"timed out; last seen: {platform.observe()}") from None
 
 
 async def running(platform: LocalPlatform, *ids: int) -> None:

@@ -1,7 +1,7 @@
-"""Cgroups of version 2, with the real kernel and whatever controller it has to give.
+"""Cgroups of version 2, with the real kernel and any controller that is available.
 
-A machine that has memory under version 1 usually leaves some other controller to version 2; how a
-folder is made, handed its controller and entered is the same for all of them.
+A machine that has memory under version 1 usually leaves some other controller to version 2; a
+folder is created, given its controller and entered in the same way for all of them.
 """
 
 from __future__ import annotations

@@ -34,7 +34,7 @@ time.sleep(1000)
 
 @dataclass
 class Holder:
-    """A process with a platform, and everything below it at the time of asking."""
+    """A process with a platform, and the processes below it."""
 
     process: subprocess.Popen[str]
     nodes: list[int]
@@ -63,7 +63,7 @@ def held(folder: Path, *commands: list[str]) -> Iterator[Holder]:
 
 @pytest.fixture
 def to_end(tmp_path: Path) -> Iterator[list[int]]:
-    """Processes to be ended after the test, should it fail to see them end; cgroups with them."""
+    """Processes to be ended after the test, if it failed to see them end; also their cgroups."""
     pids: list[int] = []
     yield pids
     for pid in pids:

@@ -1,4 +1,4 @@
-"""Nodes from start to end: what they find around them, and what is reported of them."""
+"""Nodes from start to end: their environment, and the reports about them."""
 
 from __future__ import annotations
 

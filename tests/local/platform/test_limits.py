@@ -1,4 +1,4 @@
-"""Limits that hold: memory by the kernel or by watching, cpu by the kernel."""
+"""Enforced limits: memory by the kernel or by polling, cpu by the kernel."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ async def test_a_node_over_its_memory_limit_is_killed_and_told_so(
 async def test_a_node_ends_as_a_whole_when_one_of_its_workers_is_too_large(
     make: MakePlatform, memory: MemoryEnforcement, tmp_path: Path
 ) -> None:
-    """As an agent would, it starts the worker again and again, and does not end by itself."""
+    """Like an agent, it restarts the worker again and again, and does not end by itself."""
     platform = make(memory=memory)
     hog = tmp_path / "hog.py"
     hog.write_text(HOG)
@@ -74,7 +74,7 @@ async def test_memory_that_processes_share_counts_once(
     await platform.apply([start(0, *python(code), cwd=tmp_path, memory="100Mi")])
     await appears(tmp_path / "forked")
     await platform.apply([start(1, *python(HOG), memory="64Mi")])
-    await ended(platform, 1)  # by then the first was looked at as well
+    await ended(platform, 1)  # by then the first was checked as well
     assert seen(platform, 0).phase is NodePhase.RUNNING
     used = platform.usage()[0].memory
     assert 40 * 1024**2 < used < 100 * 1024**2

@@ -1,4 +1,4 @@
-"""Room on the machine: who waits, who starts when there is some, and who has to make it."""
+"""Capacity of the machine: which nodes wait, start when there is some, or are preempted."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ async def test_nobody_is_preempted_in_vain(make: MakePlatform) -> None:
 
 
 async def test_a_preempted_rank_waits_free_of_budget_and_comes_back(make: MakePlatform) -> None:
-    """The whole circle, with the real controller."""
+    """The whole cycle, with the real controller."""
     platform = make("cpu=2")
     sleep: dict[str, Any] = {"command": ["sleep", "1000"], "resources": {"requests": {"cpu": 1}}}
     roles = {

@@ -1,4 +1,4 @@
-"""Nodes that are stopped: all of each ends, with as much grace as it was given."""
+"""Nodes that are stopped: all their processes end, after the given grace period."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What nodes use: of all their processes, also of those that have ended."""
+"""Resource usage of nodes: of all their processes, including those that have ended."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from resile.local.platform import LocalPlatform
 from tests.local.commands import wait_for
 from tests.local.platform.nodes import appears, ended, python, running, start, stop
 
-# Twice 0.3 s make more than 0.5 s, also when the kernel rounds each down to hundredths.
+# Twice 0.3 s is more than 0.5 s, also when the kernel rounds each down to hundredths.
 SPIN = "import time; end = time.process_time() + 0.3\nwhile time.process_time() < end: pass"
 
 

@@ -1,4 +1,4 @@
-"""Where workers' output goes: one stream with the rank in front, and files if wanted."""
+"""The workers' output: one stream with the rank as a prefix, and files if requested."""
 
 from __future__ import annotations
 

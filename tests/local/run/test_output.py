@@ -1,4 +1,4 @@
-"""A console that is not read, a disk that is full, and output that has to arrive as it was."""
+"""A console that is not read, a disk that is full, and output that has to arrive unchanged."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ SAYS = str(SCRIPTS / "says.py")
 def started(
     job: Job, *arguments: str, stdout: int | IO[bytes], stdin: int = subprocess.DEVNULL
 ) -> Iterator[NodeProcess]:
-    """One node whose stdout is the test's to choose; its stderr is a file."""
+    """One node with the given stdout; its stderr is a file."""
     errors = job.folder / "stderr"
     with open(errors, "wb") as file:
         process = subprocess.Popen(
@@ -50,7 +50,7 @@ def started(
 
 @pytest.fixture
 def unread() -> Iterator[tuple[int, int]]:
-    """A pipe that nobody reads unless the test does."""
+    """A pipe that is read only by the test."""
     read, write = os.pipe()
     yield read, write
     os.close(read)
@@ -67,7 +67,7 @@ def test_signals_work_while_nobody_reads_the_console(
 
 
 def waiting_bytes(pipe: int) -> int:
-    """What was written to a pipe and not read."""
+    """The bytes in a pipe that were written and not read."""
     return int.from_bytes(fcntl.ioctl(pipe, termios.FIONREAD, bytes(4)), sys.byteorder)
 
 
@@ -96,7 +96,7 @@ def test_a_teed_file_that_cannot_grow_is_named_and_training_goes_on(job: Job) ->
     flags = ("--tee", "3", "--log-dir", str(logs))
     with started(job, *flags, SAYS, "tee", str(end), stdout=subprocess.DEVNULL) as node:
         (file,) = wait_for(lambda: list(logs.rglob("stdout.log")), "the file")
-        # As a full disk, for the agent alone: its files cannot grow any more.
+        # Like a full disk, for the agent alone: its files cannot grow any more.
         psutil.Process(node.pid).rlimit(resource.RLIMIT_FSIZE, (4096, resource.RLIM_INFINITY))
         node.says(f"cannot write a worker's output to {file}: File too large")
         end.touch()
@@ -107,7 +107,7 @@ def test_a_teed_file_that_cannot_grow_is_named_and_training_goes_on(job: Job) ->
 def test_a_worker_whose_own_file_is_on_a_full_disk_has_that_said_of_it(
     small_disk: Path, job: Job
 ) -> None:
-    """What it prints goes straight there, and so would the reason of its end."""
+    """Its output goes straight there, and so would the reason of its end."""
     flags = ("--redirects", "3", "--log-dir", str(small_disk), "--max-restarts", "0")
     node = job.start(*flags, script="says.py", args=("flood", "never"), endpoint=False)
     assert node.wait() == 1, node.output

@@ -1,4 +1,4 @@
-"""How a job's processes look from outside: the recipes of the docs find what they say."""
+"""A job's processes as seen from outside: the recipes of the docs find the documented ones."""
 
 from __future__ import annotations
 

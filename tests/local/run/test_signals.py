@@ -1,4 +1,4 @@
-"""Signals reach workers as themselves, once, and workers that handle them have time to."""
+"""Signals are forwarded to workers unchanged, once, and handlers have time to run."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def test_a_terminals_interrupt_reaches_workers_once(job: Job, tmp_path: Path) ->
 
 @contextmanager
 def ignored(*numbers: signal.Signals) -> Iterator[None]:
-    """Processes that are started meanwhile ignore these signals, as under nohup."""
+    """Processes that are started in the block ignore these signals, as under nohup."""
     before = {number: signal.signal(number, signal.SIG_IGN) for number in numbers}
     yield
     for number, handler in before.items():
@@ -107,7 +107,7 @@ def test_a_survivor_of_a_broken_round_has_time_to_save(job: Job, tmp_path: Path)
 
 def test_an_interrupt_while_the_command_starts_is_one(job: Job) -> None:
     node = job.start(script=SIGNALLED, args=(".", "plain"), endpoint=False)
-    # From here on it is our command that starts, and not Python.
+    # From here on our command starts, and not Python.
     wait_for(lambda: "msgspec" in Path(f"/proc/{node.pid}/maps").read_text(), "the command")
     node.signal(signal.SIGINT)
     assert node.wait() == 130, node.output

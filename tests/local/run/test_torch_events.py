@@ -1,4 +1,4 @@
-"""--event-log-handler console: the events of torch's own agent, in its form."""
+"""--event-log-handler console: the events of torch's own agent, in its format."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A script that runs under torchrun finds the same under `resile run`."""
+"""A script finds the same environment under `resile run` as under torchrun."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ OURS_TO_CHOOSE = {
     "TORCHELASTIC_RUN_ID",
     "TORCHELASTIC_ERROR_FILE",
 }
-"""There under both, with values that are each launcher's own."""
+"""Set under both, with values that each launcher chooses."""
 
 
 def reports(folder: Path) -> dict[int, dict[str, Any]]:

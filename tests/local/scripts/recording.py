@@ -1,4 +1,4 @@
-"""What the tests' training scripts write down: a line a step, and what the model came to."""
+"""Records of the tests' training scripts: a line a step, and the resulting model."""
 
 import hashlib
 import json
@@ -35,18 +35,18 @@ def place() -> tuple[int, int]:
 
 
 def pause(usual: str = "0") -> None:
-    """As long as $PAUSE, unless the test is in a hurry."""
+    """Sleep for $PAUSE seconds, unless the test has created the file ``hurry``."""
     if not beside("hurry").exists():
         time.sleep(float(os.environ.get("PAUSE", usual)))
 
 
 def beside(name: str) -> Path:
-    """A file by which the test tells a running script something."""
+    """A file with which the test signals a running script."""
     return Path(os.environ["STEPS_FILE"]).with_name(name)
 
 
 def digest(model: nn.Module) -> str:
-    """The same for the same weights, to the bit. A collective where they are sharded."""
+    """A hash of the weights, exact to the bit. A collective operation if they are sharded."""
     found = hashlib.sha256()
     for value in model.state_dict().values():
         whole = value.full_tensor() if hasattr(value, "full_tensor") else value

@@ -1,4 +1,4 @@
-"""Says what it is told to, in a way that it is told."""
+"""Produces output in the way that its first argument names."""
 
 import os
 import sys

@@ -1,4 +1,4 @@
-"""Writes down each signal it gets, and saves for longer than a second when it is asked to end."""
+"""Records each signal it gets, and saves for longer than a second on a request to end."""
 
 import os
 import signal

@@ -1,6 +1,6 @@
-"""Meet by the init method given, add up ones, and fail the first attempt if asked to.
+"""Form a group by the init method given, add up ones, and fail the first attempt on request.
 
-Prints the sum and the address that the launcher told.
+Prints the sum and the address that the launcher set.
 """
 
 import os

@@ -1,7 +1,7 @@
-"""A training loop reduced to what the tests look at: steps that all ranks take together.
+"""A training loop reduced to what the tests need: steps that all ranks take together.
 
-Each step is one all-reduce; every rank then appends one line to $STEPS_FILE. The environment asks
-for trouble: see the names below. Trouble happens only in round 1 unless $TROUBLE_ROUNDS says more.
+Each step is one all-reduce; every rank then appends one line to $STEPS_FILE. The environment
+requests faults: see the names below. They happen only in round 1 unless $TROUBLE_ROUNDS is set.
 """
 
 import os

@@ -1,11 +1,11 @@
 """A small model trained with a Checkpointer, on the same global batches at any world size.
 
-Each rank loads its share of a global batch through an elastic sampler; then all ranks put the
-shares together, and each trains on the whole. So the model after n steps is the same to the bit,
-whatever happened before them; what it came to is written to $RESULT. With $LEASED the data is
-leased from the master, for so many epochs, and which records a step has depends on who asked when.
+Each rank loads its share of a global batch through an elastic sampler; then all ranks gather the
+shares, and each trains on the whole. So the model after n steps is the same to the bit, whatever
+happened before them; the result is written to $RESULT. With $LEASED the data is leased from the
+master, for that many epochs, and the records of a step depend on the order of the requests.
 
-With $IN_GROUP it says that it is in this group of its job.
+With $IN_GROUP it declares that it is in this group of its job.
 
 Every step appends a line to $STEPS_FILE. Training ends after $STEPS, or at the end of a step in
 which a rank sees the file ``finish``.
@@ -54,7 +54,7 @@ def leased(dataset: ShardedDataset) -> Iterator[Samples]:
 
 
 def together(own: Samples) -> tuple[torch.Tensor, torch.Tensor, bool]:
-    """What all ranks have, in their order, and whether one of them has seen that this is it."""
+    """The samples of all ranks, in rank order, and whether a rank has seen the file ``finish``."""
     shares: list = [None] * dist.get_world_size()
     dist.all_gather_object(shares, (*own, beside("finish").exists()))
     inputs, labels, finish = zip(*shares, strict=True)

@@ -10,7 +10,7 @@ from tests.local.wire.masters import MasterProcess
 async def ask(
     master: MasterProcess, request: Begin | Lease, *, round: int, rank: int = 0
 ) -> ToWorker:
-    """Over a connection of its own."""
+    """Send it over a separate connection."""
     worker = Introduce(client=f"rank-{rank}", round=round, rank=rank)
     connection = await connect_for_shards(master.access, worker)
     try:

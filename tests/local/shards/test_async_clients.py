@@ -47,7 +47,7 @@ def start_client(master: MasterProcess, log: Path, **variables: str) -> subproce
 
 
 def done_in(log: Path) -> Counter[tuple[int, int]]:
-    """What the clients' logs say was done; a line is written before the report is sent."""
+    """The records done by the clients' logs; a line is written before the report is sent."""
     lines = log.read_text().split("\n")[:-1] if log.exists() else []
     counted: Counter[tuple[int, int]] = Counter()
     for line in lines:

@@ -28,7 +28,7 @@ class Squares(Dataset):
 
 
 class File:
-    """A piece that is read in runs, and remembers which."""
+    """A source that is read in runs, and records them."""
 
     def __init__(self, name: str, length: int) -> None:
         self.name, self.length = name, length
@@ -142,7 +142,7 @@ def test_a_stream_goes_on_from_its_offsets_and_never_ends() -> None:
 
 
 class Slow:
-    """A stream of which only so many records have come."""
+    """A stream of which only this many records have arrived."""
 
     partitions = 2
 

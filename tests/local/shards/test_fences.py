@@ -1,4 +1,4 @@
-"""Workers of rounds that are over, to come, or not theirs get nothing from a real master."""
+"""Workers of past, future or other rounds get nothing from a real master."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a master tells Prometheus about the data that it leases."""
+"""A master's Prometheus metrics about the data that it leases."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ CONF = "last_call=0.2,forming_timeout=2"
 
 
 def figures(master: MasterProcess, dataset: str) -> dict[str, float]:
-    """Of one dataset: by state, or by name where there is no state."""
+    """The figures of one dataset: by state, or by name where there is no state."""
     code, text = master.ask("/metrics")
     assert code == 200, text
     return {

@@ -1,4 +1,4 @@
-"""DDP on leased data with real workers that die: judged by the log of trained records."""
+"""DDP on leased data with real workers that die, verified by the log of trained records."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ TOKEN = "a-token-that-only-the-tests-know"
 
 
 class Run:
-    """One job whose workers find the master, and what they logged."""
+    """One job whose workers find the master, and their logs."""
 
     def __init__(self, job: Job) -> None:
         self.job = job
@@ -49,7 +49,7 @@ class Run:
         return [line for line in found if line["kind"] == kind]
 
     def counted(self) -> Counter[tuple[int, Any]]:
-        """Records by epoch, of the steps that what came after them resumed from."""
+        """Records by epoch, of the steps that count: those that the next round resumed from."""
         begun = {line["round"]: line for line in self.lines("begun")}
         counts: Counter[tuple[int, Any]] = Counter()
         number, last = max(begun), None
@@ -92,8 +92,8 @@ def test_a_worker_is_killed_and_each_record_of_two_epochs_counts_once(
 def test_a_worker_is_killed_and_of_a_stream_nothing_is_left_out_or_trained_twice(
     run: Run, loaders: str
 ) -> None:
-    """A stream has no end at which all of it could be counted: what was handed out before the kill
-    is, and everything before it."""
+    """A stream has no end up to which all of it could be counted: everything leased before the kill
+    is counted, and everything before that."""
     steps = 40
     node = run.start(nproc=2, script=STREAM, STEPS=str(steps), LOADERS=loaders)
     wait_for(lambda: len(run.lines("step")) > 16, "steps")

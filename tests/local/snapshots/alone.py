@@ -1,6 +1,6 @@
-"""A worker without an agent: tells its writer to write, and prints the writer's pid.
+"""A worker without an agent: makes its writer write, and prints the writer's pid.
 
-``alone.py FOLDER``. The writer is stopped before it is told, so that the worker can be killed while
+``alone.py FOLDER``. The writer is stopped before the order, so that the worker can be killed while
 everything is still to be written.
 """
 

@@ -33,7 +33,7 @@ class KeeperProcess:
         return self.process.pid
 
     def carriers(self) -> list[int]:
-        """Processes that it started."""
+        """The processes that it started."""
         return [child.pid for child in psutil.Process(self.pid).children(recursive=True)]
 
     def connect(self, rank: int = 0, *, world: int = 1, round: int = 1) -> AgentSnapshotClient:
@@ -47,7 +47,7 @@ MakeKeeper = Callable[[], KeeperProcess]
 
 @pytest.fixture
 def start() -> Iterator[Start]:
-    """Starts modules of this folder; they and what they started are killed in the end."""
+    """Starts modules of this folder; they and their children are killed at the end."""
     processes: list[subprocess.Popen[str]] = []
 
     def one(module: str, *arguments: str, cwd: Path = ROOT) -> subprocess.Popen[str]:

@@ -1,6 +1,6 @@
-"""A keeper in a process of its own, as an agent is one: ``keeper.py HOST TOKEN``.
+"""A keeper in a separate process, as in an agent: ``keeper.py HOST TOKEN``.
 
-Prints the name of its socket and its address for peers, and ends when its input does.
+Prints the name of its socket and its address for peers, and ends when its input is closed.
 """
 
 from __future__ import annotations

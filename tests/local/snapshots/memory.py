@@ -1,4 +1,4 @@
-"""Which processes hold memory of snapshots, as the kernel shows it."""
+"""The processes that hold snapshot memory, as shown by the kernel."""
 
 from __future__ import annotations
 
@@ -25,5 +25,5 @@ def memory_files(pid: int) -> list[str]:
 
 
 def holders(pids: Iterable[int]) -> list[int]:
-    """Those of the processes that hold any."""
+    """The processes that hold snapshot memory."""
     return [pid for pid in pids if memory_files(pid)]

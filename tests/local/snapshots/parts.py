@@ -1,4 +1,4 @@
-"""Parts whose bytes follow from what they are, so that anybody can check them."""
+"""Parts whose bytes are derived from their label, so that they can be verified."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from resile.snapshots.slots import Label
 RANK, REPLICA = PartKind.RANK, PartKind.REPLICA
 
 BEYOND_ALL = 1 << 40
-"""A step that no test comes to."""
+"""A step that no test reaches."""
 
 
 def part_bytes(label: Label, data: int) -> bytes:
@@ -65,7 +65,7 @@ def save(
 
 
 def steps(memory: SnapshotClient, kind: PartKind = RANK) -> list[int]:
-    """Steps of which a whole part is held."""
+    """The steps of which an intact part is held."""
     return sorted(one.label.step for one in memory.inventory() if one.label.place.kind is kind)
 
 
@@ -76,16 +76,16 @@ def open_part(memory: SnapshotClient, label: Label) -> HeldPart:
 
 
 def copy_to(memory: SnapshotClient, address: str) -> None:
-    """From now on this node's parts are copied to the keeper there; nothing is forgotten."""
+    """Copy this node's parts to the keeper at that address from now on; drop nothing."""
     memory.resumed(BEYOND_ALL, next=address)
 
 
 class Beginning:
-    """A ``begin`` in a thread, which has to wait while the slot is held."""
+    """A ``begin`` in a thread, which waits while the slot is held."""
 
     def __init__(self, memory: SnapshotClient, *, step: int) -> None:
         self.waits = threading.Event()
-        """Set once the keeper was told that somebody waits."""
+        """Set once the keeper was informed that a worker waits."""
         say = memory._say_waiting
 
         def said(kind: PartKind, step: int) -> None:
@@ -102,5 +102,5 @@ class Beginning:
         return self._begun.done()
 
     def begun(self) -> SlotBuffer:
-        """Waits for it."""
+        """Wait for it."""
         return self._begun.result(timeout=60)

@@ -1,4 +1,4 @@
-"""Whole jobs: agents keep what their workers leave behind, and what other nodes do."""
+"""Whole jobs: agents keep the snapshots of their workers and of other nodes."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def noted(job: Job, name: str, round: int, rank: int) -> Any:
 
 
 def rounds(job: Job) -> list[int]:
-    """Rounds in which a worker noted what it found."""
+    """Rounds in which a worker recorded what it found."""
     folder = Path(job.environment["EXCHANGE"])
     return sorted(int(path.stem.split("-")[1]) for path in folder.glob("held-*.json"))
 

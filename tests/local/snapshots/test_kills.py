@@ -25,7 +25,7 @@ def test_a_kill_at_any_moment_leaves_a_whole_snapshot(keeper: KeeperProcess, sta
         worker = start("worker", keeper.name, "0", "1", str(round_), str(DATA))
         assert worker.stdout is not None
         worker.stdout.readline()
-        # Not a wait for something: the kill is to come at a random moment of a copy.
+        # Not a wait for a condition: the kill should come at a random moment of a copy.
         time.sleep(chance.uniform(0, 0.03))
         worker.kill()
         said = [newest, *(int(line) for line in worker.communicate()[0].split())]

@@ -1,4 +1,4 @@
-"""A snapshot that the kernel would not grant is refused before it is tried."""
+"""A snapshot for which there is not enough memory is refused before it is tried."""
 
 from __future__ import annotations
 

@@ -264,7 +264,7 @@ def test_without_an_agent_the_writer_finishes_after_its_workers_death(
 
 
 def _stopped_carrier(keeper: KeeperProcess, memory: SnapshotClient, folder: Path) -> int:
-    """A writer that has written step 1 and now stands still."""
+    """A writer that has written step 1 and is now stopped."""
     take(memory, 1)
     persist(memory, folder, 1)
     committed(memory, 1)

@@ -1,7 +1,7 @@
 """A training script reduced to its snapshots, for `resile run`.
 
-Each worker tells the others of its round where its keeper is (through files in $EXCHANGE), notes
-what its node holds and whether it is whole, and then takes a snapshot every few milliseconds up to
+Each worker announces its keeper to the others of its round (through files in $EXCHANGE), records
+what its node holds and whether it is intact, and then takes a snapshot every few milliseconds up to
 step $STEPS; the last one is written to $CHECKPOINTS if that is set.
 """
 

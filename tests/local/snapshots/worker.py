@@ -1,6 +1,6 @@
 """A worker that takes snapshots until it is killed: ``worker.py KEEPER RANK WORLD ROUND BYTES``.
 
-It copies in small pieces, so that a kill finds it in the middle of a copy, and prints each step
+It copies in small pieces, so that a kill hits it in the middle of a copy, and prints each step
 when it is complete.
 """
 

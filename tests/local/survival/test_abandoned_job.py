@@ -1,4 +1,4 @@
-"""What a job that was killed, or has just ended, means for the next one at its endpoint."""
+"""The effect of a job that was killed, or has just ended, on the next one at its endpoint."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ SOON = ("--rdzv-conf", "lease=1")
 
 
 def killed_as_a_whole(job: Job, *flags: str) -> None:
-    """Two nodes that train; then nothing of them is left but their master's store."""
+    """Start two nodes that train; then kill everything, leaving only their master's store."""
     for _ in range(2):
         job.start("--nnodes", "2", *SOON, *flags)
     job.trains(world=2)
@@ -50,7 +50,7 @@ def test_a_job_that_meets_the_master_of_one_that_just_ended_runs(job: Job) -> No
     job.trains(world=1)
     spare = job.start(*SOON, **finish)
     spare.says("waiting as a spare")
-    # It does not take the news of the end, so the master stays for as long as it may.
+    # It does not acknowledge the end, so the master stays for as long as it may.
     spare.signal(signal.SIGSTOP)
     (job.folder / "finish").touch()
     assert first.wait() == 0

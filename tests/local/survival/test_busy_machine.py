@@ -1,4 +1,4 @@
-"""All of it also holds on a busy machine: two spinning processes beside the job."""
+"""The same guarantees on a busy machine: two spinning processes beside the job."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ pytestmark = pytest.mark.alone
 
 @pytest.fixture
 def spinners() -> Iterator[None]:
-    """Two processes that never rest."""
+    """Two processes that use all CPU."""
     spin = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(2)]
     try:
         yield

@@ -1,4 +1,4 @@
-"""An agent and its master are cut apart: two rounds train at once, and one of them counts."""
+"""An agent is disconnected from its master: two rounds train at once, and one of them counts."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ FLAGS = ("--nnodes", "1:1", "--rdzv-conf", "lease=2")
 
 
 PATIENCE = 150.0
-"""Seconds: a checkpoint takes some on a busy machine, where its writer comes last."""
+"""Seconds: a checkpoint takes some on a busy machine, where its writer has the lowest priority."""
 
 pytestmark = pytest.mark.timeout(500)
 
@@ -78,7 +78,7 @@ def test_the_round_that_was_cut_off_is_not_gone_on_with(trained: Trained, tmp_pa
         )
 
         def trains_on() -> bool:
-            """Both at once; or its agent, which reaches nobody, has stopped it."""
+            """Whether both trained at once, or its disconnected agent has stopped it."""
             began = min(r.time for r in trained.steps(round=second))
             beyond = [r for r in trained.steps(round=first) if r.time > began and r.step > fork]
             return len(beyond) > 8 or not cut_off.is_running()

@@ -1,6 +1,6 @@
-"""A node whose network is gone stops its workers; one that only lost its master does not.
+"""A node without a network stops its workers; one that only lost its master does not.
 
-Needs root: the node and its master are in network namespaces that the test makes.
+Needs root: the node and its master are in network namespaces that the test creates.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ def start_in(namespace: str, job: Job, name: str, *words: str) -> NodeProcess:
 
 @dataclass
 class Apart:
-    """A master and a node that trains, each on its own machine."""
+    """A master and a training node, each on its own simulated machine."""
 
     job: Job
     wire: Wire

@@ -1,4 +1,4 @@
-"""A machine is drained that has the master and all workers: everybody is told to go at once."""
+"""The machine with the master and all workers is drained: all get the signal at once."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ from tests.local.training import ENDLESS, Trained
 from tests.local.wire.masters import TOKEN, MasterProcess, running_master
 
 UNHURRIED = ("--rdzv-conf", "handover_timeout=60")
-"""A machine that runs other tests beside may take long to save."""
+"""A machine that runs other tests in parallel may take long to save."""
 
 
 @contextmanager
 def master_of(trained: Trained, folder: Path, *flags: str) -> Iterator[MasterProcess]:
-    """A master that nobody but the test starts again, over an empty store."""
+    """A master that is restarted only by the test, with an empty store."""
     where = ("--endpoint", trained.endpoint, "--store", str(folder / "store.db"))
     with running_master(folder, *where, "--job", "drained", "--nnodes", "2", *flags) as master:
         yield master
 
 
 def start_nodes(trained: Trained, *, after: int) -> None:
-    """Two nodes whose platform counts them."""
+    """Start two nodes with ids from their platform."""
     for rank in range(2):
         trained.train(
             *("--nnodes", "2", "--rdzv-id", "drained", "--node-rank", str(rank)),

@@ -1,4 +1,4 @@
-"""Several groups in one job: what happens to one is not noticed by the others."""
+"""Several groups in one job: an event in one does not affect the others."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def one_job(tmp_path: Path) -> Iterator[OneJob]:
     """A main group and an evaluation of two nodes each, and two independent workers."""
     with ExitStack() as ending:
         made = OneJob(tmp_path, ending)
-        for name in ("evaluate", ""):  # the master is started by one that is not of the main group
+        for name in ("evaluate", ""):  # the master is started by one that is not in the main group
             for _ in range(2):
                 made.group(name).start("--nnodes", "2")
         for name in ("worker/0", "worker/1"):
@@ -122,6 +122,6 @@ def test_a_group_that_outlives_the_main_one_keeps_its_master(tmp_path: Path) -> 
         node = main.start(STEPS="3")
         assert node.wait() == 0, node.output
         before = made.undisturbed()["evaluate"]
-        evaluate.goes_on(steps=60)  # for longer than a master stays that has nothing to do
+        evaluate.goes_on(steps=60)  # longer than an idle master stays
         assert evaluate.master_pids() == [master]
         assert made.undisturbed()["evaluate"] == before

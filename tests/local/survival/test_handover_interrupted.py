@@ -1,11 +1,11 @@
-"""A planned change whose master and newcomer die in the middle: training does not stand still."""
+"""A planned change whose master and newcomer die in the middle: training does not stall."""
 
 from __future__ import annotations
 
 from tests.local.training import ENDLESS, Trained
 
 SLOW = "0.5"
-"""Seconds a step: a planned change takes two of them, and there is time to die in between."""
+"""Seconds a step: a planned change takes two of them, which leaves time for the kills."""
 
 
 def test_training_goes_on_when_master_and_newcomer_die_within_a_handover(trained: Trained) -> None:

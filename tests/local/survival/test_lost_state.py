@@ -1,4 +1,4 @@
-"""The master is killed and its store is gone: the next one learns the job from its agents."""
+"""The master is killed and its store is lost: the next one recovers the job from its agents."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ STORE_FILES = ("master.db", "master.db-wal", "master.db-shm")
 
 @contextmanager
 def losing_master(job: Job) -> Iterator[None]:
-    """kill -9 after the block, and nothing of its store is left when the next one looks for it."""
+    """kill -9 after the block, and delete its store before the next one opens it."""
     pid = wait_for(lambda: only(job.master_pids()), "one master")
     os.kill(pid, signal.SIGSTOP)  # an agent starts the next one within milliseconds
     (run,) = (job.folder / "home" / "runs").iterdir()
@@ -42,7 +42,7 @@ def lose_master(job: Job) -> None:
 
 
 def only(found: list[int]) -> int:
-    """The one there is, or 0; of several that are started at once all but one end at once."""
+    """The only one, or 0; if several are started at once, all but one exit."""
     return found[0] if len(found) == 1 else 0
 
 

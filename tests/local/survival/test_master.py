@@ -1,4 +1,4 @@
-"""The master is killed: training does not notice, and the next failure is handled as ever."""
+"""The master is killed: training is not affected, and the next failure is handled as usual."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def test_a_node_that_dies_with_the_master_is_noticed(job: Job) -> None:
 
 
 def test_the_master_may_die_in_the_middle_of_forming_a_round(job: Job) -> None:
-    # Stopped workers ignore SIGTERM, so the round cannot form before their grace is over.
+    # Stopped workers ignore SIGTERM, so the round cannot form before their grace period is over.
     flags = ("--nnodes", "2", "--restart-grace", "3")
     nodes = [job.start(*flags) for _ in range(2)]
     first = job.trains(world=2)

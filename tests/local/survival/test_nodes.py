@@ -1,4 +1,4 @@
-"""Whole nodes are killed, stopped, drained, and come and go; the others go on."""
+"""Whole nodes are killed, stopped, drained, and join and leave; the others continue."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Processes that are paused for longer than a lease, and go on: Ctrl-Z, a frozen container."""
+"""Processes that are paused for longer than a lease, and resume: Ctrl-Z, a frozen container."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ FLAGS = ("--rdzv-conf", f"lease={LEASE:g}")
 
 
 def paused(pids: Iterable[int]) -> None:
-    """Stop processes for much longer than the lease, and let them go on."""
+    """Stop processes for much longer than the lease, and resume them."""
     pids = list(pids)
     for pid in pids:
         os.kill(pid, signal.SIGSTOP)
@@ -26,7 +26,7 @@ def paused(pids: Iterable[int]) -> None:
 
 
 def everything(job: Job) -> set[int]:
-    """All processes of a job on this machine, as a container that is frozen has them."""
+    """All processes of a job on this machine, like those of a container that is frozen."""
     roots = [*(node.pid for node in job.nodes), *job.master_pids()]
     below = {child.pid for root in roots for child in psutil.Process(root).children(recursive=True)}
     return {*roots, *below}

@@ -1,4 +1,4 @@
-"""Workers are killed, fail, or never start to train; the job goes on."""
+"""Workers are killed, fail, or never start to train; the job continues."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def test_a_worker_that_ends_when_it_should_not_is_restarted(job: Job, trouble: s
 
 
 def test_a_worker_that_never_reaches_the_process_group_is_restarted(job: Job) -> None:
-    # Wide enough for a busy machine, on which honest workers may be seconds apart.
+    # Wide enough for a busy machine, on which healthy workers may be seconds apart.
     flags = ("--rdzv-conf", "start_timeout=4", "--max-restarts", "10")
     node = job.start(*flags, nproc=2, TROUBLE="never-joins")
     job.trains(world=2, after=1)

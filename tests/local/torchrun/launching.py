@@ -1,4 +1,4 @@
-"""A job whose nodes are plain torchrun processes, and whose master was started by hand."""
+"""A job whose nodes are plain torchrun processes, and whose master is started separately."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class TorchrunJob(Job):
         return master
 
     def launch_master(self, *flags: str) -> NodeProcess:
-        """Start a master, whatever comes of it."""
+        """Start a master, without waiting for it."""
         command = [sys.executable, "-m", "resile", "master", "--endpoint", self.endpoint, *flags]
         return self._launch("master", command)
 
@@ -39,7 +39,7 @@ class TorchrunJob(Job):
         script: str = "steps.py",
         **environment: str,
     ) -> NodeProcess:
-        """One more node."""
+        """Start one more node."""
         command = [
             *(sys.executable, "-m", "torch.distributed.run", "--rdzv-backend", "resile"),
             *("--rdzv-endpoint", self.endpoint, "--rdzv-id", "test"),
@@ -64,19 +64,19 @@ class TorchrunJob(Job):
         return node
 
     def kill_node(self, node: NodeProcess) -> None:
-        """What the loss of a machine looks like: all its processes are gone at once."""
+        """Simulate the loss of a machine: kill all its processes at once."""
         node.kill()
 
     def status(self) -> TrainingView:
-        """What the master says about the job, once one answers."""
+        """The job's status from its master, once one responds."""
         return convert(self._ask("/v1/status"), TrainingView)
 
     def events(self) -> list[dict[str, Any]]:
-        """What happened so far."""
+        """The events so far."""
         return list(self._ask("/v1/events"))
 
     def drain(self, node: int) -> None:
-        """Have the master ask a node to leave."""
+        """Make the master drain a node."""
         self._ask(f"/v1/nodes/{node}/drain", method="POST")
 
     def _ask(self, path: str, *, method: str = "GET") -> Any:
@@ -97,7 +97,7 @@ class TorchrunJob(Job):
         return wait_for(answer, f"an answer to {path}")[0]
 
     def ends(self, phase: str) -> TrainingView:
-        """Wait for the job's end as its master sees it."""
+        """Wait for the job's end in its master's status."""
         return wait_for(
             lambda: said if (said := self.status()).phase == phase else None,
             f"the phase '{phase}'",

@@ -11,7 +11,7 @@ from tests.local.commands import wait_for
 from tests.local.torchrun.launching import TorchrunJob
 
 TOGETHER = ("--rdzv-conf", "last_call=60")
-"""The first round waits for both nodes, however slow the machine is."""
+"""The first round waits for both nodes, even on a slow machine."""
 
 
 def test_a_killed_worker_is_recovered(job: TorchrunJob) -> None:

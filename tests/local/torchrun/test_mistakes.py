@@ -1,4 +1,4 @@
-"""What a user of plain torchrun is told when something does not fit."""
+"""Messages to a user of plain torchrun about mismatched settings."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rank 0 ends early; the others still need the store of its node, and end when $FINISH is there."""
+"""Rank 0 ends early; the others still need the store of its node, and end when $FINISH exists."""
 
 import os
 import time

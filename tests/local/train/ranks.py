@@ -1,4 +1,4 @@
-"""Real ranks for tests: one process each, that meet over a file, and are ended with the test."""
+"""Real ranks for tests: one process each, with a rendezvous over a file, ended with the test."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def run_ranks(script: str, *args: str, world: int, meeting: Path, **environment:
 
 
 def _run(argv: list[str], environment: dict[str, str], output: str) -> None:
-    """A rank: the script as the main program, its output in a file."""
+    """Run the script as the main program of a rank, with its output in a file."""
     os.environ.update(environment)
     sys.argv = argv
     with open(output, "w") as file:

@@ -1,4 +1,4 @@
-"""What was saved on some ranks is restored on any other number of them, the same to the bit."""
+"""A state saved on some ranks is restored on any other number of them, the same to the bit."""
 
 from __future__ import annotations
 

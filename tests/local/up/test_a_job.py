@@ -1,4 +1,4 @@
-"""A whole job on this machine: to its end, and through the death of nodes and of the master."""
+"""A whole job on this machine: to its end, and with nodes and masters that die."""
 
 from __future__ import annotations
 

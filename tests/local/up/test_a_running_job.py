@@ -1,4 +1,4 @@
-"""The commands from another terminal, on a running job that is only looked at."""
+"""The commands from another terminal, on a running job that they only read."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.local.up.ups import Machine, manifest, ticking
 
 @pytest.fixture(scope="module")
 def machine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Machine]:
-    """On which a job called ``seen`` trains with two nodes, of one to three."""
+    """A machine on which a job called ``seen`` trains with two nodes, of one to three."""
     made = Machine(tmp_path_factory.mktemp("machine"))
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("RESILE_HOME", str(made.home))

@@ -1,4 +1,4 @@
-"""Servers and independent workers: each finds the others, now and when they change."""
+"""Servers and independent workers: each finds the others, also after changes."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.local.up.ups import PROGRAMS, Machine, manifest
 
 
 class Asked:
-    """A job of two or three servers and three workers, and what the workers wrote down."""
+    """A job of two or three servers and three workers, and the workers' records."""
 
     def __init__(self, machine: Machine, **spec: Any) -> None:
         self.machine = machine
@@ -122,7 +122,7 @@ def test_a_killed_worker_stops_nobody_and_a_killed_server_comes_back_at_its_port
         before[0]["pid"],
         before[2]["pid"],
     }
-    # With {rank} in the pattern of names, a replacement has the name and goes on with the log.
+    # With {rank} in the pattern of names, a replacement has the same name and continues the log.
     assert replaced["name"] == "ctr-ps-0"
     assert {file.node for file in machine.job("ctr").log_files()} == {
         *(f"ctr-ps-{rank}" for rank in range(2)),

@@ -1,5 +1,5 @@
-"""The job API of `resile up`: on its Unix socket and on a loopback port, to honest clients and to
-others."""
+"""The job API of `resile up`: on its Unix socket and on a loopback port, for valid and invalid
+clients."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ MANIFEST = manifest(
 
 @dataclass
 class Served:
-    """A job that nothing runs."""
+    """A job without processes."""
 
     folder: JobDir
     name: str = "asked"
@@ -73,7 +73,7 @@ class Served:
 def folder(
     request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[JobDir]:
-    """In a home whose path alone may be longer than the address of a Unix socket."""
+    """A job's folder in a home whose path alone may be longer than the address of a Unix socket."""
     monkeypatch.setenv("RESILE_HOME", str(tmp_path / request.param))
     made = JobDir("asked")
     with made.hold():
@@ -168,7 +168,7 @@ async def test_logs_are_read_piece_by_piece_and_nothing_else_is(served: Served) 
 
 
 async def raw(folder: JobDir, request: bytes) -> tuple[int, dict[str, Any]]:
-    """The status and the JSON of the answer to these very bytes."""
+    """The status and the JSON of the response to exactly these bytes."""
     with socket_address(folder.path) as address:
         reader, writer = await asyncio.open_unix_connection(address)
     writer.write(request)

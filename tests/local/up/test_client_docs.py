@@ -1,4 +1,4 @@
-"""docs/client.md, block by block, against a real job."""
+"""The code blocks of docs/client.md, against a real job."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The commands from another terminal: followed to a job's end, and where there is no job."""
+"""The commands from another terminal: followed to a job's end, and without a job."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Follow = Callable[..., Command]
 
 @pytest.fixture
 def follow(machine: Machine) -> Iterator[Follow]:
-    """Starts commands that go on until the job is over, or the test."""
+    """Starts commands that run until the job or the test ends."""
     started: list[Command] = []
 
     def follow(*words: str) -> Command:

@@ -1,4 +1,4 @@
-"""How a job may be ended from outside, and that nothing is left of it."""
+"""Ways to end a job from outside, and that nothing is left of it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.local.up.ups import Machine, manifest, ticking, waiting
 
 
 def cgroups_of(job: str) -> list[Path]:
-    """The folders the platform made for a job's nodes."""
+    """The cgroups that the platform created for a job's nodes."""
     return [path for path in Path("/sys/fs/cgroup").glob(f"**/*{job}*") if path.is_dir()]
 
 
@@ -132,7 +132,7 @@ def test_a_running_job_is_suspended_and_resumed(machine: Machine) -> None:
     assert not any(node["phase"] == "Running" for node in machine.nodes("pausing"))
     assert machine.says("suspend", "pausing") == "job 'pausing' is already suspended\n"
     assert "pausing  Suspended  0/2" in machine.says("jobs")
-    os.kill(machine.master_pid(), signal.SIGKILL)  # the next one knows
+    os.kill(machine.master_pid(), signal.SIGKILL)  # the next master takes over
     assert machine.says("resume", "pausing", "--wait") == "job 'pausing' is being resumed\n"
     machine.await_training("pausing", nodes=2, after=first)
     assert machine.says("resume", "pausing") == "job 'pausing' is not suspended\n"

@@ -26,7 +26,7 @@ _CONTROL = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 
 @dataclass
 class Terminal:
-    """A process on a terminal of its own, and what it shows."""
+    """A process on a separate terminal, and its screen output."""
 
     pid: int
     master: int
@@ -48,11 +48,11 @@ class Terminal:
         return _CONTROL.sub("", self.shown.decode(errors="replace"))
 
     def resize(self, *, lines: int, columns: int) -> None:
-        """As a person does with a window."""
+        """Resize the terminal, like a user does with a window."""
         fcntl.ioctl(self.master, termios.TIOCSWINSZ, struct.pack("HHHH", lines, columns, 0, 0))
 
     def is_no_wider_than(self, columns: int) -> bool:
-        """Whether no line that was drawn has to be folded by the terminal."""
+        """Whether no line that was drawn has to be wrapped by the terminal."""
         whole = self.text.replace("\r", "\n").rpartition("\n")[0]
         return all(len(line) <= columns for line in whole.splitlines())
 

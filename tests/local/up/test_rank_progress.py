@@ -1,4 +1,4 @@
-"""A node's workers are seen each for itself: who is slow can be told from who is not."""
+"""The progress of a node's workers is shown separately, so that a slow one can be identified."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def test_each_worker_has_its_own_step_age_and_step_time(machine: Machine) -> Non
     stuck = described["nodes"][0]["workerPids"][1]
     os.kill(stuck, signal.SIGSTOP)
     try:
-        # The other one goes on reporting: the node as a whole looks well, this rank does not.
+        # The other one goes on reporting: the node as a whole looks healthy, this rank does not.
         wait_for(lambda: ranks(machine)[1]["age"] > 3.0, "the age of a worker that hangs")
         assert ranks(machine)[0]["age"] < 3.0
     finally:

@@ -1,4 +1,4 @@
-"""Workers that failed are counted where a person looks, while the job runs and afterwards."""
+"""Failed workers are counted in the job's status, while the job runs and afterwards."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def test_a_node_counts_the_restarts_of_its_workers(machine: Machine) -> None:
     latest, killed = 0, set[int]()
 
     def next_worker() -> int:
-        """The second node's, once its agent has told its pid."""
+        """The second node's worker, once its agent has reported its pid."""
         nodes = machine.nodes("failing")
         return next((pid for pid in nodes[1]["workerPids"] if pid not in killed), 0)
 

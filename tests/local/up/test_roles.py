@@ -1,4 +1,4 @@
-"""Roles that train in one world: the first one always has rank 0, and nobody trains without it."""
+"""Roles that train in one world: the first one always has rank 0, and none trains without it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def role(places: Path, **more: Any) -> dict[str, Any]:
 
 
 def worlds(places: Path) -> dict[str, list[list[str]]]:
-    """The places of all workers of each round, in the order of their ranks."""
+    """The roles and ranks of all workers of each round, in the order of their global ranks."""
     found: dict[str, list[list[str]]] = {}
     for round_number, *place in map(json.loads, places.read_text().splitlines()):
         found.setdefault(round_number, []).append(place)

@@ -1,4 +1,4 @@
-"""What fits and what does not: pending nodes, priorities, memory limits, exit codes."""
+"""Limited capacity: pending nodes, priorities, memory limits, exit codes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A job with a Checkpointer that is scaled down goes on with the next step."""
+"""A job with a Checkpointer that is scaled down continues with the next step."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ def test_scaling_down_costs_no_step_at_all(machine: Machine) -> None:
     trained = Trained(machine.folder)
     environment = {
         "STEPS": str(ENDLESS),
-        "EVERY": str(ENDLESS),  # nothing is saved but for the change
+        "EVERY": str(ENDLESS),  # saved only for the change
         "PAUSE": "0.05",
         "CHECKPOINTS": "",
         "RESULT": str(machine.folder / "result"),

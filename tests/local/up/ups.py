@@ -1,7 +1,7 @@
 """Real `resile up` processes for tests, and the commands used on them from another terminal.
 
 Every process of a job is recognised by the $RESILE_HOME it inherited, which is the test's own; so
-"nothing is left" means nothing at all, and whatever is left when a test ends is killed by pid.
+"nothing is left" includes all processes, and those left when a test ends are killed by pid.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def waiting(gate: Path, **more: Any) -> dict[str, Any]:
 
 @dataclass
 class Machine:
-    """A user on a machine, with a state folder of their own."""
+    """A user on a machine, with a separate state folder."""
 
     folder: Path
     ups: list[Command] = field(default_factory=list)
@@ -67,7 +67,7 @@ class Machine:
         return self.folder / "home"
 
     def env(self, **more: str) -> dict[str, str]:
-        # A cluster of the developer's is nobody's business here.
+        # The developer's own cluster must not be used.
         outside = {name: value for name, value in os.environ.items() if name != "KUBECONFIG"}
         return {
             **outside,
@@ -101,7 +101,7 @@ class Machine:
         return started
 
     def resile(self, *words: str) -> subprocess.CompletedProcess[str]:
-        """Another command, to its end."""
+        """Run another command to its end."""
         return subprocess.run(
             [*resile_command(), *words],
             capture_output=True,
@@ -113,13 +113,13 @@ class Machine:
         )
 
     def says(self, *words: str) -> str:
-        """What a command prints that has to succeed."""
+        """Return the output of a command that must succeed."""
         done = self.resile(*words)
         assert done.returncode == 0, done.stderr
         return done.stdout
 
     def refuses(self, *words: str) -> str:
-        """What a command complains about that has to fail."""
+        """Return the errors of a command that must fail."""
         done = self.resile(*words)
         assert done.returncode != 0, done.stdout
         assert "Traceback" not in done.stderr
@@ -131,7 +131,7 @@ class Machine:
         return JobDir(name)
 
     def view(self, name: str) -> dict[str, Any]:
-        """The job as its `up` shows it; empty while there is none."""
+        """The job as its `up` shows it; empty while it is not running."""
         try:
             return document(run_in_thread(UpClient(self.job(name)).view()))
         except WireError:
@@ -141,7 +141,7 @@ class Machine:
         return list(self.view(name).get("nodes", []))
 
     def await_nodes(self, name: str, **wanted: Any) -> list[dict[str, Any]]:
-        """Wait until some node is like ``wanted``; all that are."""
+        """Wait until a node matches ``wanted``; returns all that do."""
 
         def found() -> list[dict[str, Any]]:
             return [n for n in self.nodes(name) if wanted.items() <= n.items()]
@@ -153,7 +153,7 @@ class Machine:
             raise AssertionError(f"{error}; nodes are {self.nodes(name)}\n{log}") from None
 
     def await_training(self, name: str, *, nodes: int, after: int = 0) -> int:
-        """Wait for a round later than ``after`` in which so many nodes take steps; its number."""
+        """Wait for a later round than ``after`` in which this many nodes train; return it."""
 
         def found() -> int:
             training = self.view(name).get("training") or {}
@@ -170,7 +170,7 @@ class Machine:
             raise AssertionError(f"{error}\n{log}") from None
 
     def events(self, name: str) -> list[tuple[str, str]]:
-        """Kind and text of everything that happened."""
+        """Kind and text of all events."""
         said = self.says("events", name, "-o", "json")
         return [(event["kind"], event["text"]) for event in map(json.loads, said.splitlines())]
 
@@ -191,7 +191,7 @@ class Machine:
         return found[0]
 
     def addresses_at_master(self, name: str) -> Addresses:
-        """Where the nodes are found, asked of the job's master."""
+        """The nodes' addresses, from the job's master."""
         (port,) = {
             connection.laddr.port
             for connection in psutil.Process(self.master_pid()).net_connections()
@@ -201,11 +201,11 @@ class Machine:
         return run_in_thread(ask_addresses(Access(Endpoint("127.0.0.1", port), token)))
 
     def has_nothing_left(self) -> None:
-        """Wait until nothing with this home runs."""
+        """Wait until no process with this home runs."""
         wait_for(lambda: not self.processes(), f"the end of {self.processes()}")
 
     def close(self) -> None:
-        """End what is left, by pid."""
+        """End the remaining processes, by pid."""
         for up in self.ups:
             if up.process.poll() is None:
                 up.process.kill()

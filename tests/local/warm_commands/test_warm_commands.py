@@ -1,4 +1,4 @@
-"""Commands that tests start fast are what `python -m resile` is, and end as it does."""
+"""Commands that tests start fast behave like `python -m resile`, and end in the same way."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def test_a_command_says_the_same_and_ends_the_same(words: list[str], tmp_path: P
 
 
 def start(tmp_path: Path) -> subprocess.Popen[str]:
-    """A command that goes on until it is ended: a master, which says when it listens."""
+    """A command that runs until it is ended: a master, which prints a line when it listens."""
     words = ("master", "--endpoint", "127.0.0.1:0", "--store", str(tmp_path / "store"))
     env = {**os.environ, "RESILE_HOME": str(tmp_path)}
     return subprocess.Popen([*resile_command(), *words], env=env, stderr=subprocess.PIPE, text=True)

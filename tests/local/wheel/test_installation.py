@@ -1,4 +1,4 @@
-"""What a user has after `pip install resile[torch]`: a wheel in an environment of its own.
+"""The result of `pip install resile[torch]`: a wheel in a separate environment.
 
 The wheel is built from the checkout and installed where nothing else of the checkout can be
 imported. torch and the other dependencies are those of the environment that runs the tests.
@@ -41,7 +41,7 @@ class Installation:
     folder: Path
 
     def run(self, program: str, *words: str, **variables: str) -> str:
-        """What a program of the environment prints; it has to succeed."""
+        """Run a program of the environment, which must succeed; return its output."""
         kept = {name: text for name, text in os.environ.items() if name != "PYTHONPATH"}
         home = {"RESILE_HOME": str(self.folder / "home"), "OMP_NUM_THREADS": "1"}
         done = subprocess.run(
@@ -69,8 +69,8 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Installation
     (wheel,) = root.glob("*.whl")
     pip = (sys.executable, "-m", "pip", "--python", str(environment / "bin" / "python"))
     subprocess.run([*pip, "install", "--no-deps", "--no-index", str(wheel)], check=True)
-    # A path that comes from such a file is searched, but its own such files are not heeded: the
-    # checkout, which is installed there in place, is not found.
+    # A path from such a file is searched, but its own such files are ignored: the checkout, which
+    # has an editable installation there, is not found.
     (packages,) = environment.glob("lib/python*/site-packages")
     (packages / "dependencies.pth").write_text(sysconfig.get_paths()["purelib"] + "\n")
     folder = root / "work"

@@ -1,4 +1,4 @@
-"""A training as a user's first one: a model, a Checkpointer, and samples that count once."""
+"""A user's first training script: a model, a Checkpointer, and samples that count once."""
 
 import torch
 import torch.distributed as dist

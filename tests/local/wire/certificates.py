@@ -1,4 +1,4 @@
-"""Certificates for tests: a key and a certificate signed by itself, for loopback."""
+"""Certificates for tests: a key and a self-signed certificate, for loopback."""
 
 from __future__ import annotations
 

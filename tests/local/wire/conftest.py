@@ -1,4 +1,4 @@
-"""A master shared by the tests of a file: each has to leave it as it was found, alive and empty."""
+"""A master shared by the tests of a file: each has to leave it alive and empty."""
 
 from __future__ import annotations
 

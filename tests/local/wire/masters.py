@@ -1,4 +1,4 @@
-"""Real master processes for tests, on loopback, with everything they keep in the test's folder."""
+"""Real master processes for tests, on loopback, with all their state in the test's folder."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class MasterProcess:
         method: str = "GET",
         body: bytes | None = None,
     ) -> tuple[int, Any]:
-        """The status and the JSON of an answer; errors are answers too."""
+        """The status and the JSON of a response, also of an error."""
         request = urllib.request.Request(f"http://{self.endpoint}{path}", body, method=method)
         if token is not None:
             request.add_header("Authorization", bearer(token)["Authorization"])
@@ -68,13 +68,13 @@ class MasterProcess:
             return refusal.code, _parsed(refusal.read())
 
     def status(self) -> TrainingView:
-        """What people are shown."""
+        """The job's status."""
         code, shown = self.ask("/v1/status")
         assert code == 200, shown
         return convert(shown, TrainingView)
 
     def node(self, number: int) -> NodeView | None:
-        """One node, as people are shown it."""
+        """One node in the status, if it is there."""
         found = [node for node in self.status().nodes.values() if node.member == number]
         return found[0] if found else None
 
@@ -87,13 +87,13 @@ def _parsed(body: bytes) -> Any:
 
 
 def environment(folder: Path, **more: str) -> dict[str, str]:
-    """This process's, with everything that Resile would keep sent to ``folder``."""
+    """This process's environment, with all state of Resile in ``folder``."""
     kept = {key: value for key, value in os.environ.items() if not key.startswith("RESILE_")}
     return {**kept, "RESILE_HOME": str(folder / "home"), **more}
 
 
 def resile(folder: Path, *words: str, **variables: str) -> subprocess.CompletedProcess[str]:
-    """One command, to its end."""
+    """Run one command to its end."""
     return subprocess.run(
         [sys.executable, "-m", "resile", *words],
         env=environment(folder, **variables),
@@ -109,8 +109,8 @@ def resile(folder: Path, *words: str, **variables: str) -> subprocess.CompletedP
 def running_master(
     folder: Path, *flags: str, token: str | None = TOKEN, descriptors: int | None = None
 ) -> Iterator[MasterProcess]:
-    """A master on a free port, once it listens; ended with the block. ``descriptors``: how many
-    files it may have open."""
+    """A master on a free port, once it listens; ended with the block. ``descriptors``: the limit of
+    its open files."""
     folder.mkdir(parents=True, exist_ok=True)
     read, write = os.pipe()
     command = [sys.executable, "-m", "resile", "master", "--announce-fd", str(write)]

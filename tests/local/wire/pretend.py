@@ -1,4 +1,4 @@
-"""Agents without workers, over the real wire: honest ones, and peers that can say anything."""
+"""Simulated agents without workers, over the real protocol: correct ones and arbitrary peers."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from resile.wire.messages import (
 from tests.local.wire.masters import MasterProcess, bearer
 
 JOB = "none"
-"""What a master calls its job when only --nnodes is given."""
+"""The default name of a master's job when only --nnodes is given."""
 
 PATIENCE = 60.0
 M = TypeVar("M", bound=FromMaster)
@@ -42,14 +42,14 @@ T = TypeVar("T")
 
 
 def hello(name: str = "honest", **about: Any) -> Hello:
-    """A newcomer's first message; ``about`` changes its fields."""
+    """A new node's first message; ``about`` changes its fields."""
     info = NodeInfo(name=name, host="h", address="127.0.0.1", nproc=1)
     values = {"job": JOB, "info": info, "elasticity": Elasticity(), **about}
     return Hello(**values)
 
 
 class HonestAgent:
-    """Does what an agent does, but has no workers: it says Ready and then Renews."""
+    """Behaves like an agent without workers: it sends Ready and then Renew."""
 
     def __init__(self, connection: AgentConnection, welcome: Welcome) -> None:
         self.node = welcome.node
@@ -87,22 +87,22 @@ class HonestAgent:
                 await self.send(Renew(fence=self.fence))
 
     async def send(self, message: FromAgent) -> None:
-        """Say something."""
+        """Send a message."""
         await self._connection.send(message)
 
     def all(self, kind: type[M]) -> list[M]:
-        """Everything of one kind that the master said."""
+        """All messages of one kind from the master."""
         return [message for message in self.told if isinstance(message, kind)]
 
     async def hears(self, kind: type[M], *, more_than: int = 0) -> M:
-        """Wait for a message of this kind, beyond the first few."""
+        """Wait for a message of this kind, after the first ``more_than``."""
         while len(self.all(kind)) <= more_than:
             self._changed.clear()
             await asyncio.wait_for(self._changed.wait(), PATIENCE)
         return self.all(kind)[-1]
 
     async def trains(self, *, world: int | None = None) -> Start:
-        """Wait until a round runs with this node in it, of ``world`` workers if that is given."""
+        """Wait until a round runs with this node in it, of ``world`` workers if given."""
         while True:
             start = await self.hears(Start)
             if start.round == self.round and world in (None, start.world_size):
@@ -110,7 +110,7 @@ class HonestAgent:
             await self.hears(Start, more_than=len(self.all(Start)))
 
     def is_undisturbed(self) -> bool:
-        """Whether the master has said nothing but what every agent hears."""
+        """Whether the master has sent only messages that every agent gets."""
         expected = (Welcome, Prepare, Start, Handover)
         return all(isinstance(message, expected) for message in self.told)
 
@@ -126,7 +126,7 @@ class HonestAgent:
 
 @asynccontextmanager
 async def honest_agent(access: Access, name: str = "honest") -> AsyncIterator[HonestAgent]:
-    """An honest node, from its Hello to its Leave."""
+    """A well-behaved node, from its Hello to its Leave."""
     connection = await connect(access)
     try:
         answer = await greet(connection, hello(name))
@@ -149,7 +149,7 @@ class Stranger:
         self._seq = 0
 
     async def say(self, body: FromAgent, *, seq: int | None = None) -> None:
-        """One well-formed frame."""
+        """Send one well-formed frame."""
         self._seq = self._seq + 1 if seq is None else seq
         await self.socket.send_bytes(encode_from_agent(self._seq, body))
 
@@ -161,7 +161,7 @@ class Stranger:
         return decode_from_master(message.data).body
 
     async def hear_kind(self, kind: type[M]) -> M:
-        """The next message of one kind."""
+        """Return the next message of one kind."""
         while True:
             message = await self.hear()
             assert message is not None, f"the connection was closed before a {kind.__name__}"
@@ -169,7 +169,7 @@ class Stranger:
                 return message
 
     async def refusal(self) -> Refused:
-        """The refusal that ends the connection."""
+        """Return the refusal that ends the connection."""
         refused = await self.hear_kind(Refused)
         while await self.hear() is not None:
             continue
@@ -178,7 +178,7 @@ class Stranger:
 
 @asynccontextmanager
 async def stranger(master: MasterProcess) -> AsyncIterator[Stranger]:
-    """Someone who has the token and nothing else in common with an agent."""
+    """A peer that has the token but may not behave like an agent."""
     async with (
         aiohttp.ClientSession() as session,
         session.ws_connect(
@@ -191,7 +191,7 @@ async def stranger(master: MasterProcess) -> AsyncIterator[Stranger]:
 
 
 async def is_served(master: MasterProcess) -> None:
-    """Two honest agents can join, form a round, and be seen in the status."""
+    """Check that two well-behaved agents can join, form a round, and appear in the status."""
     async with (
         honest_agent(master.access, "first") as first,
         honest_agent(master.access, "second") as second,
@@ -218,13 +218,13 @@ async def _gone(master: MasterProcess, nodes: set[int]) -> bool:
 
 
 async def until(condition: Callable[[], Awaitable[T]], what: str) -> T:
-    """The first true value of a condition."""
+    """Wait for the first true value of a condition."""
     deadline = asyncio.get_running_loop().time() + PATIENCE
     while asyncio.get_running_loop().time() < deadline:
         if value := await condition():
             return value
         await asyncio.sleep(0.02)
-    raise AssertionError(f"waited {PATIENCE:g} s in vain for {what}")
+    raise AssertionError(f"timed out after {PATIENCE:g} s waiting for {what}")
 
 
 def packed(value: object) -> bytes:

@@ -1,5 +1,5 @@
-"""A relay on loopback that can be stopped: what two sides say then reaches nobody, as in a network
-that is cut, where no connection is closed either."""
+"""A relay on loopback that can be cut: data is then dropped, as in a partitioned network, where
+no connection is closed either."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["Relay"]
 
 
 class Relay:
-    """Passes on what comes to ``endpoint`` until it is cut."""
+    """Forwards data to ``endpoint`` until it is cut."""
 
     def __init__(self, target: Endpoint) -> None:
         self._target = (target.host, target.port)
@@ -25,7 +25,7 @@ class Relay:
         threading.Thread(target=self._accept, daemon=True).start()
 
     def cut(self) -> None:
-        """From now on nothing passes."""
+        """Drop everything from now on."""
         self._passing.clear()
 
     def close(self) -> None:

@@ -1,4 +1,4 @@
-"""Addresses of a job's nodes as its master tells them, with and without TLS."""
+"""Addresses of a job's nodes as sent by its master, with and without TLS."""
 
 from __future__ import annotations
 

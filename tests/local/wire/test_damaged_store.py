@@ -1,4 +1,4 @@
-"""A master whose store is damaged says so, and how to begin without it."""
+"""A master whose store is damaged reports it, and how to start without it."""
 
 from __future__ import annotations
 

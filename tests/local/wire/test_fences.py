@@ -1,4 +1,4 @@
-"""Messages that come too late, twice, or in another node's name: refused, and nothing changes."""
+"""Messages that are late, duplicate, or in another node's name: refused without any effect."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ FAILURE = WorkerFailure(local_rank=0, rank=0, pid=1, exit_code=1)
 
 
 def every_message(fence: Fence) -> list[FromAgent]:
-    """One of each kind that changes something."""
+    """One message of each kind that changes something."""
     return [
         Ready(fence=fence, store=STORE),
         WorkersFailed(fence=fence, failures=(FAILURE,)),
@@ -53,7 +53,7 @@ def every_message(fence: Fence) -> list[FromAgent]:
 
 
 async def joined(one: Stranger, name: str = "stranger") -> int:
-    """Have a stranger join as a node; returns its id."""
+    """Make a peer join as a node; returns its id."""
     await one.say(hello(name))
     return (await one.hear_kind(Welcome)).node
 
@@ -180,7 +180,7 @@ async def test_another_version_of_the_protocol_is_refused_by_number(
         if complete:
             await one.say(hello(protocol=later))
         else:
-            # What a later version may look like: this one's fields are not even there.
+            # A possible later version: this one's fields are missing.
             body = {"type": "Hello", "protocol": later, "who": {"id": "x"}}
             await one.socket.send_bytes(packed({"seq": 1, "body": body}))
         refusal = await one.refusal()

@@ -1,4 +1,4 @@
-"""Too many connections, too many messages, nobody reading: others are served meanwhile."""
+"""Too many connections, too many messages, unread responses: others are still served."""
 
 from __future__ import annotations
 
@@ -129,7 +129,7 @@ async def test_a_node_that_renews_but_never_reads_is_put_out_and_cut_off(tmp_pat
 
 
 def _deaf_node(master: MasterProcess) -> socket.socket:
-    """Joins by hand, with a buffer for next to nothing, and will never read."""
+    """Join with a tiny receive buffer, and never read."""
     deaf = socket.socket()
     deaf.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1024)
     deaf.connect((master.endpoint.host, master.endpoint.port))

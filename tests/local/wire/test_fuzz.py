@@ -1,7 +1,7 @@
-"""Peers that say anything at all, to a living master: it lives on, and other nodes go on training.
+"""Peers that send arbitrary data to a running master: it survives, and other nodes keep training.
 
-The stranger may join, and then its node counts like any other, so the job may move to other
-rounds; what may never happen is that the bystander is evicted, refused, or told that all is over.
+The peer may join, and then its node counts like any other, so the job may move to other rounds; but
+the bystander must never be evicted, refused, or informed that the job is over.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def fuzzed_master(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MasterPr
 
 
 class Turn:
-    """One thing a stranger does: bytes as they are, or a message in which 0 stands for its own
+    """One action of the peer: bytes as they are, or a message in which 0 is replaced by its own
     node and round."""
 
     def __init__(self, what: bytes | FromAgent) -> None:
@@ -77,7 +77,7 @@ def test_whatever_a_stranger_says_others_are_not_disturbed(
 
 
 async def disturb(master: MasterProcess, greeting: Hello, turns: list[Turn]) -> None:
-    """A bystander trains while a stranger speaks; at the end it trains still."""
+    """Run a bystander that trains while a peer sends its turns; it must still train at the end."""
     async with honest_agent(master.access, "bystander") as bystander:
         await bystander.trains()
         async with stranger(master) as one:
@@ -91,7 +91,7 @@ async def disturb(master: MasterProcess, greeting: Hello, turns: list[Turn]) -> 
 async def speak(
     socket: aiohttp.ClientWebSocketResponse, greeting: Hello, turns: list[Turn]
 ) -> None:
-    """Say it all, as far as the master listens."""
+    """Send everything, as long as the connection is open."""
     await socket.send_bytes(encode_from_agent(0, greeting))
     node = number = 0
     for seq, turn in enumerate(turns, start=1):
@@ -100,7 +100,7 @@ async def speak(
 
 
 async def learn(socket: aiohttp.ClientWebSocketResponse, node: int, number: int) -> tuple[int, int]:
-    """Which node the stranger is and which round it is in, by the last thing it was told."""
+    """The node and round of the peer, from the last message it received."""
     with suppress(asyncio.TimeoutError):
         message = await socket.receive(timeout=0.02)
         if message.type is aiohttp.WSMsgType.BINARY:

@@ -1,4 +1,4 @@
-"""Frames that are no messages: refused with a reason, and nobody else notices."""
+"""Frames that are not messages: refused with a reason, without effect on others."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ WHOLE = encode_from_agent(1, hello())
 
 
 def changed(**fields: object) -> bytes:
-    """A Hello in which some fields hold what they may not; ``info__name`` is info's name."""
+    """A Hello with invalid values in some fields; ``info__name`` is info's name."""
     frame = msgspec.msgpack.decode(WHOLE)
     for path, value in fields.items():
         place = frame["body"]
@@ -167,7 +167,7 @@ async def test_fragments_that_add_up_to_too_much_are_refused_as_well(
 
 
 async def joined(one: Stranger) -> int:
-    """Have a stranger join as a node; returns its id."""
+    """Make a peer join as a node; returns its id."""
     await one.say(hello("stranger"))
     return (await one.hear_kind(Welcome)).node
 

@@ -1,4 +1,4 @@
-"""Requests that make no sense: answered with an error that says so, and no more than that."""
+"""Malformed requests: the response is an error with a reason, and nothing more."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ AUTHORIZED = f"Host: x\r\nAuthorization: Bearer {TOKEN}\r\n".encode()
 
 
 async def raw(master: MasterProcess, request: bytes) -> bytes:
-    """The whole answer to some bytes."""
+    """The whole response to some bytes."""
     host, port = master.endpoint.host, master.endpoint.port
     reader, writer = await asyncio.open_connection(host, port)
     writer.write(request)

@@ -1,4 +1,4 @@
-"""Nothing listens on the network unless the user says so."""
+"""Nothing listens on the network unless the user requests it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.local.wire.test_tokens import masters_in
 
 
 def listening(processes: list[psutil.Process]) -> set[str]:
-    """The addresses at which any of these accept connections."""
+    """The addresses at which any of these processes listen."""
     return {
         connection.laddr.ip
         for process in processes
@@ -41,7 +41,7 @@ def test_a_master_listens_on_loopback_by_default(tmp_path: Path) -> None:
 
 
 def test_a_master_on_the_network_without_tls_warns(tmp_path: Path) -> None:
-    """The address is nobody's, so that this test, too, listens nowhere."""
+    """The address is unassigned, so that this test, too, listens nowhere."""
     done = resile(tmp_path, "master", "--endpoint", "203.0.113.7:1")
     assert "warning: messages are not encrypted; use --tls-cert" in done.stderr
 

@@ -1,4 +1,4 @@
-"""A peer that does not read: it is cut off, what it was sent does not pile up, others go on."""
+"""A peer that does not read: it is disconnected, its queue does not grow, others continue."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ LONG = "x" * 16 * 1024
 
 
 class Talker:
-    """Says a lot to everybody who greets."""
+    """Sends many messages to every peer after its Hello."""
 
     def __init__(self, messages: int) -> None:
         self.messages = messages
@@ -42,7 +42,7 @@ class Talker:
 
 @asynccontextmanager
 async def serving(talker: Talker) -> AsyncIterator[str]:
-    """The agents' endpoint alone, on loopback; gives its URL."""
+    """The agents' endpoint alone, on loopback; yields its URL."""
     app = web.Application()
     app.router.add_get(AGENT_PATH, AgentEndpoint(talker).serve)
     runner = web.AppRunner(app, shutdown_timeout=1.0)

@@ -1,4 +1,4 @@
-"""Clients and master prove to each other that they know the token, and nobody else learns it."""
+"""Clients and master prove to each other that they know the token, without revealing it."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ SECRET = Directive(
 
 
 class Squatter(http.server.BaseHTTPRequestHandler):
-    """Took the master's port, pretends to be one, and writes down what it is sent."""
+    """Listens on the master's port, pretends to be one, and records the requests."""
 
     protocol_version = "HTTP/1.1"
     verifier = Verifier("a-token-that-the-squatter-made-up")
@@ -57,12 +57,12 @@ class Squatter(http.server.BaseHTTPRequestHandler):
     do_GET = do_PUT = do_POST = do_DELETE = answer
 
     def log_message(self, *_words: object) -> None:
-        """Squatters are quiet."""
+        """Log nothing."""
 
 
 @contextmanager
 def squatter(*, claims: bool = True, port: int = 0) -> Iterator[tuple[Endpoint, list[str]]]:
-    """Where it listens, and what it has heard."""
+    """Run a squatter; yields its endpoint and the requests it received."""
     heard: list[str] = []
     handler = type("Handler", (Squatter,), {"heard": heard, "claims": claims})
     with http.server.ThreadingHTTPServer(("127.0.0.1", port), handler) as server:
@@ -132,7 +132,7 @@ async def test_an_overheard_request_cannot_be_sent_again(master: MasterProcess) 
 @pytest.mark.skipif(shutil.which("curl") is None, reason="there is no curl here")
 @pytest.mark.parametrize(("token", "status"), [(TOKEN, "200"), ("not-the-token-of-this", "401")])
 def test_curl_speaks_it(master: MasterProcess, token: str, status: str) -> None:
-    """The proof is the standard's, so that people and tools can make it."""
+    """The proof is the standard's (HTTP Digest), so that other tools can compute it."""
     words = ["curl", "-s", "-o", os.devnull, "-w", "%{http_code}", "--noproxy", "*"]
     login = ["--digest", "--user", f"resile:{token}"]
     url = f"http://{master.endpoint}/v1/events?since=0"
@@ -141,7 +141,7 @@ def test_curl_speaks_it(master: MasterProcess, token: str, status: str) -> None:
 
 
 async def test_a_stranger_at_a_dead_masters_port_ends_no_agent(tmp_path) -> None:
-    """An agent that was welcomed waits for its master, whoever sits at the port meanwhile."""
+    """An agent that was welcomed waits for its master, whatever listens on the port meanwhile."""
     told: list[FromMaster] = []
     with running_master(tmp_path, "--nnodes", "2") as master:
         link = Link(

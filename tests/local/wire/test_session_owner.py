@@ -1,6 +1,6 @@
-"""A node that has nothing to do with torch: a session, a link, and processes of its own.
+"""A node that has nothing to do with torch: a session, a link, and its own processes.
 
-It is all that an owner of a session has to be, against a real master.
+It has everything that an owner of a session needs, against a real master.
 """
 
 from __future__ import annotations
@@ -79,11 +79,11 @@ class Sleeper:
         return session.runs and self.worker is not None and session.fence.round >= round
 
     async def reached(self) -> None:
-        """Wait until a master has answered again."""
+        """Wait until a master has responded again."""
         await eventually(lambda: self._link.connected, "a connection")
 
     async def drops(self) -> None:
-        """Wait until the connection is gone."""
+        """Wait until the connection is lost."""
         await eventually(lambda: not self._link.connected, "the end of the connection")
 
     async def _work(self) -> None:

@@ -1,4 +1,4 @@
-"""TLS when a certificate is given; what does not fit together says so."""
+"""TLS when a certificate is given; mismatched settings are reported."""
 
 from __future__ import annotations
 

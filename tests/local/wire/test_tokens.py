@@ -1,4 +1,4 @@
-"""The job's token: without it nothing is told, and nobody else gets to see it."""
+"""The job's token: required for every request, and never revealed to others."""
 
 from __future__ import annotations
 
@@ -203,7 +203,7 @@ def test_no_command_line_and_no_log_shows_the_token(job: Job) -> None:
 
 
 def masters_in(folder: Path) -> list[psutil.Process]:
-    """The masters whose run folder lies in ``folder``."""
+    """The masters whose run folder is in ``folder``."""
     return [
         process
         for process in psutil.process_iter(["cmdline"])

@@ -1,4 +1,4 @@
-"""What a container uses, read from its cgroup's files."""
+"""The resource usage of a container, read from its cgroup's files."""
 
 from __future__ import annotations
 

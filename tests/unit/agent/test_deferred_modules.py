@@ -1,4 +1,4 @@
-"""Preloaded modules that would be different by now are imported again, where possible."""
+"""Preloaded modules whose inputs have changed are imported again, where possible."""
 
 import os
 import sys
@@ -19,7 +19,7 @@ Make = Callable[..., tuple[DeferredModules, ModuleType, list[tuple[str, str]]]]
 
 @pytest.fixture
 def deferred(monkeypatch: pytest.MonkeyPatch) -> Make:
-    """Keep aside a module that has read a variable, and another one that imports it."""
+    """Defer a module that has read a variable, and another one that imports it."""
 
     def make(*, is_native: bool) -> tuple[DeferredModules, ModuleType, list[tuple[str, str]]]:
         footprints = {

@@ -24,7 +24,7 @@ class Reader:
     writer: ConsoleWriter
 
     def until(self, wanted: bytes) -> bytes:
-        """What was read up to and with ``wanted``."""
+        """Read up to and including ``wanted``."""
         found = b""
         while wanted not in found:
             found += os.read(self.descriptor, 65536)

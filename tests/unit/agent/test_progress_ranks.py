@@ -33,7 +33,7 @@ class Clock:
 
 
 class Reporter:
-    """A process that leads a session, as workers do, and reports what it is told to."""
+    """A process that leads a session, like a worker, and sends reports on request."""
 
     def __init__(self, door: ProgressSocket) -> None:
         self._process = subprocess.Popen(
@@ -46,7 +46,7 @@ class Reporter:
         self.pid = self._process.pid
 
     async def says(self, **report: object) -> None:
-        """Returns when the report was sent and the agent's loop has had its turn."""
+        """Send a report; return when the agent's loop has processed it."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         print(json.dumps({"round": 1, **report}), file=self._process.stdin, flush=True)
@@ -101,7 +101,7 @@ async def test_ranks_are_kept_each_for_itself_with_age_and_step_time(
         RankProgress(local_rank=0, rank=4, step=4, age=0.5, step_time=2.0),
         RankProgress(local_rank=1, rank=5, step=2, age=0.5, step_time=4.0),
     )
-    # What the node says as a whole is what was said last, as ever.
+    # The node as a whole shows the latest report, as before.
     assert door.latest(set(by_pid(workers))) == Progress(step=2, loss=0.5)
     clock.now += 60.0
     await fast.says(step=4)  # the same step once more is no progress

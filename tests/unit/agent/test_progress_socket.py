@@ -49,7 +49,7 @@ def step(number: object, round: object = 1) -> bytes:
 
 
 async def heard(door: ProgressSocket, worker: int = os.getsid(0)) -> Progress | None:
-    """What counts, after everything that was sent is read."""
+    """The latest accepted progress, after everything that was sent is read."""
     for _ in range(10):
         await asyncio.sleep(0)
     return door.latest({worker})
@@ -103,7 +103,7 @@ async def test_what_makes_no_sense_is_not_heard(
 async def test_another_user_is_refused_and_cannot_keep_the_agent_busy(
     door: ProgressSocket, caplog: pytest.LogCaptureFixture
 ) -> None:
-    # In the session of a worker, as far as process ids go: what counts first is the user.
+    # In the session of a worker, by its process id: the user is checked first.
     sender = await asyncio.create_subprocess_exec(
         sys.executable, "-c", SEND, str(NOBODY), door.name, "1000", stdout=subprocess.DEVNULL
     )

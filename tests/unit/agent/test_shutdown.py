@@ -16,7 +16,7 @@ from tests.unit.wire.sessions import run_round, session
 
 
 async def taken(shutdown: ShutdownRequests) -> list[signal.Signals]:
-    """Every request that waits to be heeded."""
+    """Every pending request."""
     found: list[signal.Signals] = []
     while True:
         request = asyncio.ensure_future(shutdown.requested())

@@ -1,4 +1,4 @@
-"""The step time of a worker, from reports that the agent reads late or together."""
+"""The step time of a worker, from reports that the agent reads late or in a batch."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ LARGEST = 2**63 - 1
 
 
 def stepped(pace: StepPace, *, steps: int, seconds: float) -> StepPace:
-    """So many steps more, each of so many seconds."""
+    """This many more steps, each of this many seconds."""
     for _ in range(steps):
         pace = pace.after(pace.step + 1, now=pace.stepped_at + seconds)
     return pace

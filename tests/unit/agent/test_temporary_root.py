@@ -1,4 +1,4 @@
-"""Temporary folders of agents: in use while they are locked; other users' files stay."""
+"""Temporary folders of agents: in use while they are locked; other users' files are kept."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ sys.stdin.readline()
 
 @pytest.fixture
 def shared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder for everybody's temporary files."""
+    """A folder for all users' temporary files."""
     place = tmp_path / "tmp"
     place.mkdir()
     monkeypatch.setattr(tempfile, "tempdir", str(place))

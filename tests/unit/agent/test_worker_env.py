@@ -1,4 +1,4 @@
-"""The workers' environment beside torchrun's variables."""
+"""The workers' environment besides torchrun's variables."""
 
 from __future__ import annotations
 

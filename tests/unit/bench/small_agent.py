@@ -1,7 +1,7 @@
 """A very small launcher: `small_agent.py MODE PORT WORLD RANK...` keeps one worker per rank.
 
-It forks workers that write step records, and all of them anew when one dies. The agent of rank 0
-also starts a listening process that stands for a master. In mode "exit" it exits with 3 at once.
+It forks workers that write step records, and restarts all of them when one dies. The agent of rank
+0 also starts a listening process that simulates a master. In mode "exit" it exits with 3 at once.
 """
 
 import contextlib
@@ -26,7 +26,7 @@ def main() -> None:
 
 
 def run_workers(ranks: list[int], world: int) -> None:
-    """One generation: until the first of them dies, which ends the others."""
+    """Run one generation of workers, until the first of them dies; then kill the others."""
     workers = [fork_worker(rank, world) for rank in ranks]
     while os.wait()[0] not in workers:
         pass

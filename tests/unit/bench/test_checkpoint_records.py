@@ -1,4 +1,4 @@
-"""What the checkpoint script's records say."""
+"""From the checkpoint script's records to figures."""
 
 import json
 

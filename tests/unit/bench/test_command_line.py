@@ -1,4 +1,4 @@
-"""Bad input gets one clear line."""
+"""Bad input is reported in one clear line."""
 
 from pathlib import Path
 

@@ -27,7 +27,7 @@ TWO_BY_ONE = Shape(2, 2, 1)
 
 @dataclass(frozen=True)
 class SmallLauncher(Launcher):
-    """An agent that keeps workers running which write step records and train nothing."""
+    """An agent that keeps workers running, which write step records and train nothing."""
 
     name: str = "small"
     family: str = "resile"

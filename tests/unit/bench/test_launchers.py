@@ -1,4 +1,4 @@
-"""What each adapter types."""
+"""The command lines of each adapter."""
 
 from pathlib import Path
 

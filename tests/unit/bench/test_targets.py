@@ -1,4 +1,4 @@
-"""Is a figure as good as wanted?"""
+"""Targets and their verdicts."""
 
 import math
 

@@ -1,4 +1,4 @@
-"""What a disk, a person or somebody else can make of a file."""
+"""Ways in which a disk, a user or an attacker can damage a file."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ OPERATIONS = ("open", "write", "fsync", "rename", "unlink", "mkdir", "rmdir", "s
 
 
 class Fault(str, Enum):
-    """What happens instead of the operation."""
+    """The failure that replaces the operation."""
 
     FULL = "the disk is full"
     BROKEN = "the disk fails"
@@ -29,7 +29,7 @@ class Fault(str, Enum):
 
 
 class FaultyOs:
-    """The module ``os`` with one operation that goes wrong."""
+    """The module ``os`` with one operation that fails."""
 
     def __init__(self, at: int, fault: Fault) -> None:
         self.done: list[str] = []
@@ -60,7 +60,7 @@ class FaultyOs:
 
 @contextmanager
 def faulty_system(at: int, fault: Fault) -> Iterator[FaultyOs]:
-    """Within this, the ``at``-th operation of local storages goes wrong; -1: none does."""
+    """Make the ``at``-th operation of local storages fail during the block; -1: none."""
     faulty = FaultyOs(at, fault)
     with pytest.MonkeyPatch.context() as patch:
         for module in (local_storage, regular_files):

@@ -1,4 +1,4 @@
-"""Parts and whole checkpoints made without torch, for tests of what happens to them."""
+"""Parts and whole checkpoints built without torch, for tests."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from resile.checkpoint.storage.base import Storage
 from resile.checkpoint.storage.retry import RetryPolicy
 
 HASTY = RetryPolicy(seconds=0.0)
-"""One try."""
+"""A single attempt."""
 
 WORLD, REPLICAS = 2, 1
 
@@ -26,7 +26,7 @@ def noise(seed: str, size: int) -> bytes:
 
 
 def make_part(header: PartHeader, *, contents: Mapping[str, bytes]) -> memoryview:
-    """A part as it would lie in memory."""
+    """A part in its memory layout."""
     layout = lay_out(header)
     data = bytearray(layout.size)
     data[: len(layout.header)] = layout.header
@@ -58,7 +58,7 @@ def rank_part(
 def replica_part(
     step: int, index: int = 0, *, count: int = REPLICAS, seed: str = "", group: str = ""
 ) -> memoryview:
-    """One tensor that every node has alike."""
+    """One tensor that is the same on every node."""
     name = f"model.weight{index}"
     header = PartHeader(
         step=step,
@@ -90,7 +90,7 @@ def save(
     created: float | None = None,
     claim: RoundClaim | None = None,
 ) -> Manifest:
-    """Run the whole protocol, as all writers one after the other."""
+    """Run the whole protocol, as all writers in turn."""
     for part in parts_of(step, seed=seed, group=group):
         write_part(storage, part, attempt=attempt, policy=policy)
     clock = {} if created is None else {"now": lambda: created}

@@ -1,4 +1,4 @@
-"""What every storage has to do for the commit protocol."""
+"""Requirements of the commit protocol that every storage has to meet."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def keeps_the_protocol(storage: Storage) -> None:
 
 
 def fences_rounds_that_are_over(storage: Storage) -> None:
-    """A later round continued from step 30: the older one publishes nothing beyond."""
+    """A later round continued from step 30: the older one publishes nothing after that step."""
     for number, begin in ((1, 0), (2, 30)):
         attempt = f"r{number}-0000beef"
         claim(storage, RoundClaim(attempt=attempt, run="a", round=number, step=begin, time=0.0))

@@ -1,4 +1,4 @@
-"""Which checkpoints there are, which of them is whole, and reading one part of one."""
+"""Listing checkpoints, finding the intact ones, and reading one part of one."""
 
 from __future__ import annotations
 
@@ -130,7 +130,7 @@ def test_a_part_that_the_disk_does_not_give_is_damage(catalog: CheckpointCatalog
 
 
 def _operation_of_the_first_part(catalog: CheckpointCatalog, checkpoint: Checkpoint) -> int:
-    """How many operations come before the first part's bytes are read."""
+    """The number of operations before the first part's bytes are read."""
     with faulty_system(-1, Fault.BROKEN) as system:
         assert catalog.damages(checkpoint) == []
     return system.done.index("preadv")

@@ -1,4 +1,4 @@
-"""``resile ckpt``: what it prints, and its exit codes."""
+"""``resile ckpt``: its output and its exit codes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Writing parts and publishing them: what is waited for, what is mixed and what never is."""
+"""Writing parts and publishing them: what is waited for, and what is never mixed."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ from tests.unit.checkpoint.parts import (
 
 
 class VirtualTime:
-    """A clock that only sleeping moves; ``then`` happens at a given time."""
+    """A clock that advances only by sleeping; ``then`` happens at a given time."""
 
     def __init__(self) -> None:
         self.now = 0.0

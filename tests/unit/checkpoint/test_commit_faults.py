@@ -20,7 +20,7 @@ from tests.unit.checkpoint.parts import parts_of, save
 
 @pytest.fixture(autouse=True)
 def small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Parts are written in several pieces, so that there are writes between writes."""
+    """Write parts in several pieces, so that faults can occur between them."""
     monkeypatch.setattr(commit, "PIECE", 200)
 
 
@@ -40,7 +40,7 @@ def bytes_of(catalog: CheckpointCatalog, step: int) -> list[bytes]:
 
 
 def assert_whole_or_absent(catalog: CheckpointCatalog, step: int) -> bool:
-    """Whether it is there; if it is, it is whole to the last byte."""
+    """Whether the checkpoint exists; if it does, it must be intact."""
     try:
         checkpoint = catalog.at(step)
     except NoCheckpoint:
@@ -75,7 +75,7 @@ def test_a_fault_at_any_operation_leaves_the_previous_checkpoint_and_all_or_noth
         if raised is not None:
             _assert_clear(raised, fault, system.done[at])
         else:
-            # The look at the fence after the publication, which decides nothing any more.
+            # The check of the fence after the publication, which has no effect any more.
             assert (at, system.done[at]) == (count - 1, "scandir")
             assert assert_whole_or_absent(catalog, 20)
         assert_whole_or_absent(catalog, 20)
@@ -112,7 +112,7 @@ def test_a_fault_while_replacing_a_checkpoint_of_the_same_step_leaves_one_of_the
 
 
 class FaultyStorage:
-    """A storage whose ``at``-th operation fails as a whole, before or after it had its effect."""
+    """A storage whose ``at``-th operation fails, before or after it took effect."""
 
     def __init__(self, inner: Storage, at: int, *, after: bool) -> None:
         self.address = inner.address
@@ -154,7 +154,7 @@ def test_a_request_to_an_object_store_that_fails_leaves_all_or_nothing(after: bo
             assert_whole_or_absent(catalog, 20)
             assert "connection was reset" in str(error)  # noqa: PT017
         else:
-            # A look at the fence that nothing depended on.
+            # A check of the fence without an effect.
             assert failing.named == "list"
             assert assert_whole_or_absent(catalog, 20)
         assert assert_whole_or_absent(catalog, 10)

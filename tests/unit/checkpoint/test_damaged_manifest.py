@@ -1,4 +1,4 @@
-"""One manifest that is damaged in any way: it is named, and everything else goes on."""
+"""A manifest that is damaged in any way is reported, and everything else continues."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ def test_commands_say_it_in_one_line_and_go_on(
 
 
 def test_an_entry_that_is_damaged_is_no_part_yet(folder: Path) -> None:
-    """Publishing waits for it to be written again, and says in the end what is missing."""
+    """Publishing waits for it to be written again, and finally reports what is missing."""
     for number, damage in enumerate(DAMAGES):
         step = 100 + number
         storage = LocalStorage(folder)
@@ -114,7 +114,7 @@ def test_an_entry_that_is_damaged_is_no_part_yet(folder: Path) -> None:
 
 
 class Broken(LocalStorage):
-    """A storage whose driver raises what nobody expects."""
+    """A storage whose driver raises an unexpected exception."""
 
     def delete(self, paths: object) -> None:  # noqa: ARG002
         raise RuntimeError("no bucket of that name")

@@ -1,4 +1,4 @@
-"""Rounds that are over: what they may still publish, and what nobody takes for the job's state."""
+"""Superseded rounds: what they may still publish, and what is never restored."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def word(
 
 
 def save(storage: Storage, step: int, mine: RoundClaim, *, attempt: str = "") -> None:
-    """A checkpoint of one round."""
+    """Save a checkpoint of one round."""
     for part in parts_of(step, seed=mine.attempt):
         write_part(storage, part, attempt=attempt or mine.attempt, policy=HASTY)
     publish(
@@ -108,7 +108,7 @@ def test_clocks_that_go_wrong_do_not_change_the_order(storage: Storage) -> None:
 
 
 class Overtaken(LocalStorage):
-    """A round claims the folder between the last look and the rename."""
+    """A round claims the folder between the last check and the rename."""
 
     def write(
         self,
@@ -149,7 +149,7 @@ def test_checkpoints_that_are_all_superseded_are_no_empty_folder(tmp_path: Path)
 
 
 def test_a_look_comes_right_before_the_file_appears(tmp_path: Path) -> None:
-    """Whatever is raised by it leaves nothing behind."""
+    """Whatever the check raises leaves nothing behind."""
 
     def refuse() -> None:
         raise Superseded("no")

@@ -1,4 +1,4 @@
-"""Two groups of a job in one folder: neither takes, fences out or prunes what is the other's."""
+"""Two groups of a job in one folder: neither restores, fences or prunes the other's checkpoints."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def test_a_worker_without_a_group_is_in_the_main_one() -> None:
 def test_groups_that_save_the_same_steps_find_each_their_own(storage: Storage) -> None:
     for group in GROUPS:
         for step in (10, 20):
-            # The attempt is the same on purpose: what keeps them apart must not be chance.
+            # The attempt is the same on purpose: they must not be kept apart by chance.
             save(storage, step, seed=group, group=group)
     save(storage, 30, seed=EVALUATE, group=EVALUATE)
     assert groups_on(storage) == list(GROUPS)

@@ -1,4 +1,4 @@
-"""Which job may train in whose folder."""
+"""Which job may train in a checkpoint folder."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Pruning: what stays whatever happens, and what is never touched."""
+"""Pruning: what is always kept, and what is never touched."""
 
 from __future__ import annotations
 
@@ -148,7 +148,7 @@ def test_what_a_round_that_is_over_can_never_publish_goes_at_once(tmp_path: Path
 
 
 class Full(LocalStorage):
-    """A disk with room for so many files."""
+    """A disk with space for this many files."""
 
     room = 9
 

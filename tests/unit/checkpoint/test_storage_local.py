@@ -129,7 +129,7 @@ def test_a_write_that_fails_in_its_source_leaves_what_was_there(storage: LocalSt
 
 @contextmanager
 def somebody_else() -> Iterator[None]:
-    """Root may write everywhere, so it is another user for a while."""
+    """Switch to another user for a while, since root may write everywhere."""
     before = os.geteuid()
     if before == 0:
         os.seteuid(65534)

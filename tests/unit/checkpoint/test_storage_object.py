@@ -1,4 +1,4 @@
-"""Object stores through fsspec: the store in memory, and what is said when there is no driver."""
+"""Object stores through fsspec: the store in memory, and the error when there is no driver."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.unit.checkpoint.protocol import keeps_the_protocol
 
 
 class HttpError(Exception):
-    """As gcsfs has one."""
+    """An exception like that of gcsfs."""
 
     def __init__(self, text: str, *, code: int | str) -> None:
         super().__init__(text)

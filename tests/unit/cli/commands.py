@@ -1,4 +1,4 @@
-"""Command lines read as the commands read them, with nothing run."""
+"""Parse command lines as the commands do, without running anything."""
 
 from __future__ import annotations
 

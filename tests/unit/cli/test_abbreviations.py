@@ -1,4 +1,4 @@
-"""Abbreviated flags: what torchrun's parser takes, ours takes, and means the same."""
+"""Abbreviated flags: accepted as by torchrun's parser, with the same meaning."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ NAMES = [p.opts[0].removeprefix("--") for p in TORCHRUN]
 
 
 def parsed(*words: str) -> dict[str, Any]:
-    """The flags as `resile run` understands them."""
+    """The flags as parsed by `resile run`."""
     return run.make_context("run", [*words, "script.py"]).params
 
 

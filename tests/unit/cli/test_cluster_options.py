@@ -1,4 +1,4 @@
-"""Which cluster, and what is said where there is none."""
+"""Selecting a cluster, and the errors when there is none."""
 
 from __future__ import annotations
 

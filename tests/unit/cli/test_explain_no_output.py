@@ -1,4 +1,4 @@
-"""Why there is nothing in a job's logs, in words."""
+"""Explanations of why a job's logs are empty."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whatever value a flag is given: a usage error that names it, or a job that can run."""
+"""Any value of a flag leads to a usage error that names it, or to a job that can run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `--help` says of each command."""
+"""The `--help` text of each command."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where a job's nodes meet, by torchrun's flags."""
+"""The rendezvous endpoint of a job, from torchrun's flags."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ def group() -> None:
 @group.command()
 @verbosity_options
 def work() -> None:
-    """Say what is set."""
+    """Print the setting."""
     click.echo(os.environ.get(LEVEL_VARIABLE, "unset"))
 
 

@@ -1,4 +1,4 @@
-"""A job's story out of Kubernetes' Events."""
+"""A job's history from Kubernetes Events."""
 
 from __future__ import annotations
 

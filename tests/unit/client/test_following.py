@@ -1,7 +1,7 @@
 """Following a pod's log over HTTP while connections break: every line once.
 
-The server is one of our own that serves a log as an API server and a kubelet do: from whole seconds
-on, each line after its timestamp. Real ones are followed in tests/kube/cluster.
+The test server serves a log like an API server and a kubelet: from whole seconds on, each line
+after its timestamp. Real ones are followed in tests/kube/cluster.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ LINES = [f"line {number}" for number in range(40)]
 
 @dataclass
 class Kubelet:
-    """A pod that printed ten lines a second, and whose log breaks off after these many bytes."""
+    """A pod that printed ten lines a second, and whose log breaks off after this many bytes."""
 
     breaks: list[int]
     hangs_up: bool = True
-    """Else the log ends there, as if it were all of it: so it does when a kubelet is restarted."""
+    """Otherwise the log ends there as if it were complete, as when a kubelet is restarted."""
     asked: list[dict[str, str]] = field(default_factory=list)
     last_line_is_open: bool = False
 

@@ -1,4 +1,4 @@
-"""Following logs: every line once, whole, whatever the pieces."""
+"""Following logs: every line once and whole, whatever the chunks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A log that is read in several goes: every line once, in order."""
+"""A log that is read in several requests: every line once, in order."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def stamped(at: int, text: bytes) -> bytes:
 
 
 def since(log: list[tuple[int, bytes]], position: LogPosition) -> list[bytes]:
-    """What a kubelet sends that is asked from there on."""
+    """The lines that a kubelet sends from that position on."""
     first = 0
     if position.since is not None:
         asked = datetime.strptime(position.since, "%Y-%m-%dT%H:%M:%S%z")
@@ -90,7 +90,7 @@ def test_every_line_is_told_once_however_often_reading_breaks_off(
 
 
 def test_a_line_that_another_stream_overtook_is_told() -> None:
-    """stdout and stderr are stamped one by one, and may be written in the other order."""
+    """stdout and stderr are timestamped separately, and may be written in the other order."""
     log = [(5, b"a"), (20, b"b"), (10, b"c"), (30, b"d")]
     position = LogPosition()
     told = read(position, since(log[:2], position))

@@ -1,4 +1,4 @@
-"""What becomes of managedFields when kubectl's part of them is handed over."""
+"""Taking over kubectl's part of managedFields."""
 
 from __future__ import annotations
 

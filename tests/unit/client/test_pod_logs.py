@@ -1,4 +1,4 @@
-"""Whose pods' logs are read: nodes', or the master's."""
+"""Selecting the pods whose logs are read: nodes', or the master's."""
 
 from __future__ import annotations
 
@@ -42,11 +42,11 @@ class Listed:
 
 
 class Kubelets(bytes):
-    """What a kubelet says itself, in a log or in place of one."""
+    """A kubelet's own message, in a log or in place of one."""
 
 
 def stamped(piece: bytes) -> bytes:
-    """With timestamps, as a kubelet sends the lines of a program."""
+    """Add timestamps, like a kubelet does to the lines of a program."""
     if isinstance(piece, Kubelets):
         return piece
     return b"".join(b"2024-03-09T23:59:58.1Z " + line for line in piece.splitlines(keepends=True))
@@ -54,7 +54,7 @@ def stamped(piece: bytes) -> bytes:
 
 @dataclass
 class PretendClient:
-    """An API server with these pods, each of which has printed its name, or what is said here."""
+    """An API server with these pods, each of which has printed its name, or ``said``."""
 
     said: dict[str, list[bytes]] = field(default_factory=dict)
 
@@ -144,7 +144,7 @@ async def test_a_replacement_that_has_the_name_of_its_predecessor_is_followed_to
         one["metadata"]["uid"] = f"uid-{number}"
 
     class Replacing(PretendClient):
-        """At the third look another pod has the name; the job is over some looks later."""
+        """At the third list another pod has the name; the job is over some lists later."""
 
         looks = 0
 

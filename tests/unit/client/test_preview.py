@@ -1,4 +1,4 @@
-"""What would be created is what is created."""
+"""The preview matches the objects that are created."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How far a job has come, in words."""
+"""Messages about the progress of a job's start."""
 
 from __future__ import annotations
 

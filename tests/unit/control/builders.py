@@ -1,4 +1,4 @@
-"""Short ways to write jobs, reports and moments in tests."""
+"""Helpers to write jobs, reports and times in tests."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ START = datetime(2030, 1, 1, tzinfo=timezone.utc)
 
 
 def at(seconds: float) -> datetime:
-    """So many seconds after the start of all tests."""
+    """This many seconds after the start of all tests."""
     return START + timedelta(seconds=seconds)
 
 
@@ -43,5 +43,5 @@ def seen(node: Node, phase: NodePhase = NodePhase.RUNNING, **more: Any) -> Obser
 
 
 def failed(node: Node, code: int | None = 1, **exit_fields: Any) -> ObservedNode:
-    """A node that ended badly."""
+    """A node that failed."""
     return ObservedNode(node, NodePhase.FAILED, exit=NodeExit(code=code, **exit_fields))

@@ -1,8 +1,8 @@
-"""A small platform that exists only in memory, with some machines and room for so many nodes.
+"""A small platform that exists only in memory, with some machines and capacity for some nodes.
 
-It carries out the controller's actions and reports the outcome, and lets a test end, take away or
-hold up any node. It refuses what no platform could accept: an id used twice, or two live nodes on
-one rank.
+It carries out the controller's actions and reports the outcome, and lets a test end, remove or
+delay any node. It rejects what no platform could accept: an id used twice, or two live nodes of one
+rank.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from tests.unit.control.builders import START, job
 
 
 class SimulatedPlatform:
-    """Nodes start at once if there is room, and stop when the test lets them."""
+    """Nodes start at once if there is capacity, and stop when the test allows it."""
 
     def __init__(self, job: ElasticJob, *, room: int = 1000, machines: int = 1000) -> None:
         self.job = job
@@ -46,7 +46,7 @@ class SimulatedPlatform:
 
     @property
     def master(self) -> GroupReport | None:
-        """The verdict on the main group's training."""
+        """The master's report on the main group's training."""
         return self.reports.get(self.job.spec.main_group)
 
     @master.setter
@@ -66,7 +66,7 @@ class SimulatedPlatform:
         )
 
     def look(self, *, carry_out: bool = True) -> Decision:
-        """One call of the controller, as after a crash: with the status read back from JSON."""
+        """Call the controller once, as after a crash: with the status read back from JSON."""
         remembered = unpacked(decode_status(encode_status(packed(self.status))))
         assert remembered == self.status
         decision = reconcile(self.job, remembered, self.observed(), self.now)
@@ -78,7 +78,7 @@ class SimulatedPlatform:
         return decision
 
     def settle(self, most: int = 50) -> None:
-        """Look until there is nothing more to do."""
+        """Reconcile until there is nothing more to do."""
         for _ in range(most):
             if not self.look().actions:
                 return
@@ -117,7 +117,7 @@ class SimulatedPlatform:
         return [found for found in self.nodes.values() if found.live]
 
     def place(self) -> None:
-        """Start pending nodes as far as there is room on machines that they do not avoid."""
+        """Start pending nodes while there is capacity on machines that they do not avoid."""
         for found in list(self.nodes.values()):
             if found.phase is NodePhase.PENDING and not found.stopping:
                 self._place(found)
@@ -136,7 +136,7 @@ class SimulatedPlatform:
             )
 
     def end(self, node: Node, end: NodeExit, *, lingers: bool = False) -> None:
-        """The node ends this way, all of it or only its program."""
+        """End a node in this way, as a whole or only its program."""
         phase = NodePhase.SUCCEEDED if end.code == 0 and not end.reason else NodePhase.FAILED
         found = self.nodes[node.id]
         self.nodes[node.id] = replace(
@@ -145,12 +145,12 @@ class SimulatedPlatform:
         self.place()
 
     def vanish(self, node: Node) -> None:
-        """The node's record is removed, as by `kubectl delete --force`."""
+        """Remove the node's record, as by `kubectl delete --force`."""
         del self.nodes[node.id]
         self.place()
 
     def let_stop(self) -> None:
-        """Every node that was told to stop does."""
+        """Let every node stop that was asked to."""
         for found in list(self.nodes.values()):
             if found.stopping:
                 self.end(found.node, found.exit or NodeExit(code=NodeExitCode.DRAINED))
@@ -162,7 +162,7 @@ class SimulatedPlatform:
         return next(r for r in self.status.nodes if (r.role, r.rank) == (role, rank))
 
     def node(self, role: str, rank: int) -> Node:
-        """The present node of a rank."""
+        """The current node of a rank."""
         found = self.rank(role, rank).node
         assert found is not None
         return found
@@ -173,17 +173,17 @@ def _slot(node: Node) -> tuple[str, int]:
 
 
 def running(described: ElasticJob | None = None, room: int = 1000) -> SimulatedPlatform:
-    """A job all of whose nodes were started."""
+    """A job whose nodes are all started."""
     sim = SimulatedPlatform(described or job(), room=room)
     sim.settle()
     return sim
 
 
 def suspend(sim: SimulatedPlatform, value: bool) -> None:
-    """A user sets ``spec.suspend``."""
+    """Set ``spec.suspend``, like a user."""
     sim.job = structs.replace(sim.job, spec=structs.replace(sim.job.spec, suspend=value))
 
 
 def ask_for(sim: SimulatedPlatform, replicas: int | None) -> None:
-    """A user sets ``spec.replicas``."""
+    """Set ``spec.replicas``, like a user."""
     sim.job = structs.replace(sim.job, spec=structs.replace(sim.job.spec, replicas=replicas))

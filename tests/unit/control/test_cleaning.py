@@ -1,4 +1,4 @@
-"""Suspending, deleting and cleaning up: what goes, what stays, and for how long."""
+"""Suspending, deleting and cleaning up: what is removed, what is kept, and for how long."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""When a job is over, and how it ended."""
+"""The end of a job, and its outcome."""
 
 from __future__ import annotations
 

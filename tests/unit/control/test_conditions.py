@@ -1,4 +1,4 @@
-"""What a person reads of a job."""
+"""The conditions and messages in a job's status."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""Whatever happens to a job, in any order, some things always hold.
+"""Invariants that hold whatever happens to a job, in any order.
 
-A history is a list of (event, number) pairs, played against a simulated platform that itself
-refuses ids used twice and rival nodes on one rank. After every event the controller may or may
-not get to look, and may die between deciding and acting.
+A history is a list of (event, number) pairs, applied to a simulated platform that itself rejects
+ids used twice and two nodes on one rank. After every event the controller may or may not reconcile,
+and may die between deciding and acting.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ ACTIVE_PHASES = (NodePhase.RUNNING, NodePhase.PENDING, NodePhase.WAITING)
 
 
 class Player:
-    """Plays events, and checks after each what must always hold."""
+    """Applies events, and checks the invariants after each."""
 
     def __init__(self, described: ElasticJob, *, room: int, machines: int) -> None:
         self.sim = SimulatedPlatform(described, room=room, machines=machines)
@@ -176,7 +176,7 @@ MISHAPS = [
     *["a_machine_is_lost", "a_node_vanishes", "the_room_changes", "stopping_nodes_stop"],
     "time_passes",
 ]
-"""What ends no job, and costs no budget."""
+"""Events that end no job, and cost no budget."""
 
 
 @st.composite
@@ -233,8 +233,8 @@ def test_no_history_breaks_what_always_holds(
 def test_after_any_history_a_job_left_in_peace_comes_to_rest(
     described: ElasticJob, machines: int, history: list[tuple[str, int]]
 ) -> None:
-    """With room for all nodes, and nothing more going wrong, the job runs or is over, whatever
-    trouble its machines had."""
+    """With capacity for all nodes, and no more faults, the job runs or is over, whatever failures
+    its machines had."""
     sim = left_in_peace(described, machines, history)
     left = [found for found in sim.nodes.values() if found.holds_room]
     if sim.status.finished or sim.deleting or sim.job.spec.suspend:
@@ -264,7 +264,7 @@ def test_after_any_mishaps_a_job_that_nobody_ended_has_all_its_nodes_again(
 def left_in_peace(
     described: ElasticJob, machines: int, history: list[tuple[str, int]]
 ) -> SimulatedPlatform:
-    """What has become of a job some time after a history, with room for all its nodes."""
+    """The platform some time after a history, with capacity for all the job's nodes."""
     player = Player(described, room=100, machines=machines)
     for event, number in history:
         EVENTS[event](player, number)

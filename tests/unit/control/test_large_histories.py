@@ -1,7 +1,7 @@
-"""A large job decides as a small one does, although its status has no room for everything.
+"""A large job decides like a small one, although its status has no space for everything.
 
-Here every job counts as large: any history that ``test_histories`` thinks of is gone through with a
-status that is compacted, packed and read again before each look.
+Here every job counts as large: every history of ``test_histories`` is run with a status that is
+compacted, packed and read again before each reconciliation.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def every_job_is_large() -> Iterator[None]:
 
 
 AT_ONCE = "a_second_look_changes_nothing"
-"""Words that the first look had, and that there is no room for, are gone at the second."""
+"""Messages of the first reconciliation for which there is no space are missing in the second."""
 
 
 @settings(max_examples=60, deadline=None)

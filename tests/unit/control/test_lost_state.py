@@ -1,4 +1,4 @@
-"""A controller that forgets, a platform that is late: nothing is made twice or lost."""
+"""A controller that loses its state, a platform that is late: nothing is created twice or lost."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a change of status tells besides the decisions in it."""
+"""Events from a change of status, besides those of the decisions in it."""
 
 from __future__ import annotations
 

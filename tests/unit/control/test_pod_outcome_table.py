@@ -1,4 +1,4 @@
-"""docs/pods.md, row by row: what is promised there is what the two functions decide."""
+"""docs/pods.md, row by row: the two functions decide what is documented there."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def rows() -> list[Row]:
 
 
 def facts_of(said: str) -> PodSummary:
-    """The pod that a cell of the first column speaks of."""
+    """The pod described by a cell of the first column."""
     code = re.search(r"exit code (\d+)", said)
     reason = re.search(r"reason (\w+)", said)
     container = re.search(r"container (\w+)", said)

@@ -1,4 +1,4 @@
-"""What becomes of a rank when its node has ended."""
+"""The decision about a rank whose node has ended."""
 
 from __future__ import annotations
 

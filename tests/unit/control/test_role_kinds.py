@@ -1,4 +1,4 @@
-"""Roles of every kind in one job: who waits for whom, and what ends the job."""
+"""Roles of every kind in one job: dependencies between them, and what ends the job."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How large a role is, and which ranks it has."""
+"""The size of a role, and its ranks."""
 
 from __future__ import annotations
 

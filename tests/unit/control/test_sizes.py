@@ -1,4 +1,4 @@
-"""How many nodes a role has, and which of them go first."""
+"""The number of nodes of a role, and which of them are removed first."""
 
 from __future__ import annotations
 

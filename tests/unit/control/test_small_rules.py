@@ -1,4 +1,4 @@
-"""Priorities, resources, machines in doubt and start order: the small rules, one by one."""
+"""Priorities, resources, suspect machines and start order: the small rules, one by one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Machines on which nodes died: they are avoided, as long as there is somewhere else to go."""
+"""Machines on which nodes died: they are avoided while there is an alternative."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ LOST = NodeExit(reason="NodeLost")
 
 
 def cornered(count: int = 1) -> SimulatedPlatform:
-    """A job of ``count`` nodes that were all lost on the only machine there is."""
+    """A job of ``count`` nodes that were all lost on the only machine."""
     sim = SimulatedPlatform(job({"worker": {"replicas": count}}), machines=1)
     sim.settle()
     for rank in range(count):

@@ -1,4 +1,4 @@
-"""Helm and kustomize, as far as they work without a cluster: what the two ways to install give."""
+"""Helm and kustomize without a cluster: the output of both ways to install."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ Objects = dict[tuple[str, str, str], Object]
 
 
 class Refused(Exception):
-    """What Helm said against it."""
+    """Helm failed; the message is its error."""
 
 
 def helm(*words: str, stdin: str = "", kubeconfig: str = os.devnull) -> str:
-    """What Helm prints; raises Refused with its complaint. It has no cluster unless given one."""
+    """Run Helm and return its output; raises Refused on errors. No cluster unless given one."""
     done = subprocess.run(
         [HELM, *words],
         input=stdin,
@@ -42,13 +42,13 @@ def helm(*words: str, stdin: str = "", kubeconfig: str = os.devnull) -> str:
 
 
 def rendered(values: Object | None = None, *, namespace: str = SYSTEM) -> Objects:
-    """What `helm install` would send, the definition of ElasticJob included."""
+    """The objects that `helm install` would send, including the definition of ElasticJob."""
     words = ("template", "resile", str(CHART), "-n", namespace, "--include-crds", "-f", "-")
     return by_name(yaml.safe_load_all(helm(*words, stdin=json.dumps(values or {}))))
 
 
 def kustomized(folder: Path) -> Objects:
-    """What `kubectl kustomize` gives of a folder that changes nothing of what it lists."""
+    """The output of `kubectl kustomize` for a folder that only lists resources."""
     listing = yaml.safe_load((folder / "kustomization.yaml").read_text())
     assert set(listing) == {"apiVersion", "kind", "resources"}
     found: Objects = {}

@@ -1,4 +1,4 @@
-"""The Helm chart gives what kustomize gives, and each of its values does what it says."""
+"""The Helm chart gives the same objects as kustomize, and each value works as documented."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ TEAM = {"watchNamespace": "team"}
 
 @pytest.fixture(scope="module")
 def usual() -> Objects:
-    """What the chart gives when nothing is changed."""
+    """The objects of the chart with default values."""
     return rendered()
 
 
@@ -299,7 +299,7 @@ def command(objects: Objects) -> list[str]:
 
 
 def put(data: Any, path: str, value: Any) -> None:
-    """Set what is at a path, or append it to a list; None takes it away."""
+    """Set the value at a path, or append it to a list; None removes it."""
     *above, last = path.split(".")
     for name in above:
         data = data[int(name) if isinstance(data, list) else name]
@@ -313,7 +313,7 @@ def put(data: Any, path: str, value: Any) -> None:
 
 
 def names(values: Object) -> Iterator[str]:
-    """What the chart gives a meaning to; what is below that is Kubernetes' own."""
+    """The names of values that the chart interprets; those below are Kubernetes' own."""
     for name, value in values.items():
         if name in ("image", "serviceAccount"):
             yield from (f"{name}.{below}" for below in value)

@@ -1,4 +1,4 @@
-"""Where the source of Kubernetes is looked for, and what is changed in it."""
+"""The apt entries for the source of Kubernetes, and the patches to it."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""What the command line says when something is wrong."""
+"""Error messages of the command line."""
 
 from pathlib import Path
 

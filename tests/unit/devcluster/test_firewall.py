@@ -1,4 +1,4 @@
-"""What is removed from the packet filter, and what is not."""
+"""The rules that are removed from the packet filter, and those that are kept."""
 
 from devcluster.firewall import removal
 

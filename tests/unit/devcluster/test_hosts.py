@@ -1,4 +1,4 @@
-"""Which names the cluster's DNS knows."""
+"""The names in the cluster's DNS."""
 
 from typing import Any
 

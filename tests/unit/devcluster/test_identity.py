@@ -1,4 +1,4 @@
-"""Who a process is, and that nobody else is taken for it."""
+"""The identity of a process, and that no other process is mistaken for it."""
 
 import os
 import signal

@@ -1,4 +1,4 @@
-"""Small facts about cgroups, addresses, images and nodes."""
+"""Small functions for cgroups, addresses, images and nodes."""
 
 import io
 import json

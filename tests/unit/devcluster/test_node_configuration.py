@@ -1,4 +1,4 @@
-"""What a node's containerd, network and kubelet are told."""
+"""The configuration of a node's containerd, network and kubelet."""
 
 from pathlib import Path
 

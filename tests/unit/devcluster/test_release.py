@@ -1,4 +1,4 @@
-"""Kubernetes of another version: which flags it gets, and that a cluster stays with its own."""
+"""Kubernetes of another version: its flags, and that a cluster keeps its version."""
 
 from pathlib import Path
 from typing import Any
@@ -20,7 +20,7 @@ def running(layout: Layout, version: str) -> Layout:
 
 
 def folder_of(tmp_path: Path, version: str) -> Path:
-    """Binaries that say their version."""
+    """Binaries that print their version."""
     folder = tmp_path / version
     folder.mkdir()
     for name in BINARIES:

@@ -1,4 +1,4 @@
-"""What buildah and debootstrap are called with."""
+"""The command lines of buildah and debootstrap."""
 
 from pathlib import Path
 

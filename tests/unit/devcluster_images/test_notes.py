@@ -1,4 +1,4 @@
-"""Notes of what was made from what."""
+"""Records of finished builds."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Programs whose output is of interest only when they fail."""
+"""Programs whose output is shown only when they fail."""
 
 import sys
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Asking a registry, here one small server that answers as a registry does."""
+"""Queries to a registry, here a small server that responds like one."""
 
 import threading
 from collections.abc import Iterator
@@ -40,6 +40,6 @@ def test_an_image_that_is_not_there_has_none(host: str) -> None:
 
 
 def test_without_a_registry_the_error_says_what_to_do(host: str) -> None:
-    # Port 1 of loopback: nobody listens there.
+    # Port 1 of loopback: nothing listens there.
     with pytest.raises(BuildFailed, match="make cluster"):
         require("127.0.0.1:1")

@@ -1,4 +1,4 @@
-"""Arbitrary sound jobs, in every notation a manifest allows."""
+"""Arbitrary valid jobs, in every notation that a manifest allows."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ json_values: st.SearchStrategy[Any] = st.recursive(
 )
 templates = st.dictionaries(words, json_values, max_size=2)
 parts = st.lists(st.sampled_from([{"name": "a"}, {"name": "b", "c": [1, {}]}, {}]), max_size=2)
-"""Pieces of a pod, such as volumes; what is in them is the API server's to judge."""
+"""Pieces of a pod, such as volumes; their content is validated by the API server."""
 
 
 @st.composite

@@ -1,4 +1,4 @@
-"""A status fits into an object of Kubernetes, whatever has become of however many nodes."""
+"""A status fits into an object of Kubernetes, whatever the number and state of the nodes."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ STATUS_AT_MOST = 800_000
 is within the 1.5 MiB of etcd."""
 
 LARGEST_REQUEST = 1024**2
-"""What a master reads of a request."""
+"""The largest request that a master reads."""
 
 
 class Words:

@@ -1,4 +1,4 @@
-"""Kinds of events: one list, each with a severity, and readers that survive a kind of tomorrow."""
+"""Kinds of events: one list, each with a severity, and readers that accept unknown kinds."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an end means."""
+"""The meaning of a node's exit."""
 
 from __future__ import annotations
 

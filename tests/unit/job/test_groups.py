@@ -1,4 +1,4 @@
-"""Kinds of roles, the groups they form, and what is wrong with them."""
+"""Kinds of roles, the groups they form, and errors in them."""
 
 from __future__ import annotations
 

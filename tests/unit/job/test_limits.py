@@ -1,4 +1,4 @@
-"""Whatever value a manifest holds: a clear error that names the field, or a job that can run."""
+"""Any value in a manifest leads to a clear error that names the field, or to a job that can run."""
 
 from __future__ import annotations
 
@@ -158,7 +158,7 @@ def changed(draw: st.DrawFn) -> dict[str, Any]:
 
 
 def can_run(job: ElasticJob) -> None:
-    """Nothing that is made of it, on this machine or on a cluster, breaks."""
+    """Check that nothing built from it, on this machine or on a cluster, fails."""
     master = build_master_pod(job, uid="u", image="i", serial=0, tls=True, after_round=7)
     _is_json(master)
     command = master["spec"]["containers"][0]["command"]

@@ -1,4 +1,4 @@
-"""The manifest reference says what the types say: every field, its type, default and meaning."""
+"""The manifest reference matches the types: every field, its type, default and meaning."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every mistake in a manifest is named with its field, what was found and what would be right."""
+"""Every mistake in a manifest is reported with its field, the value and what would be right."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Names by a manifest's patterns, and what a name says again."""
+"""Names from a manifest's patterns, and parsing them."""
 
 from __future__ import annotations
 

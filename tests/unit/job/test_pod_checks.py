@@ -1,4 +1,4 @@
-"""What keeps a sound job's nodes from becoming pods."""
+"""Problems that keep the nodes of a valid job from becoming pods."""
 
 from __future__ import annotations
 

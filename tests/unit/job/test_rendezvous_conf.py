@@ -1,4 +1,4 @@
-"""What --rdzv-conf says about a job's patience."""
+"""The timeouts of a job in --rdzv-conf."""
 
 from __future__ import annotations
 

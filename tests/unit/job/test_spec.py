@@ -1,4 +1,4 @@
-"""What the fields of a manifest mean once defaults are filled in."""
+"""The meaning of a manifest's fields once defaults are filled in."""
 
 from __future__ import annotations
 

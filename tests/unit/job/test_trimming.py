@@ -1,4 +1,4 @@
-"""The trainings in a job's status: trimmed to what there is room for, and read again."""
+"""The trainings in a job's status: trimmed to the available space, and read again."""
 
 from __future__ import annotations
 

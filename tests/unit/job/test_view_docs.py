@@ -1,4 +1,4 @@
-"""docs/job-json.md says what the structs say: every field with its meaning, and an example."""
+"""docs/job-json.md matches the structs: every field with its meaning, and an example."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def structs_in(kind: inspect.Type) -> set[type[Any]]:
 
 
 def rows(struct: type[msgspec.Struct]) -> dict[str, str]:
-    """What the page says of each field of a struct."""
+    """The description of each field of a struct in the page."""
     section = re.search(rf"^### {struct.__name__}\n(.*?)(?=^##|\Z)", PAGE, re.S | re.M)
     assert section is not None, f"{struct.__name__} has no section"
     found = re.findall(r"^\| `(\w+)` \| [^|]+ \| (.*) \|$", section[1], re.M)

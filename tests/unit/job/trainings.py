@@ -24,7 +24,7 @@ FAILURE = Failure(
 
 
 def training(*nodes: NodeView, **more: Any) -> TrainingView:
-    """One that runs in round 4."""
+    """A training in round 4."""
     described: dict[str, Any] = {
         "phase": "running",
         "round": 4,
@@ -57,6 +57,6 @@ def member(name: str, **more: Any) -> NodeView:
 
 
 def rank(number: int, phase: NodePhase = NodePhase.RUNNING, **more: Any) -> NodeStatus:
-    """A rank, as the controller knows it."""
+    """A rank in the controller's status."""
     name = f"train-worker-{number}"
     return NodeStatus(role="worker", rank=number, phase=phase, id=number, name=name, **more)

@@ -1,4 +1,4 @@
-"""An HTTP server that notes what it is asked, and kubeconfigs that lead to it."""
+"""An HTTP server that records its requests, and kubeconfigs for it."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ EMPTY = json.dumps({"items": [], "metadata": {"resourceVersion": "1"}}).encode()
 
 @dataclass
 class Listener:
-    """An HTTP server, or a proxy to any, that answers every list with nothing."""
+    """An HTTP server, or a proxy to any, that responds to every list with an empty one."""
 
     url: str = ""
     refused: set[str] = field(default_factory=set)
-    """Tokens that it does not take any more."""
+    """Tokens that it rejects."""
     status: str = "200 OK"
     heads: list[list[str]] = field(default_factory=list)
     """The lines of each request."""

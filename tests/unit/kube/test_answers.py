@@ -1,4 +1,4 @@
-"""Answers that come in pieces, break off, never come or are something else."""
+"""Responses that come in pieces, break off, never come or are something else."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests.unit.kube.listener import ask, written
 
 @asynccontextmanager
 async def answering(*pieces: bytes, hold: bool = False) -> AsyncIterator[str]:
-    """A server that answers everything with these bytes, and hangs up or falls silent."""
+    """A server that responds to everything with these bytes, and then closes or goes silent."""
     released = asyncio.Event()
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

@@ -1,4 +1,4 @@
-"""Which proxy is taken, from a kubeconfig and from the environment."""
+"""Selecting the proxy, from a kubeconfig and from the environment."""
 
 from __future__ import annotations
 

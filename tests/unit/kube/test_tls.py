@@ -1,4 +1,4 @@
-"""Whom a client trusts, and the certificate it shows."""
+"""The certificates that a client trusts, and the one it presents."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def client(tmp_path: Path) -> Certificate:
 
 
 def serving(server: Certificate, *, client: Certificate | None = None) -> ssl.SSLContext:
-    """A server's settings; ``client``: it wants to see this certificate."""
+    """A server's settings; ``client``: it requires this client certificate."""
     tls = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     tls.load_cert_chain(server.certificate, server.key)
     if client is not None:

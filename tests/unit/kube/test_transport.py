@@ -1,4 +1,4 @@
-"""What a kubeconfig asks of every request, seen from the server's side; and credential plugins."""
+"""A kubeconfig's effects on every request, seen from the server's side; and credential plugins."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ async def test_a_proxy_of_an_unknown_kind_is_a_mistake(tmp_path: Path) -> None:
 async def test_a_server_behind_tls_is_reached_through_the_proxy(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The proxy is asked for a connection; what it says where it makes none is told."""
+    """The proxy is asked for a connection; its error is reported if it refuses."""
     async with listening() as proxy:
         monkeypatch.setenv("HTTPS_PROXY", proxy.url.replace("//", "//me:secret@"))
         monkeypatch.setenv("NO_PROXY", "")
@@ -134,7 +134,7 @@ async def test_a_token_file_is_read_again_when_its_token_is_refused(tmp_path: Pa
 
 
 def plugin(folder: Path, body: str, **more: Any) -> dict[str, Any]:
-    """A user whose auth a script prints: ``n`` counts how often it was asked."""
+    """A user whose credentials a script prints: ``n`` counts its calls."""
     script = folder / "plugin.py"
     script.write_text(
         "import json, os, sys, time\n"

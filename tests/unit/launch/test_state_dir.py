@@ -1,4 +1,4 @@
-"""Where the processes of one user find each other."""
+"""The folder in which the processes of one user find each other."""
 
 from __future__ import annotations
 

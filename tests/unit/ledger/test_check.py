@@ -1,4 +1,4 @@
-"""What counts as trained, and that whatever is wrong with it is found."""
+"""The samples that count as trained, and that every error in a ledger is found."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def test_a_round_that_resumes_from_nothing_starts_all_over(tmp_path: Path) -> No
 
 
 def test_the_state_that_was_restored_decides_whose_steps_count(tmp_path: Path) -> None:
-    """A round that resumed from an old step is itself left behind when a node returns that holds a
+    """A round that resumed from an old step is itself superseded when a node returns that holds a
     newer one."""
     train(worker(tmp_path, "1"), 1, [0, 1], [2, 3], [4, 5])
     second = worker(tmp_path, "2")

@@ -1,4 +1,4 @@
-"""Whatever happens to a ledger of complete epochs, the check finds it."""
+"""Any corruption of a ledger of complete epochs is found by the check."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ EPOCHS = 2
 
 
 def write(folder: Path, *, length: int, world: int, batch: int, crash: int, seed: int) -> None:
-    """Two epochs; after ``crash`` steps another round goes on from one step before."""
+    """Write two epochs; after ``crash`` steps another round resumes one step before."""
     chance = random.Random(seed)
     orders = [chance.sample(range(length), length) for _ in range(EPOCHS)]
     steps = [
@@ -62,7 +62,7 @@ def counting(folder: Path, *, crash: int) -> list[tuple[Path, int, TrainedLine]]
 
 
 def corrupted(line: TrainedLine, kind: str, chance: random.Random, *, length: int) -> list[Line]:
-    """What is left of a line."""
+    """The lines that replace a line after the corruption."""
     ids = list(line.indices())
     at = chance.randrange(len(ids))
     if kind == "gone":

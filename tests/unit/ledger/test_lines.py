@@ -1,4 +1,4 @@
-"""A ledger's lines say exactly what was put into them, in their shorter form."""
+"""A ledger's lines decode to exactly what was encoded, also in their shorter form."""
 
 from __future__ import annotations
 

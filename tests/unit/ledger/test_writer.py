@@ -1,4 +1,4 @@
-"""Storage that fails in the middle of a training is said once, and found by the check."""
+"""Storage that fails during a training is reported once, and found by the check."""
 
 from __future__ import annotations
 

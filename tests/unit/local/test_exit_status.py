@@ -1,4 +1,4 @@
-"""What is reported of a node, from how its processes ended."""
+"""The report on a node, from the exits of its processes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A job's history: one order, on the disk before it is shown, and waited for."""
+"""A job's history: ordered, written to disk before it is shown, and waited for."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def event(text: str, seq: int = 0) -> EventView:
 
 
 class Master:
-    """One whose events a test chooses."""
+    """A master whose events the test sets."""
 
     def __init__(self) -> None:
         self.told: list[EventView] = []

@@ -1,4 +1,4 @@
-"""A job's folder: one owner, no half-written view, and nothing removed that is not ours."""
+"""A job's folder: one owner, no partially written view, and nothing removed that is not ours."""
 
 from __future__ import annotations
 
@@ -167,7 +167,7 @@ def test_a_damaged_file_of_a_job_is_passed_over(damage: str) -> None:
         folder.append_events([event(1), event(2), event(3)])
     for name in ("job.json", "events.jsonl", "requests.json"):
         DAMAGES[damage](folder.path / name)
-    # A flipped byte may lie in a word that no reader needs.
+    # A flipped byte may be in a string that no reader needs.
     assert folder.view() in (None, JobView(name="train", phase="Running"))
     assert {one.seq for one in folder.events()} <= {1, 3}
     assert folder.requests() in (Requests(), Requests(sizes={"worker": 2}))

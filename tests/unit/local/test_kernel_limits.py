@@ -1,5 +1,5 @@
-"""Which files of a cgroup are written and read. The files here are plain ones; cgroups of version 1
-are tested with the kernel itself, and few test machines have those of version 2 to give away."""
+"""The files of a cgroup that are written and read. They are plain files here; cgroups of version 1
+are tested with the kernel itself, and few test machines allow creating those of version 2."""
 
 from __future__ import annotations
 

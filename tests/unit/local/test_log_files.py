@@ -1,4 +1,4 @@
-"""Nodes' output in files: listed in a person's order, and never read from elsewhere."""
+"""Nodes' output in files: listed in natural order, and never read from elsewhere."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which nodes start, wait or make room: laws that hold for every machine and every crowd."""
+"""Which nodes start, wait or are preempted: properties for every machine and set of nodes."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ ROOM = Capacity(Decimal(4), 8)
 
 
 def claim(id: int, cpu: str = "1", memory: int = 0, *, priority: int = 0) -> Claim:
-    """A node; later ids were asked for later."""
+    """A node; later ids were requested later."""
     request = Capacity(Decimal(cpu), memory)
     return Claim(id=id, name=f"n{id}", priority=priority, request=request, since=id)
 
 
 @dataclass(frozen=True)
 class Machine:
-    """A situation on a machine."""
+    """The nodes on a machine."""
 
     running: tuple[Claim, ...] = ()
     leaving: tuple[Claim, ...] = ()
@@ -32,7 +32,7 @@ class Machine:
         return place(ROOM, running=self.running, leaving=self.leaving, pending=self.pending)
 
     def obey(self, placement: Placement) -> Machine:
-        """The situation right after the placement was carried out: victims still hold room."""
+        """The state right after the placement was carried out: victims still use their capacity."""
         victims = {preemption.victim for preemption in placement.preemptions}
         return Machine(
             running=(*(c for c in self.running if c not in victims), *placement.starts),
@@ -41,7 +41,7 @@ class Machine:
         )
 
     def let_go(self) -> Machine:
-        """The situation once everybody who is leaving has left."""
+        """The state once all leaving nodes have left."""
         return replace(self, leaving=())
 
     @property
@@ -55,7 +55,7 @@ def total(*claims: Claim) -> Capacity:
 
 @st.composite
 def machines(draw: st.DrawFn) -> Machine:
-    """Any crowd that fits its machine, and any queue."""
+    """Any nodes that fit their machine, and any queue."""
     halves = st.integers(0, 8).map(lambda halves: f"{halves / 2}")
     shapes = st.tuples(halves, st.integers(0, 8), st.integers(-1, 2), st.sampled_from("rlp"))
     groups: dict[str, list[Claim]] = {"r": [], "l": [], "p": []}

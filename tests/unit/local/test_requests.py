@@ -1,4 +1,4 @@
-"""Requests of users: checked, on the disk before they are answered, known to the next `up`."""
+"""Requests of users: checked, written to disk before the response, known to the next `up`."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 class Book(RequestBook):
-    """One that remembers what it said, and whether it was on the disk by then."""
+    """A book that records its events, and checks that the requests are on disk by then."""
 
     def __init__(self, **roles: Any) -> None:
         self.folder = JobDir("train")

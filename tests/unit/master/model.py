@@ -1,7 +1,7 @@
-"""A job of pretended agents on a virtual clock, for driving the membership without any I/O.
+"""A job of simulated agents on a virtual clock, for testing the membership without any I/O.
 
-The agents are honest: they answer every instruction at once, unless a test holds their answers.
-Every message is checked against the promises of the protocol as it comes out.
+The agents behave correctly: they respond to every instruction at once, unless a test holds their
+responses. Every message is checked against the guarantees of the protocol.
 """
 
 from __future__ import annotations
@@ -40,12 +40,12 @@ from resile.wire.messages import (
 )
 
 STEP = 7
-"""Which workers save before a planned change."""
+"""The step that workers save before a planned change."""
 
 
 @dataclass
 class PretendAgent:
-    """What an agent holds, and all it was told."""
+    """The state of an agent, and all messages it received."""
 
     name: str
     group: str = ""
@@ -57,13 +57,13 @@ class PretendAgent:
     saves: bool = False
     """Whether its workers can save before a planned change."""
     slow: bool = False
-    """Whether they take for ever to do so."""
+    """Whether they never finish doing so."""
     copies: bool = True
     """Whether the next node has copies of what they save."""
     stores: bool = True
-    """Whether what they save gets into storage."""
+    """Whether what they save is written to storage."""
     terms: Elasticity | None = None
-    """What its user asked for, if not the same as the others'."""
+    """Its user's settings, if not the same as the others'."""
     node: int | None = None
     round: int = 0
     state: LocalState = LocalState.IDLE
@@ -71,14 +71,14 @@ class PretendAgent:
     connected: bool = True
     start: Start | None = None
     seen: int = 0
-    """The newest round ever: its keeper hears no workers of older ones."""
+    """The newest round ever: its keeper ignores workers of older ones."""
     asked: int = 0
     """The handover that its workers are asked for; 0 for none."""
     holding: bool = False
-    """Whether its workers saved a step for that, and do nothing until it is over."""
+    """Whether its workers saved a step for that, and wait until it is over."""
     hold_until: float = 0.0
     newest: int = 0
-    """The newest handover it was ever told of."""
+    """The newest handover it ever received."""
     leaving: bool = False
     stubborn: bool = False
     """Whether it does not leave when asked to."""
@@ -111,15 +111,15 @@ class PretendAgent:
         )
 
     def go_on(self) -> None:
-        """Workers that hold still train again, or are stopped."""
+        """Let waiting workers train again, or be stopped."""
         self.asked, self.holding = 0, False
 
 
 class Model:
     """One job. ``now`` moves only by :meth:`advance`.
 
-    Tests of one group speak of the main one (``membership``, ``running``); agents of others are
-    given their group's name, and its sizes are in ``terms`` if they are not the main group's.
+    Tests with one group use the main one (``membership``, ``running``); agents of others have their
+    group's name, and its sizes are in ``terms`` if they are not the main group's.
     """
 
     def __init__(self, *, terms: dict[str, Elasticity] | None = None, **sizes: object) -> None:
@@ -136,7 +136,7 @@ class Model:
         self.losing = False
         """Whether the master dies between keeping records and sending messages."""
         self.dies_in: int | None = None
-        """After how many more messages the master dies; None: it does not."""
+        """The number of further messages after which the master dies; None: it does not."""
         self.newcomers_die = False
         """Whether the nodes that are not in the round die with it."""
         self._names = 0
@@ -146,7 +146,7 @@ class Model:
         return self.groups.main
 
     def of(self, agent: PretendAgent) -> Membership:
-        """The group of an agent, to change."""
+        """The group of an agent, for changes."""
         group = self.groups.touch(agent.group)
         assert group is not None
         return group
@@ -174,7 +174,7 @@ class Model:
         self.settle()
 
     def cut(self, agent: PretendAgent) -> None:
-        """Its connection is closed; it may come back."""
+        """Close its connection; it may come back."""
         agent.connected = False
         group = self.groups.touch(agent.group)
         if agent.node is not None and group is not None:
@@ -182,7 +182,7 @@ class Model:
         self.settle()
 
     def kill(self, agent: PretendAgent) -> None:
-        """It is gone for good."""
+        """Remove the agent for good."""
         self.agents.pop(agent.name)
         self.cut(agent)
 
@@ -214,11 +214,11 @@ class Model:
         return refusal
 
     def report(self, agent: PretendAgent, step: int) -> None:
-        """Its workers come to a step."""
+        """Report that its workers reached a step."""
         self.of(agent).reports.renew(self.fence(agent), Progress(step=step), now=self.now)
 
     def reach(self, agent: PretendAgent) -> None:
-        """Its workers reach the process group."""
+        """Report that its workers reached the process group."""
         if agent.start is not None:
             ranks = tuple(range(agent.start.first_rank, agent.start.first_rank + agent.nproc))
             self.of(agent).reports.reached(self.fence(agent), ranks, (), now=self.now)
@@ -256,12 +256,12 @@ class Model:
                 self.of(agent).reports.renew(self.fence(agent), None, now=self.now)
 
     def crash_master(self) -> None:
-        """Lose all that was not kept; agents find the new master when told to reconnect."""
+        """Lose everything that was not stored; agents find the new master when they reconnect."""
         self.settle()
         self._return()
 
     def _die(self) -> None:
-        """The master dies now, in the middle of what it says."""
+        """The master dies now, while sending."""
         self.dies_in = None
         if self.newcomers_die:
             for agent in list(self.agents.values()):
@@ -283,9 +283,9 @@ class Model:
         self.settle()
 
     def lose_memory(self, *, after_round: int = 0) -> None:
-        """The master is replaced by one with an empty store, which cannot know what ids it gave.
+        """Replace the master by one with an empty store, which does not know the ids in use.
 
-        ``after_round``: somebody told it how far the job had come.
+        ``after_round``: the last round of the job, if the new master is given it.
         """
         self.settle()
         self.losing = False
@@ -342,7 +342,7 @@ class Model:
     # --- carrying effects out -------------------------------------------------------------
 
     def settle(self) -> None:
-        """Keep and deliver everything, until nobody has anything more to say."""
+        """Store and deliver everything, until no agent has anything more to send."""
         while True:
             pending_effects = self.groups.pending_effects()
             if self.dies_in == 0:
@@ -395,7 +395,7 @@ class Model:
             case HandoverStep(handover=handover):
                 self._save_all(agent.group, handover)
             case HandoverCancelled(handover=handover):
-                # Whose workers have ended has nobody to ask, and may have been away meanwhile.
+                # With workers that have ended it asks none, and may have been disconnected.
                 ended = agent.state is LocalState.SUCCEEDED
                 assert handover == agent.asked or not agent.saves or ended
                 agent.go_on()
@@ -420,7 +420,7 @@ class Model:
                 self.agents.pop(agent.name, None)
             case JobDone() if self.elasticity_of(agent.group).independent:
                 agent.connected = False
-                self.agents.pop(agent.name, None)  # it exits; its group may begin anew
+                self.agents.pop(agent.name, None)  # it exits; its group may start again
             case JobDone() | Refused():
                 agent.connected = False
 
@@ -435,10 +435,10 @@ class Model:
         fence = self.fence(agent)
         self.of(agent).reports.handover_told(fence, handover, able=agent.saves, now=self.now)
         if agent.holding:
-            self.save(agent)  # a master that asks again hears again
+            self.save(agent)  # a master that asks again gets the report again
 
     def _save_all(self, name: str, handover: int) -> None:
-        """Rank 0's node chose a step: everybody saves it, who was told before."""
+        """Rank 0's node chose a step: all members that were informed before save it."""
         group = self.groups.get(name)
         assert group is not None
         for node in group.round.members:
@@ -448,7 +448,7 @@ class Model:
                 self.save(member)
 
     def save(self, agent: PretendAgent) -> None:
-        """Its workers hold the step; said again when the copies have arrived."""
+        """Its workers hold the step; reported again when the copies have arrived."""
         agent.holding = True
         if agent.connected:
             copied = STEP if agent.copies else None
@@ -458,7 +458,7 @@ class Model:
             )
 
     def publish(self, agent: PretendAgent, stored: int | None = STEP) -> None:
-        """It waits no longer for storage, which has what its workers hold, or does not."""
+        """Report whether storage has what its workers hold; the agent waits no longer."""
         self.of(agent).reports.handover_published(
             self.fence(agent), agent.asked, stored, now=self.now
         )
@@ -473,7 +473,7 @@ class Model:
         self.of(agent).reports.ready(self.fence(agent), agent.store, now=self.now)
 
     def check(self) -> None:
-        """The promises that hold at every moment, of every group."""
+        """Check the guarantees that hold at all times, for every group."""
         for group in self.groups:
             self._check_group(group)
 
@@ -490,7 +490,7 @@ class Model:
             if agent.group == group.name
             and agent.state is LocalState.RUNNING
             and agent.node is not None
-            # not of a life the master has forgotten
+            # not of a node that the master has forgotten
             and self.by_node.get(Address(agent.group, agent.node)) is agent
             and agent.start is not None
             and agent.start.round == current.number == agent.round
@@ -504,7 +504,7 @@ class Model:
 
     @staticmethod
     def _check_roles(group: Membership, elasticity: Elasticity) -> None:
-        """Each role has its nodes in the round, and the first one has the first ranks."""
+        """Check that each role has its nodes in the round, and the first one the first ranks."""
         records = [group.nodes.get(node) for node in group.round.members]
         roles = [node.record.info.role for node in records if node is not None]
         order = [elasticity.order_of(role) for role in roles]
@@ -516,7 +516,7 @@ class Model:
                 assert count % role.node_unit == 0
 
     def check_holding(self) -> None:
-        """When everything is said: nobody's workers stand still without the master's knowing."""
+        """Check, when all is delivered, that workers only wait if the master knows of it."""
         for agent in self.agents.values():
             if agent.holding and agent.connected and agent.name in self.running_in(agent.group):
                 group = self.groups.get(agent.group)

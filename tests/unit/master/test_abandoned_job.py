@@ -12,7 +12,7 @@ ALONE = Elasticity(min_nodes=1, max_nodes=1, max_restarts=3)
 
 
 def left_behind() -> Model:
-    """A job of two nodes that used up a restart, all of whose processes were killed."""
+    """A job of two nodes that used a restart, all of whose processes were killed."""
     model = Model(min_nodes=2, max_nodes=2, max_restarts=1, lease=5)
     agents = [model.join(), model.join()]
     model.fail(agents[0])

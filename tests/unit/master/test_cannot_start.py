@@ -1,4 +1,4 @@
-"""A script that cannot be run fails its job at once, and only where nothing else would help."""
+"""A script that cannot be run fails its job at once, unless something else may help."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The directive: what a job's controller wants counts from then on."""
+"""The directive: the settings of a job's controller apply from then on."""
 
 from __future__ import annotations
 

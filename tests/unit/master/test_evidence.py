@@ -1,4 +1,4 @@
-"""What proves that a node is lost, how soon, and what that costs."""
+"""The evidence that a node is lost, how soon it counts, and its effect on budgets."""
 
 from __future__ import annotations
 

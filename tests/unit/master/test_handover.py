@@ -1,4 +1,4 @@
-"""Before a planned change everybody saves the same step; nobody has to, nobody waits long."""
+"""Before a planned change all workers save the same step; it is optional and bounded in time."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ def test_a_master_that_returns_prepares_the_change_again() -> None:
 
 
 def replaced(model: Model, old: PretendAgent) -> PretendAgent:
-    """The platform starts another node in the place of one."""
+    """The platform starts another node to replace one."""
     return model.join(rank=old.rank, generation=(old.generation or 0) + 1, saves=True)
 
 
@@ -253,7 +253,7 @@ def test_a_member_that_was_away_hears_of_the_planned_change_when_it_is_back() ->
 
 
 def leaving_together(model: Model) -> list[PretendAgent]:
-    """Two of three nodes are asked to leave while everybody still saves."""
+    """Two of three nodes are asked to leave while all nodes still save."""
     agents = [model.join(saves=True, slow=True) for _ in range(3)]
     model.advance(1)
     for agent in agents[1:]:

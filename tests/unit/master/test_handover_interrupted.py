@@ -1,4 +1,4 @@
-"""A master that dies within a handover, at whichever message: nobody's workers stand still."""
+"""A master that dies during a handover, at any message: no workers wait forever."""
 
 from __future__ import annotations
 

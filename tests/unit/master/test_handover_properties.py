@@ -1,4 +1,4 @@
-"""Who may leave when: judged by what would be left of the step on those who stay."""
+"""When nodes may leave, judged by whether the remaining ones have the whole step."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ steps = st.none() | st.integers(STEP - 2, STEP)
 
 @st.composite
 def histories(draw: st.DrawFn) -> tuple[HandoverState, set[int], dict[int, int | None], set[int]]:
-    """A planned change of up to five nodes, who leaves, whose copies reach where, and where every
-    part is stored."""
+    """A planned change of up to five nodes, which of them leave, where their copies are, and whose
+    parts are stored."""
     members = tuple(range(draw(st.integers(1, 5))))
     handover = HandoverState("a test", members)
     copied = {node: draw(steps) for node in members}
@@ -36,7 +36,7 @@ def _is_older(step: int | None) -> bool:
 def survives(
     members: tuple[int, ...], leaving: set[int], copied: dict[int, int | None], stored: set[int]
 ) -> bool:
-    """Whether those who stay, or storage, have every part of the step."""
+    """Whether the remaining nodes, or storage, have every part of the step."""
     if stored == set(members):
         return True
     held = {node for node in members if node not in leaving}

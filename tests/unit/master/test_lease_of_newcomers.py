@@ -1,4 +1,4 @@
-"""A newcomer's lease begins when it is welcomed: before, it has nothing to renew."""
+"""A new node's lease begins with its Welcome: before, it has nothing to renew."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ LEASE = 5.0
 
 
 class VirtualClock:
-    """Stands still unless a test moves it."""
+    """Advances only when a test moves it."""
 
     def __init__(self) -> None:
         self.time = 100.0
@@ -31,7 +31,7 @@ class VirtualClock:
 
 
 class SlowStore(NoStore):
-    """Takes longer than a lease to keep the first records."""
+    """Takes longer than a lease to store the first records."""
 
     def __init__(self, clock: VirtualClock) -> None:
         self._clock = clock

@@ -1,4 +1,4 @@
-"""A master that comes back goes on from its records, and from what agents say meanwhile."""
+"""A restarted master continues from its records, and from the agents' messages meanwhile."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The agreement of agents, one rule a test, on a virtual clock."""
+"""The membership protocol, one rule a test, on a virtual clock."""
 
 from __future__ import annotations
 

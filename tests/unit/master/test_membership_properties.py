@@ -31,15 +31,15 @@ GROUPS = ("", "evaluate", "worker/0")
 WAITS = (0.01, 0.06, 0.3, 1.0, 6.0)
 
 Step = tuple[int, ...]
-"""What happens, and two numbers that say to whom and how."""
+"""The event, and two numbers that select its target and details."""
 
 
 class History:
-    """Joins, cuts, kills, failures, deaths of the master and time, as random numbers want them.
+    """Joins, disconnects, kills, failures, deaths of the master and time, in random order.
 
-    ``Model.check`` asserts the promises at every message. At the end all agents that live come
-    back, and every group has to train with as many of them as it may use, none of them standing
-    still. Then all their workers end well, and so has every group to.
+    ``Model.check`` asserts the guarantees at every message. At the end all live agents come back,
+    and every group has to train with as many of them as it may use, none of them waiting. Then all
+    their workers succeed, and so must every group.
     """
 
     def __init__(self, sizes: bytes) -> None:
@@ -71,7 +71,7 @@ class History:
         ]
 
     def step(self, choice: int, first: int, second: int) -> None:
-        """What the numbers choose, or the next thing that can happen now."""
+        """Run the event that the numbers select, or the next one that is possible now."""
         for offset in range(len(self._steps)):
             event = self._steps[(choice + offset) % len(self._steps)]
             if event(first, second):
@@ -79,7 +79,7 @@ class History:
                 return
 
     def end(self) -> None:
-        """Everybody who lives comes back, and nothing more happens."""
+        """All live agents come back, and nothing more happens."""
         model = self.model
         model.answering, model.dies_in = True, None
         self.answer_all()
@@ -175,7 +175,7 @@ class History:
         return agent is not None
 
     def save_late(self, index: int, _: int) -> bool:
-        """Workers that were slow come to the step after all."""
+        """Slow workers finally reach the step."""
         agent = self._pick(index)
         if agent is None or not agent.asked or agent.holding:
             return False
@@ -188,7 +188,7 @@ class History:
         return sorted(name for group in GROUPS for name in self.model.running_in(group))
 
     def succeed(self, index: int, seldom: int) -> bool:
-        """Workers of a node end well; if it is the last one's, so does its group."""
+        """Workers of a node succeed; if it is the last one's, so does its group."""
         names = self._running()
         if not names or seldom % 4:
             return False
@@ -201,7 +201,7 @@ class History:
         return True
 
     def success_of_the_lost(self, index: int, seldom: int) -> bool:
-        """Workers of a node end well, the node is lost, and the master dies after it."""
+        """Workers of a node succeed, the node is lost, and the master dies after it."""
         names = self._running()
         if len(names) < 2 or not self.succeed(index, seldom):
             return False
@@ -273,7 +273,7 @@ class History:
         return True
 
     def settle_down(self, _: int, __: int) -> bool:
-        """Everybody is back, answers and trains: the calm in which a change is planned."""
+        """All agents are back, respond and train: the precondition of a planned change."""
         self.slowness(1, 0)
         self.model.reconnect_all()
         self.model.advance(6)
@@ -338,7 +338,7 @@ def test_whatever_happens_the_job_recovers() -> None:
 
 
 def failure_of(sizes: bytes, steps: Sequence[Step]) -> str:
-    """What is wrong with a history; empty if nothing is."""
+    """The failure of a history; empty if it passes."""
     history = History(sizes)
     try:
         for step in steps:
@@ -350,7 +350,7 @@ def failure_of(sizes: bytes, steps: Sequence[Step]) -> str:
 
 
 def shrunk(sizes: bytes, steps: list[Step]) -> list[Step]:
-    """A history that fails as well, with as few steps as leaving some out can make it."""
+    """A history that fails as well, with as few steps as removing some allows."""
     length = len(steps) // 2
     while length:
         at = 0

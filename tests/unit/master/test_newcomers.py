@@ -1,4 +1,4 @@
-"""A node that cannot run the script joins a job that trains: its failures are its own."""
+"""A node that cannot run the script joins a training job: its failures count only for itself."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Nodes that are lost, come back and are lost again must not break rounds for ever."""
+"""Nodes that are lost and come back repeatedly must not break rounds forever."""
 
 from __future__ import annotations
 

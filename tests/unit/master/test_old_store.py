@@ -1,4 +1,4 @@
-"""A store that was written when a job had one group: it is that of a job's main group.
+"""A store from the time when a job had one group is read as that of the main group.
 
 ``stores/one_group.db`` is a SQLite store of that time: a job of two nodes in round 1, with a
 dataset of that round and one without rounds.

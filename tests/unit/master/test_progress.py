@@ -1,4 +1,4 @@
-"""What nodes reported is remembered when they have gone."""
+"""The reports of nodes are remembered after they have left."""
 
 from __future__ import annotations
 

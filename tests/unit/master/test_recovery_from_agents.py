@@ -1,4 +1,4 @@
-"""A master that lost its state learns its job from the agents, in whatever order they come."""
+"""A master that lost its state recovers its job from the agents, in any order of arrival."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def heard(agents: list[PretendAgent]) -> list[FromMaster]:
 
 
 def forget_and_ask(model: Model, order: list[PretendAgent]) -> None:
-    """The memory is lost; these agents come, one after the other, each as often as it must."""
+    """Lose the state; these agents come, one after the other, each as often as it must."""
     model.lose_memory()
     for agent in model.agents.values():
         agent.told.clear()

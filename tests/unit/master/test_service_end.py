@@ -1,4 +1,4 @@
-"""A master that is told to go goes, whatever happens at that moment."""
+"""A master that is asked to stop does, whatever happens at that moment."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Connections of several groups to one master: who is told what, and whose data is whose."""
+"""Connections of several groups to one master: messages and data are kept separate."""
 
 from __future__ import annotations
 

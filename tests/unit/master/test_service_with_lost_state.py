@@ -1,4 +1,4 @@
-"""A master that lost its state as its connections see it: who is told what, and by which id."""
+"""A master that lost its state, from its connections' view: messages to each node, and its ids."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ LEASE = Lease(dataset="d", epoch=0, number=7, records=10)
 
 
 class PretendPeer(Peer):
-    """Writes down what it is told."""
+    """Records the messages it receives."""
 
     def __init__(self) -> None:
         self.told: list[FromMaster] = []
@@ -60,7 +60,7 @@ class PretendPeer(Peer):
 
 
 class NoStore:
-    """Keeps nothing."""
+    """Stores nothing."""
 
     async def load(self) -> dict[str, bytes]:
         return {}
@@ -74,7 +74,7 @@ class NoStore:
 
 
 def hello(name: str, *, round: int = 0, size: int = 1, rank: int = 0) -> Hello:
-    """A newcomer; or, with a round, a node of the forgotten job."""
+    """A new node; or, with a round, a node of the forgotten job."""
     start = Start(
         round=round,
         group_rank=rank,
@@ -109,7 +109,7 @@ async def service() -> AsyncIterator[MasterService]:
 
 
 async def settled(service: MasterService) -> None:
-    """Everything that was posted is decided, and said."""
+    """Wait until everything that was posted is processed, and sent."""
     await service.carry_out(lambda _now: None)
     await service.carry_out(lambda _now: None)
 

@@ -1,4 +1,4 @@
-"""Whose success ends a group well, and what is left of a success when its node is gone."""
+"""Which successes end a group, and what remains of a success when its node is lost."""
 
 from __future__ import annotations
 

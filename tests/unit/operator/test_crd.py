@@ -1,4 +1,4 @@
-"""The custom resource definition says what the types say, in a structural way."""
+"""The custom resource definition matches the types, as a structural schema."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def test_the_stored_definition_is_what_a_yaml_reader_makes_of_it() -> None:
 
 
 def places(schema: dict[str, Any], path: str = "") -> Iterator[tuple[str, dict[str, Any]]]:
-    """Every schema within a schema, with where it is."""
+    """Every schema within a schema, with its path."""
     yield path, schema
     for name, below in schema.get("properties", {}).items():
         yield from places(below, f"{path}.{name}")

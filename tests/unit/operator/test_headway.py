@@ -1,4 +1,4 @@
-"""When it is worth writing down how far a training is."""
+"""When the progress of a training is written to the status."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an operator answers over HTTP."""
+"""An operator's HTTP endpoints."""
 
 from __future__ import annotations
 

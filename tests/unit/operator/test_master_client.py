@@ -1,4 +1,4 @@
-"""What a master that is not what it should be can do to the operator: nothing."""
+"""A misbehaving master cannot harm the operator."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ VIEW = {"": MAIN}
 
 
 class Hostile:
-    """A master whose answers a test chooses."""
+    """A master whose responses the test sets."""
 
     def __init__(self) -> None:
         self.status: Callable[[], web.StreamResponse] = lambda: web.json_response(VIEW)
@@ -128,7 +128,7 @@ async def test_an_answer_without_end_is_left_in_the_middle() -> None:
         response = web.StreamResponse()
         await response.prepare(_request)
         if _request.path not in ("/v1/trainings", "/v1/events"):
-            return response  # it proves who it is as any master does
+            return response  # it proves its identity like any master
         while True:
             await response.write(b" " * 65536)
             sent += 65536

@@ -1,4 +1,4 @@
-"""A status as the API server has it, whoever wrote it."""
+"""A status as returned by the API server, whoever wrote it."""
 
 from __future__ import annotations
 

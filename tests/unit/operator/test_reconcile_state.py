@@ -1,4 +1,4 @@
-"""When a pod that the API server refused is offered again."""
+"""When a pod that the API server rejected is tried again."""
 
 from __future__ import annotations
 

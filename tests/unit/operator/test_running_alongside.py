@@ -1,4 +1,4 @@
-"""Work beside other work: its end is nobody's secret."""
+"""Work in a background task: its end is always noticed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the operator writes down of a training, and when it is worth it."""
+"""The training in a job's status, and when it is updated."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where each role's nodes meet."""
+"""The rendezvous of each role's nodes."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""A master's shard book with a store, and ranks that take from it, without processes or clocks.
+"""A master's shard book with a store, and ranks that lease from it, without processes or clocks.
 
-The store holds what the book recorded, encoded as in a real one, so that a master may die
-at any moment and the next one finds exactly what was kept.
+The store holds the book's records, encoded as in a real one, so that a master may die at any moment
+and the next one finds exactly what was stored.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from resile.train.data.sharded.lease_sources import EpochRequest, Promise
 
 
 class Master:
-    """A shard book that can die and return; what it answers is kept before."""
+    """A shard book that can die and return; its responses are stored before they are sent."""
 
     def __init__(self) -> None:
         self.store: dict[str, bytes] = {}
@@ -63,7 +63,7 @@ class Master:
 
 @dataclass
 class BookLeaser:
-    """A rank's leaser that speaks to a :class:`Master` directly; answers may get lost."""
+    """A rank's leaser that calls a :class:`Master` directly; responses may get lost."""
 
     master: Master
     rank: int

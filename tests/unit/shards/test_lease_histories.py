@@ -17,7 +17,7 @@ EVENTS = st.lists(
         st.just("save"),
         st.just("master dies"),
         st.just("answers get lost"),
-        st.integers(1, 5),  # all workers die, and so many return
+        st.integers(1, 5),  # all workers die, and this many return
     ),
     max_size=40,
 )

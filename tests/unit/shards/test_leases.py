@@ -1,4 +1,4 @@
-"""The rules of the shard book: who may begin and take what, and what becomes of leases."""
+"""The rules of the shard book: who may begin and lease what, and the end of leases."""
 
 from __future__ import annotations
 
@@ -326,7 +326,7 @@ def test_without_rounds_each_record_is_reported_as_done_once(
 
 
 class _Client:
-    """One that takes a shard at a time."""
+    """A client that takes a shard at a time."""
 
     def __init__(self, master: Master, name: int) -> None:
         self._master = master

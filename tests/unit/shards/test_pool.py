@@ -178,7 +178,7 @@ def test_a_fair_share_is_never_nothing_and_never_more_than_a_shard(
 
 
 def ends_of_clients(speeds: list[float], *, shard_size: int, cut: bool) -> list[float]:
-    """Clients of different speeds take until nothing is left; time is records over speed."""
+    """Clients of different speeds lease until nothing is left; time is records over speed."""
     left, ends = 100_000, [0.0] * len(speeds)
     while left:
         client = min(range(len(speeds)), key=ends.__getitem__)

@@ -1,4 +1,4 @@
-"""A keeper that gives one part, or its beginning, and stays or leaves as a test wants it."""
+"""A keeper that sends one part, or its beginning, and stays or disconnects as the test requests."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.unit.snapshots.nodes import TOKEN
 
 
 class Giver:
-    """Answers one caller, who must want a part, with ``content`` of a part of ``size`` bytes."""
+    """Serves one caller, who must request a part, with ``content`` of a part of ``size`` bytes."""
 
     def __init__(self, content: bytes, size: int) -> None:
         self._content = content
@@ -26,7 +26,7 @@ class Giver:
         self._thread.start()
 
     def leave(self) -> None:
-        """Hang up, without another byte."""
+        """Close the connection, without another byte."""
         self._leaving.set()
         self._thread.join()
 
@@ -48,6 +48,6 @@ class Giver:
 
 @contextlib.contextmanager
 def giver(content: bytes, *, size: int) -> Iterator[Giver]:
-    """One, which is gone in the end."""
+    """Run a giver during the block."""
     with contextlib.closing(Giver(content, size)) as made:
         yield made

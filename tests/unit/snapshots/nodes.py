@@ -1,4 +1,4 @@
-"""Several nodes' keepers in one process, each with a worker that asks it."""
+"""Several nodes' keepers in one process, each with a worker as its client."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class Node:
         return save(self.memory, self.worker, step=step, data=data)
 
     def put(self, label: Label, content: bytes) -> None:
-        """Have a part in memory, whoever's it is."""
+        """Put a part into memory, whoever owns it."""
         filling = self.holdings.fill(label, len(content))
         assert filling is not None
         with open(filling.descriptor, "wb", closefd=False) as file:
@@ -68,7 +68,7 @@ class Node:
         return any(held.label == label for held in self.memory.inventory())
 
     def is_free(self, label: Label) -> bool:
-        """Whether a worker could overwrite a part: nobody holds it."""
+        """Whether a worker could overwrite a part, because it is not held."""
         free = False
         for slot in self.holdings.reserve(label.place, 0).descriptors:
             own = take(slot) if read_control(slot).label == label else None
@@ -79,7 +79,7 @@ class Node:
         return free
 
     def copy(self, label: Label, to: Node | str, *, transfer: Transfer | None = None) -> None:
-        """Leave a copy of a part at another node; the part is held meanwhile."""
+        """Copy a part to another node; the part is held meanwhile."""
         held = self.holdings.hold(label)
         assert held is not None
         part = LockedPart(label, *held, version=1)
@@ -100,7 +100,7 @@ MakeNode = Callable[..., Node]
 
 @contextmanager
 def nodes() -> Iterator[MakeNode]:
-    """A way to make nodes, all of which end with the context."""
+    """A function that creates nodes, all of which end with the context."""
     made: list[Node] = []
 
     def one(
@@ -122,7 +122,7 @@ def nodes() -> Iterator[MakeNode]:
 
 
 def hung_up(connection: socket.socket) -> bool:
-    """Whether the other side ends the connection without another word."""
+    """Whether the other side closes the connection without another message."""
     try:
         return connection.recv(100) == b""
     except ConnectionResetError:

@@ -1,4 +1,4 @@
-"""One writes and others read all the time: whatever can be opened is whole."""
+"""One thread writes and others read all the time: every part that can be opened is intact."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Connections between keepers are kept while somebody restores, and no longer."""
+"""Connections between keepers are kept during a restore, and no longer."""
 
 from __future__ import annotations
 

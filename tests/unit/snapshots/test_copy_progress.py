@@ -1,4 +1,4 @@
-"""Which step is copied, and whether copies keep up: judged against the whole history."""
+"""Which step is copied, and whether copies keep up, compared with the whole history."""
 
 from __future__ import annotations
 

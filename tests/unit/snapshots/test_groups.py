@@ -1,4 +1,4 @@
-"""A node's memory is its group's: nobody else is served, and nothing else is taken for its own."""
+"""A node's memory belongs to its group: no other is served, and no other's parts are used."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def test_a_worker_of_another_group_is_not_served(make: MakeNode) -> None:
         AgentSnapshotClient(node.server.name, stranger)
     answer, _ = node.keeper.answer(stranger, List())
     assert isinstance(answer, RequestRefused)
-    # Not even a round that is later by its own count ends what the node's workers do.
+    # Not even a later round of another group stops the node's workers.
     answer, _ = node.keeper.answer(late := stranger_of(stranger, round=9), late)
     assert isinstance(answer, RequestRefused)
     assert steps(node.memory) == [10]
@@ -41,7 +41,7 @@ def stranger_of(worker: WorkerHello, *, round: int) -> WorkerHello:
 
 
 def test_a_copy_of_another_groups_part_is_not_among_the_nodes_own(make: MakeNode) -> None:
-    """The port of a node that is gone may be another's by now, of another group."""
+    """The port of a lost node may now belong to another node, of another group."""
     train, evaluate = make(0), make(0, group="evaluate")
     train.save(10)
     stray = evaluate.save(90)

@@ -1,4 +1,4 @@
-"""What parts on other nodes say of themselves is had without their bytes."""
+"""The headers of parts on other nodes are fetched without the parts' data."""
 
 from __future__ import annotations
 
@@ -153,14 +153,14 @@ def test_headers_are_for_the_job_alone(make: MakeNode) -> None:
 
 
 def _forgotten(node: Node) -> bool:
-    """Whether nothing is held any more; a slot that somebody still reads cannot be given up."""
+    """Whether nothing is held any more; a slot that is still being read cannot be freed."""
     node.holdings.discard_after(0)
     return not node.holdings.inventory()
 
 
 @contextmanager
 def _impostor(speak: Callable[[socket.socket], None]) -> Iterator[str]:
-    """The address of one who knows the token, and answers a request for headers in its own way."""
+    """The address of a peer that knows the token, and responds to a request for headers wrongly."""
     listening = socket.create_server(("127.0.0.1", 0))
 
     def serve() -> None:

@@ -1,4 +1,4 @@
-"""A part on its way: who waits for it, and who does not any more."""
+"""A part that is being received: waiting for it, and giving up."""
 
 from __future__ import annotations
 

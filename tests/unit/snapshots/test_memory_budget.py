@@ -1,4 +1,4 @@
-"""How much memory is left, from what the kernel shows."""
+"""The remaining memory, from the kernel's files."""
 
 from __future__ import annotations
 

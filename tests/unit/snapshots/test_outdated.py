@@ -1,4 +1,4 @@
-"""Which parts nobody will ask for again."""
+"""Parts that will not be requested again."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Strangers at a keeper's door: they keep nobody out, and do not stay."""
+"""Unauthenticated clients of a keeper: they block no other, and are disconnected."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def called(node: Node) -> socket.socket:
 
 @contextlib.contextmanager
 def dripping(node: Node, count: int, *, pause: float) -> Iterator[list[socket.socket]]:
-    """Connections that send one byte of a long frame after the other."""
+    """Connections that send a long frame byte by byte."""
     over = threading.Event()
     connections = [called(node) for _ in range(count)]
 

@@ -1,4 +1,4 @@
-"""Keepers of several nodes: copies, fetching, and who is let in."""
+"""Keepers of several nodes: copies, fetching, and authentication."""
 
 from __future__ import annotations
 
@@ -161,7 +161,7 @@ def test_who_says_nothing_of_sense_is_hung_up_on(make: MakeNode) -> None:
 
 
 def _offer(node: Node, label: Label, size: int) -> socket.socket:
-    """A connection on which the part's bytes are awaited; its slot may still be in use at first."""
+    """A connection that waits for the part's bytes; its slot may still be in use at first."""
     host, _, port = node.peers.address.rpartition(":")
 
     def accepted() -> socket.socket | None:

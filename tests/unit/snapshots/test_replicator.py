@@ -1,4 +1,4 @@
-"""Copies over a slow network, and what workers have to do with it."""
+"""Copies over a slow network, and their effect on workers."""
 
 from __future__ import annotations
 

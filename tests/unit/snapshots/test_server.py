@@ -33,7 +33,7 @@ WORKER = WorkerHello(rank=0, local_rank=0, world=2, nproc=1, round=1)
 
 
 class Node:
-    """A keeper as an agent has it."""
+    """A keeper, like that of an agent."""
 
     def __init__(self, limit: int | None = None) -> None:
         self.keeper = SnapshotServer(SlotTable(limit=limit), WriterProcess())

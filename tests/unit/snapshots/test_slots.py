@@ -1,4 +1,4 @@
-"""Slots' records: what one says, when it is torn, and which slot is next."""
+"""Slots' records: their content, torn records, and the choice of the next slot."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Parts over a connection: every byte in its place, whatever the pieces it comes in."""
+"""Parts over a connection: every byte in its place, whatever the chunks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a keeper remembers of the writing, from the carrier's words."""
+"""A keeper's record of the writing, from the carrier's messages."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from resile.snapshots.writer import (
 
 
 class Node:
-    """Two workers' parts, and what was said of them."""
+    """Two workers' parts, and the messages about them."""
 
     def __init__(self) -> None:
         self.said: list[tuple[int, str]] = []

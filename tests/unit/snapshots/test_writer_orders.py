@@ -1,4 +1,4 @@
-"""The writer process takes every order that its owner sent, however soon the owner died."""
+"""The writer process carries out every order that its owner sent, however soon the owner died."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from resile.snapshots.writer.messages import CollapsePages, Numbered, Order
 
 
 class Taken:
-    """Notes the orders instead of carrying them out."""
+    """Records the orders instead of carrying them out."""
 
     def __init__(self) -> None:
         self.numbers: list[int] = []
@@ -29,7 +29,7 @@ def pair() -> tuple[socket.socket, socket.socket]:
 
 @pytest.fixture
 def _owner_dies_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The pid of the parent is another one from the second look on."""
+    """The pid of the parent is another one from the second call on."""
     pids = chain([os.getppid()], repeat(os.getppid() + 1))
     monkeypatch.setattr(os, "getppid", lambda: next(pids))
 

@@ -1,4 +1,4 @@
-"""A slow network between two nodes: a TCP proxy that lets through so many bytes a second."""
+"""A slow network between two nodes: a TCP proxy with a limit of bytes a second."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Finding this process's cgroups from what the kernel shows."""
+"""Finding this process's cgroups from the kernel's files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A clock that leaves out the time in which its process stood still."""
+"""A clock that excludes the time in which its process was stopped."""
 
 from __future__ import annotations
 

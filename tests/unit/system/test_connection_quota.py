@@ -1,4 +1,4 @@
-"""Which connection goes when too many strangers have come."""
+"""Which connection is closed when there are too many unauthenticated ones."""
 
 from __future__ import annotations
 

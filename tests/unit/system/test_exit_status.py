@@ -1,4 +1,4 @@
-"""One way to say how a process ended."""
+"""One description of how a process ended."""
 
 from __future__ import annotations
 

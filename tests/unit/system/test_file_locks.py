@@ -1,4 +1,4 @@
-"""Whether somebody holds a lock, without getting in anybody's way."""
+"""Whether a lock is held, without disturbing its holder."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the kernel's files about cgroups say."""
+"""Parsing the kernel's files about cgroups."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What tells a process from a later one of the same number."""
+"""Telling a process from a later one with the same pid."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Descriptors of any number can be asked."""
+"""Descriptors of any number can be polled."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ BEYOND_SELECT = 1024
 
 @pytest.fixture
 def pair() -> Iterator[tuple[socket.socket, socket.socket]]:
-    """Both ends of a connection; the first one's descriptor is beyond what select can take."""
+    """Both ends of a connection; the first one's descriptor is too large for select."""
     allowed, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = BEYOND_SELECT + 100
     if most != resource.RLIM_INFINITY and most < wanted:

@@ -1,4 +1,4 @@
-"""Where a program finds the addresses of the other nodes: file, environment, master."""
+"""The sources of the other nodes' addresses for a program: file, environment, master."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Hypothesis strategies for everything a peer may say, sensible or not."""
+"""Hypothesis strategies for everything a peer may send, valid or not."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ infos = st.builds(
     host=words,
     address=st.just("127.0.0.1"),
     nproc=st.integers(1, 4096),
-    role=st.just("stranger"),  # with another's role and rank it would rightly replace that node
+    role=st.just("stranger"),  # with another's role and rank it would correctly replace that node
     rank=st.none() | numbers,
     generation=st.none() | numbers,
     pid=numbers,
@@ -97,7 +97,7 @@ starts = st.builds(
 
 
 def hellos(job: str) -> st.SearchStrategy[Hello]:
-    """Greetings, most of them to the right job."""
+    """Hello messages, most of them to the right job."""
     return st.builds(
         Hello,
         protocol=st.sampled_from([1, 1, 1, 1, 0, 2]),
@@ -117,7 +117,7 @@ def hellos(job: str) -> st.SearchStrategy[Hello]:
 def later_messages(
     fences: st.SearchStrategy[Fence] = fences,
 ) -> st.SearchStrategy[FromAgent]:
-    """Everything that may follow a Hello, with these fences."""
+    """All messages that may follow a Hello, with these fences."""
     return st.one_of(
         st.builds(Renew, fence=fences, progress=st.none() | progress, ranks=ranks_progress),
         st.builds(Ready, fence=fences, store=st.none() | addresses),
@@ -134,7 +134,7 @@ frames = st.builds(encode_from_agent, st.integers(0, 2**53), messages)
 
 @st.composite
 def damaged(draw: st.DrawFn) -> bytes:
-    """A real frame with a few bytes changed, cut or put in."""
+    """A real frame with a few bytes changed, removed or inserted."""
     data = bytearray(draw(frames))
     for _ in range(draw(st.integers(1, 4))):
         place = draw(st.integers(0, len(data)))

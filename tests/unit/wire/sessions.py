@@ -12,7 +12,7 @@ FAILURE = WorkerFailure(local_rank=0, rank=2, pid=7, exit_code=-9, message="its 
 
 
 def session(*, elasticity: Elasticity | None = None, warm: bool = True) -> NodeSession:
-    """A node that no master has met yet."""
+    """A node that has not joined yet."""
     return NodeSession("job", INFO, elasticity=elasticity or Elasticity(), warm=warm)
 
 
@@ -40,7 +40,7 @@ def start(number: int = 1) -> Start:
 
 
 def run_round(member: NodeSession, number: int = 1) -> None:
-    """Go as far as a running round; a node that is in no job joins first."""
+    """Advance to a running round; a node without a job joins first."""
     if member.held is None:
         member.obey(welcome(elasticity=member.elasticity))
     member.obey(prepare(number))

@@ -1,4 +1,4 @@
-"""Tokens: made, kept, found and compared."""
+"""Tokens: created, stored, found and compared."""
 
 from __future__ import annotations
 

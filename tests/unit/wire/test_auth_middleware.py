@@ -1,4 +1,4 @@
-"""Who has to go when there are many strangers."""
+"""Which connections are closed when there are many unauthenticated clients."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a field may hold."""
+"""The valid values of a field."""
 
 from __future__ import annotations
 

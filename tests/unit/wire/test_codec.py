@@ -1,4 +1,4 @@
-"""Frames and bytes: what is encoded comes back, everything else is a BadFrame and nothing worse."""
+"""Frames and bytes: encoded messages decode to the same, everything else is a BadFrame."""
 
 from __future__ import annotations
 

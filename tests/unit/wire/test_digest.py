@@ -1,4 +1,4 @@
-"""Both sides prove that they know the token; nobody else can, and nothing can be used twice."""
+"""Both sides prove that they know the token; no one else can, and no proof works twice."""
 
 from __future__ import annotations
 
@@ -115,7 +115,7 @@ def test_the_read_token_proves_both_sides_and_says_what_it_is() -> None:
 
 
 def test_a_read_token_leads_to_no_other() -> None:
-    """It is the same on every machine and in every version, and no job's own."""
+    """It is the same on every machine and in every version, and never a job's own."""
     assert read_token_of("a-token-of-a-job") == "vjelqlKoARU-nhk7qfy1JC20qBPJNT_x9tHejM2Z9EY"
     read = read_token_of(TOKEN)
     assert read not in (TOKEN, read_token_of(read))

@@ -1,4 +1,4 @@
-"""What listens at a master's address may be anything: its answer is read within limits."""
+"""Any program may listen at a master's address: its response is read within limits."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Answer = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 @asynccontextmanager
 async def answering(answer: Answer, *, token: str = TOKEN) -> AsyncIterator[Endpoint]:
-    """Something that knows the token, and answers in its own way."""
+    """A server that knows the token, and responds in the given way."""
     door = AuthMiddleware(token)
     app = door.application()
     app.router.add_route("*", "/{tail:.*}", answer)

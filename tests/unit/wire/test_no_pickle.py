@@ -1,4 +1,4 @@
-"""Nothing that reads what peers send may be able to run what they send."""
+"""Code that reads data from peers must not be able to execute it."""
 
 from __future__ import annotations
 

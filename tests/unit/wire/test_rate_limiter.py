@@ -1,4 +1,4 @@
-"""How fast a peer may speak."""
+"""The rate at which a peer may send."""
 
 from __future__ import annotations
 

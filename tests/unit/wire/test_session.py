@@ -1,4 +1,4 @@
-"""A session: which instruction follows from each message, and what is said of each report."""
+"""A session: the instruction that follows from each message, and the reply to each report."""
 
 from __future__ import annotations
 
@@ -125,7 +125,7 @@ def test_a_node_that_got_another_number_holds_nothing_of_the_old_one() -> None:
 
 def test_it_says_when_workers_can_start_at_once() -> None:
     node = session(warm=False)
-    assert node.warmed() is None  # nobody to tell yet: the Hello will
+    assert node.warmed() is None  # not connected yet: the Hello will carry it
     assert node.hello(now=0).warm
     node.obey(welcome())
     assert node.warmed() == Warmed(fence=Fence(5, 0))

@@ -1,8 +1,8 @@
-"""Random sequences of messages and reports never make a node say what is not so.
+"""Random sequences of messages and reports never make a node send something untrue.
 
-The messages come late, twice and in any order that a connection allows: after an eviction the
-first thing that a node hears is a Welcome. What the session may say is worked out here a second
-time, from the list of what happened alone.
+The messages come late, twice and in any order that a connection allows: after an eviction the first
+message to a node is a Welcome. The messages that the session may send are computed here a second
+time, only from the list of events.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ in_job = precondition(lambda machine: machine.node is not None)
 
 
 class Histories(RuleBasedStateMachine):
-    """One session, and what it may say by the facts."""
+    """One session, and what it may send."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -45,10 +45,10 @@ class Histories(RuleBasedStateMachine):
         self.asked: int | None = None
         """The round that the node was last asked to prepare, if nothing came in between."""
         self.said_ready: int | None = None
-        """The round that it said it was ready for, if nothing came in between."""
+        """The round that it reported to be ready for, if nothing came in between."""
         self.store: StoreAddress | None = None
         self.trains: int | None = None
-        """The round whose workers it was told to start, if nothing ended that."""
+        """The round whose workers it was ordered to start, if nothing ended that."""
         self.over = False
 
     # --- the master -------------------------------------------------------------------------
@@ -178,7 +178,7 @@ class Histories(RuleBasedStateMachine):
         self.trains = None
 
     def _said(self, message: FromAgent | None) -> None:
-        """Whatever is said is said by this node, of the round it holds."""
+        """Check that every message is from this node, about the round it holds."""
         if message is not None:
             assert getattr(message, "fence", None) == self.session.fence
             assert self.session.fence.node == self.node

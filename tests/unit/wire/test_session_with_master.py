@@ -1,7 +1,7 @@
 """Sessions of several nodes and the real membership of a master, without any I/O between them.
 
-Whatever happened before: a master that lost its state learns from the sessions' Hellos the round
-that they all hold and goes on with it, and otherwise brings all of them into a new one.
+Whatever happened before: a master that lost its state recovers from the sessions' Hellos the round
+that they all hold and continues it, and otherwise brings all of them into a new one.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ nodes = st.integers(0, NODES - 1)
 
 
 class Peers(RuleBasedStateMachine):
-    """A job of three nodes. Time stands still but in :meth:`let_time_pass`."""
+    """A job of three nodes. Time advances only in :meth:`let_time_pass`."""
 
     @initialize()
     def begin(self) -> None:
@@ -57,7 +57,7 @@ class Peers(RuleBasedStateMachine):
 
     @rule(node=nodes)
     def stop_alone(self, node: int) -> None:
-        """Cut off from everybody: the workers stop, and the connection was gone anyway."""
+        """A node without a connection to any other stops its workers."""
         if self.sessions[node].idle():
             self._cut(self.sessions[node])
 
@@ -67,7 +67,7 @@ class Peers(RuleBasedStateMachine):
 
     @rule()
     def come_back(self) -> None:
-        """Everybody who is not there says Hello, as long as it takes."""
+        """All disconnected nodes send Hello, until they are in."""
         for _ in range(4):
             for session in self.sessions:
                 if session not in self.connected.values():
@@ -90,14 +90,14 @@ class Peers(RuleBasedStateMachine):
 
     @rule()
     def lose_memory(self) -> None:
-        """The master is replaced by one with an empty store."""
+        """Replace the master by one with an empty store."""
         self.connected.clear()
         self.membership = _new_master()
 
     @precondition(lambda self: all(session.runs for session in self.sessions))
     @rule()
     def lose_memory_while_all_run(self) -> None:
-        """Nobody notices, wherever the sessions are in their lives."""
+        """No node notices, whatever the sessions' states."""
         together = len({session.fence.round for session in self.sessions}) == 1
         before = [session.fence for session in self.sessions]
         self.lose_memory()
@@ -180,7 +180,7 @@ class Peers(RuleBasedStateMachine):
                     del self.connected[node]
 
     def _hear(self, session: NodeSession, message: FromAgent | None) -> None:
-        """What the node says; lost if it has no connection."""
+        """Deliver a node's message; it is lost without a connection."""
         if session in self.connected.values():
             match message:
                 case Ready(fence=fence, store=store):

@@ -1,4 +1,4 @@
-"""A user of a whole cluster, whose line to it can be cut."""
+"""A user of a whole cluster, whose connection to it can be cut."""
 
 from __future__ import annotations
 

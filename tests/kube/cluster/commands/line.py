@@ -1,4 +1,4 @@
-"""A line to any API server that can be cut: an HTTP proxy that forwards what it is asked to."""
+"""A connection to any API server that can be cut: an HTTP proxy for CONNECT requests."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ CHUNK = 65536
 
 
 class Line:
-    """Forwards connections while it is whole."""
+    """Forwards connections until it is cut."""
 
     def __init__(self) -> None:
         self._port = 0
@@ -23,7 +23,7 @@ class Line:
         return f"http://127.0.0.1:{self._port}"
 
     def cut(self) -> None:
-        """Hang up all connections, and take no others."""
+        """Close all connections, and accept no others."""
         self._whole = False
         for writer in self._writers:
             writer.transport.abort()

@@ -1,4 +1,4 @@
-"""What nodes print, read through the API server: every line once, whatever breaks."""
+"""Logs of nodes, read through the API server: every line once, whatever breaks."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def counting(replicas: int) -> dict[str, Any]:
 
 
 class Following:
-    """A command that goes on, and what it has printed."""
+    """A command that keeps running, and its output so far."""
 
     def __init__(self, process: subprocess.Popen[str]) -> None:
         self.process = process
@@ -116,7 +116,7 @@ async def test_following_goes_on_over_broken_lines_and_with_the_rank(
     async with KubeClient.connect(kubeconfig=kubeconfig, namespace=namespace) as client:
         await client.delete(PODS, "talk-worker-0")
     await following.until(lambda: len(following.numbers("talk-worker-2")) > 5)
-    deleted = await console.run("delete", "talk", "-n", namespace)  # says if it takes long
+    deleted = await console.run("delete", "talk", "-n", namespace)  # printed if it takes long
     assert deleted.returncode == 0, deleted.stderr
     assert await asyncio.to_thread(following.process.wait, 60) == 0, "the job is over"
     for node in ("talk-worker-0", "talk-worker-2"):

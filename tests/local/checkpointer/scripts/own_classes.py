@@ -19,21 +19,21 @@ ROUND = int(os.environ["RESILE_ROUND"])
 
 
 class Phase(Enum):
-    """Of training."""
+    """The phase of training."""
 
     WARMUP = "warmup"
     FULL = "full"
 
 
 class Parts(IntFlag):
-    """What is trained."""
+    """The parts of the model that are trained."""
 
     HEAD = 1
     BODY = 2
 
 
 class Loss(NamedTuple):
-    """One step's."""
+    """The loss of one step."""
 
     step: int
     value: torch.Tensor
@@ -49,7 +49,7 @@ class Best:
 
 @dataclass
 class Progress:
-    """What the script counts."""
+    """The progress of the script."""
 
     phase: Phase = Phase.WARMUP
     parts: Parts = Parts.HEAD

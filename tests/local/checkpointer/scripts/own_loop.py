@@ -1,7 +1,7 @@
-"""A loop of its own over DataLoaders of all kinds, with everything that draws random numbers.
+"""A custom loop over DataLoaders of all kinds, with everything that draws random numbers.
 
-In each round the worker kills itself in the step that $DIES_AT names for it. What training comes
-to, and the numbers that every step drew, are written to $RESULT.
+In each round the worker kills itself in the step that $DIES_AT names for it. The result of the
+training, and the numbers that every step drew, are written to $RESULT.
 """
 
 import hashlib
@@ -32,7 +32,7 @@ class Noisy(Dataset[torch.Tensor]):
 
 
 class Plain(Noisy):
-    """Draws none: for loaders with processes of their own, whose streams nobody can restore."""
+    """Draws none: for loaders with worker processes, whose random streams cannot be restored."""
 
     def __getitem__(self, index: int) -> torch.Tensor:
         return torch.full((4,), float(index))
@@ -67,7 +67,7 @@ state = {
 }
 checkpointer = Checkpointer(None, every=1)
 step = checkpointer.restore(state)
-torch.rand(ROUND)  # what a script does here makes no difference
+torch.rand(ROUND)  # code at this point makes no difference
 for epoch in range(samplers[chosen[0]].epoch, EPOCHS):
     for name in chosen:
         samplers[name].set_epoch(epoch)

@@ -1,8 +1,8 @@
-"""One rank, a node of its own without an agent, that saves in one of several ways.
+"""One rank, as a node without an agent, that saves in one of several ways.
 
     saving.py WHAT CHECKPOINTS    with RANK, WORLD_SIZE and MEETING (a file) set
 
-What it should have come to is asserted here where all ranks have to see it, else by the test.
+The result is asserted here if all ranks have to see it, otherwise by the test.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ STEPS = 60
 
 
 class Own:
-    """Something that each rank has for itself, as large as it likes."""
+    """A per-rank object of any size."""
 
     resile_per_rank = True
 
@@ -73,14 +73,14 @@ def intervals(folder: Path) -> None:
 
 
 def multiples(folder: Path) -> None:
-    """Of the snapshots some are written; a run that begins between two goes on counting."""
+    """Some of the snapshots are written; a run that starts between two continues the count."""
     for steps in (40, STEPS):
         with Checkpointer(folder, every=4, checkpoint_every=12, keep=0) as checkpointer:
             train(checkpointer, new_state(), steps=steps)
 
 
 def one_disk_is_full(folder: Path) -> None:
-    """Rank 1's part does not fit; all ranks hear of it, and the next save is none the worse."""
+    """Rank 1's part does not fit; all ranks get the error, and the next save succeeds."""
     state = new_state(own=Own(2 * SIZE if RANK == 1 else 0))
     with Checkpointer(folder, every=1000, quiet=True) as checkpointer:
         checkpointer.restore(state)
@@ -94,7 +94,7 @@ def one_disk_is_full(folder: Path) -> None:
 
 
 def again(folder: Path) -> None:
-    """Something was found out after the step was saved, and it is saved once more."""
+    """The state changes after the step was saved, and is saved once more."""
     state = {**new_state(), "best": 0}
     with Checkpointer(folder, every=1) as checkpointer:
         checkpointer.restore(state)
@@ -126,7 +126,7 @@ def no_room(folder: Path) -> None:
 
 
 def no_room_and_a_full_disk(folder: Path) -> None:
-    """What a rank could not write by itself it says, and training goes on."""
+    """A rank reports that it could not write, and training continues."""
     module.LocalSnapshotClient = functools.partial(module.LocalSnapshotClient, limit=1000)  # type: ignore
     state = new_state(own=Own(2 * SIZE))
     with Checkpointer(folder, every=20) as checkpointer:
@@ -136,14 +136,14 @@ def no_room_and_a_full_disk(folder: Path) -> None:
 
 
 def closed(folder: Path) -> None:
-    """The last checkpoint is still on its way when the script ends."""
+    """The last checkpoint is still being written when the script ends."""
     checkpointer = Checkpointer(folder, every=1)
     train_one_too_large(checkpointer)
     checkpointer.close()
 
 
 def left_open(folder: Path) -> None:
-    """The same without a word of goodbye."""
+    """The same without `close`."""
     train_one_too_large(Checkpointer(folder, every=1))
 
 

@@ -1,4 +1,4 @@
-"""One worker that does with its Checkpointer what it is told, line by line, and says how it went.
+"""One worker that runs commands on its Checkpointer, line by line, and prints the results.
 
 told.py CHECKPOINTS    with RESILE_GROUP, RESILE_ROUND, RESILE_RUN, TORCHELASTIC_RUN_ID set
 """

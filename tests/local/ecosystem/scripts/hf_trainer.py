@@ -43,7 +43,7 @@ class Recording(TrainerCallback):
 
 
 class Dying(TrainerCallback):
-    """Its hooks come last, when the Trainer's own callbacks have had theirs."""
+    """Kills its process in a hook, which runs after those of the Trainer's own callbacks."""
 
     def __init__(self) -> None:
         deaths = [one.split(":") for one in os.environ.get("DIES_IN", "").split(",") if one]
@@ -90,7 +90,7 @@ global_batch = os.environ.get("GLOBAL_BATCH")
 make_elastic(trainer, checkpointer, global_batch=int(global_batch) if global_batch else None)
 trainer.add_callback(Recording)
 if "EVALUATES" in os.environ:
-    # Nothing is ever so much better than before: it stops with the fifth evaluation.
+    # No evaluation is ever that much better: it stops with the fifth evaluation.
     trainer.add_callback(EarlyStoppingCallback(4, early_stopping_threshold=10.0))
     trainer.add_callback(Dying())
 trainer.train()

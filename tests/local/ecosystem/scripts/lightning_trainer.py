@@ -17,7 +17,7 @@ READERS = int(os.environ.get("READERS", "0"))
 
 
 class Points(Dataset):
-    """Each a little different whenever it is read."""
+    """A dataset with noise that differs on each read."""
 
     def __init__(self, count: int) -> None:
         self._count = count

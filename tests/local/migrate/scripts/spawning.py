@@ -1,6 +1,6 @@
-"""The trainer beside this file in two processes that this one starts, without a launcher.
+"""The trainer in this folder in two processes that this one starts, without a launcher.
 
-Only the process group knows their ranks: the environment says nothing of them.
+Only the process group knows their ranks: they are not in the environment.
 """
 
 import os

@@ -1,6 +1,6 @@
 """A small model trained with dropout and a scheduler, that can be moved.
 
-Every finished step appends a line to $STEPS_FILE; what training comes to is written to $RESULT.
+Every finished step appends a line to $STEPS_FILE; the result of the training is written to $RESULT.
 $API says how the migrator is imported; $KILL_AT makes rank 0 die in the middle of its save,
 $FAIL_AT after a step.
 """
@@ -22,7 +22,7 @@ STEPS = int(os.environ["STEPS"])
 
 
 def die_while_saving() -> None:
-    """Let the process be killed when half of the file is written."""
+    """Make the process die when half of the file is written."""
     save = torch.save
 
     def half(value: object, file: object) -> None:

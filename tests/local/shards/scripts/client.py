@@ -1,4 +1,4 @@
-"""A client that leases until all is done; writes what it trained before it reports it."""
+"""A client that leases until all is done; records what it trained before it reports it."""
 
 import os
 import sys

@@ -21,7 +21,7 @@ STEPS = int(os.environ["STEPS"])
 
 
 class Log:
-    """Records that say where they lie."""
+    """Records that contain their position."""
 
     partitions = 3
 

@@ -1,7 +1,7 @@
 """DDP training on leased data, with state that this script saves itself, all ranks at one step.
 
 Every rank appends the records of each step to a log before the step counts; a step counts when it
-is in the state that was saved last. The environment says how long, how often, and who dies when.
+is in the state that was saved last. The environment sets the length, the intervals and the deaths.
 """
 
 import json
@@ -58,7 +58,7 @@ def save(step):
 dist.init_process_group("gloo")
 dataset = ShardedDataset(Numbers(), shard_size=20, seed=3, epochs=EPOCHS, name="numbers")
 step, saved = 0, FOLDER / "state.json"
-# Rank 0 reads for all: a file that is replaced meanwhile must not part the ranks.
+# Rank 0 reads for all: ranks must not diverge if the file is replaced meanwhile.
 box = [json.loads(saved.read_text()) if saved.exists() and RANK == 0 else None]
 dist.broadcast_object_list(box)
 if box[0] is not None:
@@ -67,7 +67,7 @@ if box[0] is not None:
 log("begun", step=step, resumed=box[0]["round"] if box[0] else None)
 model = DistributedDataParallel(torch.nn.Linear(1, 1))
 pace = Pace.APART if APART else Pace.TOGETHER
-# Ranks in step with each other take unevenly only if their batches are uneven.
+# Ranks in lockstep take unevenly only if their batches are uneven.
 batch_size = 2 if APART and RANK == 0 else 4
 loader = dataset.loader(batch_size=batch_size, pace=pace, num_workers=LOADERS)
 

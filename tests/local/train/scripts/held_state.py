@@ -1,10 +1,10 @@
-"""One rank of an FSDP2 training, a node of its own, whose state is kept in the nodes' memories.
+"""One rank of an FSDP2 training, as a separate node, whose state is kept in the nodes' memories.
 
     held_state.py replaced|fewer    with RANK, WORLD_SIZE and MEETING (a file) set
 
-After a few steps a node is lost and its memory with it. Then either a new one takes its place, or
-the others go on with fewer ranks. Everybody compares what comes back, to the bit, with what there
-was, and a node's memory with what it should have got.
+After a few steps a node is lost with its memory. Then either a new one takes its place, or the
+others continue with fewer ranks. Each rank compares the restored state, to the bit, with the saved
+one, and a node's memory with what it should have received.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ STEP = 3
 
 @dataclass
 class Saved:
-    """What there was."""
+    """The state that was saved."""
 
     tensors: dict[str, Any]
     random: torch.Tensor
@@ -60,7 +60,7 @@ def save(node: Node) -> Saved:
 
 
 def restore(node: Node, *, world: int, mesh: DeviceMesh | None = None) -> dict[str, Any]:
-    """As a rank of a new round, from another state."""
+    """Restore as a rank of a new round, from a different initial state."""
     state = build("fsdp", seed=1, mesh=mesh)
     place = RankInfo(
         rank=RANK,
@@ -95,7 +95,7 @@ def compare(state: dict[str, Any], saved: Saved) -> None:
 
 
 def parts(node: Node) -> set[str]:
-    """What a node holds, whole."""
+    """The names of the complete parts that a node holds."""
     return {held.label.place.name for held in node.memory.inventory()}
 
 
@@ -121,7 +121,7 @@ def replaced(node: Node, saved: Saved) -> Node:
 
 
 def fewer(node: Node, saved: Saved) -> Node:
-    """The last node is lost, and the others go on."""
+    """The last node is lost, and the others continue."""
     others = DeviceMesh("cpu", list(range(WORLD - 1)))
     if RANK == WORLD - 1:
         node.close()

@@ -59,7 +59,7 @@ class Net(nn.Module):
 
 
 class Position:
-    """How many samples this rank has seen; the ranks' counts come together on restore."""
+    """The number of samples this rank has seen; the ranks' counts are merged on restore."""
 
     resile_per_rank = True
 
@@ -77,7 +77,7 @@ class Position:
 
 
 def wrapped(kind: str, model: nn.Module, *, mesh: DeviceMesh | None = None) -> nn.Module:
-    """``mesh``: for fsdp, if it is not over all ranks."""
+    """The model wrapped for a kind; ``mesh``: for fsdp, if it is not over all ranks."""
     if kind == "ddp":
         return DistributedDataParallel(model)
     if kind == "fsdp":

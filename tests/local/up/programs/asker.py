@@ -1,7 +1,7 @@
-"""A worker of a job with servers: asks all of them, and writes down who answered at each change.
+"""A worker of a job with servers: queries all of them, and records each change of the responses.
 
-A line is the number of its node, whether it could ask all that were there at once, and what each
-server said, by rank. Ends when the file $GATE_END is there.
+A line has the id of its node, its rank and pid, each server's port and response by rank, and the
+number of workers. Ends when the file $GATE_END exists.
 """
 
 import json
@@ -19,7 +19,7 @@ end = Path(os.environ["GATE_END"])
 
 
 def ask(one: NodeAddress) -> str:
-    """What a server says; empty while it does not answer."""
+    """The response of a server; empty if there is none."""
     try:
         with socket.create_connection((one.host, one.ports["rpc"]), timeout=5) as line:
             return line.makefile().readline().strip()

@@ -1,4 +1,4 @@
-"""Waits until the file named by its argument is there, then exits with the code in it."""
+"""Waits until the file named by its argument exists, then exits with the code in it."""
 
 import sys
 import time

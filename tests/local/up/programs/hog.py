@@ -1,4 +1,4 @@
-"""Takes as many mebibytes as its argument says and keeps them until the file beside is there."""
+"""Allocates as many mebibytes as its argument says and keeps them until a file exists."""
 
 import sys
 import time

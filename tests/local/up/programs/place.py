@@ -1,4 +1,4 @@
-"""Writes down where it is in its world and in its role, then reports steps without end."""
+"""Records its rank in its world and in its role, then reports steps without end."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""A server: waits for a while, then answers every connection with its rank and its process id."""
+"""A server: waits for a while, then responds to every connection with its rank and process id."""
 
 import os
 import socketserver

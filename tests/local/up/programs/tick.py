@@ -1,4 +1,4 @@
-"""A training loop without a framework: reports steps until there are enough."""
+"""A training loop without a framework: reports a given number of steps."""
 
 import os
 import time

@@ -1,4 +1,4 @@
-"""The store: the newer of two stories counts, whichever comes last."""
+"""The store: the newer of two versions counts, whichever comes last."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from resile.kube.runtime.cache import ObjectCache
 
 
 class Seen:
-    """A store, and every change that it told: name, version before, version after."""
+    """A store, and every change that it reported: name, version before, version after."""
 
     def __init__(self) -> None:
         self.changes: list[tuple[str, str | None, str | None]] = []

@@ -1,4 +1,4 @@
-"""When a lease is free, on a virtual clock."""
+"""When a lease is available, on a virtual clock."""
 
 from __future__ import annotations
 

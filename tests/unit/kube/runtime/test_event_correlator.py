@@ -1,4 +1,4 @@
-"""Which notes become events of their own, on a virtual clock."""
+"""Which notes become separate events, on a virtual clock."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ def note(message: str, *, at: float = 0.0, name: str = "a", reason: str = "Why")
 
 
 def admit(correlator: EventCorrelator, one: Note) -> Note | None:
-    """At the moment that it tells of."""
+    """Admit a note at its own time."""
     return correlator.admit(one, now=one.at)
 
 

@@ -1,4 +1,4 @@
-"""Whoever has much to say waits behind whoever has little."""
+"""Keys with many items wait behind keys with few."""
 
 from __future__ import annotations
 

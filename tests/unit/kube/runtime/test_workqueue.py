@@ -1,4 +1,4 @@
-"""The work queue: nothing lost, never two handlers for one key, failures come back later."""
+"""The work queue: nothing lost, never two handlers for one key, failures are retried later."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ async def until(condition: Callable[[], object]) -> None:
 def test_every_addition_is_followed_by_a_whole_handling_of_its_key(
     seed: int, workers: int, additions: list[str]
 ) -> None:
-    """Whatever the order, and though handlers fail now and then."""
+    """Whatever the order, and although handlers sometimes fail."""
     asyncio.run(_history(random.Random(seed), workers, additions))
 
 

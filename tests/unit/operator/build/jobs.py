@@ -1,4 +1,4 @@
-"""Jobs and orders for the tests of what becomes of them on a cluster."""
+"""Jobs and orders for the tests of their objects on a cluster."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def job(role: dict[str, Any] | None = None, **spec: Any) -> ElasticJob:
 
 
 def order(**changes: Any) -> StartNode:
-    """What a controller asks for."""
+    """A controller's order to start a node."""
     usual: dict[str, Any] = {
         "node": Node(role="worker", rank=1, id=7, name="digits-worker-7"),
         "command": ("resile", "run", "train.py"),

@@ -1,4 +1,4 @@
-"""Which pods the scheduler may have, and when."""
+"""Which pods the scheduler may place, and when."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A job's Secret: what is read from it, and what is refused."""
+"""A job's Secret: valid and rejected content."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def issued() -> Issued:
 
 
 def as_object(data: dict[str, str]) -> dict[str, object]:
-    """As the API server gives a Secret."""
+    """A Secret as returned by the API server."""
     return {"data": {key: base64.b64encode(text.encode()).decode() for key, text in data.items()}}
 
 

@@ -1,4 +1,4 @@
-"""What a job has on a cluster beside its nodes."""
+"""The objects of a job on a cluster besides its nodes."""
 
 from __future__ import annotations
 

@@ -153,7 +153,7 @@ def test_a_class_a_selector_and_tolerations_are_put_in() -> None:
 
 
 def terms_avoiding(hosts: list[str], affinity: Any = None) -> list[dict[str, Any]]:
-    """The alternatives that a pod is left with."""
+    """The node selector terms of a pod."""
     elastic = job({"template": {"spec": {"affinity": affinity}}} if affinity else None)
     pod = build_node_pod(elastic, order(), uid=UID, environment=[], avoid=hosts)
     found = pod["spec"]["affinity"]["nodeAffinity"][REQUIRED]

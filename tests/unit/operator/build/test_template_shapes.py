@@ -1,4 +1,4 @@
-"""Whatever stands in a template: it is named, or a pod can be made with it."""
+"""Any content of a template is either reported, or a pod can be built with it."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ TEMPLATE = {
         "affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": MACHINES}},
     },
 }
-"""Every part that something is put into, taken from or merged with."""
+"""Every part that is set, read or merged."""
 
 Step = str | int
 
@@ -64,7 +64,7 @@ def with_value(path: tuple[Step, ...], value: Any) -> dict[str, Any]:
 
 
 def built_or_named(template: dict[str, Any]) -> list[str]:
-    """The paths of what is wrong; if nothing is, pods are made."""
+    """The paths of the errors; if there are none, pods are built."""
     role = {
         "template": template,
         "tolerations": [{"key": "b"}],

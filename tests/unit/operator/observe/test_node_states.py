@@ -1,4 +1,4 @@
-"""The machines below pods."""
+"""The states of the machines that pods run on."""
 
 from __future__ import annotations
 

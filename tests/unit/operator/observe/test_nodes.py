@@ -1,4 +1,4 @@
-"""Pods, and pods that were never made, as nodes."""
+"""Pods, and pods that were never created, as nodes."""
 
 from __future__ import annotations
 

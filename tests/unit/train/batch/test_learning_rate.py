@@ -1,4 +1,4 @@
-"""The learning rate follows the batch, and nobody but the optimizer's step ever sees it."""
+"""The learning rate follows the batch, and is visible only to the optimizer's step."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def test_a_rate_that_is_a_tensor_is_not_changed_in_place() -> None:
 
 
 def steps_of(batches: list[int], *, restore_before: int | None) -> list[float]:
-    """How far a weight moves in each step under a schedule, with a restart in between or not."""
+    """The change of a weight in each step under a schedule, with or without a restart."""
 
     def fresh() -> tuple[torch.Tensor, torch.optim.Optimizer, torch.optim.lr_scheduler.StepLR]:
         weight = one_weight()

@@ -1,4 +1,4 @@
-"""What ranks plan for a global batch adds up to its mean."""
+"""The ranks' plans for a global batch add up to its mean."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def steps(draw: st.DrawFn) -> list[StepPlan]:
 
 
 def weighted_mean(losses: list[float], plans: list[StepPlan]) -> float:
-    """What ranks arrive at that average what each has accumulated."""
+    """The result of ranks that average what each has accumulated."""
     left = iter(losses)
     total = 0.0
     for plan in plans:

@@ -1,4 +1,4 @@
-"""What is planned is what the loader gives, from wherever an epoch goes on."""
+"""The plan matches the batches of the loader, from wherever an epoch is resumed."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def test_a_loader_with_a_sampler_gives_what_was_planned(
 def test_a_loader_of_leased_data_gives_what_was_planned(
     length: int, world: int, more: int, micro_batch: int | None, done: int, left: int
 ) -> None:
-    """Also when a loop was left after some steps, of which the last ones were not counted."""
+    """Also when a loop was left after some steps, the last of which were not counted."""
     for rank in range(world):
         dataset = ShardedDataset(range(length), shard_size=7, rank=rank, num_replicas=world)
         loader = dataset.loader(global_batch=world + more, micro_batch=micro_batch)

@@ -1,4 +1,4 @@
-"""The trainer in one process: its arithmetic, its loss, and what it says to a wrong call."""
+"""The trainer in one process: its arithmetic, its loss, and its errors for wrong calls."""
 
 from __future__ import annotations
 
@@ -172,7 +172,7 @@ def test_an_unknown_choice_names_those_there_are(option: str) -> None:
 
 
 class Meddling(DataLoader):  # type: ignore[misc]
-    """Gives one batch more, or fewer, than its sampler."""
+    """Yields one batch more, or fewer, than its sampler."""
 
     change = 0
 

@@ -1,4 +1,4 @@
-"""Parts in this process's memory: what a state is saved into and restored from in tests."""
+"""Parts in this process's memory, into which tests save a state and from which they restore it."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def save(state: dict[str, Any], *, step: int = 1, **place: Any) -> list[MemoryPa
 
 
 def save_node(state: dict[str, Any], *, workers: int, step: int = 1) -> list[MemoryPart]:
-    """All parts of one node whose workers have this state alike."""
+    """All parts of one node whose workers have the same state."""
     parts: list[MemoryPart] = []
     for rank in range(workers):
         parts += save(

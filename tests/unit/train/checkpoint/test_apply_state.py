@@ -1,4 +1,4 @@
-"""A state that was saved goes on as if nothing had happened."""
+"""A restored state continues as if it had not been interrupted."""
 
 from __future__ import annotations
 
@@ -193,7 +193,7 @@ def test_a_gradient_scaler_goes_on() -> None:
 
 
 class Position:
-    """Something that each rank has for itself."""
+    """A per-rank object."""
 
     resile_per_rank = True
 

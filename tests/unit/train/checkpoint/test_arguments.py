@@ -1,4 +1,4 @@
-"""Mistakes in a Checkpointer's arguments: told by its constructor, with the argument's name."""
+"""Mistakes in a Checkpointer's arguments are reported by its constructor, by argument name."""
 
 from __future__ import annotations
 

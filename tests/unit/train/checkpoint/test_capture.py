@@ -1,4 +1,4 @@
-"""What a worker saves, and how it lies in memory."""
+"""The state that a worker saves, and its layout in memory."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What was saved before there were groups is the main group's, and stays what it was."""
+"""Checkpoints from before there were groups belong to the main group, and do not change."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A restore from several nodes' memories opens what it needs, and leaves nothing half done."""
+"""A restore from several nodes' memories opens the parts it needs, and is all or nothing."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def make() -> Iterator[MakeNode]:
 
 
 class Own:
-    """What each rank has for itself: a tensor, which is not in the header."""
+    """A per-rank object with a tensor, which is not in the header."""
 
     resile_per_rank = True
 
@@ -58,7 +58,7 @@ class Own:
 
 
 class Hook:
-    """Does something while a restore is being drafted: after headers came, before bytes do."""
+    """Does something during a restore: after headers were received, before the data."""
 
     def __init__(self, deed: Callable[[], object] = lambda: None) -> None:
         self._deed = deed
@@ -143,7 +143,7 @@ def test_what_a_node_has_is_not_fetched(make: MakeNode) -> None:
 
 
 def replace_twice(holder: Node, label: Label, content: bytes) -> None:
-    """Both slots of a place."""
+    """Replace both slots of a place."""
     for _ in range(2):
         holder.put(label, content)
 

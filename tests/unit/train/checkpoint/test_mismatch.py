@@ -1,4 +1,4 @@
-"""A checkpoint that does not fit says why, and changes nothing."""
+"""A checkpoint that does not fit is reported with the reason, and changes nothing."""
 
 from __future__ import annotations
 

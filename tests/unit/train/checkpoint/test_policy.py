@@ -1,4 +1,4 @@
-"""How often to snapshot."""
+"""The interval between snapshots."""
 
 from __future__ import annotations
 

@@ -47,7 +47,7 @@ class ChangesOnce(LocalStorage):
 
 
 def restore_together(storages: list[Storage]) -> tuple[list[Any], list[RestoreResult]]:
-    """What each rank has afterwards, and where from."""
+    """Restore on all ranks; return each rank's tensors, and where they came from."""
     store = dist.HashStore()
     states = [{"w": torch.zeros(5)} for _ in storages]
     resumed: list[Any] = [None] * WORLD

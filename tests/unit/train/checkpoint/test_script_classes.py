@@ -1,4 +1,4 @@
-"""Enums, dataclasses and named tuples come back without pickle, and only as classes that are there
+"""Enums, dataclasses and named tuples are restored without pickle, and only as classes that exist
 already."""
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class Metrics(NamedTuple):
 
 
 class Better(Metrics):
-    """A named tuple with something of its own."""
+    """A subclass of a named tuple, with a property."""
 
     @property
     def error(self) -> float:
@@ -109,7 +109,7 @@ class Box(ABC, Generic[T]):
 
 @dataclass
 class Journal:
-    """What it will hold is said by its types alone."""
+    """A dataclass whose content is known only from its type annotations."""
 
     best: Metrics | None = None
     history: list[Frozen] = field(default_factory=list)
@@ -135,7 +135,7 @@ SPECIMENS = [
 
 
 def there_and_back(value: Any, into: dict[str, Any]) -> Any:
-    """As a new worker does it: the value in the checkpoint, what the script gives in ``into``."""
+    """Restore like a new worker: the value in the checkpoint, the script's object in ``into``."""
     restore(into, save({"it": value, **rest(into)}, classes=ScriptClasses(into)))
     return into["it"]
 
@@ -172,7 +172,7 @@ trees = st.recursive(
         st.builds(Slim, inner, inner),
         st.builds(Settings, st.just(0.5), st.just([]), inner),
         st.dictionaries(keys, inner),
-        st.frozensets(keys, max_size=1),  # the order of more is anybody's guess
+        st.frozensets(keys, max_size=1),  # the order of more is undefined
     ),
     max_leaves=12,
 )
@@ -273,7 +273,7 @@ def test_and_when_it_is_restored_with_nothing_changed(live: Any) -> None:
 
 
 def forged(data: Any) -> list[MemoryPart]:
-    """Parts of somebody who can write to the storage."""
+    """Parts from an attacker who can write to the storage."""
     parts = save({"it": None})
     header = msgspec.structs.replace(parts[0].header, values={"it": data})
     return [written(Portion(header, {}, lay_out(header))), parts[1]]

@@ -1,4 +1,4 @@
-"""Which step, from whom, in what order: decisions over what the nodes say they hold."""
+"""Which step to restore, from which nodes, in what order: decisions over the nodes' inventories."""
 
 from __future__ import annotations
 

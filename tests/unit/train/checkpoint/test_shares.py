@@ -1,4 +1,4 @@
-"""Tensors are shared out among a node's workers."""
+"""Tensors are divided among a node's workers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Values go into JSON and come back exactly."""
+"""Values are converted to JSON and back exactly."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Colour(enum.Enum):
 
 
 class Table:
-    """Keeps tensors by name and gives them back."""
+    """Keeps tensors by name and returns them."""
 
     trust = False
     classes = ScriptClasses()
@@ -191,7 +191,7 @@ class Pair(NamedTuple):
 
 @dataclass
 class Settings:
-    """Something that a script has for itself."""
+    """A class of the script."""
 
     rate: float = 0.1
 

@@ -1,4 +1,4 @@
-"""A warmup goes through saving and restoring, and leaves no trace."""
+"""A warmup exercises saving and restoring, and leaves no trace."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from resile.train.checkpoint import warmup
 
 
 def _streams() -> list[object]:
-    """What the next random numbers depend on."""
+    """The states of all random number generators."""
     return [random.getstate(), repr(np.random.get_state()), torch.get_rng_state().tolist()]
 
 

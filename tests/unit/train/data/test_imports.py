@@ -1,4 +1,4 @@
-"""What a script pays for when it imports a sampler: every worker does, after every restart."""
+"""The cost of importing a sampler, which every worker pays after every restart."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the samplers write into the ledger is what they gave out, through any history."""
+"""The samplers write exactly what they yielded into the ledger, through any history."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def test_what_was_dropped_is_no_gap(plans: list[RoundPlan], length: int, size: i
 
 
 def test_a_restore_that_is_forgotten_is_found(tmp_path: Path) -> None:
-    """The state of the model went on and that of the data did not: samples are trained twice."""
+    """The model's state was restored and the data's was not: samples are trained twice."""
     first = ElasticSampler(
         range(8), batch_size=2, num_replicas=1, rank=0, name="data", ledger=tmp_path
     )
@@ -90,7 +90,7 @@ def noted_sampler(folder: Path, length: int = 512, **settings: int) -> ElasticSa
 
 
 def test_steps_that_count_more_than_was_read_are_refused(tmp_path: Path) -> None:
-    """A script cuts batches of 22 by hand where the sampler counts 32, and is killed once: the
+    """A script makes batches of 22 itself where the sampler counts 32, and is killed once: the
     samples between would never be trained, and the ledger would say that they were."""
     one = noted_sampler(tmp_path)
     reader = iter(one)
@@ -108,7 +108,7 @@ def test_steps_that_count_more_than_was_read_are_refused(tmp_path: Path) -> None
 
 
 def test_a_step_that_is_counted_twice_is_refused(tmp_path: Path) -> None:
-    """Checkpointer.step calls advance() for what is in its state; this script does so, too."""
+    """Checkpointer.step calls advance() for samplers in its state; this script does so, too."""
     one = noted_sampler(tmp_path)
     loader: DataLoader[int] = DataLoader(range(512), batch_size=32, sampler=one)  # type: ignore[arg-type]
     next(iter(loader))

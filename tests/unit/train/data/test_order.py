@@ -33,7 +33,7 @@ def test_any_part_of_it_can_be_asked_for(length: int, places: list[int]) -> None
 
 
 def test_it_is_the_same_in_every_version() -> None:
-    """A job that goes on under another version of anything relies on these very numbers."""
+    """A job that is resumed under another version of anything relies on exactly these numbers."""
     assert whole(EpochOrder(10, 7, 2, True)) == SMALL
     assert EpochOrder(10**7, 7, 2, True).at(torch.arange(6)).tolist() == LARGE
 

@@ -1,4 +1,4 @@
-"""The samplers one by one: epochs, positions, lengths, and what is refused."""
+"""The samplers one by one: epochs, positions, lengths, and errors."""
 
 from __future__ import annotations
 
@@ -158,7 +158,7 @@ def test_a_loop_over_the_samplers_own_epochs_takes_as_many_as_it_says() -> None:
 
 
 def test_an_epoch_that_the_script_set_is_restored_as_it_was_even_at_its_end() -> None:
-    """What the script does after the last step of an epoch is yet to be done."""
+    """The script's work after the last step of an epoch is still to be done."""
     one = sampler(4)
     one.set_epoch(2)
     list(one)
@@ -169,7 +169,7 @@ def test_an_epoch_that_the_script_set_is_restored_as_it_was_even_at_its_end() ->
 
 
 def test_without_set_epoch_reading_may_run_ahead_into_the_next_epoch() -> None:
-    """A prefetcher asks for the next epoch before the last step of this one is done."""
+    """A prefetcher starts the next epoch before the last step of this one is done."""
     one = sampler(100, num_replicas=1)
     first = []
     for index in one:

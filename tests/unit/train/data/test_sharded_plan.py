@@ -1,4 +1,4 @@
-"""How ranks in lockstep share an epoch: the same number of steps, every record once."""
+"""The division of an epoch among ranks in lockstep: equal numbers of steps, every record once."""
 
 from __future__ import annotations
 

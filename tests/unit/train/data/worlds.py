@@ -34,7 +34,7 @@ class RoundPlan:
 
 @dataclass
 class Job:
-    """What a job trained."""
+    """A job, and the batches it trained."""
 
     make: Make
     state: dict[str, object] | None = None
@@ -42,7 +42,7 @@ class Job:
     """Epoch and samples of every global batch that counts."""
 
     def run(self, plan: RoundPlan, *, epochs: int) -> None:
-        """One round; it ends early when all epochs are trained."""
+        """Run one round; it ends early when all epochs are trained."""
         samplers = [self.make(rank, plan.world) for rank in range(plan.world)]
         for sampler in samplers:
             if self.state is not None:

@@ -1,4 +1,4 @@
-"""What is saved is what comes back, and anybody can look at it."""
+"""The saved file restores exactly, and can be inspected without Resile."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where the files of a migration lie."""
+"""The paths of a migration's files."""
 
 from __future__ import annotations
 

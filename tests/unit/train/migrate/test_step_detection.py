@@ -1,4 +1,4 @@
-"""Where a step ends."""
+"""Detection of the end of a step."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from resile.train.migrate.step_detection import StepDetector
 
 
 class Watched:
-    """A model with some optimizers, and how many boundaries there were."""
+    """A model with some optimizers, and the number of boundaries detected."""
 
     def __init__(self, *, optimizers: int = 1, asked: bool = False) -> None:
         self.reached = 0

@@ -1,4 +1,4 @@
-"""What a torchrun node holds, says and waits for; the master's words are played to it."""
+"""A torchrun node's state, messages and waits; the test simulates the master."""
 
 from __future__ import annotations
 
@@ -41,13 +41,13 @@ FAILURE = WorkerFailure(local_rank=0, rank=2, pid=7, exit_code=-9, message="its 
 
 
 class Stage:
-    """A member with the master's side played by the test."""
+    """A member whose master is simulated by the test."""
 
     def __init__(self) -> None:
         self.said: list[FromAgent] = []
         self.rejoined = 0
         self.when_rejoined: Callable[[], object] = lambda: None
-        """What the master does about it."""
+        """The master's reaction to a rejoin."""
         self.member = Member(
             "job",
             NodeInfo(name="n", host="h", address="10.0.0.1", nproc=2),

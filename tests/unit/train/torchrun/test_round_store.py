@@ -18,7 +18,7 @@ from resile.wire.messages import Start, StoreAddress
 
 
 class Nowhere(RendezvousHandler):  # type: ignore[misc]  # torch is not followed by mypy
-    """Only there because an agent wants one."""
+    """A stub that an agent requires."""
 
     def get_backend(self) -> str:
         return "nowhere"

@@ -1,4 +1,4 @@
-"""What torchrun's rendezvous flags mean to the plugin."""
+"""The meaning of torchrun's rendezvous flags for the plugin."""
 
 from __future__ import annotations
 

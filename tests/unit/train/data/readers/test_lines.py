@@ -1,4 +1,4 @@
-"""Text, JSON lines and CSV: every record by number, and damage with its place."""
+"""Text, JSON lines and CSV: every record by number, and damage with its position."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def test_a_quote_within_a_field_is_a_character(tmp_path: Path) -> None:
 
 
 def _without_blanks(rows: list[list[str]]) -> list[list[str]]:
-    """What is a line of spaces is a record for some and none for others."""
+    """Drop blank rows: a line of spaces is a record for some readers and not for others."""
     return [row for row in rows if "".join(row).strip()]
 
 

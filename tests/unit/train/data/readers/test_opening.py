@@ -1,4 +1,4 @@
-"""open_dataset finds the reader for what it is given, or says what would be right."""
+"""open_dataset finds the reader for its argument, or suggests what would be right."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def test_a_folder_is_all_its_files_by_name(tmp_path: Path) -> None:
 
 
 def test_an_empty_file_of_a_folder_has_no_records(tmp_path: Path) -> None:
-    """Programs that write in parts leave such behind."""
+    """Programs that write in parts leave such files behind."""
     (tmp_path / "part-0.csv").write_text("a,b\n1,2\n")
     (tmp_path / "part-1.csv").write_text("")
     (tmp_path / "part-2.csv").write_text("a,b\n3,4\n")

@@ -1,4 +1,4 @@
-"""RecordIO: what is written is read, the layout is ElasticDL's, and damage is named."""
+"""RecordIO: written records are read, the layout is ElasticDL's, and damage is reported."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ def write(path: Path, records: list[bytes], **settings: object) -> None:
 
 
 def snappy_frame(kind: int, content: bytes) -> bytes:
-    """With a checksum that nobody looks at."""
+    """A frame with a checksum that is not verified."""
     return bytes([kind]) + (4 + len(content)).to_bytes(3, "little") + b"\0\0\0\0" + content
 
 
 def snappy_stream(data: bytes, frame: int = 1 << 16) -> bytes:
-    """As other programs write it."""
+    """A stream as written by other programs."""
     codec = pyarrow.Codec("snappy")
     pieces = (data[at : at + frame] for at in range(0, len(data), frame))
     return SNAPPY + b"".join(snappy_frame(0, codec.compress(one, asbytes=True)) for one in pieces)
