@@ -75,13 +75,7 @@ class Agent:
         self._snapshots = SnapshotService(
             config.address, token=config.access.token, limit=config.snapshot_memory
         )
-        self._session = NodeSession(
-            config.run_id,
-            config.node_info(peer_address=self._snapshots.peer_address),
-            elasticity=config.elasticity,
-            group=config.group,
-            warm=False,
-        )
+        self._session = _session(config, peer_address=self._snapshots.peer_address)
         environment = node_environment(
             config.environment,
             nproc=config.nproc,
@@ -109,14 +103,7 @@ class Agent:
             fixed=config.fixed_store,
             lost=self._store_lost,
         )
-        console, source = config.output.console.err, LineSource()
-        self._events = TorchEvents(
-            config.event_log_handler,
-            run_id=config.run_id,
-            role=config.role,
-            program=config.command.target,
-            write=lambda line: console.write(source, line),
-        )
+        self._events = _torch_events(config)
         self._link = LinkThread(
             config.access,
             hello=self._hello,
@@ -400,3 +387,24 @@ class Agent:
         """Send a message while the node is in the job."""
         if message is not None and self._session.held is not None:
             self._link.send(message)
+
+
+def _session(config: AgentConfig, *, peer_address: str) -> NodeSession:
+    return NodeSession(
+        config.run_id,
+        config.node_info(peer_address=peer_address),
+        elasticity=config.elasticity,
+        group=config.group,
+        warm=False,
+    )
+
+
+def _torch_events(config: AgentConfig) -> TorchEvents:
+    console, source = config.output.console.err, LineSource()
+    return TorchEvents(
+        config.event_log_handler,
+        run_id=config.run_id,
+        role=config.role,
+        program=config.command.target,
+        write=lambda line: console.write(source, line),
+    )

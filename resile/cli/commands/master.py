@@ -20,6 +20,7 @@ from resile.launch.state_dir import run_folder as folder_of
 from resile.master.main import ListenError, MasterConfig, PortTaken, run_master
 from resile.master.store.base import Store, StoreError, StoreOfOtherJob
 from resile.master.store.sqlite import SqliteStore
+from resile.system.prctl import die_with
 from resile.wire.auth import AuthError, given_token, server_tls
 from resile.wire.endpoint import Endpoint, EndpointError, is_loopback, parse_endpoint
 
@@ -103,11 +104,8 @@ def master(
     """
     set_up_logging()
     if parent is not None:
-        from resile.system.prctl import die_with
-
         die_with(parent)
-    conf = parse_conf(rdzv_conf)
-    elasticity = build_elasticity(nnodes or "1", conf, max_restarts=max_restarts)
+    elasticity = build_elasticity(nnodes or "1", parse_conf(rdzv_conf), max_restarts=max_restarts)
     try:
         where = parse_endpoint(endpoint)
         folder = job_folder or run_folder or folder_of(where)
@@ -127,13 +125,8 @@ def master(
         )
         keeping = open_store(store, folder)
         past = _serve(config, keeping, announce_fd, token_at=None if given else made)
-    except AuthError as error:
-        raise click.UsageError(str(error)) from None
-    except PortTaken as error:
-        raise (_Taken if announce_fd is not None else click.ClickException)(str(error)) from None
-    except (ListenError, StateDirError, StoreError) as error:
-        kind = OtherJob if isinstance(error, StoreOfOtherJob) else click.ClickException
-        raise kind(str(error)) from None
+    except (AuthError, ListenError, PortTaken, StateDirError, StoreError) as error:
+        raise _user_error(error, started_by_agent=announce_fd is not None) from None
     finally:
         if past and job_folder is None:
             remove_run_folder(folder)
@@ -144,6 +137,17 @@ def _were_given(*options: str) -> bool:
     context = click.get_current_context()
     sources = [context.get_parameter_source(option) for option in options]
     return any(source is not ParameterSource.DEFAULT for source in sources)
+
+
+def _user_error(error: Exception, *, started_by_agent: bool) -> click.ClickException:
+    """The exit code tells an agent that started this master what to do."""
+    if isinstance(error, AuthError):
+        return click.UsageError(str(error))
+    if isinstance(error, PortTaken) and started_by_agent:
+        return _Taken(str(error))
+    if isinstance(error, StoreOfOtherJob):
+        return OtherJob(str(error))
+    return click.ClickException(str(error))
 
 
 class _Taken(click.ClickException):

@@ -36,13 +36,7 @@ from resile.group_name import describe_group
 from resile.snapshots.client import AgentSnapshotClient, LocalSnapshotClient, SnapshotClient
 from resile.snapshots.errors import SnapshotError
 from resile.snapshots.messages import Status, WorkerHello
-from resile.train.checkpoint.options import (
-    Auto,
-    Costs,
-    SnapshotInterval,
-    check_arguments,
-    choose_interval,
-)
+from resile.train.checkpoint.options import Auto, check_arguments
 from resile.train.checkpoint.restore.restore_coordinator import RestoreResult, resume
 from resile.train.checkpoint.restore.select_source import RestoreSource
 from resile.train.checkpoint.round_channel import (
@@ -57,6 +51,7 @@ from resile.train.checkpoint.save.saver import (
     await_commit,
     claim_in_background,
 )
+from resile.train.checkpoint.schedule import SaveSchedule
 from resile.train.checkpoint.state.rng import pass_random_states
 from resile.train.checkpoint.state.script_classes import ScriptClasses
 from resile.train.progress import report_checkpointer_step, report_resumed
@@ -67,9 +62,6 @@ RECORD = "resile"
 """The key of Resile's own record beside the script's state."""
 
 _POLL = 0.02
-
-_ANOTHER = 0.2
-"""Relative change of the interval before it is logged again: measured times vary."""
 
 
 def __resile_rehearse__() -> None:
@@ -107,8 +99,7 @@ class Checkpointer:
     ) -> None:
         check_arguments(every, checkpoint_every, keep, storage_options, group)
         self._using = threading.RLock()
-        self._every = every
-        self._checkpoint_every = checkpoint_every
+        self._schedule = SaveSchedule(every, checkpoint_every=checkpoint_every, tell=self._tell)
         self._keep = keep
         self._trust = trust
         self._take_over = take_over or os.environ.get(TAKE_OVER_VARIABLE, "") not in ("", "0")
@@ -125,15 +116,8 @@ class Checkpointer:
         self._store = connect_early(self._place)
         self._channel: RoundChannel | None = None
         self._saver: Saver | None = None
-        self._costs = Costs()
-        self._due: int | None = None
-        self._checkpointed = 0
-        """The step of the last checkpoint that was due."""
-        self._printed_steps: int | None = None
-        self._snapshots = 0
         self._confirmed = 0
         self._reserved = False
-        self._last_step_at: float | None = None
         self._trouble = ""
         self._saved = -1
         self._handover: WorkerHandover | None = None
@@ -170,8 +154,8 @@ class Checkpointer:
         state.update((key, whole[key]) for key in state)
         step = self.resumed.step
         if self.resumed.source is not RestoreSource.NOWHERE:
-            self._costs.seconds = record["seconds"]
-            self._costs.failures = int(record["failures"]) + 1
+            self._schedule.costs.seconds = record["seconds"]
+            self._schedule.costs.failures = int(record["failures"]) + 1
             pass_random_states(state.values())
         if not self._only_looks:
             self._begin(step)
@@ -215,9 +199,7 @@ class Checkpointer:
             tell=self._tell,
             warn=self._warn,
         )
-        self._checkpointed = step
-        first = self._every if isinstance(self._every, int) else self._every.first
-        self._due = (step // first + 1) * first
+        self._schedule.begin(step, channel, chooses=self._place.rank == 0)
 
     def _next_node(self) -> str | None:
         """Copies of this node's own parts go to the next node; planned in each round, by the
@@ -255,15 +237,15 @@ class Checkpointer:
         _advance(state)
         if isinstance(state.get("step"), int):
             state["step"] = done
-        self._note_time()
+        self._schedule.step_begins()
         if not self._reserved:
             self._reserved = True
             self._ready_saver().reserve(self._whole(state), step=done)
-        if done >= self._next_due():
-            self._save(done, state, durable=self._checkpoint_due(done))
+        if self._schedule.snapshot_due(done):
+            self._save(done, state, durable=self._schedule.checkpoint_due(done))
         if self._handover is not None and self._handover.is_due(done):
             self._hand_over(done, state, self._handover)
-        self._last_step_at = time.monotonic()
+        self._schedule.step_ends()
         report_checkpointer_step(step)
 
     def save(self, step: int, state: dict[str, Any], *, timeout: float = 600.0) -> None:
@@ -344,13 +326,10 @@ class Checkpointer:
 
     def _save(self, done: int, state: dict[str, Any], *, durable: bool) -> None:
         started = time.monotonic()
-        if durable:
-            self._checkpointed = done
         with self._survivable(done):
             self._ready_saver().snapshot(self._whole(state), step=done, durable=durable)
             self._saved = done
-        self._costs.note_stall(time.monotonic() - started)
-        self._plan_next(done)
+        self._schedule.saved(done, durable=durable, stall=time.monotonic() - started)
         self._report_trouble()
 
     def _hand_over(self, done: int, state: dict[str, Any], handover: WorkerHandover) -> None:
@@ -370,7 +349,8 @@ class Checkpointer:
             self._warn(f"no snapshot of step {done}: {error}")
 
     def _whole(self, state: dict[str, Any]) -> dict[str, Any]:
-        record = {"seconds": self._costs.seconds, "failures": self._costs.failures}
+        costs = self._schedule.costs
+        record = {"seconds": costs.seconds, "failures": costs.failures}
         return {**state, RECORD: record}
 
     def _ready_saver(self) -> Saver:
@@ -378,46 +358,9 @@ class Checkpointer:
             raise RuntimeError("call restore(state) before the first step: it also prepares saving")
         return self._saver
 
-    # --- when -------------------------------------------------------------------------------
-
-    def _checkpoint_due(self, done: int) -> bool:
-        """Whether a multiple of ``checkpoint_every`` was reached since the last one. All workers
-        decide the same, from what they have saved, not from what rank 0 intends."""
-        every = self._checkpoint_every
-        return every is None or done // every > self._checkpointed // every
-
-    def _note_time(self) -> None:
-        if self._last_step_at is not None:
-            self._costs.note_step(time.monotonic() - self._last_step_at)
-
-    def _plan_next(self, done: int) -> None:
-        """Set the next due step: known with a fixed interval, else chosen by rank 0 for all."""
-        self._snapshots += 1
-        if isinstance(self._every, int):
-            self._due = (done // self._every + 1) * self._every
-            return
-        self._due = None
-        if self._place.rank == 0:
-            choice = choose_interval(self._every, self._costs)
-            self._say_choice(choice)
-            self._agree().put(f"due/{self._snapshots}", done + choice.steps)
-
-    def _next_due(self) -> int:
-        """Rank 0 published it before its next collective, so no worker ever waits for it here."""
-        if self._due is None:
-            self._due = self._agree().get(f"due/{self._snapshots}", int)
-        return self._due
-
     def _agree(self) -> RoundChannel:
         assert self._channel is not None
         return self._channel
-
-    def _say_choice(self, choice: SnapshotInterval) -> None:
-        """Print the first choice, and later ones that differ from the last one printed."""
-        last = self._printed_steps
-        if last is None or abs(choice.steps - last) > _ANOTHER * last:
-            self._printed_steps = choice.steps
-            self._tell(f"snapshots {choice.reason}")
 
     # --- messages ---------------------------------------------------------------------------
 
