@@ -15,7 +15,7 @@ from resile.client.cluster.manifest_source import (
 )
 from resile.client.find import find_job as find_job_async
 from resile.client.sync import SyncCluster, SyncClusterJob, SyncJob, find_job
-from resile.client.waiting import Until, Wait
+from resile.client.waiting import JobWait, Until
 from resile.job.spec.job import ElasticJob
 from resile.job.view import JobView
 from resile.system.loop_thread import run_in_thread
@@ -63,7 +63,7 @@ def wait(
     change. Raises JobEnded if it was deleted, or failed before it trained, and WaitTimeout, a
     TimeoutError, after ``timeout`` seconds, also if the API server is unavailable then.
     """
-    waiting = Wait(until, timeout)
+    waiting = JobWait(until, timeout)
     if not isinstance(job, str):
         if (namespace, context, kubeconfig) != (None, None, None):
             raise TypeError("namespace, context and kubeconfig are for a job that is only named")
@@ -74,7 +74,7 @@ def wait(
 
 
 async def _find_and_wait(
-    waiting: Wait,
+    waiting: JobWait,
     name: str,
     *,
     namespace: str | None,

@@ -16,9 +16,9 @@ from resile.client.find import ClusterUnavailable
 from resile.client.job import CRASHED, DELETED, INTERRUPTED, Job
 from resile.job.status import JobPhase
 from resile.job.view import JobView
-from resile.kube.errors import KubeError, Unreachable
+from resile.kube.errors import ApiUnreachable, KubeError
 
-__all__ = ["Until", "Wait"]
+__all__ = ["Until", "JobWait"]
 
 Until: TypeAlias = Literal["running", "finished"]
 
@@ -28,7 +28,7 @@ LEAST = 1.0
 T = TypeVar("T")
 
 
-class Wait:
+class JobWait:
     """One wait for a state of a job, with its timeout."""
 
     def __init__(self, until: Until, timeout: float | None) -> None:
@@ -93,7 +93,7 @@ async def _hurried(look: Awaitable[Job], within: float) -> Job:
     try:
         return await asyncio.wait_for(look, within)
     except asyncio.TimeoutError:
-        raise Unreachable(f"the cluster has not answered for {within:g} s") from None
+        raise ApiUnreachable(f"the cluster has not answered for {within:g} s") from None
     except ClusterUnavailable as error:
         if isinstance(error.cause, KubeError) and is_transient(error.cause):
             raise error.cause from None

@@ -2,7 +2,7 @@
 
 KubeError
 ├── ConfigError        the kubeconfig is wrong; the message says what would be right
-├── Unreachable        no answer from the API server (yet)
+├── ApiUnreachable     no answer from the API server (yet)
 └── ApiError           the API server rejected the request
     ├── NotFound       404: no such object, or no such kind of object
     ├── AlreadyExists  409: an object of that name exists
@@ -31,7 +31,7 @@ __all__ = [
     "Invalid",
     "KubeError",
     "NotFound",
-    "Unreachable",
+    "ApiUnreachable",
     "error_from_response",
     "error_from_status",
     "rejects_object",
@@ -46,7 +46,7 @@ class ConfigError(KubeError):
     """The configuration of the cluster is missing or wrong."""
 
 
-class Unreachable(KubeError):
+class ApiUnreachable(KubeError):
     """The API server did not answer, or closed the connection."""
 
 

@@ -30,7 +30,7 @@ from yarl import URL
 
 from resile.decoding import DecodeError, decode_json
 from resile.kube.auth import Credential, PluginAuth, authentication_of, tls_context
-from resile.kube.errors import ConfigError, Invalid, Unreachable, error_from_response
+from resile.kube.errors import ApiUnreachable, ConfigError, Invalid, error_from_response
 from resile.kube.kubeconfig import ClusterConfig, UserEntry
 from resile.kube.resources import KubeObject
 
@@ -174,7 +174,7 @@ class Transport:
     async def stream(
         self, path: str, *, query: Mapping[str, str], silence: float | None
     ) -> AsyncGenerator[bytes, None]:
-        """Yield the chunks of a response; Unreachable after ``silence`` seconds without one."""
+        """Yield the chunks of a response; ApiUnreachable after ``silence`` seconds without one."""
         answer = await self._send(_Request("GET", self._url(path, query), silence=silence))
         with self._plain_errors():
             async with answer:
@@ -200,7 +200,7 @@ class Transport:
         try:
             return decode_json(content, KubeObject)
         except DecodeError as error:
-            raise Unreachable(
+            raise ApiUnreachable(
                 f"the server at {self.server} is not a Kubernetes API server: {error}"
             ) from None
 
@@ -254,7 +254,7 @@ class Transport:
         try:
             yield
         except (aiohttp.ClientError, asyncio.TimeoutError, OSError) as error:
-            raise Unreachable(
+            raise ApiUnreachable(
                 f"the API server at {self.server} does not answer: {_why(error)}"
             ) from None
 

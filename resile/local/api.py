@@ -32,7 +32,7 @@ from resile.local.api_socket import listening_socket
 from resile.local.errors import LocalPlatformError
 from resile.local.history import JobHistory
 from resile.local.log_files import list_logs, read_piece
-from resile.local.requests import InvalidRequest, RequestBook, RequestRefused
+from resile.local.requests import InvalidRequest, JobRequestRefused, RequestBook
 from resile.wire.auth_middleware import AuthMiddleware, unguarded_application
 from resile.wire.http_answers import (
     BadQuery,
@@ -133,7 +133,7 @@ def _named(route: Route) -> Route:
             return refusal(400, f"the request cannot be read: {error}")
         except InvalidRequest as error:
             return refusal(422, str(error))
-        except RequestRefused as error:
+        except JobRequestRefused as error:
             return refusal(409, str(error))
         except BadQuery as error:
             return refusal(400, str(error))

@@ -20,8 +20,8 @@ from resile.local.supervisor.process import End, NodeProcess
 from resile.system.process_tree import ProcessInfo, descendants
 
 __all__ = [
-    "Leaving",
-    "NodeRecord",
+    "NodeLeaving",
+    "LocalNodeRecord",
     "State",
     "node_exit",
     "phase_of",
@@ -29,7 +29,7 @@ __all__ = [
 
 
 @dataclass(frozen=True)
-class Leaving:
+class NodeLeaving:
     """The stop of a node that the platform has ordered."""
 
     cause: ExitCause
@@ -38,7 +38,7 @@ class Leaving:
     why: str
 
 
-def node_exit(end: End, *, leaving: Leaving | None, out_of_memory: str) -> NodeExit:
+def node_exit(end: End, *, leaving: NodeLeaving | None, out_of_memory: str) -> NodeExit:
     """Return the exit status for the controller.
 
     What the platform did to the node takes precedence over how the node reacted, but not over what
@@ -80,7 +80,7 @@ class State(Enum):
 
 
 @dataclass
-class NodeRecord:
+class LocalNodeRecord:
     """The record of one node. Its state only moves forward."""
 
     order: StartNode
@@ -89,7 +89,7 @@ class NodeRecord:
     waits_for: str = ""
     """The reason why it cannot start yet."""
 
-    leaving: Leaving | None = None
+    leaving: NodeLeaving | None = None
     delete_at_end: bool = False
     out_of_memory: str = ""
     process: NodeProcess | None = None

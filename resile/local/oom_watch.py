@@ -13,7 +13,7 @@ from collections.abc import Callable
 from functools import partial
 
 from resile.local.limits.node_limits import POLL_INTERVAL
-from resile.local.node_record import NodeRecord
+from resile.local.node_record import LocalNodeRecord
 from resile.system.process_tree import list_processes
 
 __all__ = ["OomWatch"]
@@ -24,7 +24,7 @@ log = logging.getLogger("resile.platform")
 class OomWatch:
     """Watches the nodes that ``running`` returns."""
 
-    def __init__(self, running: Callable[[], list[NodeRecord]]) -> None:
+    def __init__(self, running: Callable[[], list[LocalNodeRecord]]) -> None:
         self._running = running
         self._task: asyncio.Task[None] | None = None
 
@@ -40,7 +40,7 @@ class OomWatch:
             self._task.cancel()
             await asyncio.wait([self._task])
 
-    def _limited(self) -> list[NodeRecord]:
+    def _limited(self) -> list[LocalNodeRecord]:
         """Return the nodes with a limit that have not exceeded it so far."""
         return [
             record

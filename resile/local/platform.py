@@ -28,7 +28,7 @@ from resile.local.capacity import Capacity
 from resile.local.errors import NotLinuxError
 from resile.local.limits.node_limits import Limiter, MemoryEnforcement, NodeLimits
 from resile.local.limits.usage import NodeUsage, cpu_seconds, memory_bytes
-from resile.local.node_record import Leaving, NodeRecord, State, node_exit
+from resile.local.node_record import LocalNodeRecord, NodeLeaving, State, node_exit
 from resile.local.oom_watch import OomWatch
 from resile.local.placement import Preemption, place
 from resile.local.program import NoCommandError, program_of
@@ -92,7 +92,7 @@ class LocalPlatform:
         self._logs = folder / "logs"
         self._host = socket.gethostname()
         self._limiter = Limiter(job, memory)
-        self._records: dict[int, NodeRecord] = {}
+        self._records: dict[int, LocalNodeRecord] = {}
         self._asked = 0
         self._reported: tuple[ObservedNode, ...] = ()
         self._guard = OomWatch(self._holders)
@@ -145,7 +145,7 @@ class LocalPlatform:
         """Stop every node, and return when all their processes have ended."""
         self._closing = True
         for record in list(self._records.values()):
-            self._leave(record, Leaving(ExitCause.DELETED, "`resile up` is ending"), grace)
+            self._leave(record, NodeLeaving(ExitCause.DELETED, "`resile up` is ending"), grace)
         self._publish()
         if not await self._all_ended(grace + REMAINS_GRACE + CLOSE_MARGIN):
             for record in self._holders():
@@ -163,23 +163,25 @@ class LocalPlatform:
     def _ask(self, order: StartNode) -> None:
         if order.node.id not in self._records and not self._closing:
             self._asked += 1
-            self._records[order.node.id] = NodeRecord(order, since=self._asked)
+            self._records[order.node.id] = LocalNodeRecord(order, since=self._asked)
 
     def _stop(self, action: StopNode) -> None:
         record = self._records.get(action.node.id)
         if record is not None:
-            self._leave(record, Leaving(ExitCause.DELETED, action.reason), action.grace_seconds)
+            self._leave(record, NodeLeaving(ExitCause.DELETED, action.reason), action.grace_seconds)
 
     def _delete(self, action: DeleteNode) -> None:
         record = self._records.get(action.node.id)
         if record is None:
             return
         record.delete_at_end = True
-        self._leave(record, Leaving(ExitCause.DELETED, action.reason), record.order.grace_seconds)
+        self._leave(
+            record, NodeLeaving(ExitCause.DELETED, action.reason), record.order.grace_seconds
+        )
         if record.state is State.ENDED:
             self._records.pop(action.node.id, None)
 
-    def _leave(self, record: NodeRecord, leaving: Leaving, grace: float) -> None:
+    def _leave(self, record: LocalNodeRecord, leaving: NodeLeaving, grace: float) -> None:
         """Stop a node; the first reason given is the one that is reported."""
         if record.state is State.ENDED:
             return
@@ -219,9 +221,9 @@ class LocalPlatform:
         victim = self._records[preemption.victim.id]
         why = f"to make room for {preemption.by.name}, which has a higher priority"
         log.info("preempting %s %s", victim.order.node.name, why)
-        self._leave(victim, Leaving(ExitCause.PREEMPTED, why), victim.order.grace_seconds)
+        self._leave(victim, NodeLeaving(ExitCause.PREEMPTED, why), victim.order.grace_seconds)
 
-    def _start(self, record: NodeRecord) -> bool:
+    def _start(self, record: LocalNodeRecord) -> bool:
         record.state = State.STARTING
         record.limits = self._limiter.set_up(self._limits_name(record), record.order.resources)
         try:
@@ -242,7 +244,7 @@ class LocalPlatform:
         self._guard.wake()
         return True
 
-    def _limits_name(self, record: NodeRecord) -> str:
+    def _limits_name(self, record: LocalNodeRecord) -> str:
         """Return the node's name; with its id if it has taken over the name of another, whose
         cgroup may still exist."""
         node = record.order.node
@@ -251,7 +253,7 @@ class LocalPlatform:
 
     # --- starts and exits -------------------------------------------------------------------
 
-    def _has_started(self, record: NodeRecord) -> None:
+    def _has_started(self, record: LocalNodeRecord) -> None:
         record.state = State.RUNNING
         record.started_at = _now()
         record.ready = not record.order.ports
@@ -259,7 +261,7 @@ class LocalPlatform:
             self._chore(self._await_ready(record))
         self._publish()
 
-    async def _await_ready(self, record: NodeRecord) -> None:
+    async def _await_ready(self, record: LocalNodeRecord) -> None:
         """Probe a node until all its ports accept connections, or it has ended."""
         ports = tuple(record.order.ports.values())
         pause = FIRST_PROBE
@@ -271,12 +273,12 @@ class LocalPlatform:
             await asyncio.sleep(pause)
             pause = min(pause * PROBES_SLOW_BY, LAST_PROBE)
 
-    def _has_ended(self, record: NodeRecord, end: End) -> None:
+    def _has_ended(self, record: LocalNodeRecord, end: End) -> None:
         record.out_of_memory = record.out_of_memory or record.limits.why_out_of_memory(lambda: [])
         self._finish(record, end)
         self._settle()
 
-    def _finish(self, record: NodeRecord, end: End) -> None:
+    def _finish(self, record: LocalNodeRecord, end: End) -> None:
         record.exit = node_exit(end, leaving=record.leaving, out_of_memory=record.out_of_memory)
         record.state = State.ENDED
         record.ended_at = _now()
@@ -288,7 +290,7 @@ class LocalPlatform:
 
     # --- keeping track ----------------------------------------------------------------------
 
-    def _holders(self) -> list[NodeRecord]:
+    def _holders(self) -> list[LocalNodeRecord]:
         return [record for record in self._records.values() if record.holds_room]
 
     def _publish(self) -> None:

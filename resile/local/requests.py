@@ -3,7 +3,7 @@
 A request is written to the job's folder before it is answered, so that a `resile up` that is killed
 and restarted still knows it. Deletion is not carried over: a user who restarts a job wants it.
 
-RequestRefused
+JobRequestRefused
 ├── InvalidRequest   a role that does not exist, or a size it cannot have
 └── NotNow           the job has not begun, is over or being deleted
 """
@@ -18,18 +18,18 @@ from resile.job.events import EventKind
 from resile.job.spec.job import ElasticJob
 from resile.local.jobdir import JobDir, Requests
 
-__all__ = ["InvalidRequest", "NotNow", "RequestBook", "RequestRefused"]
+__all__ = ["InvalidRequest", "NotNow", "RequestBook", "JobRequestRefused"]
 
 
-class RequestRefused(Exception):
+class JobRequestRefused(Exception):
     """Base of all refusals; the text is for the user."""
 
 
-class InvalidRequest(RequestRefused):
+class InvalidRequest(JobRequestRefused):
     """The role or the size is not one the job can have."""
 
 
-class NotNow(RequestRefused):
+class NotNow(JobRequestRefused):
     """The job's state does not allow the request."""
 
 

@@ -14,7 +14,7 @@ from resile.client.cluster.cluster import is_configured
 from resile.client.cluster.manifest_source import ManifestSource
 from resile.client.cluster.preview import OPERATORS_IMAGE, preview
 from resile.client.sync import SyncCluster
-from resile.kube.errors import ConfigError, Unreachable
+from resile.kube.errors import ApiUnreachable, ConfigError
 
 __all__ = ["dry_run"]
 
@@ -37,7 +37,7 @@ def dry_run(written: ManifestSource, where: ClusterOptions) -> None:
         return
     try:
         left_out = cluster.call(validate(cluster.cluster, objects))
-    except Unreachable as error:
+    except ApiUnreachable as error:
         if where.given:
             raise
         click.echo(f"Not validated by a server: {error}.", err=True)

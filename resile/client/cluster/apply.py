@@ -25,7 +25,7 @@ from resile.job.spec.job import ElasticJob
 from resile.kube.errors import AlreadyExists, Conflict, Forbidden, NotFound
 from resile.kube.resources import ELASTIC_JOBS, PODS, KubeObject
 
-__all__ = ["OWNER", "Outcome", "Submission", "submit_job", "validate"]
+__all__ = ["OWNER", "ApplyOutcome", "Submission", "submit_job", "validate"]
 
 OWNER = "resile-cli"
 """The field owner as which manifests are applied."""
@@ -43,7 +43,7 @@ OF_THE_CONTROLLER = frozenset(
 others are part of the nodes' pods."""
 
 
-class Outcome(str, Enum):
+class ApplyOutcome(str, Enum):
     """The outcome of a submission."""
 
     CREATED = "created"
@@ -56,7 +56,7 @@ class Submission:
     """A submitted job, and what was done to it."""
 
     job: ClusterJob
-    outcome: Outcome
+    outcome: ApplyOutcome
     roles_needing_restart: tuple[str, ...] = ()
     """Roles whose next nodes will differ from the existing ones, because a field that makes up
     their nodes was changed."""
@@ -78,8 +78,8 @@ async def submit_job(cluster: Cluster, job: ElasticJob) -> Submission:
         _check_changeable(before, changed=_differs(before, wished), flags=flags)
     after = await client.apply(ELASTIC_JOBS, wish, owner=OWNER)
     if before is None:
-        return Submission(ClusterJob(cluster, after), Outcome.CREATED)
-    outcome = Outcome.CONFIGURED if _differs(before, after) else Outcome.UNCHANGED
+        return Submission(ClusterJob(cluster, after), ApplyOutcome.CREATED)
+    outcome = ApplyOutcome.CONFIGURED if _differs(before, after) else ApplyOutcome.UNCHANGED
     return Submission(
         ClusterJob(cluster, after),
         outcome,

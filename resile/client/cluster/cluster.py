@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from resile.client.errors import InvalidName, NoSuchJob
-from resile.kube.errors import ConfigError, NotFound, Unreachable
+from resile.kube.errors import ApiUnreachable, ConfigError, NotFound
 from resile.kube.kubeconfig import default_files, existing_files
 from resile.kube.resources import ELASTIC_JOBS, KubeObject
 
@@ -98,7 +98,7 @@ class Cluster:
     ) -> list[KubeObject]:
         """Return all jobs of the namespace, or of all, as the API server's objects, sorted by name.
 
-        ``within``: raises Unreachable if there is no answer after so many seconds.
+        ``within``: raises ApiUnreachable if there is no answer after so many seconds.
         """
         listing = self.client.list(ELASTIC_JOBS, namespace=None if everywhere else self.namespace)
         try:
@@ -126,7 +126,7 @@ class Cluster:
         return flags_for(**{**self._asked, **named})
 
     async def hurried(self, work: Awaitable[T], *, within: float | None) -> T:
-        """Return the answer to a request; raises Unreachable if none comes ``within`` seconds."""
+        """Return the answer to a request; raises ApiUnreachable after ``within`` seconds."""
         if within is None:
             return await work
         asking = asyncio.ensure_future(work)
@@ -134,7 +134,7 @@ class Cluster:
             await asyncio.wait([asking], timeout=within)
             if asking.done():
                 return asking.result()
-            raise Unreachable(f"{self.client.awaited} has not answered for {within:g} s")
+            raise ApiUnreachable(f"{self.client.awaited} has not answered for {within:g} s")
         finally:
             asking.cancel()
             await asyncio.gather(asking, return_exceptions=True)

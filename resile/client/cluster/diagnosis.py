@@ -10,7 +10,7 @@ from datetime import datetime, timezone
 
 from resile.client.cluster.cluster import HOW_TO_INSTALL
 from resile.kube.client import KubeClient
-from resile.kube.errors import ApiError, Forbidden, NotFound, Unreachable
+from resile.kube.errors import ApiError, ApiUnreachable, Forbidden, NotFound
 from resile.kube.resources import (
     ACCESS_REVIEWS,
     CUSTOM_RESOURCES,
@@ -45,7 +45,7 @@ async def diagnose_cluster(client: KubeClient, *, now: datetime | None = None) -
     """Run all checks, as the user of ``client`` and in its namespace."""
     try:
         version = await client.version()
-    except Unreachable as error:
+    except ApiUnreachable as error:
         advice = "check the context, the network and the credentials with 'kubectl version'"
         return [_finding("API server", str(error), level=Level.ERROR, advice=advice)]
     except ApiError as error:

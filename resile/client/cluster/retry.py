@@ -7,7 +7,7 @@ import time
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
-from resile.kube.errors import ApiError, KubeError, Unreachable
+from resile.kube.errors import ApiError, ApiUnreachable, KubeError
 
 __all__ = ["PAUSE", "TIMEOUT", "is_transient", "retry_unavailable"]
 
@@ -35,4 +35,4 @@ def is_transient(error: KubeError) -> bool:
     """Return whether the same request may succeed later."""
     if isinstance(error, ApiError):
         return error.status >= 500 or error.status == 429
-    return isinstance(error, Unreachable)
+    return isinstance(error, ApiUnreachable)

@@ -27,9 +27,9 @@ from resile.kube.client import KubeClient
 from resile.kube.errors import (
     AlreadyExists,
     ApiError,
+    ApiUnreachable,
     KubeError,
     NotFound,
-    Unreachable,
 )
 from resile.kube.resources import EVENTS, Key, KubeObject, key_of
 from resile.kube.runtime.backoff import Backoff
@@ -259,7 +259,7 @@ def _may_pass(error: KubeError) -> bool:
     """Return whether a retry may succeed."""
     if isinstance(error, ApiError):
         return error.status >= 500 or error.status == 429
-    return isinstance(error, Unreachable)
+    return isinstance(error, ApiUnreachable)
 
 
 def _reference(obj: KubeObject) -> KubeObject:

@@ -17,7 +17,7 @@ from collections.abc import Hashable
 from contextlib import aclosing
 
 from resile.kube.client import SILENCE_MARGIN, KubeClient
-from resile.kube.errors import Gone, KubeError, Unreachable
+from resile.kube.errors import ApiUnreachable, Gone, KubeError
 from resile.kube.resources import KubeObject, Resource
 from resile.kube.runtime.backoff import Backoff
 from resile.kube.runtime.cache import Changed, Index, ObjectCache, Trim
@@ -119,7 +119,7 @@ class Reflector:
                 self._take(event, obj)
                 spoke = True
         if not spoke and time.monotonic() - began < SHORTEST:
-            raise Unreachable(f"the API server ended a watch of {self.kind.plural} at once")
+            raise ApiUnreachable(f"the API server ended a watch of {self.kind.plural} at once")
         self._failures = 0
 
     def _take(self, event: str, obj: KubeObject) -> None:

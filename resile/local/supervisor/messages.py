@@ -17,7 +17,7 @@ __all__ = [
     "Kill",
     "LineReader",
     "Message",
-    "Refused",
+    "StartRefused",
     "Started",
     "Stop",
     "pack",
@@ -53,7 +53,7 @@ class Started(NamedTuple):
     pid: int
 
 
-class Refused(NamedTuple):
+class StartRefused(NamedTuple):
     """From the supervisor: the node's program could not be started."""
 
     why: str
@@ -69,9 +69,9 @@ class Ended(NamedTuple):
     """True if a stop was ordered before it ended."""
 
 
-Message: TypeAlias = SpawnNode | Stop | Kill | Started | Refused | Ended
+Message: TypeAlias = SpawnNode | Stop | Kill | Started | StartRefused | Ended
 _BY_NAME: dict[str, type[Message]] = {
-    kind.__name__: kind for kind in (SpawnNode, Stop, Kill, Started, Refused, Ended)
+    kind.__name__: kind for kind in (SpawnNode, Stop, Kill, Started, StartRefused, Ended)
 }
 
 

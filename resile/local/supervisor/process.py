@@ -19,9 +19,9 @@ from resile.local.supervisor.messages import (
     Kill,
     LineReader,
     Message,
-    Refused,
     SpawnNode,
     Started,
+    StartRefused,
     Stop,
     pack,
 )
@@ -138,7 +138,7 @@ class NodeProcess(asyncio.Protocol):
                 case Started(pid):
                     self.pid = pid
                     self._on_started()
-                case Refused(why):
+                case StartRefused(why):
                     self._end = End(refused=why)
                 case Ended(code, stop_ordered):
                     self._end = End(code=code, stop_ordered=stop_ordered)

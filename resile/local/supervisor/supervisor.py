@@ -34,9 +34,9 @@ from resile.local.supervisor.messages import (
     Kill,
     LineReader,
     Message,
-    Refused,
     SpawnNode,
     Started,
+    StartRefused,
     Stop,
     pack,
 )
@@ -221,7 +221,7 @@ class NodeSupervisor:
         try:
             self._node = spawn(order)
         except SpawnError as error:
-            self._say(Refused(str(error)))
+            self._say(StartRefused(str(error)))
         else:
             self._say(Started(self._node))
 

@@ -23,7 +23,7 @@ from torch.distributed.elastic.rendezvous import (
 )
 
 from resile.train.torchrun.agent_introspection import CallingAgent, worker_failures
-from resile.train.torchrun.link_thread import LinkThread
+from resile.train.torchrun.link_thread import TorchrunLinkThread
 from resile.train.torchrun.member import JobSucceeded, Member
 from resile.train.torchrun.round_store import WorkerStore, agent_store
 from resile.train.torchrun.settings import Settings
@@ -43,7 +43,7 @@ class MasterRendezvous(RendezvousHandler):  # type: ignore[misc]  # torch is not
         self._settings = settings
         self._agent: CallingAgent | None = None
         self._member: Member | None = None
-        self._line: LinkThread | None = None
+        self._line: TorchrunLinkThread | None = None
         self._store: WorkerStore | None = None
 
     # --- torch's interface ------------------------------------------------------------------
@@ -134,7 +134,7 @@ class MasterRendezvous(RendezvousHandler):  # type: ignore[misc]  # torch is not
             say=lambda message: line.send(message),
             rejoin=lambda: line.rejoin(),
         )
-        self._line = line = LinkThread(
+        self._line = line = TorchrunLinkThread(
             settings.access,
             hello=member.hello,
             renewal=member.renewal,

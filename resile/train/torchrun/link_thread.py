@@ -19,7 +19,7 @@ FAREWELL = 5.0
 """Seconds to wait for the last messages to be sent, when the master hangs."""
 
 
-class LinkThread:
+class TorchrunLinkThread:
     """Keeps a :class:`Link` up from :meth:`open` to :meth:`close`; all methods are thread-safe."""
 
     def __init__(

@@ -13,10 +13,10 @@ from resile.kube.client import KubeClient
 from resile.kube.errors import (
     AlreadyExists,
     ApiError,
+    ApiUnreachable,
     Conflict,
     Invalid,
     NotFound,
-    Unreachable,
 )
 from resile.kube.resources import (
     CONFIG_MAPS,
@@ -222,7 +222,7 @@ async def test_a_server_that_is_away_is_unreachable_and_then_there_again(
     await client.create(CONFIG_MAPS, config_map("a"))
     server.stop()
     try:
-        with pytest.raises(Unreachable, match=f"the API server at {server.url} does not answer"):
+        with pytest.raises(ApiUnreachable, match=f"the API server at {server.url} does not answer"):
             await client.get(CONFIG_MAPS, "a")
     finally:
         server.start()

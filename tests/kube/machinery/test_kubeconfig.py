@@ -20,7 +20,7 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from resile.client.cluster.cluster import is_configured
 from resile.kube.client import KubeClient
-from resile.kube.errors import ApiError, ConfigError, Forbidden, Unreachable
+from resile.kube.errors import ApiError, ApiUnreachable, ConfigError, Forbidden
 from resile.kube.kubeconfig import find_cluster
 from resile.kube.resources import NAMESPACES, PODS
 from tests.kube.apiserver import ADMIN, GUEST, ApiServer, running
@@ -155,7 +155,7 @@ async def test_the_name_of_the_servers_certificate_counts(
     names = {"tls-server-name": "other.example"}
     path = changed(server, tmp_path / "config", cluster=names)
     async with KubeClient.connect(kubeconfig=path) as client:
-        with pytest.raises(Unreachable, match=r"other\.example"):
+        with pytest.raises(ApiUnreachable, match=r"other\.example"):
             await client.list(PODS)
 
 

@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
 
 from resile.kube.client import KubeClient
-from resile.kube.errors import NotFound, Unreachable
+from resile.kube.errors import ApiUnreachable, NotFound
 from resile.kube.resources import ELASTIC_JOBS, EVENTS, PODS, KubeObject
 from resile.operator.build.labels import COMPONENT, ID, JOB, NODE, RANK
 
@@ -26,7 +26,7 @@ async def eventually(
     while time.monotonic() < deadline:
         try:
             seen = await look()
-        except (NotFound, Unreachable) as error:
+        except (NotFound, ApiUnreachable) as error:
             seen = error
         else:
             if seen:

@@ -9,7 +9,7 @@ import pytest
 import pytest_asyncio
 
 from resile.kube.client import KubeClient
-from resile.kube.errors import Unreachable
+from resile.kube.errors import ApiUnreachable
 from resile.kube.kubeconfig import find_cluster
 from resile.kube.resources import PODS, KubeObject, Resource
 from resile.kube.runtime.events import EventRecorder
@@ -110,7 +110,7 @@ class Deaf(KubeClient):
         made = await super().create(kind, obj, dry_run=dry_run)
         if kind is PODS and made["metadata"]["name"] == self.unheard:
             self.unheard = ""
-            raise Unreachable("the answer got lost")
+            raise ApiUnreachable("the answer got lost")
         return made
 
 

@@ -14,7 +14,7 @@ import pytest
 
 from resile.kube import transport
 from resile.kube.client import KubeClient
-from resile.kube.errors import ApiError, Gone, Unreachable
+from resile.kube.errors import ApiError, ApiUnreachable, Gone
 from resile.kube.resources import PODS
 from tests.unit.kube.listener import ask, written
 
@@ -56,7 +56,7 @@ def chunk(content: bytes) -> bytes:
 )
 async def test_an_answer_that_breaks_off_is_none(tmp_path: Path, answer: bytes, why: str) -> None:
     async with answering(answer) as url:
-        with pytest.raises(Unreachable) as told:
+        with pytest.raises(ApiUnreachable) as told:
             await ask(written(tmp_path, url, user={}))
     assert str(told.value) == f"the API server at {url} does not answer: {why}"
 
@@ -75,7 +75,7 @@ async def test_a_silent_server_is_unreachable(
 ) -> None:
     monkeypatch.setattr(transport, "REQUEST_TIMEOUT", 0.2)
     async with answering(hold=True) as url:
-        with pytest.raises(Unreachable, match="timed out"):
+        with pytest.raises(ApiUnreachable, match="timed out"):
             await ask(written(tmp_path, url, user={}))
 
 
@@ -90,7 +90,7 @@ async def test_events_are_cut_at_line_feeds_alone_and_silence_ends_a_watch(tmp_p
     ):
         watch = client.watch(PODS, resource_version="1", timeout_seconds=0, silence_margin=0.3)
         seen = [await watch.__anext__() for _ in range(2)]
-        with pytest.raises(Unreachable, match="timed out"):
+        with pytest.raises(ApiUnreachable, match="timed out"):
             await watch.__anext__()
     assert [(kind, obj["metadata"]["name"]) for kind, obj in seen] == [("ADDED", text)] * 2
 
@@ -117,7 +117,7 @@ async def test_connections_are_limited_and_a_stream_that_is_closed_makes_room(
     ):
         first = client.logs("a", follow=True)
         assert await first.__anext__() == b"hello\n"
-        with pytest.raises(Unreachable, match="timed out"):
+        with pytest.raises(ApiUnreachable, match="timed out"):
             await client.logs("a", follow=True).__anext__()
         await first.aclose()
         async with aclosing(client.logs("a", follow=True)) as second:

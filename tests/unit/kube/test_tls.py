@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from resile.kube.errors import ConfigError, Unreachable
+from resile.kube.errors import ApiUnreachable, ConfigError
 from tests.local.wire.certificates import Certificate, make_certificate
 from tests.unit.kube.listener import ask, listening, written
 
@@ -42,7 +42,7 @@ async def test_a_server_that_nobody_vouches_for_is_not_trusted(
     tmp_path: Path, server: Certificate
 ) -> None:
     async with listening(serving(server)) as listener:
-        with pytest.raises(Unreachable, match=r"its certificate is not trusted: self.signed"):
+        with pytest.raises(ApiUnreachable, match=r"its certificate is not trusted: self.signed"):
             await ask(written(tmp_path, listener.url, user={"token": "secret"}))
         assert listener.heads == []
 
@@ -65,7 +65,7 @@ async def test_the_kubeconfigs_authority_and_certificate_count(
         user["client-key-data"] = data(client.key)
     async with listening(serving(server, client=client)) as listener:
         await ask(written(tmp_path, listener.url, user=user, cluster=authority))
-        with pytest.raises(Unreachable):
+        with pytest.raises(ApiUnreachable):
             await ask(written(tmp_path, listener.url, user={}, cluster=authority))
     assert len(listener.heads) == 1
 

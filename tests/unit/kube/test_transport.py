@@ -14,7 +14,7 @@ import pytest
 
 from resile.kube import auth
 from resile.kube.client import KubeClient
-from resile.kube.errors import ApiError, ConfigError, Unreachable
+from resile.kube.errors import ApiError, ApiUnreachable, ConfigError
 from resile.kube.resources import PODS
 from tests.unit.kube.listener import ask, listening, written
 
@@ -64,7 +64,7 @@ async def test_a_server_behind_tls_is_reached_through_the_proxy(
         monkeypatch.setenv("HTTPS_PROXY", proxy.url.replace("//", "//me:secret@"))
         monkeypatch.setenv("NO_PROXY", "")
         proxy.status = "407 Who are you"
-        with pytest.raises(Unreachable, match=r"the proxy answered 407 Who are you$"):
+        with pytest.raises(ApiUnreachable, match=r"the proxy answered 407 Who are you$"):
             await ask(written(tmp_path, "https://one.example:6443", user={"token": "t"}))
     assert proxy.heads[0][0].startswith("CONNECT one.example:6443 ")
     assert proxy.values("Proxy-Authorization") == ["Basic bWU6c2VjcmV0"]

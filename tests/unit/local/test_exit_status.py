@@ -6,15 +6,15 @@ import pytest
 
 from resile.job.exits import ExitCause, NodeExit, classify
 from resile.job.node import NodePhase
-from resile.local.node_record import Leaving, node_exit, phase_of
+from resile.local.node_record import NodeLeaving, node_exit, phase_of
 from resile.local.supervisor.process import End
 
-PREEMPTED = Leaving(ExitCause.PREEMPTED, "to make room for another")
+PREEMPTED = NodeLeaving(ExitCause.PREEMPTED, "to make room for another")
 TOO_MUCH = "the kernel killed it at its limit of 1Gi"
 
 
 def reported(
-    end: End, *, leaving: Leaving | None = None, out_of_memory: str = ""
+    end: End, *, leaving: NodeLeaving | None = None, out_of_memory: str = ""
 ) -> tuple[NodePhase, ExitCause]:
     found = node_exit(end, leaving=leaving, out_of_memory=out_of_memory)
     return phase_of(found), classify(found)

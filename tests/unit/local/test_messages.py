@@ -10,9 +10,9 @@ from resile.local.supervisor.messages import (
     Kill,
     LineReader,
     Message,
-    Refused,
     SpawnNode,
     Started,
+    StartRefused,
     Stop,
     pack,
 )
@@ -30,7 +30,7 @@ messages: st.SearchStrategy[Message] = st.one_of(
     st.builds(Stop, grace=st.floats(0, 1e6)),
     st.just(Kill()),
     st.builds(Started, pid=st.integers(1, 2**22)),
-    st.builds(Refused, why=words),
+    st.builds(StartRefused, why=words),
     st.builds(Ended, code=st.integers(-64, 255), stop_ordered=st.booleans()),
 )
 
@@ -51,5 +51,5 @@ def test_messages_arrive_whole_however_the_line_cuts_them(
 
 def test_bytes_that_are_not_text_survive() -> None:
     stray = b"caf\xe9".decode(errors="surrogateescape")
-    (heard,) = LineReader().feed(pack(Refused(stray)))
-    assert heard == Refused(stray)
+    (heard,) = LineReader().feed(pack(StartRefused(stray)))
+    assert heard == StartRefused(stray)
