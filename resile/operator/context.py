@@ -61,7 +61,7 @@ class OperatorSettings:
     """Interval at which a pod that the API server rejected is retried: quota that a user has freed
     should be used within the 10 s in which they look for it."""
 
-    master_patience: float = 2.0
+    master_timeout: float = 2.0
     """Timeout for the master's answer when a job may be over."""
 
     policy: Policy = DEFAULT_POLICY

@@ -207,12 +207,12 @@ class JobReconcile:
         )
 
     def _has_heard_master(self, nodes: tuple[ObservedNode, ...]) -> bool:
-        """If a node has ended, request the master at once why: it was told first. The answer is not
+        """If a node has ended, ask the master at once why: it was told first. The answer is not
         awaited here, because a slow master must not delay other jobs."""
         memory = self._memory
         live = {rank.id for rank in self._before.nodes if rank.phase in LIVE}
         ended = {one.node.id for one in nodes if not one.live and one.node.id in live}
-        if not memory.has_asked_about(ended, self._settings.master_patience, self._requeue):
+        if not memory.has_asked_about(ended, self._settings.master_timeout, self._requeue):
             return False
         if memory.line is not None and memory.line.latest is not None:
             reports = group_reports(memory.line.latest, self._job.spec, at=memory.line.latest_at)
