@@ -19,6 +19,10 @@ settings.load_profile("resile")
 # server on this machine does not support, and would wait for minutes.
 os.environ["GCSFS_EXPERIMENTAL_ZB_HNS_SUPPORT"] = "false"
 
+# The writer process of snapshots gets a hundredth of a busy core, and tests, which keep all cores
+# busy, wait for what it writes.
+os.environ["RESILE_WRITER_NICE"] = "0"
+
 # A background shell (`make test &`), nohup and some services start programs with signals ignored,
 # and every process that a test starts would inherit that. A handler is not inherited, and this one
 # does nothing: pytest itself ignores them still.

@@ -9,7 +9,8 @@ Its priority is below that of training. Where the kernel groups processes by ses
 the default of desktop kernels), nice values count only within a session, and this process is alone
 in its own: there the group's nice value is set as well. The scheduler's idle class is not used: on
 a node whose cores are all busy it may never run, and no copy of a snapshot would leave the node. At
-nice 19 it gets about a hundredth of a busy core.
+nice 19 it gets about a hundredth of a busy core, which may be too little where other programs keep
+all cores busy: $RESILE_WRITER_NICE sets another value, from 0 to 19.
 """
 
 from __future__ import annotations
@@ -28,16 +29,25 @@ from resile.snapshots import packets
 from resile.snapshots.writer.loop import WriterLoop
 from resile.snapshots.writer.messages import Numbered
 
+NICE_VARIABLE = "RESILE_WRITER_NICE"
+LOWEST_PRIORITY = 19
+
 
 def lower_priority() -> None:
-    """Set nice 19 for the CPU and the idle class for the disk; threads inherit both."""
+    """Set the nice value for the CPU and the idle class for the disk; threads inherit both."""
+    value = _nice_value(os.environ.get(NICE_VARIABLE, ""))
     with contextlib.suppress(OSError):
-        os.nice(19)
+        os.nice(value)
     with contextlib.suppress(OSError):
-        Path("/proc/self/autogroup").write_text("19", encoding="ascii")
+        Path("/proc/self/autogroup").write_text(str(value), encoding="ascii")
     if hasattr(psutil, "IOPRIO_CLASS_IDLE"):
         with contextlib.suppress(OSError, psutil.Error):
             psutil.Process().ionice(psutil.IOPRIO_CLASS_IDLE)
+
+
+def _nice_value(text: str) -> int:
+    """The value that was asked for; the lowest priority if there is none that can be used."""
+    return int(text) if text.isdecimal() and int(text) <= LOWEST_PRIORITY else LOWEST_PRIORITY
 
 
 PARENT_INTERVAL = 1.0

@@ -74,6 +74,13 @@ def test_a_folder_is_the_workers_own_whatever_the_writers_is(
     assert newest(tmp_path / "checkpoints").step == 10
 
 
+@pytest.fixture
+def low_priority(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The writer's priority as it is outside of tests."""
+    monkeypatch.delenv("RESILE_WRITER_NICE")
+
+
+@pytest.mark.usefixtures("low_priority")
 def test_the_writer_is_last_in_every_queue(
     keeper: KeeperProcess, memory: SnapshotClient, tmp_path: Path
 ) -> None:

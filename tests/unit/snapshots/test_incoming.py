@@ -31,7 +31,7 @@ def test_what_is_forgotten_before_it_begins_leaves_no_descriptor() -> None:
     arrival.forget()
     go_on.set()
     assert over.wait(30)
-    assert _descriptors() == before
+    assert _descriptors() <= before  # fewer: other tests' may be collected meanwhile
     os.close(slot)
     with pytest.raises(PeerError, match="the fetch was cancelled"):
         arrival.opened()
