@@ -1,7 +1,7 @@
 """All tests, as `make test` runs them.
 
-Three files at a time, since most tests wait for real processes; those of Kubernetes among them run
-against real API servers, one for each of the three. Then the tests marked ``alone`` run one by one.
+Four files at a time, since most tests wait for real processes; those of Kubernetes among them run
+against real API servers, one for each of the four. Then the tests marked ``alone`` run one by one.
 If only a few tests fail, they run again, alone, and have to pass then. The tests that need a whole
 cluster (`tests.oncluster`) come last. If Kubernetes' binaries are missing, or a cluster cannot run,
 these are skipped and the last lines say so. In CI the binaries are built first and nothing is
@@ -23,7 +23,7 @@ from tests import durations, oncluster
 from tests.kube.cluster.target import NAMED_CLUSTER
 from tests.running import run_tests
 
-AT_ONCE = ("-n", "3", "--dist", "loadfile", "--no-loadscope-reorder")
+AT_ONCE = ("-n", "4", "--dist", "loadfile", "--no-loadscope-reorder")
 FOLDERS = ("tests/local", "tests/kube", "tests/unit")
 """The slow ones first, so that the files at the end are short and run in parallel."""
 

@@ -219,6 +219,8 @@ async def _ended(config: MasterConfig, service: MasterService) -> None:
     while not (config.until_done and _is_over(service)):
         # The end of a job is an event, the end of a timeout is not.
         await service.next_event(timeout=LOST_CHECK_INTERVAL)
+        if service.leaving:  # before Python 3.12 wait_for may swallow a cancellation
+            return
     deadline = time.monotonic() + SHUTDOWN_GRACE
     # A master that found the job over in its store has sent that to no agent yet.
     while (service.peers or service.found_over) and time.monotonic() < deadline:

@@ -89,7 +89,8 @@ class MasterService:
         self._kept = 0
         """The last event that is in the store."""
         self._news = asyncio.Event()
-        self._leaving = False
+        self.leaving = False
+        """Whether this master is about to exit."""
         self._answers: list[tuple[asyncio.Future[Any], Any]] = []
 
     @property
@@ -146,12 +147,12 @@ class MasterService:
             known = seq if seq <= effects.last_seq else 0
             events = [e for e in effects.since(known) if e.seq <= self._kept]
             left = deadline - time.monotonic()
-            if events or left <= 0 or self._leaving:
+            if events or left <= 0 or self.leaving:
                 return events
             await self.next_event(timeout=left)
 
     async def next_event(self, *, timeout: float) -> None:
-        """Wait until another event is stored, at most ``timeout`` seconds."""
+        """Wait until another event is stored or this master leaves, at most ``timeout`` seconds."""
         with contextlib.suppress(asyncio.TimeoutError):
             await asyncio.wait_for(self._news.wait(), timeout)
 
@@ -166,7 +167,7 @@ class MasterService:
 
     def leave(self) -> None:
         """This master exits: end all waiting for events."""
-        self._leaving = True
+        self.leaving = True
         self._news.set()
 
     # --- the one task -----------------------------------------------------------------------
@@ -174,7 +175,7 @@ class MasterService:
     async def run(self) -> None:
         """Decide and act until cancelled; raises what the store raises."""
         await self._act(self.groups.pending_effects())
-        while not self._leaving:  # before Python 3.12 wait_for may swallow a cancellation
+        while not self.leaving:  # before Python 3.12 wait_for may swallow a cancellation
             await self._wait_for_event()
             now = self._clock.now()
             self.groups.effects.wall_offset = time.time() - now

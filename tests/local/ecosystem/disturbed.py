@@ -15,15 +15,26 @@ from tests.local.training import Recorded
 
 SCRIPTS = Path(__file__).parent / "scripts"
 
+PRELOADED = {
+    "hf_trainer.py": "torch,accelerate,transformers.trainer,transformers.models.gpt2.modeling_gpt2",
+    "lightning_trainer.py": "torch,lightning.pytorch",
+}
+"""Otherwise each worker imports them for six seconds, in every round. In a training that is not
+disturbed the workers import them themselves, as in scripts of users."""
+
 
 class Disturbed(Recorded):
     """A job of another library's trainer."""
 
+    preloads = True
+
     def train(self, script: str, *flags: str, nproc: int = 2, **environment: str) -> None:
         """Start one more node."""
+        preload = ("--preload", PRELOADED[script]) if self.preloads else ()
         self.start(
             "--max-restarts",
             "5",
+            *preload,
             *flags,
             script=str(SCRIPTS / script),
             nproc=nproc,

@@ -54,6 +54,7 @@ def library(request: pytest.FixtureRequest) -> Library:
 def undisturbed(library: Library, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     """The result of an undisturbed training: 61 samples, 4 a step, 4 epochs."""
     with closing(Disturbed(tmp_path_factory.mktemp("undisturbed"))) as job:
+        job.preloads = False
         job.train(library.script)
         return job.ends()
 
