@@ -13,6 +13,7 @@ __all__ = ["pytest_addoption", "pytest_terminal_summary"]
 
 # The duration of an example depends more on the machine's load than on the code.
 settings.register_profile("resile", deadline=None)
+settings.register_profile("quick", deadline=None, max_examples=25)  # of `make quick`
 settings.load_profile("resile")
 
 # gcsfs reads this once, on import: it queries buckets with folders by gRPC, which a Google Storage
