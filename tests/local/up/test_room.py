@@ -77,8 +77,11 @@ def test_a_node_over_its_memory_limit_is_killed_and_comes_back_with_twice_as_muc
         "hungry-worker-0 (rank 0) ran out of 100Mi of memory; relaunched with 200Mi, "
         "no budget spent"
     ]
-    used = wait_for(lambda: amount_in(machine.nodes("hungry")[0]["memory"]), "what it uses")
-    assert used > 150 * 1024 * 1024
+
+    def used() -> float:
+        return amount_in(machine.nodes("hungry")[0]["memory"]) or 0.0
+
+    wait_for(lambda: used() > 150 * 1024 * 1024, "the memory that it has taken to be seen")
     gate.touch()
     assert up.wait() == 0
 
