@@ -46,8 +46,17 @@ def lower_priority() -> None:
 
 
 def _nice_value(text: str) -> int:
-    """The value that was asked for; the lowest priority if there is none that can be used."""
-    return int(text) if text.isdecimal() and int(text) <= LOWEST_PRIORITY else LOWEST_PRIORITY
+    """Parse the variable's value; empty means the lowest priority, and so does an invalid one."""
+    if text.isdecimal() and int(text) <= LOWEST_PRIORITY:
+        return int(text)
+    if text:
+        print(
+            f"resile: ${NICE_VARIABLE}={text}: expected a number from 0 to {LOWEST_PRIORITY}; "
+            f"using {LOWEST_PRIORITY}",
+            file=sys.stderr,
+            flush=True,
+        )
+    return LOWEST_PRIORITY
 
 
 PARENT_INTERVAL = 1.0

@@ -192,7 +192,7 @@ class WriterProcess:
         code = process.child.wait()
         process.gone.set()
         self._died(process, code)
-        process.line.close()  # not earlier: an order may still be sent on it in vain
+        process.line.close()  # not earlier: an order that nobody reads may still be sent on it
 
     def _heard(self, answer: WriterAnswer) -> None:
         with self._lock:
