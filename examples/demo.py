@@ -50,7 +50,7 @@ console = Console(highlight=False)
 
 @dataclass(frozen=True)
 class Taken:
-    """One step of one rank, from the script's trace."""
+    """A step of one rank, from the script's trace."""
 
     at: float
     step: int
@@ -60,7 +60,7 @@ class Taken:
 
 @dataclass(frozen=True)
 class Loss:
-    """One kill, and its cost."""
+    """A kill, and its cost."""
 
     what: str
     seconds: float
@@ -69,7 +69,7 @@ class Loss:
 
 
 class Demo:
-    """One run of the job, with three faults."""
+    """A run of the job, with three faults."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder

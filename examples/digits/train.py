@@ -50,8 +50,8 @@ def trace(path: Path, step: int, rank: int, world: int) -> None:
         file.write(f"{time.monotonic():.4f} {step} {rank} {world}\n")
 
 
-def main() -> None:
-    """Train, and print the accuracy reached."""
+def parse_options() -> argparse.Namespace:
+    """Read the command line."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--steps", type=int, default=300)
     parser.add_argument("--batch", type=int, default=128, help="samples of a step, of all workers")
@@ -61,8 +61,12 @@ def main() -> None:
     parser.add_argument("--save-every", type=int, default=10, help="steps between two snapshots")
     parser.add_argument("--pause", type=float, default=0.0, help="seconds to rest after a step")
     parser.add_argument("--trace", type=Path, help="append a line per step and rank: when, which")
-    options = parser.parse_args()
+    return parser.parse_args()
 
+
+def main() -> None:
+    """Train, and print the accuracy reached."""
+    options = parse_options()
     dist.init_process_group("gloo")
     rank, world = dist.get_rank(), dist.get_world_size()
     images, labels = digits()

@@ -1,19 +1,13 @@
-"""Small objects to write, and waiting for their changes."""
+"""Small objects to write."""
 
 from __future__ import annotations
 
-import asyncio
-import time
-from collections.abc import Callable
 from typing import Any
 
 from resile.kube.resources import KubeObject, Resource
 
 WIDGETS = Resource("example.com", "v1", "Widget", "widgets")
 """A custom kind with a status and a schema that preserves unknown fields."""
-
-PATIENCE = 30.0
-"""The timeout of a wait, generous for a busy machine."""
 
 
 def config_map(name: str, **data: str) -> KubeObject:
@@ -59,12 +53,3 @@ def widget_definition() -> KubeObject:
             "versions": [version],
         },
     }
-
-
-async def eventually(condition: Callable[[], Any], what: str, *, timeout: float = PATIENCE) -> None:
-    """Wait until ``condition`` is true."""
-    deadline = time.monotonic() + timeout
-    while not condition():
-        if time.monotonic() > deadline:
-            raise AssertionError(f"timed out after {timeout:g} s waiting for {what}")
-        await asyncio.sleep(0.01)

@@ -28,7 +28,6 @@ from resile.kube.resources import (
 )
 from tests.kube.apiserver import ApiServer
 from tests.kube.machinery.objects import (
-    PATIENCE,
     WIDGETS,
     config_map,
     labelled,
@@ -36,6 +35,7 @@ from tests.kube.machinery.objects import (
     widget,
     widget_definition,
 )
+from tests.waiting import PATIENCE
 
 
 @pytest_asyncio.fixture

@@ -10,8 +10,9 @@ from resile.kube.client import KubeClient
 from resile.kube.errors import Gone
 from resile.kube.resources import CONFIG_MAPS
 from tests.kube.apiserver import ApiServer, running
-from tests.kube.machinery.objects import config_map, eventually
+from tests.kube.machinery.objects import config_map
 from tests.kube.machinery.test_reflector import Follower, ours
+from tests.waiting import eventually
 
 pytestmark = pytest.mark.timeout(120)
 

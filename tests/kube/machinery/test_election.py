@@ -16,7 +16,7 @@ from resile.kube.resources import LEASES
 from resile.kube.runtime.election import LeaderElection, LeaseTimes
 from tests.kube.apiserver import ApiServer
 from tests.kube.machinery.link import Link
-from tests.kube.machinery.objects import eventually
+from tests.waiting import eventually
 
 pytestmark = pytest.mark.timeout(120)
 

@@ -14,7 +14,8 @@ from resile.kube.runtime.event_correlator import FOLDED, EventLimits
 from resile.kube.runtime.events import EventRecorder
 from resile.operator.build.labels import JOB, job_key
 from tests.kube.apiserver import ApiServer
-from tests.kube.machinery.objects import PATIENCE, config_map
+from tests.kube.machinery.objects import config_map
+from tests.waiting import PATIENCE
 
 pytestmark = pytest.mark.timeout(120)
 

@@ -14,7 +14,8 @@ from resile.kube.resources import CONFIG_MAPS, Key, KubeObject, Resource
 from resile.kube.runtime.backoff import Backoff
 from resile.kube.runtime.reflector import Reflector
 from tests.kube.apiserver import ApiServer
-from tests.kube.machinery.objects import PATIENCE, config_map, eventually, labelled
+from tests.kube.machinery.objects import config_map, labelled
+from tests.waiting import PATIENCE, eventually
 
 pytestmark = pytest.mark.timeout(120)
 

@@ -36,8 +36,8 @@ from resile.wire.messages import (
     WorkerFailure,
 )
 from resile.wire.session import NodeSession
-from tests.kube.machinery.objects import eventually
 from tests.local.wire.masters import running_master
+from tests.waiting import eventually
 
 PATIENCE = 60.0
 UNSERVED = StoreAddress("127.0.0.1", 1, hosted=False)
