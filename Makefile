@@ -22,7 +22,7 @@ check: $(STAMP)
 	$(BIN)/lint-imports
 
 # Before each commit: checks and unit tests, in less than two minutes on two cores. Property tests try
-# a quarter of the examples that `make test` tries.
+# fewer examples than in `make test`.
 quick: check
 	RESILE_HISTORIES=500 $(BIN)/python -m pytest -q -n 2 --hypothesis-profile quick tests/unit
 

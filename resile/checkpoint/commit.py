@@ -159,7 +159,7 @@ def publish(
 
     if claim is not None:
         fence = retry(lambda: make_claim(storage, claim, tell=tell), policy, tell=tell)
-    retry(look, policy, tell=tell)  # before waiting for parts in vain
+    retry(look, policy, tell=tell)  # before waiting for parts that nobody will write
     wanted = [f"{part_name(PartKind.RANK, k, world)}.{attempt}" for k in range(world)]
     wanted += [f"{part_name(PartKind.REPLICA, k, replicas)}.{attempt}" for k in range(replicas)]
     folder = step_folder(step, group)

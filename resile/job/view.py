@@ -99,7 +99,7 @@ class JobView(msgspec.Struct, frozen=True, kw_only=True, rename="camel", dict=Tr
     ] = ()
     requested_sizes: Annotated[
         dict[str, int], Meta(description="Sizes that scale requests asked for, by role.")
-    ] = msgspec.field(name="requestedSizes", default_factory=dict)
+    ] = msgspec.field(default_factory=dict)
     suspend: Annotated[
         bool | None,
         Meta(

@@ -111,9 +111,9 @@ async def run_master(
             await store.erase()
         return stopping.done() or _is_past(service)
     finally:
+        service.leave()
         for task in (deciding, stopping, leaving, sweeper):
             task.cancel()
-        service.leave()
         await asyncio.gather(deciding, stopping, leaving, sweeper, return_exceptions=True)
         await runner.cleanup()
         await store.close()

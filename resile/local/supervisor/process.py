@@ -64,7 +64,7 @@ class End:
 
 
 class NodeProcess(asyncio.Protocol):
-    """One node's process tree, from the start of its supervisor to the end of its last process.
+    """A node's process tree, from the start of its supervisor to the end of its last process.
 
     ``on_started`` is called when the node's program runs, ``on_end`` once, when all have ended.
     Must be created in the thread of the event loop.

@@ -148,7 +148,7 @@ class NodeSupervisor:
         self._order: SpawnNode | None = None
         self._node = 0
         self._code: int | None = None
-        self._told = False
+        self._stop_ordered = False
         self._deadline: float | None = None
         self._remains_grace = REMAINS_GRACE
         self._platform_is_there = True
@@ -163,7 +163,7 @@ class NodeSupervisor:
             self._force_if_due()
             self._wait()
         if self._code is not None:
-            self._say(Ended(self._code, self._told))
+            self._say(Ended(self._code, self._stop_ordered))
         if not self._platform_is_there and self._order is not None:
             _remove(self._order.cgroups)
 
@@ -229,7 +229,7 @@ class NodeSupervisor:
         """Send SIGTERM now, and SIGKILL after ``grace``, or sooner if an earlier stop set that."""
         if self._code is not None or not self._node:
             return
-        self._told = True
+        self._stop_ordered = True
         if grace > 0:
             _signal(self._node, signal.SIGTERM)
         self._force_at(time.monotonic() + grace)
