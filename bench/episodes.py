@@ -1,4 +1,4 @@
-"""One fault each, from launch to result.
+"""Episodes: a job from launch to result, with a fault in between.
 
 An episode starts a job, lets it train for a moment, breaks something and writes what it finds into
 Findings, by measure. It may end early with NoAnswer (from a wait): values found until then are
@@ -67,7 +67,7 @@ def node_killed(launcher: Launcher, findings: Findings, *, node: int, measure: s
 
 
 def lone_then_joined(launcher: Launcher, findings: Findings) -> None:
-    """One of 1:2 nodes starts alone and trains; then the second arrives."""
+    """Start one of 1:2 nodes and let it train; then start the second."""
     with running(launcher, ONE_BY_ONE, keep=findings.keep) as job:
         started = job.start_agent(0)
         ordinary = job.wait_for_steps(world=1) - started

@@ -1,4 +1,4 @@
-"""One running job: start its agents, break something, wait for its records, end it.
+"""A running job: start its agents, break something, wait for its records, end it.
 
 Every wait is for a condition on the step records and has a timeout. A wait that times out, or
 during which every agent exits, raises NoAnswer, whose message is shown in the result table; a

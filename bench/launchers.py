@@ -1,4 +1,4 @@
-"""One adapter per launcher: command lines for its agents, and for a service if it needs one.
+"""Adapters of the launchers: command lines for its agents, and for a service if it needs one.
 
 An adapter only builds command lines; it starts nothing. All agents run on this machine and on
 loopback, one per simulated node, with the same script and the same environment. The *variants* of a

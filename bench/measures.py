@@ -41,7 +41,7 @@ LAUNCH_SPREAD = 0.5
 
 @dataclass(frozen=True)
 class Measure:
-    """One figure: its name, title, target and unit."""
+    """A figure: its name, title, target and unit."""
 
     name: str
     title: str

@@ -1,4 +1,4 @@
-"""One image per run: a panel per measure, a bar per launcher, a dot per value, on a log scale.
+"""The image of a run: a panel per measure, a bar per launcher, a dot per value, on a log scale.
 
 A bar ends at the median. A launcher that mostly failed has an open bar across the panel with the
 reason written in it, so that a failure is not mistaken for a fast recovery.

@@ -18,7 +18,7 @@ import msgspec
 
 
 class Outcome(msgspec.Struct, frozen=True):
-    """One measured value, or the reason why it is missing."""
+    """A measured value, or the reason why it is missing."""
 
     value: float | None
     note: str = ""
@@ -54,7 +54,7 @@ class Series(msgspec.Struct, frozen=True):
 
 
 class MeasureResult(msgspec.Struct, frozen=True):
-    """One measure for all launchers, with its target and whether it was met."""
+    """A measure for all launchers, with its target and whether it was met."""
 
     measure: str
     title: str
@@ -98,7 +98,7 @@ class Machine(msgspec.Struct, frozen=True):
 
 
 class Run(msgspec.Struct, frozen=True):
-    """One run of one command."""
+    """A run of one command."""
 
     command: str
     started: str

@@ -17,7 +17,7 @@ import msgspec
 
 
 class Record(msgspec.Struct, frozen=True):
-    """One completed step of one rank, as written by the probe."""
+    """A completed step of one rank, as written by the probe."""
 
     time: float
     step: int

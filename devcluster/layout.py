@@ -48,7 +48,7 @@ def default_cache() -> Path:
 
 @dataclass(frozen=True)
 class Node:
-    """One node: the names, addresses and files of its containerd and kubelet."""
+    """A node: the names, addresses and files of its containerd and kubelet."""
 
     index: int
     folder: Path

@@ -1,4 +1,4 @@
-"""One job each: save often, write to storage, kill a worker, lose a node.
+"""Episodes with checkpoints: save often, write to storage, kill a worker, lose a node.
 
 The results are written into Findings under names that end with the size of the state. An episode
 may end early with NoAnswer: values found until then are kept.

@@ -18,7 +18,7 @@ ENOUGH_STEPS = 10
 
 
 class SavingRecord(Record, frozen=True):
-    """One completed step, and the duration of the save after it."""
+    """A completed step, and the duration of the save after it."""
 
     took: float
     """Seconds of the step alone."""

@@ -1,4 +1,4 @@
-"""One reconciliation of a large job, without an API server: its cost and the size of its output."""
+"""A reconciliation of a large job, without an API server: its cost and the size of its output."""
 
 import time
 from dataclasses import dataclass

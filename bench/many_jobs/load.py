@@ -1,4 +1,4 @@
-"""One trial: many jobs are created at once, then a pod of each is deleted."""
+"""A trial: many jobs are created at once, then a pod of each is deleted."""
 
 import asyncio
 import sys

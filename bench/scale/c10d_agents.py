@@ -64,7 +64,7 @@ def _simulate(agents: int, *, port: int) -> None:
 
 
 def _agent(agents: int, *, port: int) -> DynamicRendezvousHandler:
-    """One agent: its own connection and its own handler."""
+    """An agent: its own connection and its own handler."""
     store = TCPStore(_HOST, port, is_master=False, timeout=_STORE_TIMEOUT)
     backend = C10dRendezvousBackend(store, "scale")
     return DynamicRendezvousHandler.from_backend(

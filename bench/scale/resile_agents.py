@@ -137,7 +137,7 @@ class Crowd:
 
 
 class Member:
-    """One simulated agent."""
+    """A simulated agent."""
 
     def __init__(self, crowd: Crowd, number: int) -> None:
         self._crowd = crowd

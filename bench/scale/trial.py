@@ -1,4 +1,4 @@
-"""One system, one size: start its master and its agents, read their output, end everything."""
+"""A trial of a system at one size: start its master and agents, read their output, end all."""
 
 import subprocess
 import tempfile

@@ -1,4 +1,4 @@
-"""One system, one window: start its master and its clients, count, end everything."""
+"""A trial of a system: start its master and its clients, count, end everything."""
 
 import subprocess
 import tempfile

@@ -21,7 +21,7 @@ from resile.wire.messages import NodeInfo, Usage
 
 @dataclass(frozen=True)
 class AgentConfig:
-    """One node's share of a job."""
+    """A node's share of a job."""
 
     access: Access
     run_id: str

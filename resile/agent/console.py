@@ -41,7 +41,7 @@ _LONGEST_CHARACTER = 4
 
 
 class LineSource:
-    """One writer to the stream.
+    """A writer to the stream.
 
     ``own_lines``: a newline is inserted between its output and an unfinished line of another
     source. Without it bytes are passed on unchanged, as if all wrote to one terminal.
@@ -59,7 +59,7 @@ class LineSource:
 
 
 class LineMerger:
-    """One stream that several sources write to."""
+    """A stream that several sources write to."""
 
     def __init__(self) -> None:
         self._unfinished: LineSource | None = None

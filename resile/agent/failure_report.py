@@ -46,7 +46,7 @@ def failure_text(done: JobDone) -> str:
 
 
 def report_text(what: str, reason: str, failure: Failure | None) -> str:
-    """What failed and why, and the first failure if it is known; for people."""
+    """A report of what failed and why, with the first failure if it is known; for people."""
     return "\n".join([f"{what}: {reason}.", *(_first_failure(failure) if failure else ())])
 
 

@@ -41,7 +41,7 @@ _TRIES = 100
 
 @dataclass(frozen=True)
 class TemporaryFolder:
-    """One agent's folder."""
+    """An agent's folder."""
 
     path: Path
     _lock: int | None = None

@@ -120,7 +120,7 @@ class OutputFile:
 
 
 class OutputStream:
-    """One pipe of one worker, and the destinations of its bytes."""
+    """A pipe of one worker, and the destinations of its bytes."""
 
     def __init__(
         self,

@@ -75,7 +75,7 @@ READ_TIMEOUT = 1.0
 
 @dataclass
 class RunningWorker:
-    """One worker of the round, running or exited."""
+    """A worker of the round, running or exited."""
 
     local_rank: int
     rank: int

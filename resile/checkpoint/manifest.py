@@ -49,7 +49,7 @@ class PartEntry(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Manifest(msgspec.Struct, frozen=True, kw_only=True):
-    """One complete checkpoint."""
+    """A complete checkpoint."""
 
     format: int
     step: Count

@@ -51,7 +51,7 @@ def no_warning(_text: str) -> None:
 
 
 class Job(Protocol):
-    """One job, running or not."""
+    """A job, running or not."""
 
     @property
     def name(self) -> str:

@@ -56,7 +56,7 @@ T = TypeVar("T")
 
 
 class LocalJob:
-    """One job, running or not."""
+    """A job, running or not."""
 
     platform = "local"
     namespace = ""

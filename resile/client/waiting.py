@@ -29,7 +29,7 @@ T = TypeVar("T")
 
 
 class JobWait:
-    """One wait for a state of a job, with its timeout."""
+    """A wait for a state of a job, with its timeout."""
 
     def __init__(self, until: Until, timeout: float | None) -> None:
         if until not in ("running", "finished"):

@@ -54,7 +54,7 @@ _NO_REPORTS: Mapping[str, GroupReport] = MappingProxyType({})
 
 @dataclass(frozen=True)
 class ObservedNode:
-    """One node as its platform sees it."""
+    """A node as its platform sees it."""
 
     node: Node
     phase: NodePhase

@@ -63,7 +63,7 @@ class MachineState(Enum):
 
 @dataclass(frozen=True)
 class PodCondition:
-    """One entry of a pod's ``status.conditions``."""
+    """An entry of a pod's ``status.conditions``."""
 
     status: str
     reason: str = ""

@@ -32,7 +32,7 @@ class PriorityError(JobError):
 
 @dataclass(frozen=True)
 class Problem:
-    """One thing wrong in a manifest: where, what was found and what would be right."""
+    """A thing wrong in a manifest: where, what was found and what would be right."""
 
     path: str
     message: str

@@ -88,7 +88,7 @@ class ConditionStatus(str, Enum):
 
 
 class Condition(_StatusStruct, frozen=True, kw_only=True):
-    """One condition, in the shape of Kubernetes' metav1.Condition."""
+    """A condition, in the shape of Kubernetes' metav1.Condition."""
 
     type: Annotated[ConditionType, Meta(description="What it speaks of.")]
     status: Annotated[ConditionStatus, Meta(description="Whether it holds.")]
@@ -123,7 +123,7 @@ class RoleStatus(_StatusStruct, frozen=True, kw_only=True):
 
 
 class NodeStatus(_StatusStruct, frozen=True, kw_only=True):
-    """One rank of a role: its current or last node, and the history of the rank."""
+    """A rank of a role: its current or last node, and the history of the rank."""
 
     role: Annotated[str, Meta(description="The role it belongs to.")]
     rank: Annotated[int, Meta(description="Its slot in the role; a replacement takes it over.")]

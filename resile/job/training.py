@@ -152,7 +152,7 @@ class RankView(_ViewStruct, frozen=True, kw_only=True):
 
 
 class NodeView(_ViewStruct, frozen=True, kw_only=True):
-    """One node: the decisions of its controller, and the view of its master."""
+    """A node: the decisions of its controller, and the view of its master."""
 
     name: Annotated[str, Meta(description="Its name; on a cluster, that of its pod.")] = ""
     role: Annotated[str, Meta(description="The role it belongs to.")] = ""

@@ -109,7 +109,7 @@ class UserEntry(msgspec.Struct, frozen=True, kw_only=True, rename="kebab"):
 
 @dataclass(frozen=True)
 class ClusterConfig:
-    """One API server and one user of it, as a context or a pod's service account names them."""
+    """An API server and one user of it, as a context or a pod's service account names them."""
 
     context_name: str
     cluster: ClusterEntry
@@ -212,7 +212,7 @@ def _inside_the_cluster(service_account: str, candidates: Sequence[Path]) -> Clu
 
 @dataclass(frozen=True)
 class _Entry:
-    """One of a file's clusters, users or contexts, not validated yet."""
+    """An entry of a file's clusters, users or contexts, not validated yet."""
 
     file: Path
     kind: str

@@ -49,7 +49,7 @@ Key = tuple[str, str]
 
 @dataclass(frozen=True)
 class Resource:
-    """One API resource; ``group`` is empty for the core API."""
+    """An API resource; ``group`` is empty for the core API."""
 
     group: str
     version: str

@@ -31,7 +31,7 @@ STOP_TIMEOUT = 5.0
 
 
 class MasterProcess:
-    """One job's master process: :meth:`start` it, :meth:`keep` it running, :meth:`stop` it."""
+    """A job's master process: :meth:`start` it, :meth:`keep` it running, :meth:`stop` it."""
 
     def __init__(
         self,

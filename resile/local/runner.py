@@ -41,7 +41,7 @@ USAGE_INTERVAL = 2.0
 
 
 class JobRunner:
-    """One job. Call :meth:`run` once, and :meth:`interrupt` from a signal handler."""
+    """A job. Call :meth:`run` once, and :meth:`interrupt` from a signal handler."""
 
     def __init__(
         self,

@@ -50,7 +50,7 @@ class Stage(Enum):
 
 @dataclass
 class HandoverState:
-    """One planned change of one round. ``members``: each one's copies go to the next, those of the
+    """A planned change of one round. ``members``: each one's copies go to the next, those of the
     last to the first."""
 
     reason: str

@@ -28,7 +28,7 @@ FIGURES: tuple[tuple[str, str, Callable[[TrainingView], float]], ...] = (
     ("running", "1 while a round runs", lambda seen: seen.phase == RoundPhase.RUNNING.value),
     ("step", "Highest step reported", lambda seen: -1 if seen.step is None else seen.step),
 )
-"""One gauge for each group. The main group's label is empty: no label, for Prometheus."""
+"""Gauges by group. The main group's label is empty: no label, for Prometheus."""
 
 
 def metrics_text(service: MasterService) -> bytes:

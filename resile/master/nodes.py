@@ -17,7 +17,7 @@ RECONNECT_WINDOW = 2.0
 
 @dataclass
 class NodeEntry:
-    """One node. ``proof_at`` is when the loss of its connection becomes proof of its loss."""
+    """A node. ``proof_at`` is when the loss of its connection becomes proof of its loss."""
 
     record: NodeRecord
     lease_until: float

@@ -50,7 +50,7 @@ class RoundPhase(Enum):
 
 
 class JobRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """One group of the job as a whole; the main group's names the job."""
+    """A group of the job as a whole; the main group's names the job."""
 
     job: str
     elasticity: Elasticity
@@ -89,7 +89,7 @@ class JobRecord(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class NodeRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """One node that is part of the job."""
+    """A node that is part of the job."""
 
     id: int
     info: NodeInfo

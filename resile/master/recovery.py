@@ -78,7 +78,7 @@ def newest_round(hello: Hello) -> int:
 
 
 class AgentRecovery:
-    """One recovery. ``until``: the deadline for agents to report."""
+    """A recovery. ``until``: the deadline for agents to report."""
 
     def __init__(self, *, until: float) -> None:
         self.until = until

@@ -1,4 +1,4 @@
-"""One round: the selection of its members and ranks, its deadlines, and its messages.
+"""A round: the selection of its members and ranks, its deadlines, and its messages.
 
 Selection is a set of pure functions of the nodes that are there. ``Round`` has the members, their
 ranks and their progress, and builds the messages to each of them.

@@ -1,4 +1,4 @@
-"""One reconcile of one job: observe, decide, write the status, act, emit events.
+"""A reconcile of one job: observe, decide, write the status, act, emit events.
 
 Level-triggered: it observes the whole state of the job and never what changed. The decisions are
 made by ``control/``, the same as on one machine. The status is written before it is acted on,
@@ -119,7 +119,7 @@ others are reported as deleted; neither costs a restart budget."""
 
 
 class JobReconcile:
-    """One reconcile of a job whose manifest is valid."""
+    """A reconcile of a job whose manifest is valid."""
 
     def __init__(
         self,

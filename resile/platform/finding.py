@@ -22,7 +22,7 @@ class Level(Enum):
 
 
 class Finding(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One line of the report."""
+    """A line of the report."""
 
     area: str
     check: str

@@ -1,4 +1,4 @@
-"""One leased dataset: its pool, its clients, the records of both, and statistics. Pure.
+"""A leased dataset: its pool, its clients, the records of both, and statistics. Pure.
 
 With rounds a shard is done when it is in a snapshot or checkpoint, which the master does not see:
 a lease stays until the next round begins the dataset again. Without rounds a client holds its

@@ -19,7 +19,7 @@ _PAGE = os.sysconf("SC_PAGE_SIZE")
 
 
 class ProcessInfo(NamedTuple):
-    """One process as /proc/PID/stat shows it."""
+    """A process as /proc/PID/stat shows it."""
 
     pid: int
     parent: int

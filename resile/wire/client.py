@@ -50,7 +50,7 @@ class Access:
 
 
 class AgentConnection:
-    """One connection. ``send`` and ``receive`` raise :class:`Disconnected` when it is gone."""
+    """A connection. ``send`` and ``receive`` raise :class:`Disconnected` when it is gone."""
 
     def __init__(
         self, session: aiohttp.ClientSession, socket: aiohttp.ClientWebSocketResponse[bool]

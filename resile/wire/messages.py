@@ -269,8 +269,8 @@ class Start(Message, frozen=True, kw_only=True):
     restart_count: Number
     max_restarts: Number
     neighbour: Line = ""
-    """``NodeInfo.peer_address`` of the next node in rank order. An agent that reaches neither that
-    node nor the master is cut off."""
+    """``NodeInfo.peer_address`` of the next node in rank order: probed to detect that this node is
+    cut off."""
 
 
 class Handover(Message, frozen=True, kw_only=True):

@@ -62,7 +62,7 @@ REFUSAL_TIMEOUT = 1.0
 
 
 class Peer:
-    """One connection of an agent, as the master sees it."""
+    """A connection of an agent, as the master sees it."""
 
     def __init__(
         self,

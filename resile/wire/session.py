@@ -98,7 +98,7 @@ class SessionState(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class NodeSession:
-    """One node's place in one job, from before its first Hello to its last message.
+    """A node's place in one job, from before its first Hello to its last message.
 
     Created with what does not change: the job, the node, and the settings of its user.
     """

@@ -14,7 +14,7 @@ __all__ = ["EventView", "LogFile", "Refusal"]
 
 
 class EventView(msgspec.Struct, frozen=True, kw_only=True):
-    """One event, with its reason: ``GET /v1/events``."""
+    """An event, with its reason: ``GET /v1/events``."""
 
     seq: Number
     time: Moment

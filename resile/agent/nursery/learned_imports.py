@@ -1,4 +1,4 @@
-"""What is learned about a script's imports: reported by workers, cached for the next launch.
+"""The imports of a script: reported by workers, cached for the next launch.
 
 Warm workers write lines (see `inside.import_recorder`) to a pipe that the agent reads. Names of
 known modules are dropped; when no new name has arrived for a while, the new ones are passed on. All

@@ -1,4 +1,4 @@
-"""One nursery process: its start, its output, requests to it, answers and exits from it.
+"""A nursery process: its start, its output, requests to it, answers and exits from it.
 
 A warm nursery is the workers' own command, `python script.py ...`, with a folder of ours at the
 front of PYTHONPATH in which the interpreter finds our `sitecustomize` (see there). If it were not
@@ -160,7 +160,7 @@ _LOOK_EVERY = 0.02
 
 
 class NurseryProcess:
-    """One nursery process and its children.
+    """A nursery process and its children.
 
     If it dies, the kernel kills its workers, and their handles report that.
     """

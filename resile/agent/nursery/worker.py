@@ -78,7 +78,7 @@ class WorkerCommand:
 
 @dataclass(frozen=True, kw_only=True)
 class WorkerSpec:
-    """One worker to start.
+    """A worker to start.
 
     Attributes:
         env: the complete environment of the process.

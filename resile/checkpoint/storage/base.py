@@ -28,7 +28,7 @@ LARGEST_RECORD = 64 << 20
 
 
 class StorageItem(msgspec.Struct, frozen=True, kw_only=True):
-    """One entry of a folder listing."""
+    """An entry of a folder listing."""
 
     name: str
     size: int = 0

@@ -160,11 +160,11 @@ class _Object:
         self._path = path
 
     def read(self, begin: int, end: int) -> memoryview:
-        """One request."""
+        """Takes a single request."""
         return self._storage.read(self._path, begin, end)
 
     def read_into(self, begin: int, buffer: memoryview) -> None:
-        """One request, and a copy."""
+        """Takes a single request, and a copy of the bytes."""
         buffer[:] = self.read(begin, begin + len(buffer))
 
     def __enter__(self) -> StoredFile:

@@ -57,7 +57,7 @@ def flags_for(
 
 
 class Cluster:
-    """One API server, as one user, in one namespace unless another is requested."""
+    """An API server, as one user, in one namespace unless another is requested."""
 
     def __init__(
         self,

@@ -26,7 +26,7 @@ __all__ = ["ManifestFinding", "check_job"]
 
 
 class ManifestFinding(NamedTuple):
-    """One problem in a job whose fields have the right types."""
+    """A problem in a job whose fields have the right types."""
 
     path: FieldPath
     message: str
@@ -121,7 +121,7 @@ def _longest_name(job: ElasticJob) -> Iterator[ManifestFinding]:
 
 
 def _whole_size(job: ElasticJob) -> Iterator[ManifestFinding]:
-    """What a job's status, or a job as an object of Kubernetes, could not hold."""
+    """Find sizes that a job's status, or a Kubernetes object, could not hold."""
     nodes = job.spec.most_nodes
     if nodes > MAX_NODES:
         message = f"the roles may have {nodes} nodes together; a job has at most {MAX_NODES}"

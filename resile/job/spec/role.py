@@ -1,4 +1,4 @@
-"""One role of a job, as its manifest describes it.
+"""A role of a job, as its manifest describes it.
 
 Some fields accept more than one notation and keep what was written (``replicas: 2`` or a mapping,
 ``env`` as a mapping or as Kubernetes' list); properties return the one form that the rest of the
@@ -145,7 +145,7 @@ class Replicas(ManifestStruct, frozen=True, kw_only=True):
 
 
 class EnvVar(ManifestStruct, frozen=True, kw_only=True):
-    """One environment variable, in Kubernetes' notation."""
+    """An environment variable, in Kubernetes' notation."""
 
     name: Annotated[Text, Meta(description="Name of the variable.")]
     value: Annotated[Argument, Meta(description="Its value.")] = ""
@@ -231,7 +231,7 @@ class ExitRule(ManifestStruct, frozen=True, kw_only=True):
 
 
 class RoleSpec(ManifestStruct, frozen=True, kw_only=True):
-    """One kind of node in a job."""
+    """A kind of node in a job."""
 
     kind: Annotated[
         RoleKind | None,

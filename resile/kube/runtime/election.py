@@ -79,7 +79,7 @@ def own_identity() -> str:
 
 
 class LeaderElection:
-    """One candidate for the leadership."""
+    """A candidate for the leadership."""
 
     def __init__(
         self,

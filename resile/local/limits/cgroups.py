@@ -76,7 +76,7 @@ _FILES = {
 
 
 class MemoryCgroup:
-    """One node's cgroup with a memory limit."""
+    """A node's cgroup with a memory limit."""
 
     def __init__(self, version: Version, folder: Path, *, limit: int) -> None:
         """Set the limit. Raises OSError if the kernel rejects it."""

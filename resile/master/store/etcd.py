@@ -96,7 +96,7 @@ def _this_world() -> str:
 
 
 class Ownership:
-    """One master's ownership of one store."""
+    """A master's ownership of one store."""
 
     def __init__(self, client: EtcdClient, *, ttl: int) -> None:
         """``ttl``: seconds for which a silent master keeps the store."""

@@ -155,7 +155,7 @@ def absent(key: str) -> Json:
 
 
 class EtcdClient:
-    """One etcd cluster. Every call raises StoreUnusable when it fails for good."""
+    """An etcd cluster. Every call raises StoreUnusable when it fails for good."""
 
     def __init__(self, address: EtcdAddress, *, patience: float) -> None:
         """``patience``: seconds for which calls to an unavailable etcd are retried."""

@@ -1,1 +1,1 @@
-"""What a cluster shows of a job's nodes. Pure."""
+"""A job's nodes as observed from the cluster's objects. Pure."""

@@ -39,7 +39,7 @@ __all__ = [
 
 @dataclass(frozen=True, kw_only=True)
 class Pass:
-    """One forward and backward."""
+    """A forward and backward."""
 
     samples: int
     """Samples in its micro-batch; 0 for a filler."""
@@ -54,7 +54,7 @@ class Pass:
 
 @dataclass(frozen=True, kw_only=True)
 class StepPlan:
-    """One rank's part in a global batch."""
+    """A rank's part in a global batch."""
 
     samples: int
     """Of all ranks."""

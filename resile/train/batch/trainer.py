@@ -42,7 +42,7 @@ _NOTHING = object()
 
 
 class GlobalBatch:
-    """One rank's micro-batches. Iterated once; each needs one ``trainer.backward``."""
+    """A rank's micro-batches. Iterated once; each needs one ``trainer.backward``."""
 
     def __init__(
         self, plan: StepPlan, grad_sync: GradSync, *, loader: Any, batches: Iterator[Any]

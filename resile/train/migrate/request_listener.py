@@ -28,7 +28,7 @@ _STEP = "step"
 
 
 class RequestListener:
-    """One worker's part in the next migration request."""
+    """A worker's part in the next migration request."""
 
     def __init__(
         self,

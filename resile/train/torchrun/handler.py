@@ -37,7 +37,7 @@ VERDICT_WAIT = 5.0
 
 
 class MasterRendezvous(RendezvousHandler):  # type: ignore[misc]  # torch is not followed by mypy
-    """One node's part in a job's rounds."""
+    """A node's part in a job's rounds."""
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings

@@ -1,4 +1,4 @@
-"""One node of a job, shared by the line's thread and torchrun's.
+"""A node of a job, shared by the line's thread and torchrun's.
 
 The line delivers the master's messages and requests the Hello for a new master; torchrun's thread
 waits for orders and reports how the workers ended. The node's state is kept by its session
@@ -59,7 +59,7 @@ class JobSucceeded(Exception):
 
 
 class Member:
-    """One node of a job, from its first Hello to its last message."""
+    """A node of a job, from its first Hello to its last message."""
 
     def __init__(
         self,

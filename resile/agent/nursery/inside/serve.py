@@ -45,7 +45,7 @@ _BETWEEN_SPARES = 0.05
 
 
 class NurseryServer:
-    """One nursery process."""
+    """A nursery process."""
 
     def __init__(self, line: BlockingChannel, prepare: PreloadRequest, baseline: set[str]) -> None:
         self._line = line

@@ -1,4 +1,4 @@
-"""What every Python worker gets before its script runs, and how a cold one gets it.
+"""The preparation of every Python worker before its script runs, warm or cold.
 
 The fallback finder is the last of the import system's finders, for modules whose names and files
 are given by a variable. The user's own module of that name, or an installed one, always wins. It

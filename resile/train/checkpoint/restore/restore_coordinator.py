@@ -230,7 +230,7 @@ def _let_go_of(parts: list[ReadablePart]) -> None:
 
 
 class _Reading:
-    """One worker's attempt at one choice."""
+    """A worker's attempt at one choice."""
 
     def __init__(
         self,

@@ -61,7 +61,7 @@ part keeps its size while counters and learning rates change their length."""
 
 @dataclass(frozen=True, eq=False)
 class Portion:
-    """One part before it is written: its header, its layout, and the live tensors."""
+    """A part before it is written: its header, its layout, and the live tensors."""
 
     header: PartHeader
     tensors: Mapping[str, Any]
@@ -89,7 +89,7 @@ class Portion:
 
 @dataclass(frozen=True, eq=False)
 class Captured:
-    """One worker's share of one step."""
+    """A worker's share of one step."""
 
     replica: Portion
     rank: Portion

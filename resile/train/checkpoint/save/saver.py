@@ -307,7 +307,7 @@ _LOOK = 0.01
 
 
 class WorkerHandover:
-    """One worker's part in the planned change of a round, if one comes."""
+    """A worker's part in the planned change of a round, if one comes."""
 
     def __init__(self, channel: RoundChannel, memory: SnapshotClient, page: HandoverPage) -> None:
         self._channel = channel

@@ -87,7 +87,7 @@ class Position(msgspec.Struct, frozen=True, kw_only=True):
 
 @dataclass(slots=True)
 class Share:
-    """One rank's part of the global batch that begins at a position of an epoch."""
+    """A rank's part of the global batch that begins at a position of an epoch."""
 
     epoch: int
     begin: int

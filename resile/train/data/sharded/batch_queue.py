@@ -24,7 +24,7 @@ __all__ = ["BatchQueue"]
 
 
 class BatchQueue:
-    """One rank's batch queue. ``mixes``: whether the records within a shard are shuffled too."""
+    """A rank's batch queue. ``mixes``: whether the records within a shard are shuffled too."""
 
     def __init__(
         self,

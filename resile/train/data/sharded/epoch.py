@@ -1,4 +1,4 @@
-"""One rank's batches of one epoch: shards are requested ahead and cut into batches.
+"""A rank's batches of one epoch: shards are requested ahead and cut into batches.
 
 In lockstep every rank follows the plan (``sharded_plan.py``) and takes exactly its quota; with
 ``Pace.APART`` it takes records until none are left.

@@ -104,7 +104,7 @@ class ShardsRefused(ShardError):
 
 
 class ShardChannel:
-    """One process's connection to the master. Thread-safe; requests are answered in order."""
+    """A process's connection to the master. Thread-safe; requests are answered in order."""
 
     def __init__(self, access: Access, worker: Introduce, *, patience: float = PATIENCE) -> None:
         self._access = access

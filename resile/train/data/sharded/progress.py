@@ -29,7 +29,7 @@ FORMAT = 1
 
 
 class ShardPosition(msgspec.Struct, frozen=True, kw_only=True):
-    """One rank's part of the position."""
+    """A rank's part of the position."""
 
     format: int = FORMAT
     epoch: int = 0

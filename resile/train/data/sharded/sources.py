@@ -64,7 +64,7 @@ Read: TypeAlias = Callable[[int, int], Iterable[Any]]
 
 
 class _Piece:
-    """One source with a length, read by runs or by record."""
+    """A source with a length, read by runs or by record."""
 
     def __init__(self, length: int, read: Read | None, get: Callable[[int], Any] | None) -> None:
         self.length = length
